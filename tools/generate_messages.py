@@ -2,7 +2,8 @@
 
 kio has one class per API *version*; a handler wants one class per API. Each class written here has the fields of all
 versions served, every one with the default Kafka gives it where a version lacks it. Durations and times are whole
-milliseconds (`…_ms`), error codes are `int`. Beside the classes stands FORMAT, from which bmq/protocol/wire.py compiles
+milliseconds (`…_ms`), error codes are `int`. Their constructors are written out, and they have docstrings, because what
+`dataclass` makes of two hundred classes (compiling methods, asking for signatures) is a tenth of a start. Beside the classes stands FORMAT, from which bmq/protocol/wire.py compiles
 readers and writers: so the server never loads kio (1.2 s and 338 modules for all versions).
 
     python tools/generate_messages.py            rewrite the modules
@@ -41,6 +42,7 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 """
 
 NULLABLE_TYPES = ("string", "bytes", "records")
@@ -70,7 +72,7 @@ def annotation(field: WireField) -> str:
 def default_source(field: WireField) -> str:
     value = field.default
     if dataclasses.is_dataclass(value):
-        return f"dataclasses.field(default_factory=lambda: {field.entity.__name__}())"  # type: ignore[union-attr]
+        return f"dataclasses.field(default_factory={field.entity.__name__})"  # type: ignore[union-attr]
     if isinstance(value, uuid.UUID):
         return f"UUID(int={value.int})"
     return repr(value)
@@ -132,7 +134,17 @@ def leaves_first(classes: dict[str, VersionFields]) -> list[str]:
     return done
 
 
-def class_source(name: str, versions: VersionFields) -> Iterator[str]:
+def parameter_source(field: WireField) -> tuple[str, str]:
+    """Of a constructor: the parameter, and what the attribute gets."""
+    name, kind = field.name, annotation(field)
+    if not dataclasses.is_dataclass(field.default):
+        return f"{name}: {kind} = {default_source(field)}", name
+    if field.nullable:
+        raise ValueError(f"{name} may be null, and is not null by default")
+    return f"{name}: {kind} | None = None", f"{kind}() if {name} is None else {name}"
+
+
+def class_source(name: str, versions: VersionFields, title: str) -> Iterator[str]:
     merged: dict[str, WireField] = {}
     for version in sorted(versions, reverse=True):
         for field in versions[version]:
@@ -141,10 +153,17 @@ def class_source(name: str, versions: VersionFields) -> Iterator[str]:
                 merged[field.name] = field
             elif field.nullable and not before.nullable:
                 merged[field.name] = dataclasses.replace(before, nullable=True)
-    yield from ("", "", "@dataclasses.dataclass(slots=True, kw_only=True)", f"class {name}:")
-    yield from (f"    {f.name}: {annotation(f)} = {default_source(f)}" for f in merged.values())
+    yield from ("", "", "@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)")
+    yield f"class {name}(Message):"
+    yield f'    """{"The message" if name == title else f"A part of {title}"}."""'
     if not merged:
-        yield "    pass"
+        return
+    yield ""
+    yield from (f"    {f.name}: {annotation(f)} = {default_source(f)}" for f in merged.values())
+    parameters = {f.name: parameter_source(f) for f in merged.values()}
+    yield ""
+    yield f"    def __init__(self, *, {', '.join(source for source, _ in parameters.values())},) -> None:"
+    yield from (f"        self.{attribute} = {value}" for attribute, (_, value) in parameters.items())
 
 
 def in_wire_order(versions: VersionFields) -> list[Form]:
@@ -205,7 +224,7 @@ def module_source(title: str, versions: dict[int, type], api: Api) -> str:
     classes = collect(title, versions)
     lines = [HEADER.format(title=title), IMPORTS]
     for name in leaves_first(classes):
-        lines += class_source(name, classes[name])
+        lines += class_source(name, classes[name], title)
     lines += [""]
     for name in leaves_first(classes):
         lines += format_source(name, classes[name], api, name == title)

@@ -4,14 +4,30 @@ import dataclasses
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class AddOffsetsToTxnRequest:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class AddOffsetsToTxnRequest(Message):
+    """The message."""
+
     transactional_id: str = ""
     producer_id: int = 0
     producer_epoch: int = 0
     group_id: str = ""
+
+    def __init__(
+        self,
+        *,
+        transactional_id: str = "",
+        producer_id: int = 0,
+        producer_epoch: int = 0,
+        group_id: str = "",
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.group_id = group_id
 
 
 FORMAT: Final = Format(

@@ -5,30 +5,76 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class AddPartitionsToTxnTopic:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class AddPartitionsToTxnTopic(Message):
+    """A part of AddPartitionsToTxnRequest."""
+
     name: str = ""
     partitions: Sequence[int] = ()
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partitions: Sequence[int] = (),
+    ) -> None:
+        self.name = name
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class AddPartitionsToTxnTransaction:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class AddPartitionsToTxnTransaction(Message):
+    """A part of AddPartitionsToTxnRequest."""
+
     transactional_id: str = ""
     producer_id: int = 0
     producer_epoch: int = 0
     verify_only: bool = False
     topics: Sequence[AddPartitionsToTxnTopic] = ()
 
+    def __init__(
+        self,
+        *,
+        transactional_id: str = "",
+        producer_id: int = 0,
+        producer_epoch: int = 0,
+        verify_only: bool = False,
+        topics: Sequence[AddPartitionsToTxnTopic] = (),
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.verify_only = verify_only
+        self.topics = topics
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class AddPartitionsToTxnRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class AddPartitionsToTxnRequest(Message):
+    """The message."""
+
     transactions: Sequence[AddPartitionsToTxnTransaction] = ()
     v3_and_below_transactional_id: str = ""
     v3_and_below_producer_id: int = 0
     v3_and_below_producer_epoch: int = 0
     v3_and_below_topics: Sequence[AddPartitionsToTxnTopic] = ()
+
+    def __init__(
+        self,
+        *,
+        transactions: Sequence[AddPartitionsToTxnTransaction] = (),
+        v3_and_below_transactional_id: str = "",
+        v3_and_below_producer_id: int = 0,
+        v3_and_below_producer_epoch: int = 0,
+        v3_and_below_topics: Sequence[AddPartitionsToTxnTopic] = (),
+    ) -> None:
+        self.transactions = transactions
+        self.v3_and_below_transactional_id = v3_and_below_transactional_id
+        self.v3_and_below_producer_id = v3_and_below_producer_id
+        self.v3_and_below_producer_epoch = v3_and_below_producer_epoch
+        self.v3_and_below_topics = v3_and_below_topics
 
 
 _ADD_PARTITIONS_TO_TXN_TOPIC: Final = Format(

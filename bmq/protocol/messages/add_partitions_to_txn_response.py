@@ -5,32 +5,81 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class AddPartitionsToTxnPartitionResult:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class AddPartitionsToTxnPartitionResult(Message):
+    """A part of AddPartitionsToTxnResponse."""
+
     partition_index: int = 0
     partition_error_code: int = 0
 
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        partition_error_code: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.partition_error_code = partition_error_code
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class AddPartitionsToTxnTopicResult:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class AddPartitionsToTxnTopicResult(Message):
+    """A part of AddPartitionsToTxnResponse."""
+
     name: str = ""
     results_by_partition: Sequence[AddPartitionsToTxnPartitionResult] = ()
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        results_by_partition: Sequence[AddPartitionsToTxnPartitionResult] = (),
+    ) -> None:
+        self.name = name
+        self.results_by_partition = results_by_partition
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class AddPartitionsToTxnResult:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class AddPartitionsToTxnResult(Message):
+    """A part of AddPartitionsToTxnResponse."""
+
     transactional_id: str = ""
     topic_results: Sequence[AddPartitionsToTxnTopicResult] = ()
 
+    def __init__(
+        self,
+        *,
+        transactional_id: str = "",
+        topic_results: Sequence[AddPartitionsToTxnTopicResult] = (),
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.topic_results = topic_results
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class AddPartitionsToTxnResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class AddPartitionsToTxnResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     error_code: int = 0
     results_by_transaction: Sequence[AddPartitionsToTxnResult] = ()
     results_by_topic_v3_and_below: Sequence[AddPartitionsToTxnTopicResult] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        results_by_transaction: Sequence[AddPartitionsToTxnResult] = (),
+        results_by_topic_v3_and_below: Sequence[AddPartitionsToTxnTopicResult] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.results_by_transaction = results_by_transaction
+        self.results_by_topic_v3_and_below = results_by_topic_v3_and_below
 
 
 _ADD_PARTITIONS_TO_TXN_PARTITION_RESULT: Final = Format(

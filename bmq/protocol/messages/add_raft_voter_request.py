@@ -6,23 +6,56 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class Listener:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class Listener(Message):
+    """A part of AddRaftVoterRequest."""
+
     name: str = ""
     host: str = ""
     port: int = 0
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        host: str = "",
+        port: int = 0,
+    ) -> None:
+        self.name = name
+        self.host = host
+        self.port = port
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class AddRaftVoterRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class AddRaftVoterRequest(Message):
+    """The message."""
+
     cluster_id: str | None = None
     timeout_ms: int = 0
     voter_id: int = 0
     voter_directory_id: UUID | None = None
     listeners: Sequence[Listener] = ()
     ack_when_committed: bool = True
+
+    def __init__(
+        self,
+        *,
+        cluster_id: str | None = None,
+        timeout_ms: int = 0,
+        voter_id: int = 0,
+        voter_directory_id: UUID | None = None,
+        listeners: Sequence[Listener] = (),
+        ack_when_committed: bool = True,
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.timeout_ms = timeout_ms
+        self.voter_id = voter_id
+        self.voter_directory_id = voter_directory_id
+        self.listeners = listeners
+        self.ack_when_committed = ack_when_committed
 
 
 _LISTENER: Final = Format(

@@ -5,25 +5,61 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class AlterableConfig:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class AlterableConfig(Message):
+    """A part of AlterConfigsRequest."""
+
     name: str = ""
     value: str | None = None
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        value: str | None = None,
+    ) -> None:
+        self.name = name
+        self.value = value
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class AlterConfigsResource:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class AlterConfigsResource(Message):
+    """A part of AlterConfigsRequest."""
+
     resource_type: int = 0
     resource_name: str = ""
     configs: Sequence[AlterableConfig] = ()
 
+    def __init__(
+        self,
+        *,
+        resource_type: int = 0,
+        resource_name: str = "",
+        configs: Sequence[AlterableConfig] = (),
+    ) -> None:
+        self.resource_type = resource_type
+        self.resource_name = resource_name
+        self.configs = configs
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class AlterConfigsRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class AlterConfigsRequest(Message):
+    """The message."""
+
     resources: Sequence[AlterConfigsResource] = ()
     validate_only: bool = False
+
+    def __init__(
+        self,
+        *,
+        resources: Sequence[AlterConfigsResource] = (),
+        validate_only: bool = False,
+    ) -> None:
+        self.resources = resources
+        self.validate_only = validate_only
 
 
 _ALTERABLE_CONFIG: Final = Format(

@@ -5,25 +5,61 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ReassignablePartition:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ReassignablePartition(Message):
+    """A part of AlterPartitionReassignmentsRequest."""
+
     partition_index: int = 0
     replicas: Sequence[int] | None = None
 
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        replicas: Sequence[int] | None = None,
+    ) -> None:
+        self.partition_index = partition_index
+        self.replicas = replicas
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ReassignableTopic:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ReassignableTopic(Message):
+    """A part of AlterPartitionReassignmentsRequest."""
+
     name: str = ""
     partitions: Sequence[ReassignablePartition] = ()
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partitions: Sequence[ReassignablePartition] = (),
+    ) -> None:
+        self.name = name
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class AlterPartitionReassignmentsRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class AlterPartitionReassignmentsRequest(Message):
+    """The message."""
+
     timeout_ms: int = 60000
     allow_replication_factor_change: bool = True
     topics: Sequence[ReassignableTopic] = ()
+
+    def __init__(
+        self,
+        *,
+        timeout_ms: int = 60000,
+        allow_replication_factor_change: bool = True,
+        topics: Sequence[ReassignableTopic] = (),
+    ) -> None:
+        self.timeout_ms = timeout_ms
+        self.allow_replication_factor_change = allow_replication_factor_change
+        self.topics = topics
 
 
 _REASSIGNABLE_PARTITION: Final = Format(

@@ -5,28 +5,70 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ReassignablePartitionResponse:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ReassignablePartitionResponse(Message):
+    """A part of AlterPartitionReassignmentsResponse."""
+
     partition_index: int = 0
     error_code: int = 0
     error_message: str | None = None
 
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
+        self.error_message = error_message
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ReassignableTopicResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ReassignableTopicResponse(Message):
+    """A part of AlterPartitionReassignmentsResponse."""
+
     name: str = ""
     partitions: Sequence[ReassignablePartitionResponse] = ()
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partitions: Sequence[ReassignablePartitionResponse] = (),
+    ) -> None:
+        self.name = name
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class AlterPartitionReassignmentsResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class AlterPartitionReassignmentsResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     allow_replication_factor_change: bool = True
     error_code: int = 0
     error_message: str | None = None
     responses: Sequence[ReassignableTopicResponse] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        allow_replication_factor_change: bool = True,
+        error_code: int = 0,
+        error_message: str | None = None,
+        responses: Sequence[ReassignableTopicResponse] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.allow_replication_factor_change = allow_replication_factor_change
+        self.error_code = error_code
+        self.error_message = error_message
+        self.responses = responses
 
 
 _REASSIGNABLE_PARTITION_RESPONSE: Final = Format(

@@ -5,24 +5,58 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class AlterReplicaLogDirPartitionResult:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class AlterReplicaLogDirPartitionResult(Message):
+    """A part of AlterReplicaLogDirsResponse."""
+
     partition_index: int = 0
     error_code: int = 0
 
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class AlterReplicaLogDirTopicResult:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class AlterReplicaLogDirTopicResult(Message):
+    """A part of AlterReplicaLogDirsResponse."""
+
     topic_name: str = ""
     partitions: Sequence[AlterReplicaLogDirPartitionResult] = ()
 
+    def __init__(
+        self,
+        *,
+        topic_name: str = "",
+        partitions: Sequence[AlterReplicaLogDirPartitionResult] = (),
+    ) -> None:
+        self.topic_name = topic_name
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class AlterReplicaLogDirsResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class AlterReplicaLogDirsResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     results: Sequence[AlterReplicaLogDirTopicResult] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        results: Sequence[AlterReplicaLogDirTopicResult] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.results = results
 
 
 _ALTER_REPLICA_LOG_DIR_PARTITION_RESULT: Final = Format(

@@ -5,31 +5,73 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ApiVersion:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ApiVersion(Message):
+    """A part of ApiVersionsResponse."""
+
     api_key: int = 0
     min_version: int = 0
     max_version: int = 0
 
+    def __init__(
+        self,
+        *,
+        api_key: int = 0,
+        min_version: int = 0,
+        max_version: int = 0,
+    ) -> None:
+        self.api_key = api_key
+        self.min_version = min_version
+        self.max_version = max_version
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class SupportedFeatureKey:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class SupportedFeatureKey(Message):
+    """A part of ApiVersionsResponse."""
+
     name: str = ""
     min_version: int = 0
     max_version: int = 0
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        min_version: int = 0,
+        max_version: int = 0,
+    ) -> None:
+        self.name = name
+        self.min_version = min_version
+        self.max_version = max_version
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class FinalizedFeatureKey:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class FinalizedFeatureKey(Message):
+    """A part of ApiVersionsResponse."""
+
     name: str = ""
     max_version_level: int = 0
     min_version_level: int = 0
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        max_version_level: int = 0,
+        min_version_level: int = 0,
+    ) -> None:
+        self.name = name
+        self.max_version_level = max_version_level
+        self.min_version_level = min_version_level
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ApiVersionsResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ApiVersionsResponse(Message):
+    """The message."""
+
     error_code: int = 0
     api_keys: Sequence[ApiVersion] = ()
     throttle_time_ms: int = 0
@@ -37,6 +79,25 @@ class ApiVersionsResponse:
     finalized_features_epoch: int = -1
     finalized_features: Sequence[FinalizedFeatureKey] = ()
     zk_migration_ready: bool = False
+
+    def __init__(
+        self,
+        *,
+        error_code: int = 0,
+        api_keys: Sequence[ApiVersion] = (),
+        throttle_time_ms: int = 0,
+        supported_features: Sequence[SupportedFeatureKey] = (),
+        finalized_features_epoch: int = -1,
+        finalized_features: Sequence[FinalizedFeatureKey] = (),
+        zk_migration_ready: bool = False,
+    ) -> None:
+        self.error_code = error_code
+        self.api_keys = api_keys
+        self.throttle_time_ms = throttle_time_ms
+        self.supported_features = supported_features
+        self.finalized_features_epoch = finalized_features_epoch
+        self.finalized_features = finalized_features
+        self.zk_migration_ready = zk_migration_ready
 
 
 _API_VERSION: Final = Format(

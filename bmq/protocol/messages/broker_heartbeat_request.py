@@ -6,16 +6,36 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class BrokerHeartbeatRequest:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class BrokerHeartbeatRequest(Message):
+    """The message."""
+
     broker_id: int = 0
     broker_epoch: int = -1
     current_metadata_offset: int = 0
     want_fence: bool = False
     want_shut_down: bool = False
     offline_log_dirs: Sequence[UUID] = ()
+
+    def __init__(
+        self,
+        *,
+        broker_id: int = 0,
+        broker_epoch: int = -1,
+        current_metadata_offset: int = 0,
+        want_fence: bool = False,
+        want_shut_down: bool = False,
+        offline_log_dirs: Sequence[UUID] = (),
+    ) -> None:
+        self.broker_id = broker_id
+        self.broker_epoch = broker_epoch
+        self.current_metadata_offset = current_metadata_offset
+        self.want_fence = want_fence
+        self.want_shut_down = want_shut_down
+        self.offline_log_dirs = offline_log_dirs
 
 
 FORMAT: Final = Format(

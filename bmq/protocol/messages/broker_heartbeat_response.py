@@ -4,15 +4,33 @@ import dataclasses
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class BrokerHeartbeatResponse:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class BrokerHeartbeatResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     error_code: int = 0
     is_caught_up: bool = False
     is_fenced: bool = True
     should_shut_down: bool = False
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        is_caught_up: bool = False,
+        is_fenced: bool = True,
+        should_shut_down: bool = False,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.is_caught_up = is_caught_up
+        self.is_fenced = is_fenced
+        self.should_shut_down = should_shut_down
 
 
 FORMAT: Final = Format(

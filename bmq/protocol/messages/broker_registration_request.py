@@ -6,25 +6,56 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class Listener:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class Listener(Message):
+    """A part of BrokerRegistrationRequest."""
+
     name: str = ""
     host: str = ""
     port: int = 0
     security_protocol: int = 0
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        host: str = "",
+        port: int = 0,
+        security_protocol: int = 0,
+    ) -> None:
+        self.name = name
+        self.host = host
+        self.port = port
+        self.security_protocol = security_protocol
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class Feature:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class Feature(Message):
+    """A part of BrokerRegistrationRequest."""
+
     name: str = ""
     min_supported_version: int = 0
     max_supported_version: int = 0
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        min_supported_version: int = 0,
+        max_supported_version: int = 0,
+    ) -> None:
+        self.name = name
+        self.min_supported_version = min_supported_version
+        self.max_supported_version = max_supported_version
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class BrokerRegistrationRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class BrokerRegistrationRequest(Message):
+    """The message."""
+
     broker_id: int = 0
     cluster_id: str = ""
     incarnation_id: UUID | None = None
@@ -35,6 +66,31 @@ class BrokerRegistrationRequest:
     log_dirs: Sequence[UUID] = ()
     previous_broker_epoch: int = -1
     roles: Sequence[str] = ()
+
+    def __init__(
+        self,
+        *,
+        broker_id: int = 0,
+        cluster_id: str = "",
+        incarnation_id: UUID | None = None,
+        listeners: Sequence[Listener] = (),
+        features: Sequence[Feature] = (),
+        rack: str | None = None,
+        is_migrating_zk_broker: bool = False,
+        log_dirs: Sequence[UUID] = (),
+        previous_broker_epoch: int = -1,
+        roles: Sequence[str] = (),
+    ) -> None:
+        self.broker_id = broker_id
+        self.cluster_id = cluster_id
+        self.incarnation_id = incarnation_id
+        self.listeners = listeners
+        self.features = features
+        self.rack = rack
+        self.is_migrating_zk_broker = is_migrating_zk_broker
+        self.log_dirs = log_dirs
+        self.previous_broker_epoch = previous_broker_epoch
+        self.roles = roles
 
 
 _LISTENER: Final = Format(

@@ -6,22 +6,47 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class TopicPartitions:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class TopicPartitions(Message):
+    """A part of ConsumerGroupDescribeResponse."""
+
     topic_id: UUID | None = None
     topic_name: str = ""
     partitions: Sequence[int] = ()
 
+    def __init__(
+        self,
+        *,
+        topic_id: UUID | None = None,
+        topic_name: str = "",
+        partitions: Sequence[int] = (),
+    ) -> None:
+        self.topic_id = topic_id
+        self.topic_name = topic_name
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class Assignment:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class Assignment(Message):
+    """A part of ConsumerGroupDescribeResponse."""
+
     topic_partitions: Sequence[TopicPartitions] = ()
 
+    def __init__(
+        self,
+        *,
+        topic_partitions: Sequence[TopicPartitions] = (),
+    ) -> None:
+        self.topic_partitions = topic_partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class Member:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class Member(Message):
+    """A part of ConsumerGroupDescribeResponse."""
+
     member_id: str = ""
     instance_id: str | None = None
     rack_id: str | None = None
@@ -30,13 +55,42 @@ class Member:
     client_host: str = ""
     subscribed_topic_names: Sequence[str] = ()
     subscribed_topic_regex: str | None = None
-    assignment: Assignment = dataclasses.field(default_factory=lambda: Assignment())
-    target_assignment: Assignment = dataclasses.field(default_factory=lambda: Assignment())
+    assignment: Assignment = dataclasses.field(default_factory=Assignment)
+    target_assignment: Assignment = dataclasses.field(default_factory=Assignment)
     member_type: int = -1
 
+    def __init__(
+        self,
+        *,
+        member_id: str = "",
+        instance_id: str | None = None,
+        rack_id: str | None = None,
+        member_epoch: int = 0,
+        client_id: str = "",
+        client_host: str = "",
+        subscribed_topic_names: Sequence[str] = (),
+        subscribed_topic_regex: str | None = None,
+        assignment: Assignment | None = None,
+        target_assignment: Assignment | None = None,
+        member_type: int = -1,
+    ) -> None:
+        self.member_id = member_id
+        self.instance_id = instance_id
+        self.rack_id = rack_id
+        self.member_epoch = member_epoch
+        self.client_id = client_id
+        self.client_host = client_host
+        self.subscribed_topic_names = subscribed_topic_names
+        self.subscribed_topic_regex = subscribed_topic_regex
+        self.assignment = Assignment() if assignment is None else assignment
+        self.target_assignment = Assignment() if target_assignment is None else target_assignment
+        self.member_type = member_type
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DescribedGroup:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DescribedGroup(Message):
+    """A part of ConsumerGroupDescribeResponse."""
+
     error_code: int = 0
     error_message: str | None = None
     group_id: str = ""
@@ -47,11 +101,45 @@ class DescribedGroup:
     members: Sequence[Member] = ()
     authorized_operations: int = -2147483648
 
+    def __init__(
+        self,
+        *,
+        error_code: int = 0,
+        error_message: str | None = None,
+        group_id: str = "",
+        group_state: str = "",
+        group_epoch: int = 0,
+        assignment_epoch: int = 0,
+        assignor_name: str = "",
+        members: Sequence[Member] = (),
+        authorized_operations: int = -2147483648,
+    ) -> None:
+        self.error_code = error_code
+        self.error_message = error_message
+        self.group_id = group_id
+        self.group_state = group_state
+        self.group_epoch = group_epoch
+        self.assignment_epoch = assignment_epoch
+        self.assignor_name = assignor_name
+        self.members = members
+        self.authorized_operations = authorized_operations
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ConsumerGroupDescribeResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ConsumerGroupDescribeResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     groups: Sequence[DescribedGroup] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        groups: Sequence[DescribedGroup] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.groups = groups
 
 
 _TOPIC_PARTITIONS: Final = Format(

@@ -6,21 +6,44 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class TopicPartitions:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class TopicPartitions(Message):
+    """A part of ConsumerGroupHeartbeatResponse."""
+
     topic_id: UUID | None = None
     partitions: Sequence[int] = ()
 
+    def __init__(
+        self,
+        *,
+        topic_id: UUID | None = None,
+        partitions: Sequence[int] = (),
+    ) -> None:
+        self.topic_id = topic_id
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class Assignment:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class Assignment(Message):
+    """A part of ConsumerGroupHeartbeatResponse."""
+
     topic_partitions: Sequence[TopicPartitions] = ()
 
+    def __init__(
+        self,
+        *,
+        topic_partitions: Sequence[TopicPartitions] = (),
+    ) -> None:
+        self.topic_partitions = topic_partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ConsumerGroupHeartbeatResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ConsumerGroupHeartbeatResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     error_code: int = 0
     error_message: str | None = None
@@ -28,6 +51,25 @@ class ConsumerGroupHeartbeatResponse:
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
     assignment: Assignment | None = None
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        member_id: str | None = None,
+        member_epoch: int = 0,
+        heartbeat_interval_ms: int = 0,
+        assignment: Assignment | None = None,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message
+        self.member_id = member_id
+        self.member_epoch = member_epoch
+        self.heartbeat_interval_ms = heartbeat_interval_ms
+        self.assignment = assignment
 
 
 _TOPIC_PARTITIONS: Final = Format(

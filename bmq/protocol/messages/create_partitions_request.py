@@ -5,25 +5,61 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class CreatePartitionsAssignment:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class CreatePartitionsAssignment(Message):
+    """A part of CreatePartitionsRequest."""
+
     broker_ids: Sequence[int] = ()
 
+    def __init__(
+        self,
+        *,
+        broker_ids: Sequence[int] = (),
+    ) -> None:
+        self.broker_ids = broker_ids
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class CreatePartitionsTopic:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class CreatePartitionsTopic(Message):
+    """A part of CreatePartitionsRequest."""
+
     name: str = ""
     count: int = 0
     assignments: Sequence[CreatePartitionsAssignment] | None = ()
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        count: int = 0,
+        assignments: Sequence[CreatePartitionsAssignment] | None = (),
+    ) -> None:
+        self.name = name
+        self.count = count
+        self.assignments = assignments
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class CreatePartitionsRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class CreatePartitionsRequest(Message):
+    """The message."""
+
     topics: Sequence[CreatePartitionsTopic] = ()
     timeout_ms: int = 0
     validate_only: bool = False
+
+    def __init__(
+        self,
+        *,
+        topics: Sequence[CreatePartitionsTopic] = (),
+        timeout_ms: int = 0,
+        validate_only: bool = False,
+    ) -> None:
+        self.topics = topics
+        self.timeout_ms = timeout_ms
+        self.validate_only = validate_only
 
 
 _CREATE_PARTITIONS_ASSIGNMENT: Final = Format(

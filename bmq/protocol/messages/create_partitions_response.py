@@ -5,19 +5,44 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class CreatePartitionsTopicResult:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class CreatePartitionsTopicResult(Message):
+    """A part of CreatePartitionsResponse."""
+
     name: str = ""
     error_code: int = 0
     error_message: str | None = None
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        error_code: int = 0,
+        error_message: str | None = None,
+    ) -> None:
+        self.name = name
+        self.error_code = error_code
+        self.error_message = error_message
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class CreatePartitionsResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class CreatePartitionsResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     results: Sequence[CreatePartitionsTopicResult] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        results: Sequence[CreatePartitionsTopicResult] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.results = results
 
 
 _CREATE_PARTITIONS_TOPIC_RESULT: Final = Format(

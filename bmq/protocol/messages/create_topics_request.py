@@ -5,34 +5,87 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class CreatableReplicaAssignment:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class CreatableReplicaAssignment(Message):
+    """A part of CreateTopicsRequest."""
+
     partition_index: int = 0
     broker_ids: Sequence[int] = ()
 
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        broker_ids: Sequence[int] = (),
+    ) -> None:
+        self.partition_index = partition_index
+        self.broker_ids = broker_ids
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class CreatableTopicConfig:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class CreatableTopicConfig(Message):
+    """A part of CreateTopicsRequest."""
+
     name: str = ""
     value: str | None = None
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        value: str | None = None,
+    ) -> None:
+        self.name = name
+        self.value = value
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class CreatableTopic:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class CreatableTopic(Message):
+    """A part of CreateTopicsRequest."""
+
     name: str = ""
     num_partitions: int = 0
     replication_factor: int = 0
     assignments: Sequence[CreatableReplicaAssignment] = ()
     configs: Sequence[CreatableTopicConfig] = ()
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        num_partitions: int = 0,
+        replication_factor: int = 0,
+        assignments: Sequence[CreatableReplicaAssignment] = (),
+        configs: Sequence[CreatableTopicConfig] = (),
+    ) -> None:
+        self.name = name
+        self.num_partitions = num_partitions
+        self.replication_factor = replication_factor
+        self.assignments = assignments
+        self.configs = configs
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class CreateTopicsRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class CreateTopicsRequest(Message):
+    """The message."""
+
     topics: Sequence[CreatableTopic] = ()
     timeout_ms: int = 60000
     validate_only: bool = False
+
+    def __init__(
+        self,
+        *,
+        topics: Sequence[CreatableTopic] = (),
+        timeout_ms: int = 60000,
+        validate_only: bool = False,
+    ) -> None:
+        self.topics = topics
+        self.timeout_ms = timeout_ms
+        self.validate_only = validate_only
 
 
 _CREATABLE_REPLICA_ASSIGNMENT: Final = Format(

@@ -6,19 +6,39 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class CreatableTopicConfigs:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class CreatableTopicConfigs(Message):
+    """A part of CreateTopicsResponse."""
+
     name: str = ""
     value: str | None = None
     read_only: bool = False
     config_source: int = -1
     is_sensitive: bool = False
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        value: str | None = None,
+        read_only: bool = False,
+        config_source: int = -1,
+        is_sensitive: bool = False,
+    ) -> None:
+        self.name = name
+        self.value = value
+        self.read_only = read_only
+        self.config_source = config_source
+        self.is_sensitive = is_sensitive
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class CreatableTopicResult:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class CreatableTopicResult(Message):
+    """A part of CreateTopicsResponse."""
+
     name: str = ""
     topic_id: UUID | None = None
     error_code: int = 0
@@ -28,11 +48,43 @@ class CreatableTopicResult:
     replication_factor: int = -1
     configs: Sequence[CreatableTopicConfigs] | None = ()
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        topic_id: UUID | None = None,
+        error_code: int = 0,
+        error_message: str | None = None,
+        topic_config_error_code: int = 0,
+        num_partitions: int = -1,
+        replication_factor: int = -1,
+        configs: Sequence[CreatableTopicConfigs] | None = (),
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.error_code = error_code
+        self.error_message = error_message
+        self.topic_config_error_code = topic_config_error_code
+        self.num_partitions = num_partitions
+        self.replication_factor = replication_factor
+        self.configs = configs
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class CreateTopicsResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class CreateTopicsResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     topics: Sequence[CreatableTopicResult] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        topics: Sequence[CreatableTopicResult] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = topics
 
 
 _CREATABLE_TOPIC_CONFIGS: Final = Format(

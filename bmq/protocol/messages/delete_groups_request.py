@@ -5,11 +5,21 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DeleteGroupsRequest:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DeleteGroupsRequest(Message):
+    """The message."""
+
     groups_names: Sequence[str] = ()
+
+    def __init__(
+        self,
+        *,
+        groups_names: Sequence[str] = (),
+    ) -> None:
+        self.groups_names = groups_names
 
 
 FORMAT: Final = Format(

@@ -5,19 +5,44 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DeletableGroupResult:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DeletableGroupResult(Message):
+    """A part of DeleteGroupsResponse."""
+
     group_id: str = ""
     error_code: int = 0
     error_message: str | None = None
 
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        error_code: int = 0,
+        error_message: str | None = None,
+    ) -> None:
+        self.group_id = group_id
+        self.error_code = error_code
+        self.error_message = error_message
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DeleteGroupsResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DeleteGroupsResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     results: Sequence[DeletableGroupResult] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        results: Sequence[DeletableGroupResult] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.results = results
 
 
 _DELETABLE_GROUP_RESULT: Final = Format(

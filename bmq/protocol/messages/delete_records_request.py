@@ -5,24 +5,58 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DeleteRecordsPartition:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DeleteRecordsPartition(Message):
+    """A part of DeleteRecordsRequest."""
+
     partition_index: int = 0
     offset: int = 0
 
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        offset: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.offset = offset
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DeleteRecordsTopic:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DeleteRecordsTopic(Message):
+    """A part of DeleteRecordsRequest."""
+
     name: str = ""
     partitions: Sequence[DeleteRecordsPartition] = ()
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partitions: Sequence[DeleteRecordsPartition] = (),
+    ) -> None:
+        self.name = name
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DeleteRecordsRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DeleteRecordsRequest(Message):
+    """The message."""
+
     topics: Sequence[DeleteRecordsTopic] = ()
     timeout_ms: int = 0
+
+    def __init__(
+        self,
+        *,
+        topics: Sequence[DeleteRecordsTopic] = (),
+        timeout_ms: int = 0,
+    ) -> None:
+        self.topics = topics
+        self.timeout_ms = timeout_ms
 
 
 _DELETE_RECORDS_PARTITION: Final = Format(

@@ -5,25 +5,61 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DeleteRecordsPartitionResult:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DeleteRecordsPartitionResult(Message):
+    """A part of DeleteRecordsResponse."""
+
     partition_index: int = 0
     low_watermark: int = 0
     error_code: int = 0
 
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        low_watermark: int = 0,
+        error_code: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.low_watermark = low_watermark
+        self.error_code = error_code
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DeleteRecordsTopicResult:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DeleteRecordsTopicResult(Message):
+    """A part of DeleteRecordsResponse."""
+
     name: str = ""
     partitions: Sequence[DeleteRecordsPartitionResult] = ()
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partitions: Sequence[DeleteRecordsPartitionResult] = (),
+    ) -> None:
+        self.name = name
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DeleteRecordsResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DeleteRecordsResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     topics: Sequence[DeleteRecordsTopicResult] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        topics: Sequence[DeleteRecordsTopicResult] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = topics
 
 
 _DELETE_RECORDS_PARTITION_RESULT: Final = Format(

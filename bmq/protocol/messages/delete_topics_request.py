@@ -6,19 +6,44 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DeleteTopicState:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DeleteTopicState(Message):
+    """A part of DeleteTopicsRequest."""
+
     name: str | None = None
     topic_id: UUID | None = None
 
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        topic_id: UUID | None = None,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DeleteTopicsRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DeleteTopicsRequest(Message):
+    """The message."""
+
     topics: Sequence[DeleteTopicState] = ()
     timeout_ms: int = 0
     topic_names: Sequence[str] = ()
+
+    def __init__(
+        self,
+        *,
+        topics: Sequence[DeleteTopicState] = (),
+        timeout_ms: int = 0,
+        topic_names: Sequence[str] = (),
+    ) -> None:
+        self.topics = topics
+        self.timeout_ms = timeout_ms
+        self.topic_names = topic_names
 
 
 _DELETE_TOPIC_STATE: Final = Format(

@@ -6,20 +6,47 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DeletableTopicResult:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DeletableTopicResult(Message):
+    """A part of DeleteTopicsResponse."""
+
     name: str | None = None
     topic_id: UUID | None = None
     error_code: int = 0
     error_message: str | None = None
 
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        topic_id: UUID | None = None,
+        error_code: int = 0,
+        error_message: str | None = None,
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.error_code = error_code
+        self.error_message = error_message
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DeleteTopicsResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DeleteTopicsResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     responses: Sequence[DeletableTopicResult] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        responses: Sequence[DeletableTopicResult] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.responses = responses
 
 
 _DELETABLE_TOPIC_RESULT: Final = Format(

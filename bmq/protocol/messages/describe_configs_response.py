@@ -5,17 +5,33 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DescribeConfigsSynonym:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DescribeConfigsSynonym(Message):
+    """A part of DescribeConfigsResponse."""
+
     name: str = ""
     value: str | None = None
     source: int = 0
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        value: str | None = None,
+        source: int = 0,
+    ) -> None:
+        self.name = name
+        self.value = value
+        self.source = source
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DescribeConfigsResourceResult:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DescribeConfigsResourceResult(Message):
+    """A part of DescribeConfigsResponse."""
+
     name: str = ""
     value: str | None = None
     read_only: bool = False
@@ -25,20 +41,69 @@ class DescribeConfigsResourceResult:
     config_type: int = 0
     documentation: str | None = None
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        value: str | None = None,
+        read_only: bool = False,
+        config_source: int = -1,
+        is_sensitive: bool = False,
+        synonyms: Sequence[DescribeConfigsSynonym] = (),
+        config_type: int = 0,
+        documentation: str | None = None,
+    ) -> None:
+        self.name = name
+        self.value = value
+        self.read_only = read_only
+        self.config_source = config_source
+        self.is_sensitive = is_sensitive
+        self.synonyms = synonyms
+        self.config_type = config_type
+        self.documentation = documentation
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DescribeConfigsResult:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DescribeConfigsResult(Message):
+    """A part of DescribeConfigsResponse."""
+
     error_code: int = 0
     error_message: str | None = None
     resource_type: int = 0
     resource_name: str = ""
     configs: Sequence[DescribeConfigsResourceResult] = ()
 
+    def __init__(
+        self,
+        *,
+        error_code: int = 0,
+        error_message: str | None = None,
+        resource_type: int = 0,
+        resource_name: str = "",
+        configs: Sequence[DescribeConfigsResourceResult] = (),
+    ) -> None:
+        self.error_code = error_code
+        self.error_message = error_message
+        self.resource_type = resource_type
+        self.resource_name = resource_name
+        self.configs = configs
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DescribeConfigsResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DescribeConfigsResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     results: Sequence[DescribeConfigsResult] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        results: Sequence[DescribeConfigsResult] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.results = results
 
 
 _DESCRIBE_CONFIGS_SYNONYM: Final = Format(

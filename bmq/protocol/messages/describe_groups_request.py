@@ -5,12 +5,24 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DescribeGroupsRequest:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DescribeGroupsRequest(Message):
+    """The message."""
+
     groups: Sequence[str] = ()
     include_authorized_operations: bool = False
+
+    def __init__(
+        self,
+        *,
+        groups: Sequence[str] = (),
+        include_authorized_operations: bool = False,
+    ) -> None:
+        self.groups = groups
+        self.include_authorized_operations = include_authorized_operations
 
 
 FORMAT: Final = Format(

@@ -5,17 +5,38 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DescribableLogDirTopic:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DescribableLogDirTopic(Message):
+    """A part of DescribeLogDirsRequest."""
+
     topic: str = ""
     partitions: Sequence[int] = ()
 
+    def __init__(
+        self,
+        *,
+        topic: str = "",
+        partitions: Sequence[int] = (),
+    ) -> None:
+        self.topic = topic
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DescribeLogDirsRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DescribeLogDirsRequest(Message):
+    """The message."""
+
     topics: Sequence[DescribableLogDirTopic] | None = ()
+
+    def __init__(
+        self,
+        *,
+        topics: Sequence[DescribableLogDirTopic] | None = (),
+    ) -> None:
+        self.topics = topics
 
 
 _DESCRIBABLE_LOG_DIR_TOPIC: Final = Format(

@@ -5,24 +5,53 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DescribeLogDirsPartition:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DescribeLogDirsPartition(Message):
+    """A part of DescribeLogDirsResponse."""
+
     partition_index: int = 0
     partition_size: int = 0
     offset_lag: int = 0
     is_future_key: bool = False
 
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        partition_size: int = 0,
+        offset_lag: int = 0,
+        is_future_key: bool = False,
+    ) -> None:
+        self.partition_index = partition_index
+        self.partition_size = partition_size
+        self.offset_lag = offset_lag
+        self.is_future_key = is_future_key
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DescribeLogDirsTopic:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DescribeLogDirsTopic(Message):
+    """A part of DescribeLogDirsResponse."""
+
     name: str = ""
     partitions: Sequence[DescribeLogDirsPartition] = ()
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partitions: Sequence[DescribeLogDirsPartition] = (),
+    ) -> None:
+        self.name = name
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DescribeLogDirsResult:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DescribeLogDirsResult(Message):
+    """A part of DescribeLogDirsResponse."""
+
     error_code: int = 0
     log_dir: str = ""
     topics: Sequence[DescribeLogDirsTopic] = ()
@@ -30,12 +59,42 @@ class DescribeLogDirsResult:
     usable_bytes: int = -1
     is_cordoned: bool = False
 
+    def __init__(
+        self,
+        *,
+        error_code: int = 0,
+        log_dir: str = "",
+        topics: Sequence[DescribeLogDirsTopic] = (),
+        total_bytes: int = -1,
+        usable_bytes: int = -1,
+        is_cordoned: bool = False,
+    ) -> None:
+        self.error_code = error_code
+        self.log_dir = log_dir
+        self.topics = topics
+        self.total_bytes = total_bytes
+        self.usable_bytes = usable_bytes
+        self.is_cordoned = is_cordoned
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DescribeLogDirsResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DescribeLogDirsResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     error_code: int = 0
     results: Sequence[DescribeLogDirsResult] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        results: Sequence[DescribeLogDirsResult] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.results = results
 
 
 _DESCRIBE_LOG_DIRS_PARTITION: Final = Format(

@@ -5,17 +5,38 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class TopicRequest:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class TopicRequest(Message):
+    """A part of DescribeProducersRequest."""
+
     name: str = ""
     partition_indexes: Sequence[int] = ()
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partition_indexes: Sequence[int] = (),
+    ) -> None:
+        self.name = name
+        self.partition_indexes = partition_indexes
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DescribeProducersRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DescribeProducersRequest(Message):
+    """The message."""
+
     topics: Sequence[TopicRequest] = ()
+
+    def __init__(
+        self,
+        *,
+        topics: Sequence[TopicRequest] = (),
+    ) -> None:
+        self.topics = topics
 
 
 _TOPIC_REQUEST: Final = Format(

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ProducerState:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ProducerState(Message):
+    """A part of DescribeProducersResponse."""
+
     producer_id: int = 0
     producer_epoch: int = 0
     last_sequence: int = -1
@@ -16,25 +19,79 @@ class ProducerState:
     coordinator_epoch: int = 0
     current_txn_start_offset: int = -1
 
+    def __init__(
+        self,
+        *,
+        producer_id: int = 0,
+        producer_epoch: int = 0,
+        last_sequence: int = -1,
+        last_timestamp: int = -1,
+        coordinator_epoch: int = 0,
+        current_txn_start_offset: int = -1,
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.last_sequence = last_sequence
+        self.last_timestamp = last_timestamp
+        self.coordinator_epoch = coordinator_epoch
+        self.current_txn_start_offset = current_txn_start_offset
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class PartitionResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class PartitionResponse(Message):
+    """A part of DescribeProducersResponse."""
+
     partition_index: int = 0
     error_code: int = 0
     error_message: str | None = None
     active_producers: Sequence[ProducerState] = ()
 
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        active_producers: Sequence[ProducerState] = (),
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
+        self.error_message = error_message
+        self.active_producers = active_producers
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class TopicResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class TopicResponse(Message):
+    """A part of DescribeProducersResponse."""
+
     name: str = ""
     partitions: Sequence[PartitionResponse] = ()
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partitions: Sequence[PartitionResponse] = (),
+    ) -> None:
+        self.name = name
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DescribeProducersResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DescribeProducersResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     topics: Sequence[TopicResponse] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        topics: Sequence[TopicResponse] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = topics
 
 
 _PRODUCER_STATE: Final = Format(

@@ -5,22 +5,52 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class PartitionData:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class PartitionData(Message):
+    """A part of DescribeQuorumRequest."""
+
     partition_index: int = 0
 
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class TopicData:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class TopicData(Message):
+    """A part of DescribeQuorumRequest."""
+
     topic_name: str = ""
     partitions: Sequence[PartitionData] = ()
 
+    def __init__(
+        self,
+        *,
+        topic_name: str = "",
+        partitions: Sequence[PartitionData] = (),
+    ) -> None:
+        self.topic_name = topic_name
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DescribeQuorumRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DescribeQuorumRequest(Message):
+    """The message."""
+
     topics: Sequence[TopicData] = ()
+
+    def __init__(
+        self,
+        *,
+        topics: Sequence[TopicData] = (),
+    ) -> None:
+        self.topics = topics
 
 
 _PARTITION_DATA: Final = Format(

@@ -5,24 +5,58 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class TopicRequest:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class TopicRequest(Message):
+    """A part of DescribeTopicPartitionsRequest."""
+
     name: str = ""
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+    ) -> None:
+        self.name = name
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class Cursor:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class Cursor(Message):
+    """A part of DescribeTopicPartitionsRequest."""
+
     topic_name: str = ""
     partition_index: int = 0
 
+    def __init__(
+        self,
+        *,
+        topic_name: str = "",
+        partition_index: int = 0,
+    ) -> None:
+        self.topic_name = topic_name
+        self.partition_index = partition_index
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DescribeTopicPartitionsRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DescribeTopicPartitionsRequest(Message):
+    """The message."""
+
     topics: Sequence[TopicRequest] = ()
     response_partition_limit: int = 2000
     cursor: Cursor | None = None
+
+    def __init__(
+        self,
+        *,
+        topics: Sequence[TopicRequest] = (),
+        response_partition_limit: int = 2000,
+        cursor: Cursor | None = None,
+    ) -> None:
+        self.topics = topics
+        self.response_partition_limit = response_partition_limit
+        self.cursor = cursor
 
 
 _TOPIC_REQUEST: Final = Format(

@@ -6,10 +6,13 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DescribeTopicPartitionsResponsePartition:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DescribeTopicPartitionsResponsePartition(Message):
+    """A part of DescribeTopicPartitionsResponse."""
+
     error_code: int = 0
     partition_index: int = 0
     leader_id: int = 0
@@ -20,9 +23,34 @@ class DescribeTopicPartitionsResponsePartition:
     last_known_elr: Sequence[int] | None = None
     offline_replicas: Sequence[int] = ()
 
+    def __init__(
+        self,
+        *,
+        error_code: int = 0,
+        partition_index: int = 0,
+        leader_id: int = 0,
+        leader_epoch: int = -1,
+        replica_nodes: Sequence[int] = (),
+        isr_nodes: Sequence[int] = (),
+        eligible_leader_replicas: Sequence[int] | None = None,
+        last_known_elr: Sequence[int] | None = None,
+        offline_replicas: Sequence[int] = (),
+    ) -> None:
+        self.error_code = error_code
+        self.partition_index = partition_index
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+        self.replica_nodes = replica_nodes
+        self.isr_nodes = isr_nodes
+        self.eligible_leader_replicas = eligible_leader_replicas
+        self.last_known_elr = last_known_elr
+        self.offline_replicas = offline_replicas
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DescribeTopicPartitionsResponseTopic:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DescribeTopicPartitionsResponseTopic(Message):
+    """A part of DescribeTopicPartitionsResponse."""
+
     error_code: int = 0
     name: str | None = None
     topic_id: UUID | None = None
@@ -30,18 +58,59 @@ class DescribeTopicPartitionsResponseTopic:
     partitions: Sequence[DescribeTopicPartitionsResponsePartition] = ()
     topic_authorized_operations: int = -2147483648
 
+    def __init__(
+        self,
+        *,
+        error_code: int = 0,
+        name: str | None = None,
+        topic_id: UUID | None = None,
+        is_internal: bool = False,
+        partitions: Sequence[DescribeTopicPartitionsResponsePartition] = (),
+        topic_authorized_operations: int = -2147483648,
+    ) -> None:
+        self.error_code = error_code
+        self.name = name
+        self.topic_id = topic_id
+        self.is_internal = is_internal
+        self.partitions = partitions
+        self.topic_authorized_operations = topic_authorized_operations
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class Cursor:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class Cursor(Message):
+    """A part of DescribeTopicPartitionsResponse."""
+
     topic_name: str = ""
     partition_index: int = 0
 
+    def __init__(
+        self,
+        *,
+        topic_name: str = "",
+        partition_index: int = 0,
+    ) -> None:
+        self.topic_name = topic_name
+        self.partition_index = partition_index
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DescribeTopicPartitionsResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DescribeTopicPartitionsResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     topics: Sequence[DescribeTopicPartitionsResponseTopic] = ()
     next_cursor: Cursor | None = None
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        topics: Sequence[DescribeTopicPartitionsResponseTopic] = (),
+        next_cursor: Cursor | None = None,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = topics
+        self.next_cursor = next_cursor
 
 
 _DESCRIBE_TOPIC_PARTITIONS_RESPONSE_PARTITION: Final = Format(

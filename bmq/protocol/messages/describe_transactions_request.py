@@ -5,11 +5,21 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DescribeTransactionsRequest:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DescribeTransactionsRequest(Message):
+    """The message."""
+
     transactional_ids: Sequence[str] = ()
+
+    def __init__(
+        self,
+        *,
+        transactional_ids: Sequence[str] = (),
+    ) -> None:
+        self.transactional_ids = transactional_ids
 
 
 FORMAT: Final = Format(

@@ -5,16 +5,30 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class TopicData:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class TopicData(Message):
+    """A part of DescribeTransactionsResponse."""
+
     topic: str = ""
     partitions: Sequence[int] = ()
 
+    def __init__(
+        self,
+        *,
+        topic: str = "",
+        partitions: Sequence[int] = (),
+    ) -> None:
+        self.topic = topic
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class TransactionState:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class TransactionState(Message):
+    """A part of DescribeTransactionsResponse."""
+
     error_code: int = 0
     transactional_id: str = ""
     transaction_state: str = ""
@@ -24,11 +38,43 @@ class TransactionState:
     producer_epoch: int = 0
     topics: Sequence[TopicData] = ()
 
+    def __init__(
+        self,
+        *,
+        error_code: int = 0,
+        transactional_id: str = "",
+        transaction_state: str = "",
+        transaction_timeout_ms: int = 0,
+        transaction_start_time_ms: int = -1,
+        producer_id: int = 0,
+        producer_epoch: int = 0,
+        topics: Sequence[TopicData] = (),
+    ) -> None:
+        self.error_code = error_code
+        self.transactional_id = transactional_id
+        self.transaction_state = transaction_state
+        self.transaction_timeout_ms = transaction_timeout_ms
+        self.transaction_start_time_ms = transaction_start_time_ms
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.topics = topics
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class DescribeTransactionsResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class DescribeTransactionsResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     transaction_states: Sequence[TransactionState] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        transaction_states: Sequence[TransactionState] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.transaction_states = transaction_states
 
 
 _TOPIC_DATA: Final = Format(

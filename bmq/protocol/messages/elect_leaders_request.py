@@ -5,19 +5,44 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class TopicPartitions:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class TopicPartitions(Message):
+    """A part of ElectLeadersRequest."""
+
     topic: str = ""
     partitions: Sequence[int] = ()
 
+    def __init__(
+        self,
+        *,
+        topic: str = "",
+        partitions: Sequence[int] = (),
+    ) -> None:
+        self.topic = topic
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ElectLeadersRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ElectLeadersRequest(Message):
+    """The message."""
+
     election_type: int = 0
     topic_partitions: Sequence[TopicPartitions] | None = ()
     timeout_ms: int = 60000
+
+    def __init__(
+        self,
+        *,
+        election_type: int = 0,
+        topic_partitions: Sequence[TopicPartitions] | None = (),
+        timeout_ms: int = 60000,
+    ) -> None:
+        self.election_type = election_type
+        self.topic_partitions = topic_partitions
+        self.timeout_ms = timeout_ms
 
 
 _TOPIC_PARTITIONS: Final = Format(

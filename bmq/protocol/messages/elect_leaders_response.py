@@ -5,26 +5,64 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class PartitionResult:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class PartitionResult(Message):
+    """A part of ElectLeadersResponse."""
+
     partition_id: int = 0
     error_code: int = 0
     error_message: str | None = None
 
+    def __init__(
+        self,
+        *,
+        partition_id: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+    ) -> None:
+        self.partition_id = partition_id
+        self.error_code = error_code
+        self.error_message = error_message
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ReplicaElectionResult:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ReplicaElectionResult(Message):
+    """A part of ElectLeadersResponse."""
+
     topic: str = ""
     partition_result: Sequence[PartitionResult] = ()
 
+    def __init__(
+        self,
+        *,
+        topic: str = "",
+        partition_result: Sequence[PartitionResult] = (),
+    ) -> None:
+        self.topic = topic
+        self.partition_result = partition_result
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ElectLeadersResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ElectLeadersResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     error_code: int = 0
     replica_election_results: Sequence[ReplicaElectionResult] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        replica_election_results: Sequence[ReplicaElectionResult] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.replica_election_results = replica_election_results
 
 
 _PARTITION_RESULT: Final = Format(

@@ -4,15 +4,33 @@ import dataclasses
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class EnvelopeRequest:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class EnvelopeRequest(Message):
+    """The message."""
+
     request_data: bytes = b""
     request_principal: bytes | None = None
     client_host_address: bytes = b""
     leader_epoch: int = -1
     connection_age_ms: int = -1
+
+    def __init__(
+        self,
+        *,
+        request_data: bytes = b"",
+        request_principal: bytes | None = None,
+        client_host_address: bytes = b"",
+        leader_epoch: int = -1,
+        connection_age_ms: int = -1,
+    ) -> None:
+        self.request_data = request_data
+        self.request_principal = request_principal
+        self.client_host_address = client_host_address
+        self.leader_epoch = leader_epoch
+        self.connection_age_ms = connection_age_ms
 
 
 FORMAT: Final = Format(

@@ -4,12 +4,24 @@ import dataclasses
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class EnvelopeResponse:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class EnvelopeResponse(Message):
+    """The message."""
+
     response_data: bytes | None = None
     error_code: int = 0
+
+    def __init__(
+        self,
+        *,
+        response_data: bytes | None = None,
+        error_code: int = 0,
+    ) -> None:
+        self.response_data = response_data
+        self.error_code = error_code
 
 
 FORMAT: Final = Format(

@@ -6,16 +6,30 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ReplicaState:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ReplicaState(Message):
+    """A part of FetchRequest."""
+
     replica_id: int = -1
     replica_epoch: int = -1
 
+    def __init__(
+        self,
+        *,
+        replica_id: int = -1,
+        replica_epoch: int = -1,
+    ) -> None:
+        self.replica_id = replica_id
+        self.replica_epoch = replica_epoch
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class FetchPartition:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class FetchPartition(Message):
+    """A part of FetchRequest."""
+
     partition: int = 0
     current_leader_epoch: int = -1
     fetch_offset: int = 0
@@ -25,25 +39,74 @@ class FetchPartition:
     replica_directory_id: UUID | None = None
     high_watermark: int = 9223372036854775807
 
+    def __init__(
+        self,
+        *,
+        partition: int = 0,
+        current_leader_epoch: int = -1,
+        fetch_offset: int = 0,
+        last_fetched_epoch: int = -1,
+        log_start_offset: int = -1,
+        partition_max_bytes: int = 0,
+        replica_directory_id: UUID | None = None,
+        high_watermark: int = 9223372036854775807,
+    ) -> None:
+        self.partition = partition
+        self.current_leader_epoch = current_leader_epoch
+        self.fetch_offset = fetch_offset
+        self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
+        self.partition_max_bytes = partition_max_bytes
+        self.replica_directory_id = replica_directory_id
+        self.high_watermark = high_watermark
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class FetchTopic:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class FetchTopic(Message):
+    """A part of FetchRequest."""
+
     topic_id: UUID | None = None
     partitions: Sequence[FetchPartition] = ()
     topic: str = ""
 
+    def __init__(
+        self,
+        *,
+        topic_id: UUID | None = None,
+        partitions: Sequence[FetchPartition] = (),
+        topic: str = "",
+    ) -> None:
+        self.topic_id = topic_id
+        self.partitions = partitions
+        self.topic = topic
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ForgottenTopic:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ForgottenTopic(Message):
+    """A part of FetchRequest."""
+
     topic_id: UUID | None = None
     partitions: Sequence[int] = ()
     topic: str = ""
 
+    def __init__(
+        self,
+        *,
+        topic_id: UUID | None = None,
+        partitions: Sequence[int] = (),
+        topic: str = "",
+    ) -> None:
+        self.topic_id = topic_id
+        self.partitions = partitions
+        self.topic = topic
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class FetchRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class FetchRequest(Message):
+    """The message."""
+
     cluster_id: str | None = None
-    replica_state: ReplicaState = dataclasses.field(default_factory=lambda: ReplicaState())
+    replica_state: ReplicaState = dataclasses.field(default_factory=ReplicaState)
     max_wait_ms: int = 0
     min_bytes: int = 0
     max_bytes: int = 2147483647
@@ -54,6 +117,35 @@ class FetchRequest:
     forgotten_topics_data: Sequence[ForgottenTopic] = ()
     rack_id: str = ""
     replica_id: int = -1
+
+    def __init__(
+        self,
+        *,
+        cluster_id: str | None = None,
+        replica_state: ReplicaState | None = None,
+        max_wait_ms: int = 0,
+        min_bytes: int = 0,
+        max_bytes: int = 2147483647,
+        isolation_level: int = 0,
+        session_id: int = 0,
+        session_epoch: int = -1,
+        topics: Sequence[FetchTopic] = (),
+        forgotten_topics_data: Sequence[ForgottenTopic] = (),
+        rack_id: str = "",
+        replica_id: int = -1,
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.replica_state = ReplicaState() if replica_state is None else replica_state
+        self.max_wait_ms = max_wait_ms
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+        self.isolation_level = isolation_level
+        self.session_id = session_id
+        self.session_epoch = session_epoch
+        self.topics = topics
+        self.forgotten_topics_data = forgotten_topics_data
+        self.rack_id = rack_id
+        self.replica_id = replica_id
 
 
 _REPLICA_STATE: Final = Format(

@@ -6,69 +6,188 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class EpochEndOffset:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class EpochEndOffset(Message):
+    """A part of FetchResponse."""
+
     epoch: int = -1
     end_offset: int = -1
 
+    def __init__(
+        self,
+        *,
+        epoch: int = -1,
+        end_offset: int = -1,
+    ) -> None:
+        self.epoch = epoch
+        self.end_offset = end_offset
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class LeaderIdAndEpoch:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class LeaderIdAndEpoch(Message):
+    """A part of FetchResponse."""
+
     leader_id: int = -1
     leader_epoch: int = -1
 
+    def __init__(
+        self,
+        *,
+        leader_id: int = -1,
+        leader_epoch: int = -1,
+    ) -> None:
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class SnapshotId:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class SnapshotId(Message):
+    """A part of FetchResponse."""
+
     end_offset: int = -1
     epoch: int = -1
 
+    def __init__(
+        self,
+        *,
+        end_offset: int = -1,
+        epoch: int = -1,
+    ) -> None:
+        self.end_offset = end_offset
+        self.epoch = epoch
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class AbortedTransaction:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class AbortedTransaction(Message):
+    """A part of FetchResponse."""
+
     producer_id: int = 0
     first_offset: int = 0
 
+    def __init__(
+        self,
+        *,
+        producer_id: int = 0,
+        first_offset: int = 0,
+    ) -> None:
+        self.producer_id = producer_id
+        self.first_offset = first_offset
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class PartitionData:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class PartitionData(Message):
+    """A part of FetchResponse."""
+
     partition_index: int = 0
     error_code: int = 0
     high_watermark: int = 0
     last_stable_offset: int = -1
     log_start_offset: int = -1
-    diverging_epoch: EpochEndOffset = dataclasses.field(default_factory=lambda: EpochEndOffset())
-    current_leader: LeaderIdAndEpoch = dataclasses.field(default_factory=lambda: LeaderIdAndEpoch())
-    snapshot_id: SnapshotId = dataclasses.field(default_factory=lambda: SnapshotId())
+    diverging_epoch: EpochEndOffset = dataclasses.field(default_factory=EpochEndOffset)
+    current_leader: LeaderIdAndEpoch = dataclasses.field(default_factory=LeaderIdAndEpoch)
+    snapshot_id: SnapshotId = dataclasses.field(default_factory=SnapshotId)
     aborted_transactions: Sequence[AbortedTransaction] | None = ()
     preferred_read_replica: int = -1
     records: bytes | None = None
 
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+        high_watermark: int = 0,
+        last_stable_offset: int = -1,
+        log_start_offset: int = -1,
+        diverging_epoch: EpochEndOffset | None = None,
+        current_leader: LeaderIdAndEpoch | None = None,
+        snapshot_id: SnapshotId | None = None,
+        aborted_transactions: Sequence[AbortedTransaction] | None = (),
+        preferred_read_replica: int = -1,
+        records: bytes | None = None,
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
+        self.high_watermark = high_watermark
+        self.last_stable_offset = last_stable_offset
+        self.log_start_offset = log_start_offset
+        self.diverging_epoch = EpochEndOffset() if diverging_epoch is None else diverging_epoch
+        self.current_leader = LeaderIdAndEpoch() if current_leader is None else current_leader
+        self.snapshot_id = SnapshotId() if snapshot_id is None else snapshot_id
+        self.aborted_transactions = aborted_transactions
+        self.preferred_read_replica = preferred_read_replica
+        self.records = records
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class FetchableTopicResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class FetchableTopicResponse(Message):
+    """A part of FetchResponse."""
+
     topic_id: UUID | None = None
     partitions: Sequence[PartitionData] = ()
     topic: str = ""
 
+    def __init__(
+        self,
+        *,
+        topic_id: UUID | None = None,
+        partitions: Sequence[PartitionData] = (),
+        topic: str = "",
+    ) -> None:
+        self.topic_id = topic_id
+        self.partitions = partitions
+        self.topic = topic
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class NodeEndpoint:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class NodeEndpoint(Message):
+    """A part of FetchResponse."""
+
     node_id: int = 0
     host: str = ""
     port: int = 0
     rack: str | None = None
 
+    def __init__(
+        self,
+        *,
+        node_id: int = 0,
+        host: str = "",
+        port: int = 0,
+        rack: str | None = None,
+    ) -> None:
+        self.node_id = node_id
+        self.host = host
+        self.port = port
+        self.rack = rack
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class FetchResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class FetchResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     error_code: int = 0
     session_id: int = 0
     responses: Sequence[FetchableTopicResponse] = ()
     node_endpoints: Sequence[NodeEndpoint] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        session_id: int = 0,
+        responses: Sequence[FetchableTopicResponse] = (),
+        node_endpoints: Sequence[NodeEndpoint] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.session_id = session_id
+        self.responses = responses
+        self.node_endpoints = node_endpoints
 
 
 _EPOCH_END_OFFSET: Final = Format(

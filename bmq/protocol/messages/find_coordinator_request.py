@@ -5,13 +5,27 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class FindCoordinatorRequest:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class FindCoordinatorRequest(Message):
+    """The message."""
+
     key_type: int = 0
     coordinator_keys: Sequence[str] = ()
     key: str = ""
+
+    def __init__(
+        self,
+        *,
+        key_type: int = 0,
+        coordinator_keys: Sequence[str] = (),
+        key: str = "",
+    ) -> None:
+        self.key_type = key_type
+        self.coordinator_keys = coordinator_keys
+        self.key = key
 
 
 FORMAT: Final = Format(

@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class Coordinator:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class Coordinator(Message):
+    """A part of FindCoordinatorResponse."""
+
     key: str = ""
     node_id: int = 0
     host: str = ""
@@ -16,9 +19,28 @@ class Coordinator:
     error_code: int = 0
     error_message: str | None = None
 
+    def __init__(
+        self,
+        *,
+        key: str = "",
+        node_id: int = 0,
+        host: str = "",
+        port: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+    ) -> None:
+        self.key = key
+        self.node_id = node_id
+        self.host = host
+        self.port = port
+        self.error_code = error_code
+        self.error_message = error_message
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class FindCoordinatorResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class FindCoordinatorResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     coordinators: Sequence[Coordinator] = ()
     error_code: int = 0
@@ -26,6 +48,25 @@ class FindCoordinatorResponse:
     node_id: int = 0
     host: str = ""
     port: int = 0
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        coordinators: Sequence[Coordinator] = (),
+        error_code: int = 0,
+        error_message: str | None = None,
+        node_id: int = 0,
+        host: str = "",
+        port: int = 0,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.coordinators = coordinators
+        self.error_code = error_code
+        self.error_message = error_message
+        self.node_id = node_id
+        self.host = host
+        self.port = port
 
 
 _COORDINATOR: Final = Format(

@@ -5,11 +5,21 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class GetTelemetrySubscriptionsRequest:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class GetTelemetrySubscriptionsRequest(Message):
+    """The message."""
+
     client_instance_id: UUID | None = None
+
+    def __init__(
+        self,
+        *,
+        client_instance_id: UUID | None = None,
+    ) -> None:
+        self.client_instance_id = client_instance_id
 
 
 FORMAT: Final = Format(

@@ -6,10 +6,13 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class GetTelemetrySubscriptionsResponse:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class GetTelemetrySubscriptionsResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     error_code: int = 0
     client_instance_id: UUID | None = None
@@ -19,6 +22,29 @@ class GetTelemetrySubscriptionsResponse:
     telemetry_max_bytes: int = 0
     delta_temporality: bool = False
     requested_metrics: Sequence[str] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        client_instance_id: UUID | None = None,
+        subscription_id: int = 0,
+        accepted_compression_types: Sequence[int] = (),
+        push_interval_ms: int = 0,
+        telemetry_max_bytes: int = 0,
+        delta_temporality: bool = False,
+        requested_metrics: Sequence[str] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.client_instance_id = client_instance_id
+        self.subscription_id = subscription_id
+        self.accepted_compression_types = accepted_compression_types
+        self.push_interval_ms = push_interval_ms
+        self.telemetry_max_bytes = telemetry_max_bytes
+        self.delta_temporality = delta_temporality
+        self.requested_metrics = requested_metrics
 
 
 FORMAT: Final = Format(

@@ -4,14 +4,30 @@ import dataclasses
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class InitProducerIdRequest:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class InitProducerIdRequest(Message):
+    """The message."""
+
     transactional_id: str | None = None
     transaction_timeout_ms: int = 0
     producer_id: int = -1
     producer_epoch: int = -1
+
+    def __init__(
+        self,
+        *,
+        transactional_id: str | None = None,
+        transaction_timeout_ms: int = 0,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.transaction_timeout_ms = transaction_timeout_ms
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
 
 
 FORMAT: Final = Format(

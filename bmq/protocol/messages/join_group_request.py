@@ -5,16 +5,30 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class JoinGroupRequestProtocol:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class JoinGroupRequestProtocol(Message):
+    """A part of JoinGroupRequest."""
+
     name: str = ""
     metadata: bytes = b""
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        metadata: bytes = b"",
+    ) -> None:
+        self.name = name
+        self.metadata = metadata
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class JoinGroupRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class JoinGroupRequest(Message):
+    """The message."""
+
     group_id: str = ""
     session_timeout_ms: int = 0
     rebalance_timeout_ms: int = -1
@@ -23,6 +37,27 @@ class JoinGroupRequest:
     protocol_type: str = ""
     protocols: Sequence[JoinGroupRequestProtocol] = ()
     reason: str | None = None
+
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        session_timeout_ms: int = 0,
+        rebalance_timeout_ms: int = -1,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+        protocol_type: str = "",
+        protocols: Sequence[JoinGroupRequestProtocol] = (),
+        reason: str | None = None,
+    ) -> None:
+        self.group_id = group_id
+        self.session_timeout_ms = session_timeout_ms
+        self.rebalance_timeout_ms = rebalance_timeout_ms
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.protocol_type = protocol_type
+        self.protocols = protocols
+        self.reason = reason
 
 
 _JOIN_GROUP_REQUEST_PROTOCOL: Final = Format(

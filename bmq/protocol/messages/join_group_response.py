@@ -5,17 +5,33 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class JoinGroupResponseMember:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class JoinGroupResponseMember(Message):
+    """A part of JoinGroupResponse."""
+
     member_id: str = ""
     group_instance_id: str | None = None
     metadata: bytes = b""
 
+    def __init__(
+        self,
+        *,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+        metadata: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.metadata = metadata
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class JoinGroupResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class JoinGroupResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     error_code: int = 0
     generation_id: int = -1
@@ -25,6 +41,29 @@ class JoinGroupResponse:
     skip_assignment: bool = False
     member_id: str = ""
     members: Sequence[JoinGroupResponseMember] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        generation_id: int = -1,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+        leader: str = "",
+        skip_assignment: bool = False,
+        member_id: str = "",
+        members: Sequence[JoinGroupResponseMember] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.generation_id = generation_id
+        self.protocol_type = protocol_type
+        self.protocol_name = protocol_name
+        self.leader = leader
+        self.skip_assignment = skip_assignment
+        self.member_id = member_id
+        self.members = members
 
 
 _JOIN_GROUP_RESPONSE_MEMBER: Final = Format(

@@ -5,20 +5,47 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class MemberIdentity:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class MemberIdentity(Message):
+    """A part of LeaveGroupRequest."""
+
     member_id: str = ""
     group_instance_id: str | None = None
     reason: str | None = None
 
+    def __init__(
+        self,
+        *,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+        reason: str | None = None,
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.reason = reason
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class LeaveGroupRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class LeaveGroupRequest(Message):
+    """The message."""
+
     group_id: str = ""
     members: Sequence[MemberIdentity] = ()
     member_id: str = ""
+
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        members: Sequence[MemberIdentity] = (),
+        member_id: str = "",
+    ) -> None:
+        self.group_id = group_id
+        self.members = members
+        self.member_id = member_id
 
 
 _MEMBER_IDENTITY: Final = Format(

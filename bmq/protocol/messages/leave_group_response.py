@@ -5,20 +5,47 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class MemberResponse:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class MemberResponse(Message):
+    """A part of LeaveGroupResponse."""
+
     member_id: str = ""
     group_instance_id: str | None = None
     error_code: int = 0
 
+    def __init__(
+        self,
+        *,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+        error_code: int = 0,
+    ) -> None:
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.error_code = error_code
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class LeaveGroupResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class LeaveGroupResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     error_code: int = 0
     members: Sequence[MemberResponse] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        members: Sequence[MemberResponse] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.members = members
 
 
 _MEMBER_RESPONSE: Final = Format(

@@ -5,11 +5,21 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ListConfigResourcesRequest:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ListConfigResourcesRequest(Message):
+    """The message."""
+
     resource_types: Sequence[int] = ()
+
+    def __init__(
+        self,
+        *,
+        resource_types: Sequence[int] = (),
+    ) -> None:
+        self.resource_types = resource_types
 
 
 FORMAT: Final = Format(

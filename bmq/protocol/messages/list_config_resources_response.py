@@ -5,19 +5,44 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ConfigResource:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ConfigResource(Message):
+    """A part of ListConfigResourcesResponse."""
+
     resource_name: str = ""
     resource_type: int = 16
 
+    def __init__(
+        self,
+        *,
+        resource_name: str = "",
+        resource_type: int = 16,
+    ) -> None:
+        self.resource_name = resource_name
+        self.resource_type = resource_type
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ListConfigResourcesResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ListConfigResourcesResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     error_code: int = 0
     config_resources: Sequence[ConfigResource] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        config_resources: Sequence[ConfigResource] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.config_resources = config_resources
 
 
 _CONFIG_RESOURCE: Final = Format(

@@ -5,12 +5,24 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ListGroupsRequest:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ListGroupsRequest(Message):
+    """The message."""
+
     states_filter: Sequence[str] = ()
     types_filter: Sequence[str] = ()
+
+    def __init__(
+        self,
+        *,
+        states_filter: Sequence[str] = (),
+        types_filter: Sequence[str] = (),
+    ) -> None:
+        self.states_filter = states_filter
+        self.types_filter = types_filter
 
 
 FORMAT: Final = Format(

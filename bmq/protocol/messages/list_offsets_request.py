@@ -5,27 +5,67 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ListOffsetsPartition:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ListOffsetsPartition(Message):
+    """A part of ListOffsetsRequest."""
+
     partition_index: int = 0
     current_leader_epoch: int = -1
     timestamp: int = 0
 
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        current_leader_epoch: int = -1,
+        timestamp: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.current_leader_epoch = current_leader_epoch
+        self.timestamp = timestamp
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ListOffsetsTopic:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ListOffsetsTopic(Message):
+    """A part of ListOffsetsRequest."""
+
     name: str = ""
     partitions: Sequence[ListOffsetsPartition] = ()
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partitions: Sequence[ListOffsetsPartition] = (),
+    ) -> None:
+        self.name = name
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ListOffsetsRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ListOffsetsRequest(Message):
+    """The message."""
+
     replica_id: int = 0
     isolation_level: int = 0
     topics: Sequence[ListOffsetsTopic] = ()
     timeout_ms: int = 0
+
+    def __init__(
+        self,
+        *,
+        replica_id: int = 0,
+        isolation_level: int = 0,
+        topics: Sequence[ListOffsetsTopic] = (),
+        timeout_ms: int = 0,
+    ) -> None:
+        self.replica_id = replica_id
+        self.isolation_level = isolation_level
+        self.topics = topics
+        self.timeout_ms = timeout_ms
 
 
 _LIST_OFFSETS_PARTITION: Final = Format(

@@ -5,27 +5,67 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ListOffsetsPartitionResponse:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ListOffsetsPartitionResponse(Message):
+    """A part of ListOffsetsResponse."""
+
     partition_index: int = 0
     error_code: int = 0
     timestamp: int = -1
     offset: int = -1
     leader_epoch: int = -1
 
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+        timestamp: int = -1,
+        offset: int = -1,
+        leader_epoch: int = -1,
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
+        self.timestamp = timestamp
+        self.offset = offset
+        self.leader_epoch = leader_epoch
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ListOffsetsTopicResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ListOffsetsTopicResponse(Message):
+    """A part of ListOffsetsResponse."""
+
     name: str = ""
     partitions: Sequence[ListOffsetsPartitionResponse] = ()
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partitions: Sequence[ListOffsetsPartitionResponse] = (),
+    ) -> None:
+        self.name = name
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ListOffsetsResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ListOffsetsResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     topics: Sequence[ListOffsetsTopicResponse] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        topics: Sequence[ListOffsetsTopicResponse] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = topics
 
 
 _LIST_OFFSETS_PARTITION_RESPONSE: Final = Format(

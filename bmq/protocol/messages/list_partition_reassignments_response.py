@@ -5,28 +5,70 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OngoingPartitionReassignment:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OngoingPartitionReassignment(Message):
+    """A part of ListPartitionReassignmentsResponse."""
+
     partition_index: int = 0
     replicas: Sequence[int] = ()
     adding_replicas: Sequence[int] = ()
     removing_replicas: Sequence[int] = ()
 
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        replicas: Sequence[int] = (),
+        adding_replicas: Sequence[int] = (),
+        removing_replicas: Sequence[int] = (),
+    ) -> None:
+        self.partition_index = partition_index
+        self.replicas = replicas
+        self.adding_replicas = adding_replicas
+        self.removing_replicas = removing_replicas
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OngoingTopicReassignment:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OngoingTopicReassignment(Message):
+    """A part of ListPartitionReassignmentsResponse."""
+
     name: str = ""
     partitions: Sequence[OngoingPartitionReassignment] = ()
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partitions: Sequence[OngoingPartitionReassignment] = (),
+    ) -> None:
+        self.name = name
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ListPartitionReassignmentsResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ListPartitionReassignmentsResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     error_code: int = 0
     error_message: str | None = None
     topics: Sequence[OngoingTopicReassignment] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        topics: Sequence[OngoingTopicReassignment] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message
+        self.topics = topics
 
 
 _ONGOING_PARTITION_REASSIGNMENT: Final = Format(

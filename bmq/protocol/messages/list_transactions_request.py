@@ -5,14 +5,30 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ListTransactionsRequest:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ListTransactionsRequest(Message):
+    """The message."""
+
     state_filters: Sequence[str] = ()
     producer_id_filters: Sequence[int] = ()
     duration_filter: int = -1
     transactional_id_pattern: str | None = None
+
+    def __init__(
+        self,
+        *,
+        state_filters: Sequence[str] = (),
+        producer_id_filters: Sequence[int] = (),
+        duration_filter: int = -1,
+        transactional_id_pattern: str | None = None,
+    ) -> None:
+        self.state_filters = state_filters
+        self.producer_id_filters = producer_id_filters
+        self.duration_filter = duration_filter
+        self.transactional_id_pattern = transactional_id_pattern
 
 
 FORMAT: Final = Format(

@@ -5,21 +5,50 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class TransactionState:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class TransactionState(Message):
+    """A part of ListTransactionsResponse."""
+
     transactional_id: str = ""
     producer_id: int = 0
     transaction_state: str = ""
 
+    def __init__(
+        self,
+        *,
+        transactional_id: str = "",
+        producer_id: int = 0,
+        transaction_state: str = "",
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.producer_id = producer_id
+        self.transaction_state = transaction_state
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ListTransactionsResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ListTransactionsResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     error_code: int = 0
     unknown_state_filters: Sequence[str] = ()
     transaction_states: Sequence[TransactionState] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        unknown_state_filters: Sequence[str] = (),
+        transaction_states: Sequence[TransactionState] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.unknown_state_filters = unknown_state_filters
+        self.transaction_states = transaction_states
 
 
 _TRANSACTION_STATE: Final = Format(

@@ -6,20 +6,47 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class MetadataRequestTopic:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class MetadataRequestTopic(Message):
+    """A part of MetadataRequest."""
+
     topic_id: UUID | None = None
     name: str | None = None
 
+    def __init__(
+        self,
+        *,
+        topic_id: UUID | None = None,
+        name: str | None = None,
+    ) -> None:
+        self.topic_id = topic_id
+        self.name = name
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class MetadataRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class MetadataRequest(Message):
+    """The message."""
+
     topics: Sequence[MetadataRequestTopic] | None = ()
     allow_auto_topic_creation: bool = True
     include_topic_authorized_operations: bool = False
     include_cluster_authorized_operations: bool = False
+
+    def __init__(
+        self,
+        *,
+        topics: Sequence[MetadataRequestTopic] | None = (),
+        allow_auto_topic_creation: bool = True,
+        include_topic_authorized_operations: bool = False,
+        include_cluster_authorized_operations: bool = False,
+    ) -> None:
+        self.topics = topics
+        self.allow_auto_topic_creation = allow_auto_topic_creation
+        self.include_topic_authorized_operations = include_topic_authorized_operations
+        self.include_cluster_authorized_operations = include_cluster_authorized_operations
 
 
 _METADATA_REQUEST_TOPIC: Final = Format(

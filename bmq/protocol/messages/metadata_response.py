@@ -6,18 +6,36 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class MetadataResponseBroker:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class MetadataResponseBroker(Message):
+    """A part of MetadataResponse."""
+
     node_id: int = 0
     host: str = ""
     port: int = 0
     rack: str | None = None
 
+    def __init__(
+        self,
+        *,
+        node_id: int = 0,
+        host: str = "",
+        port: int = 0,
+        rack: str | None = None,
+    ) -> None:
+        self.node_id = node_id
+        self.host = host
+        self.port = port
+        self.rack = rack
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class MetadataResponsePartition:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class MetadataResponsePartition(Message):
+    """A part of MetadataResponse."""
+
     error_code: int = 0
     partition_index: int = 0
     leader_id: int = 0
@@ -26,9 +44,30 @@ class MetadataResponsePartition:
     isr_nodes: Sequence[int] = ()
     offline_replicas: Sequence[int] = ()
 
+    def __init__(
+        self,
+        *,
+        error_code: int = 0,
+        partition_index: int = 0,
+        leader_id: int = 0,
+        leader_epoch: int = -1,
+        replica_nodes: Sequence[int] = (),
+        isr_nodes: Sequence[int] = (),
+        offline_replicas: Sequence[int] = (),
+    ) -> None:
+        self.error_code = error_code
+        self.partition_index = partition_index
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
+        self.replica_nodes = replica_nodes
+        self.isr_nodes = isr_nodes
+        self.offline_replicas = offline_replicas
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class MetadataResponseTopic:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class MetadataResponseTopic(Message):
+    """A part of MetadataResponse."""
+
     error_code: int = 0
     name: str | None = None
     topic_id: UUID | None = None
@@ -36,9 +75,28 @@ class MetadataResponseTopic:
     partitions: Sequence[MetadataResponsePartition] = ()
     topic_authorized_operations: int = -2147483648
 
+    def __init__(
+        self,
+        *,
+        error_code: int = 0,
+        name: str | None = None,
+        topic_id: UUID | None = None,
+        is_internal: bool = False,
+        partitions: Sequence[MetadataResponsePartition] = (),
+        topic_authorized_operations: int = -2147483648,
+    ) -> None:
+        self.error_code = error_code
+        self.name = name
+        self.topic_id = topic_id
+        self.is_internal = is_internal
+        self.partitions = partitions
+        self.topic_authorized_operations = topic_authorized_operations
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class MetadataResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class MetadataResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     brokers: Sequence[MetadataResponseBroker] = ()
     cluster_id: str | None = None
@@ -46,6 +104,25 @@ class MetadataResponse:
     topics: Sequence[MetadataResponseTopic] = ()
     error_code: int = 0
     cluster_authorized_operations: int = -2147483648
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        brokers: Sequence[MetadataResponseBroker] = (),
+        cluster_id: str | None = None,
+        controller_id: int = -1,
+        topics: Sequence[MetadataResponseTopic] = (),
+        error_code: int = 0,
+        cluster_authorized_operations: int = -2147483648,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.brokers = brokers
+        self.cluster_id = cluster_id
+        self.controller_id = controller_id
+        self.topics = topics
+        self.error_code = error_code
+        self.cluster_authorized_operations = cluster_authorized_operations
 
 
 _METADATA_RESPONSE_BROKER: Final = Format(

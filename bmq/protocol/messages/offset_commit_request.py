@@ -6,31 +6,79 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetCommitRequestPartition:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetCommitRequestPartition(Message):
+    """A part of OffsetCommitRequest."""
+
     partition_index: int = 0
     committed_offset: int = 0
     committed_leader_epoch: int = -1
     committed_metadata: str | None = None
 
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        committed_offset: int = 0,
+        committed_leader_epoch: int = -1,
+        committed_metadata: str | None = None,
+    ) -> None:
+        self.partition_index = partition_index
+        self.committed_offset = committed_offset
+        self.committed_leader_epoch = committed_leader_epoch
+        self.committed_metadata = committed_metadata
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetCommitRequestTopic:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetCommitRequestTopic(Message):
+    """A part of OffsetCommitRequest."""
+
     topic_id: UUID | None = None
     partitions: Sequence[OffsetCommitRequestPartition] = ()
     name: str = ""
 
+    def __init__(
+        self,
+        *,
+        topic_id: UUID | None = None,
+        partitions: Sequence[OffsetCommitRequestPartition] = (),
+        name: str = "",
+    ) -> None:
+        self.topic_id = topic_id
+        self.partitions = partitions
+        self.name = name
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetCommitRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetCommitRequest(Message):
+    """The message."""
+
     group_id: str = ""
     generation_id_or_member_epoch: int = -1
     member_id: str = ""
     group_instance_id: str | None = None
     topics: Sequence[OffsetCommitRequestTopic] = ()
     retention_time_ms: int = -1
+
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        generation_id_or_member_epoch: int = -1,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+        topics: Sequence[OffsetCommitRequestTopic] = (),
+        retention_time_ms: int = -1,
+    ) -> None:
+        self.group_id = group_id
+        self.generation_id_or_member_epoch = generation_id_or_member_epoch
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.topics = topics
+        self.retention_time_ms = retention_time_ms
 
 
 _OFFSET_COMMIT_REQUEST_PARTITION: Final = Format(

@@ -6,25 +6,61 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetCommitResponsePartition:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetCommitResponsePartition(Message):
+    """A part of OffsetCommitResponse."""
+
     partition_index: int = 0
     error_code: int = 0
 
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetCommitResponseTopic:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetCommitResponseTopic(Message):
+    """A part of OffsetCommitResponse."""
+
     topic_id: UUID | None = None
     partitions: Sequence[OffsetCommitResponsePartition] = ()
     name: str = ""
 
+    def __init__(
+        self,
+        *,
+        topic_id: UUID | None = None,
+        partitions: Sequence[OffsetCommitResponsePartition] = (),
+        name: str = "",
+    ) -> None:
+        self.topic_id = topic_id
+        self.partitions = partitions
+        self.name = name
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetCommitResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetCommitResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     topics: Sequence[OffsetCommitResponseTopic] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        topics: Sequence[OffsetCommitResponseTopic] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = topics
 
 
 _OFFSET_COMMIT_RESPONSE_PARTITION: Final = Format(

@@ -5,23 +5,55 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import NEWEST, Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetDeleteRequestPartition:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetDeleteRequestPartition(Message):
+    """A part of OffsetDeleteRequest."""
+
     partition_index: int = 0
 
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetDeleteRequestTopic:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetDeleteRequestTopic(Message):
+    """A part of OffsetDeleteRequest."""
+
     name: str = ""
     partitions: Sequence[OffsetDeleteRequestPartition] = ()
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partitions: Sequence[OffsetDeleteRequestPartition] = (),
+    ) -> None:
+        self.name = name
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetDeleteRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetDeleteRequest(Message):
+    """The message."""
+
     group_id: str = ""
     topics: Sequence[OffsetDeleteRequestTopic] = ()
+
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        topics: Sequence[OffsetDeleteRequestTopic] = (),
+    ) -> None:
+        self.group_id = group_id
+        self.topics = topics
 
 
 _OFFSET_DELETE_REQUEST_PARTITION: Final = Format(

@@ -5,25 +5,61 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import NEWEST, Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetDeleteResponsePartition:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetDeleteResponsePartition(Message):
+    """A part of OffsetDeleteResponse."""
+
     partition_index: int = 0
     error_code: int = 0
 
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetDeleteResponseTopic:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetDeleteResponseTopic(Message):
+    """A part of OffsetDeleteResponse."""
+
     name: str = ""
     partitions: Sequence[OffsetDeleteResponsePartition] = ()
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partitions: Sequence[OffsetDeleteResponsePartition] = (),
+    ) -> None:
+        self.name = name
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetDeleteResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetDeleteResponse(Message):
+    """The message."""
+
     error_code: int = 0
     throttle_time_ms: int = 0
     topics: Sequence[OffsetDeleteResponseTopic] = ()
+
+    def __init__(
+        self,
+        *,
+        error_code: int = 0,
+        throttle_time_ms: int = 0,
+        topics: Sequence[OffsetDeleteResponseTopic] = (),
+    ) -> None:
+        self.error_code = error_code
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = topics
 
 
 _OFFSET_DELETE_RESPONSE_PARTITION: Final = Format(

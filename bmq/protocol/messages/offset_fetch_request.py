@@ -6,35 +6,90 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetFetchRequestTopics:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetFetchRequestTopics(Message):
+    """A part of OffsetFetchRequest."""
+
     topic_id: UUID | None = None
     partition_indexes: Sequence[int] = ()
     name: str = ""
 
+    def __init__(
+        self,
+        *,
+        topic_id: UUID | None = None,
+        partition_indexes: Sequence[int] = (),
+        name: str = "",
+    ) -> None:
+        self.topic_id = topic_id
+        self.partition_indexes = partition_indexes
+        self.name = name
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetFetchRequestGroup:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetFetchRequestGroup(Message):
+    """A part of OffsetFetchRequest."""
+
     group_id: str = ""
     member_id: str | None = None
     member_epoch: int = -1
     topics: Sequence[OffsetFetchRequestTopics] | None = ()
 
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        member_id: str | None = None,
+        member_epoch: int = -1,
+        topics: Sequence[OffsetFetchRequestTopics] | None = (),
+    ) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+        self.member_epoch = member_epoch
+        self.topics = topics
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetFetchRequestTopic:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetFetchRequestTopic(Message):
+    """A part of OffsetFetchRequest."""
+
     name: str = ""
     partition_indexes: Sequence[int] = ()
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partition_indexes: Sequence[int] = (),
+    ) -> None:
+        self.name = name
+        self.partition_indexes = partition_indexes
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetFetchRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetFetchRequest(Message):
+    """The message."""
+
     groups: Sequence[OffsetFetchRequestGroup] = ()
     require_stable: bool = False
     group_id: str = ""
     topics: Sequence[OffsetFetchRequestTopic] | None = ()
+
+    def __init__(
+        self,
+        *,
+        groups: Sequence[OffsetFetchRequestGroup] = (),
+        require_stable: bool = False,
+        group_id: str = "",
+        topics: Sequence[OffsetFetchRequestTopic] | None = (),
+    ) -> None:
+        self.groups = groups
+        self.require_stable = require_stable
+        self.group_id = group_id
+        self.topics = topics
 
 
 _OFFSET_FETCH_REQUEST_TOPICS: Final = Format(

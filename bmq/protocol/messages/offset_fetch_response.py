@@ -6,52 +6,139 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetFetchResponsePartitions:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetFetchResponsePartitions(Message):
+    """A part of OffsetFetchResponse."""
+
     partition_index: int = 0
     committed_offset: int = 0
     committed_leader_epoch: int = -1
     metadata: str | None = None
     error_code: int = 0
 
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        committed_offset: int = 0,
+        committed_leader_epoch: int = -1,
+        metadata: str | None = None,
+        error_code: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.committed_offset = committed_offset
+        self.committed_leader_epoch = committed_leader_epoch
+        self.metadata = metadata
+        self.error_code = error_code
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetFetchResponseTopics:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetFetchResponseTopics(Message):
+    """A part of OffsetFetchResponse."""
+
     topic_id: UUID | None = None
     partitions: Sequence[OffsetFetchResponsePartitions] = ()
     name: str = ""
 
+    def __init__(
+        self,
+        *,
+        topic_id: UUID | None = None,
+        partitions: Sequence[OffsetFetchResponsePartitions] = (),
+        name: str = "",
+    ) -> None:
+        self.topic_id = topic_id
+        self.partitions = partitions
+        self.name = name
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetFetchResponseGroup:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetFetchResponseGroup(Message):
+    """A part of OffsetFetchResponse."""
+
     group_id: str = ""
     topics: Sequence[OffsetFetchResponseTopics] = ()
     error_code: int = 0
 
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        topics: Sequence[OffsetFetchResponseTopics] = (),
+        error_code: int = 0,
+    ) -> None:
+        self.group_id = group_id
+        self.topics = topics
+        self.error_code = error_code
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetFetchResponsePartition:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetFetchResponsePartition(Message):
+    """A part of OffsetFetchResponse."""
+
     partition_index: int = 0
     committed_offset: int = 0
     committed_leader_epoch: int = -1
     metadata: str | None = None
     error_code: int = 0
 
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        committed_offset: int = 0,
+        committed_leader_epoch: int = -1,
+        metadata: str | None = None,
+        error_code: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.committed_offset = committed_offset
+        self.committed_leader_epoch = committed_leader_epoch
+        self.metadata = metadata
+        self.error_code = error_code
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetFetchResponseTopic:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetFetchResponseTopic(Message):
+    """A part of OffsetFetchResponse."""
+
     name: str = ""
     partitions: Sequence[OffsetFetchResponsePartition] = ()
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partitions: Sequence[OffsetFetchResponsePartition] = (),
+    ) -> None:
+        self.name = name
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetFetchResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetFetchResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     groups: Sequence[OffsetFetchResponseGroup] = ()
     topics: Sequence[OffsetFetchResponseTopic] = ()
     error_code: int = 0
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        groups: Sequence[OffsetFetchResponseGroup] = (),
+        topics: Sequence[OffsetFetchResponseTopic] = (),
+        error_code: int = 0,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.groups = groups
+        self.topics = topics
+        self.error_code = error_code
 
 
 _OFFSET_FETCH_RESPONSE_PARTITIONS: Final = Format(

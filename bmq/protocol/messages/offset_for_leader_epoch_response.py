@@ -5,26 +5,64 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class EpochEndOffset:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class EpochEndOffset(Message):
+    """A part of OffsetForLeaderEpochResponse."""
+
     error_code: int = 0
     partition: int = 0
     leader_epoch: int = -1
     end_offset: int = -1
 
+    def __init__(
+        self,
+        *,
+        error_code: int = 0,
+        partition: int = 0,
+        leader_epoch: int = -1,
+        end_offset: int = -1,
+    ) -> None:
+        self.error_code = error_code
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self.end_offset = end_offset
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetForLeaderTopicResult:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetForLeaderTopicResult(Message):
+    """A part of OffsetForLeaderEpochResponse."""
+
     topic: str = ""
     partitions: Sequence[EpochEndOffset] = ()
 
+    def __init__(
+        self,
+        *,
+        topic: str = "",
+        partitions: Sequence[EpochEndOffset] = (),
+    ) -> None:
+        self.topic = topic
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class OffsetForLeaderEpochResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class OffsetForLeaderEpochResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     topics: Sequence[OffsetForLeaderTopicResult] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        topics: Sequence[OffsetForLeaderTopicResult] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.topics = topics
 
 
 _EPOCH_END_OFFSET: Final = Format(

@@ -6,27 +6,67 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class PartitionProduceData:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class PartitionProduceData(Message):
+    """A part of ProduceRequest."""
+
     index: int = 0
     records: bytes | None = None
 
+    def __init__(
+        self,
+        *,
+        index: int = 0,
+        records: bytes | None = None,
+    ) -> None:
+        self.index = index
+        self.records = records
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class TopicProduceData:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class TopicProduceData(Message):
+    """A part of ProduceRequest."""
+
     topic_id: UUID | None = None
     partition_data: Sequence[PartitionProduceData] = ()
     name: str = ""
 
+    def __init__(
+        self,
+        *,
+        topic_id: UUID | None = None,
+        partition_data: Sequence[PartitionProduceData] = (),
+        name: str = "",
+    ) -> None:
+        self.topic_id = topic_id
+        self.partition_data = partition_data
+        self.name = name
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ProduceRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ProduceRequest(Message):
+    """The message."""
+
     transactional_id: str | None = None
     acks: int = 0
     timeout_ms: int = 0
     topic_data: Sequence[TopicProduceData] = ()
+
+    def __init__(
+        self,
+        *,
+        transactional_id: str | None = None,
+        acks: int = 0,
+        timeout_ms: int = 0,
+        topic_data: Sequence[TopicProduceData] = (),
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.topic_data = topic_data
 
 
 _PARTITION_PRODUCE_DATA: Final = Format(

@@ -6,22 +6,47 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class BatchIndexAndErrorMessage:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class BatchIndexAndErrorMessage(Message):
+    """A part of ProduceResponse."""
+
     batch_index: int = 0
     batch_index_error_message: str | None = None
 
+    def __init__(
+        self,
+        *,
+        batch_index: int = 0,
+        batch_index_error_message: str | None = None,
+    ) -> None:
+        self.batch_index = batch_index
+        self.batch_index_error_message = batch_index_error_message
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class LeaderIdAndEpoch:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class LeaderIdAndEpoch(Message):
+    """A part of ProduceResponse."""
+
     leader_id: int = -1
     leader_epoch: int = -1
 
+    def __init__(
+        self,
+        *,
+        leader_id: int = -1,
+        leader_epoch: int = -1,
+    ) -> None:
+        self.leader_id = leader_id
+        self.leader_epoch = leader_epoch
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class PartitionProduceResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class PartitionProduceResponse(Message):
+    """A part of ProduceResponse."""
+
     index: int = 0
     error_code: int = 0
     base_offset: int = 0
@@ -29,29 +54,91 @@ class PartitionProduceResponse:
     log_start_offset: int = -1
     record_errors: Sequence[BatchIndexAndErrorMessage] = ()
     error_message: str | None = None
-    current_leader: LeaderIdAndEpoch = dataclasses.field(default_factory=lambda: LeaderIdAndEpoch())
+    current_leader: LeaderIdAndEpoch = dataclasses.field(default_factory=LeaderIdAndEpoch)
+
+    def __init__(
+        self,
+        *,
+        index: int = 0,
+        error_code: int = 0,
+        base_offset: int = 0,
+        log_append_time_ms: int = -1,
+        log_start_offset: int = -1,
+        record_errors: Sequence[BatchIndexAndErrorMessage] = (),
+        error_message: str | None = None,
+        current_leader: LeaderIdAndEpoch | None = None,
+    ) -> None:
+        self.index = index
+        self.error_code = error_code
+        self.base_offset = base_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.record_errors = record_errors
+        self.error_message = error_message
+        self.current_leader = LeaderIdAndEpoch() if current_leader is None else current_leader
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class TopicProduceResponse:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class TopicProduceResponse(Message):
+    """A part of ProduceResponse."""
+
     topic_id: UUID | None = None
     partition_responses: Sequence[PartitionProduceResponse] = ()
     name: str = ""
 
+    def __init__(
+        self,
+        *,
+        topic_id: UUID | None = None,
+        partition_responses: Sequence[PartitionProduceResponse] = (),
+        name: str = "",
+    ) -> None:
+        self.topic_id = topic_id
+        self.partition_responses = partition_responses
+        self.name = name
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class NodeEndpoint:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class NodeEndpoint(Message):
+    """A part of ProduceResponse."""
+
     node_id: int = 0
     host: str = ""
     port: int = 0
     rack: str | None = None
 
+    def __init__(
+        self,
+        *,
+        node_id: int = 0,
+        host: str = "",
+        port: int = 0,
+        rack: str | None = None,
+    ) -> None:
+        self.node_id = node_id
+        self.host = host
+        self.port = port
+        self.rack = rack
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class ProduceResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class ProduceResponse(Message):
+    """The message."""
+
     responses: Sequence[TopicProduceResponse] = ()
     throttle_time_ms: int = 0
     node_endpoints: Sequence[NodeEndpoint] = ()
+
+    def __init__(
+        self,
+        *,
+        responses: Sequence[TopicProduceResponse] = (),
+        throttle_time_ms: int = 0,
+        node_endpoints: Sequence[NodeEndpoint] = (),
+    ) -> None:
+        self.responses = responses
+        self.throttle_time_ms = throttle_time_ms
+        self.node_endpoints = node_endpoints
 
 
 _BATCH_INDEX_AND_ERROR_MESSAGE: Final = Format(

@@ -5,15 +5,33 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class PushTelemetryRequest:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class PushTelemetryRequest(Message):
+    """The message."""
+
     client_instance_id: UUID | None = None
     subscription_id: int = 0
     terminating: bool = False
     compression_type: int = 0
     metrics: bytes = b""
+
+    def __init__(
+        self,
+        *,
+        client_instance_id: UUID | None = None,
+        subscription_id: int = 0,
+        terminating: bool = False,
+        compression_type: int = 0,
+        metrics: bytes = b"",
+    ) -> None:
+        self.client_instance_id = client_instance_id
+        self.subscription_id = subscription_id
+        self.terminating = terminating
+        self.compression_type = compression_type
+        self.metrics = metrics
 
 
 FORMAT: Final = Format(

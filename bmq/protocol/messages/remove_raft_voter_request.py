@@ -5,13 +5,27 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class RemoveRaftVoterRequest:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class RemoveRaftVoterRequest(Message):
+    """The message."""
+
     cluster_id: str | None = None
     voter_id: int = 0
     voter_directory_id: UUID | None = None
+
+    def __init__(
+        self,
+        *,
+        cluster_id: str | None = None,
+        voter_id: int = 0,
+        voter_directory_id: UUID | None = None,
+    ) -> None:
+        self.cluster_id = cluster_id
+        self.voter_id = voter_id
+        self.voter_directory_id = voter_directory_id
 
 
 FORMAT: Final = Format(

@@ -5,13 +5,27 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class StreamsGroupDescribeRequest:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class StreamsGroupDescribeRequest(Message):
+    """The message."""
+
     group_ids: Sequence[str] = ()
     include_authorized_operations: bool = False
     include_topology_description: bool = False
+
+    def __init__(
+        self,
+        *,
+        group_ids: Sequence[str] = (),
+        include_authorized_operations: bool = False,
+        include_topology_description: bool = False,
+    ) -> None:
+        self.group_ids = group_ids
+        self.include_authorized_operations = include_authorized_operations
+        self.include_topology_description = include_topology_description
 
 
 FORMAT: Final = Format(

@@ -5,41 +5,101 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class Status:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class Status(Message):
+    """A part of StreamsGroupHeartbeatResponse."""
+
     status_code: int = 0
     status_detail: str = ""
 
+    def __init__(
+        self,
+        *,
+        status_code: int = 0,
+        status_detail: str = "",
+    ) -> None:
+        self.status_code = status_code
+        self.status_detail = status_detail
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class TaskIds:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class TaskIds(Message):
+    """A part of StreamsGroupHeartbeatResponse."""
+
     subtopology_id: str = ""
     partitions: Sequence[int] = ()
 
+    def __init__(
+        self,
+        *,
+        subtopology_id: str = "",
+        partitions: Sequence[int] = (),
+    ) -> None:
+        self.subtopology_id = subtopology_id
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class Endpoint:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class Endpoint(Message):
+    """A part of StreamsGroupHeartbeatResponse."""
+
     host: str = ""
     port: int = 0
 
+    def __init__(
+        self,
+        *,
+        host: str = "",
+        port: int = 0,
+    ) -> None:
+        self.host = host
+        self.port = port
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class TopicPartition:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class TopicPartition(Message):
+    """A part of StreamsGroupHeartbeatResponse."""
+
     topic: str = ""
     partitions: Sequence[int] = ()
 
+    def __init__(
+        self,
+        *,
+        topic: str = "",
+        partitions: Sequence[int] = (),
+    ) -> None:
+        self.topic = topic
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class EndpointToPartitions:
-    user_endpoint: Endpoint = dataclasses.field(default_factory=lambda: Endpoint())
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class EndpointToPartitions(Message):
+    """A part of StreamsGroupHeartbeatResponse."""
+
+    user_endpoint: Endpoint = dataclasses.field(default_factory=Endpoint)
     active_partitions: Sequence[TopicPartition] = ()
     standby_partitions: Sequence[TopicPartition] = ()
 
+    def __init__(
+        self,
+        *,
+        user_endpoint: Endpoint | None = None,
+        active_partitions: Sequence[TopicPartition] = (),
+        standby_partitions: Sequence[TopicPartition] = (),
+    ) -> None:
+        self.user_endpoint = Endpoint() if user_endpoint is None else user_endpoint
+        self.active_partitions = active_partitions
+        self.standby_partitions = standby_partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class StreamsGroupHeartbeatResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class StreamsGroupHeartbeatResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     error_code: int = 0
     error_message: str | None = None
@@ -55,6 +115,41 @@ class StreamsGroupHeartbeatResponse:
     topology_description_required: bool = False
     endpoint_information_epoch: int = 0
     partitions_by_user_endpoint: Sequence[EndpointToPartitions] | None = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        member_id: str = "",
+        member_epoch: int = 0,
+        heartbeat_interval_ms: int = 0,
+        task_offset_interval_ms: int = 0,
+        acceptable_recovery_lag: int = 0,
+        status: Sequence[Status] | None = (),
+        active_tasks: Sequence[TaskIds] | None = (),
+        standby_tasks: Sequence[TaskIds] | None = (),
+        warmup_tasks: Sequence[TaskIds] | None = (),
+        topology_description_required: bool = False,
+        endpoint_information_epoch: int = 0,
+        partitions_by_user_endpoint: Sequence[EndpointToPartitions] | None = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message
+        self.member_id = member_id
+        self.member_epoch = member_epoch
+        self.heartbeat_interval_ms = heartbeat_interval_ms
+        self.task_offset_interval_ms = task_offset_interval_ms
+        self.acceptable_recovery_lag = acceptable_recovery_lag
+        self.status = status
+        self.active_tasks = active_tasks
+        self.standby_tasks = standby_tasks
+        self.warmup_tasks = warmup_tasks
+        self.topology_description_required = topology_description_required
+        self.endpoint_information_epoch = endpoint_information_epoch
+        self.partitions_by_user_endpoint = partitions_by_user_endpoint
 
 
 _STATUS: Final = Format(

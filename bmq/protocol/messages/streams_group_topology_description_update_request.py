@@ -5,10 +5,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class TopologyDescriptionNode:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class TopologyDescriptionNode(Message):
+    """A part of StreamsGroupTopologyDescriptionUpdateRequest."""
+
     name: str = ""
     node_type: int = 0
     source_topics: Sequence[str] = ()
@@ -16,31 +19,96 @@ class TopologyDescriptionNode:
     stores: Sequence[str] = ()
     successors: Sequence[str] = ()
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        node_type: int = 0,
+        source_topics: Sequence[str] = (),
+        sink_topic: str | None = None,
+        stores: Sequence[str] = (),
+        successors: Sequence[str] = (),
+    ) -> None:
+        self.name = name
+        self.node_type = node_type
+        self.source_topics = source_topics
+        self.sink_topic = sink_topic
+        self.stores = stores
+        self.successors = successors
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class TopologyDescriptionSubtopology:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class TopologyDescriptionSubtopology(Message):
+    """A part of StreamsGroupTopologyDescriptionUpdateRequest."""
+
     subtopology_id: str = ""
     nodes: Sequence[TopologyDescriptionNode] = ()
 
+    def __init__(
+        self,
+        *,
+        subtopology_id: str = "",
+        nodes: Sequence[TopologyDescriptionNode] = (),
+    ) -> None:
+        self.subtopology_id = subtopology_id
+        self.nodes = nodes
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class TopologyDescriptionGlobalStore:
-    source: TopologyDescriptionNode = dataclasses.field(default_factory=lambda: TopologyDescriptionNode())
-    processor: TopologyDescriptionNode = dataclasses.field(default_factory=lambda: TopologyDescriptionNode())
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class TopologyDescriptionGlobalStore(Message):
+    """A part of StreamsGroupTopologyDescriptionUpdateRequest."""
+
+    source: TopologyDescriptionNode = dataclasses.field(default_factory=TopologyDescriptionNode)
+    processor: TopologyDescriptionNode = dataclasses.field(default_factory=TopologyDescriptionNode)
+
+    def __init__(
+        self,
+        *,
+        source: TopologyDescriptionNode | None = None,
+        processor: TopologyDescriptionNode | None = None,
+    ) -> None:
+        self.source = TopologyDescriptionNode() if source is None else source
+        self.processor = TopologyDescriptionNode() if processor is None else processor
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class TopologyDescription:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class TopologyDescription(Message):
+    """A part of StreamsGroupTopologyDescriptionUpdateRequest."""
+
     subtopologies: Sequence[TopologyDescriptionSubtopology] = ()
     global_stores: Sequence[TopologyDescriptionGlobalStore] = ()
 
+    def __init__(
+        self,
+        *,
+        subtopologies: Sequence[TopologyDescriptionSubtopology] = (),
+        global_stores: Sequence[TopologyDescriptionGlobalStore] = (),
+    ) -> None:
+        self.subtopologies = subtopologies
+        self.global_stores = global_stores
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class StreamsGroupTopologyDescriptionUpdateRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class StreamsGroupTopologyDescriptionUpdateRequest(Message):
+    """The message."""
+
     group_id: str = ""
     member_id: str = ""
     topology_epoch: int = 0
-    topology_description: TopologyDescription = dataclasses.field(default_factory=lambda: TopologyDescription())
+    topology_description: TopologyDescription = dataclasses.field(default_factory=TopologyDescription)
+
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        member_id: str = "",
+        topology_epoch: int = 0,
+        topology_description: TopologyDescription | None = None,
+    ) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+        self.topology_epoch = topology_epoch
+        self.topology_description = TopologyDescription() if topology_description is None else topology_description
 
 
 _TOPOLOGY_DESCRIPTION_NODE: Final = Format(

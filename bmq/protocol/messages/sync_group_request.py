@@ -5,16 +5,30 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class SyncGroupRequestAssignment:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class SyncGroupRequestAssignment(Message):
+    """A part of SyncGroupRequest."""
+
     member_id: str = ""
     assignment: bytes = b""
 
+    def __init__(
+        self,
+        *,
+        member_id: str = "",
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.assignment = assignment
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class SyncGroupRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class SyncGroupRequest(Message):
+    """The message."""
+
     group_id: str = ""
     generation_id: int = 0
     member_id: str = ""
@@ -22,6 +36,25 @@ class SyncGroupRequest:
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignments: Sequence[SyncGroupRequestAssignment] = ()
+
+    def __init__(
+        self,
+        *,
+        group_id: str = "",
+        generation_id: int = 0,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+        protocol_type: str | None = None,
+        protocol_name: str | None = None,
+        assignments: Sequence[SyncGroupRequestAssignment] = (),
+    ) -> None:
+        self.group_id = group_id
+        self.generation_id = generation_id
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.protocol_type = protocol_type
+        self.protocol_name = protocol_name
+        self.assignments = assignments
 
 
 _SYNC_GROUP_REQUEST_ASSIGNMENT: Final = Format(

@@ -6,25 +6,56 @@ from typing import Final
 from uuid import UUID
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class TxnOffsetCommitRequestPartition:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class TxnOffsetCommitRequestPartition(Message):
+    """A part of TxnOffsetCommitRequest."""
+
     partition_index: int = 0
     committed_offset: int = 0
     committed_leader_epoch: int = -1
     committed_metadata: str | None = None
 
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        committed_offset: int = 0,
+        committed_leader_epoch: int = -1,
+        committed_metadata: str | None = None,
+    ) -> None:
+        self.partition_index = partition_index
+        self.committed_offset = committed_offset
+        self.committed_leader_epoch = committed_leader_epoch
+        self.committed_metadata = committed_metadata
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class TxnOffsetCommitRequestTopic:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class TxnOffsetCommitRequestTopic(Message):
+    """A part of TxnOffsetCommitRequest."""
+
     topic_id: UUID | None = None
     partitions: Sequence[TxnOffsetCommitRequestPartition] = ()
     name: str = ""
 
+    def __init__(
+        self,
+        *,
+        topic_id: UUID | None = None,
+        partitions: Sequence[TxnOffsetCommitRequestPartition] = (),
+        name: str = "",
+    ) -> None:
+        self.topic_id = topic_id
+        self.partitions = partitions
+        self.name = name
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class TxnOffsetCommitRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class TxnOffsetCommitRequest(Message):
+    """The message."""
+
     transactional_id: str = ""
     group_id: str = ""
     producer_id: int = 0
@@ -33,6 +64,27 @@ class TxnOffsetCommitRequest:
     member_id: str = ""
     group_instance_id: str | None = None
     topics: Sequence[TxnOffsetCommitRequestTopic] = ()
+
+    def __init__(
+        self,
+        *,
+        transactional_id: str = "",
+        group_id: str = "",
+        producer_id: int = 0,
+        producer_epoch: int = 0,
+        generation_id: int = -1,
+        member_id: str = "",
+        group_instance_id: str | None = None,
+        topics: Sequence[TxnOffsetCommitRequestTopic] = (),
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.group_id = group_id
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.generation_id = generation_id
+        self.member_id = member_id
+        self.group_instance_id = group_instance_id
+        self.topics = topics
 
 
 _TXN_OFFSET_COMMIT_REQUEST_PARTITION: Final = Format(

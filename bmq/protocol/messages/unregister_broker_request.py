@@ -4,11 +4,21 @@ import dataclasses
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class UnregisterBrokerRequest:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class UnregisterBrokerRequest(Message):
+    """The message."""
+
     broker_id: int = 0
+
+    def __init__(
+        self,
+        *,
+        broker_id: int = 0,
+    ) -> None:
+        self.broker_id = broker_id
 
 
 FORMAT: Final = Format(

@@ -4,11 +4,21 @@ import dataclasses
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class UnregisterControllerRequest:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class UnregisterControllerRequest(Message):
+    """The message."""
+
     controller_id: int = 0
+
+    def __init__(
+        self,
+        *,
+        controller_id: int = 0,
+    ) -> None:
+        self.controller_id = controller_id
 
 
 FORMAT: Final = Format(

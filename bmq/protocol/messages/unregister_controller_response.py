@@ -4,13 +4,27 @@ import dataclasses
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class UnregisterControllerResponse:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class UnregisterControllerResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     error_code: int = 0
     error_message: str | None = None
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message
 
 
 FORMAT: Final = Format(

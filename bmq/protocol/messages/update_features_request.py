@@ -5,21 +5,50 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class FeatureUpdateKey:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class FeatureUpdateKey(Message):
+    """A part of UpdateFeaturesRequest."""
+
     feature: str = ""
     max_version_level: int = 0
     upgrade_type: int = 1
     allow_downgrade: bool = False
 
+    def __init__(
+        self,
+        *,
+        feature: str = "",
+        max_version_level: int = 0,
+        upgrade_type: int = 1,
+        allow_downgrade: bool = False,
+    ) -> None:
+        self.feature = feature
+        self.max_version_level = max_version_level
+        self.upgrade_type = upgrade_type
+        self.allow_downgrade = allow_downgrade
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class UpdateFeaturesRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class UpdateFeaturesRequest(Message):
+    """The message."""
+
     timeout_ms: int = 60000
     feature_updates: Sequence[FeatureUpdateKey] = ()
     validate_only: bool = False
+
+    def __init__(
+        self,
+        *,
+        timeout_ms: int = 60000,
+        feature_updates: Sequence[FeatureUpdateKey] = (),
+        validate_only: bool = False,
+    ) -> None:
+        self.timeout_ms = timeout_ms
+        self.feature_updates = feature_updates
+        self.validate_only = validate_only
 
 
 _FEATURE_UPDATE_KEY: Final = Format(

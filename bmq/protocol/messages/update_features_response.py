@@ -5,21 +5,50 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class UpdatableFeatureResult:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class UpdatableFeatureResult(Message):
+    """A part of UpdateFeaturesResponse."""
+
     feature: str = ""
     error_code: int = 0
     error_message: str | None = None
 
+    def __init__(
+        self,
+        *,
+        feature: str = "",
+        error_code: int = 0,
+        error_message: str | None = None,
+    ) -> None:
+        self.feature = feature
+        self.error_code = error_code
+        self.error_message = error_message
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class UpdateFeaturesResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class UpdateFeaturesResponse(Message):
+    """The message."""
+
     throttle_time_ms: int = 0
     error_code: int = 0
     error_message: str | None = None
     results: Sequence[UpdatableFeatureResult] = ()
+
+    def __init__(
+        self,
+        *,
+        throttle_time_ms: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+        results: Sequence[UpdatableFeatureResult] = (),
+    ) -> None:
+        self.throttle_time_ms = throttle_time_ms
+        self.error_code = error_code
+        self.error_message = error_message
+        self.results = results
 
 
 _UPDATABLE_FEATURE_RESULT: Final = Format(

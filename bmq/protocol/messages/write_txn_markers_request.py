@@ -5,16 +5,30 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class WritableTxnMarkerTopic:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class WritableTxnMarkerTopic(Message):
+    """A part of WriteTxnMarkersRequest."""
+
     name: str = ""
     partition_indexes: Sequence[int] = ()
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partition_indexes: Sequence[int] = (),
+    ) -> None:
+        self.name = name
+        self.partition_indexes = partition_indexes
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class WritableTxnMarker:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class WritableTxnMarker(Message):
+    """A part of WriteTxnMarkersRequest."""
+
     producer_id: int = 0
     producer_epoch: int = 0
     transaction_result: bool = False
@@ -22,10 +36,36 @@ class WritableTxnMarker:
     coordinator_epoch: int = 0
     transaction_version: int = 0
 
+    def __init__(
+        self,
+        *,
+        producer_id: int = 0,
+        producer_epoch: int = 0,
+        transaction_result: bool = False,
+        topics: Sequence[WritableTxnMarkerTopic] = (),
+        coordinator_epoch: int = 0,
+        transaction_version: int = 0,
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.transaction_result = transaction_result
+        self.topics = topics
+        self.coordinator_epoch = coordinator_epoch
+        self.transaction_version = transaction_version
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class WriteTxnMarkersRequest:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class WriteTxnMarkersRequest(Message):
+    """The message."""
+
     markers: Sequence[WritableTxnMarker] = ()
+
+    def __init__(
+        self,
+        *,
+        markers: Sequence[WritableTxnMarker] = (),
+    ) -> None:
+        self.markers = markers
 
 
 _WRITABLE_TXN_MARKER_TOPIC: Final = Format(

@@ -5,29 +5,72 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.message import Message
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class WritableTxnMarkerPartitionResult:
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class WritableTxnMarkerPartitionResult(Message):
+    """A part of WriteTxnMarkersResponse."""
+
     partition_index: int = 0
     error_code: int = 0
 
+    def __init__(
+        self,
+        *,
+        partition_index: int = 0,
+        error_code: int = 0,
+    ) -> None:
+        self.partition_index = partition_index
+        self.error_code = error_code
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class WritableTxnMarkerTopicResult:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class WritableTxnMarkerTopicResult(Message):
+    """A part of WriteTxnMarkersResponse."""
+
     name: str = ""
     partitions: Sequence[WritableTxnMarkerPartitionResult] = ()
 
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        partitions: Sequence[WritableTxnMarkerPartitionResult] = (),
+    ) -> None:
+        self.name = name
+        self.partitions = partitions
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class WritableTxnMarkerResult:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class WritableTxnMarkerResult(Message):
+    """A part of WriteTxnMarkersResponse."""
+
     producer_id: int = 0
     topics: Sequence[WritableTxnMarkerTopicResult] = ()
 
+    def __init__(
+        self,
+        *,
+        producer_id: int = 0,
+        topics: Sequence[WritableTxnMarkerTopicResult] = (),
+    ) -> None:
+        self.producer_id = producer_id
+        self.topics = topics
 
-@dataclasses.dataclass(slots=True, kw_only=True)
-class WriteTxnMarkersResponse:
+
+@dataclasses.dataclass(slots=True, kw_only=True, init=False, repr=False, eq=False)
+class WriteTxnMarkersResponse(Message):
+    """The message."""
+
     markers: Sequence[WritableTxnMarkerResult] = ()
+
+    def __init__(
+        self,
+        *,
+        markers: Sequence[WritableTxnMarkerResult] = (),
+    ) -> None:
+        self.markers = markers
 
 
 _WRITABLE_TXN_MARKER_PARTITION_RESULT: Final = Format(

@@ -26,6 +26,7 @@ from bmq.protocol.error_codes import RETRIABLE, ErrorCode
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
 from bmq.protocol.messages.api_versions_response import ApiVersionsResponse
 from bmq.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+from bmq.protocol.messages.fetch_response import EpochEndOffset, LeaderIdAndEpoch, PartitionData
 from bmq.protocol.messages.join_group_response import JoinGroupResponse
 from bmq.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from bmq.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
@@ -248,6 +249,40 @@ def test_the_message_modules_are_what_the_generator_writes() -> None:
     generator = Path(__file__).parents[3] / "tools" / "generate_messages.py"
     result = subprocess.run([sys.executable, str(generator), "--check"], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class AsDataclassWrites:
+    """What `LeaderIdAndEpoch` would be, had `dataclass` written its methods."""
+
+    leader_id: int = -1
+    leader_epoch: int = -1
+
+
+def test_messages_compare_print_and_are_replaced_as_other_dataclasses() -> None:
+    message = LeaderIdAndEpoch(leader_id=3)
+    plain = AsDataclassWrites(leader_id=3)
+    assert repr(message) == repr(plain).replace("AsDataclassWrites", "LeaderIdAndEpoch")
+    assert dataclasses.asdict(message) == dataclasses.asdict(plain)
+    assert message == LeaderIdAndEpoch(leader_id=3, leader_epoch=-1)
+    assert message != LeaderIdAndEpoch(leader_id=3, leader_epoch=0)
+    assert message not in (plain, EpochEndOffset(), None)
+    assert dataclasses.replace(message, leader_epoch=5) == LeaderIdAndEpoch(leader_id=3, leader_epoch=5)
+    with pytest.raises(TypeError):
+        hash(message)
+    with pytest.raises(TypeError):
+        LeaderIdAndEpoch(leader=3)  # type: ignore[call-arg]
+    with pytest.raises(AttributeError):
+        message.leader = 3  # type: ignore[attr-defined]
+
+
+def test_each_message_has_its_own_nested_default() -> None:
+    first, second = PartitionData(), PartitionData()
+    assert first == second
+    first.current_leader.leader_id = 7
+    assert second.current_leader == LeaderIdAndEpoch()
+    assert first != second
+    assert PartitionData(current_leader=first.current_leader).current_leader is first.current_leader
 
 
 def test_the_server_does_not_load_kio() -> None:
