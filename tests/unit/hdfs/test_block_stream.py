@@ -13,11 +13,11 @@ from random import Random
 import pytest
 import uvloop
 
-from bmq.dev.ports import pick_ports
 from bmq.hdfs.block_stream import BlockStream, Stage, StreamOpenFailed
 from bmq.hdfs.blocks import DataNode
 from bmq.hdfs.proto.transfer_pb2 import BlockOpResponse, TransferStatus
 from bmq.log.store import FencedWriter, WriterBroken
+from tests.support.processes import free_port
 from tests.unit.hdfs.scripted_datanode import (
     CHUNK_BYTES,
     ScriptedDataNode,
@@ -797,8 +797,3 @@ async def test_a_cancelled_opening_leaves_nothing_open(nodes: list[ScriptedDataN
 async def settled(nodes: list[ScriptedDataNode]) -> None:
     """No connection is left at any node."""
     await until(lambda: not any(node.connections for node in nodes))
-
-
-def free_port() -> int:
-    (port,) = pick_ports("127.0.0.1", 1, Random())
-    return port

@@ -26,8 +26,9 @@ from bmq.log.store import (
     StoreError,
     WriterBroken,
 )
+from tests.support.processes import free_port
 from tests.unit.hdfs.scripted_datanode import ScriptedDataNode, located_on, place_at, scripted_config
-from tests.unit.hdfs.test_block_stream import free_port, settled, until
+from tests.unit.hdfs.test_block_stream import settled, until
 
 pytestmark = pytest.mark.unit
 
