@@ -2,9 +2,10 @@
 
 kio has one class per API *version*; a handler wants one class per API. Each class written here has the fields of all
 versions served, every one with the default Kafka gives it where a version lacks it. Durations and times are whole
-milliseconds (`…_ms`), error codes are `int`. Their constructors are written out, and they have docstrings, because what
-`dataclass` makes of two hundred classes (compiling methods, asking for signatures) is a tenth of a start. Beside the classes stands FORMAT, from which bmq/protocol/wire.py compiles
-readers and writers: so the server never loads kio (1.2 s and 338 modules for all versions).
+milliseconds (`…_ms`), error codes are `int`. Their constructors, which alone know the defaults, are written out, and they
+have docstrings, because what `dataclass` makes of two hundred classes (compiling methods, asking for signatures) is a
+tenth of a start. Beside the classes stands FORMAT, from which bmq/protocol/wire.py compiles readers and writers: so the
+server never loads kio (1.2 s and 338 modules for all versions).
 
     python tools/generate_messages.py            rewrite the modules
     python tools/generate_messages.py --check    exit 1 if they are not what this script would write
@@ -71,8 +72,6 @@ def annotation(field: WireField) -> str:
 
 def default_source(field: WireField) -> str:
     value = field.default
-    if dataclasses.is_dataclass(value):
-        return f"dataclasses.field(default_factory={field.entity.__name__})"  # type: ignore[union-attr]
     if isinstance(value, uuid.UUID):
         return f"UUID(int={value.int})"
     return repr(value)
@@ -159,7 +158,7 @@ def class_source(name: str, versions: VersionFields, title: str) -> Iterator[str
     if not merged:
         return
     yield ""
-    yield from (f"    {f.name}: {annotation(f)} = {default_source(f)}" for f in merged.values())
+    yield from (f"    {f.name}: {annotation(f)}" for f in merged.values())
     parameters = {f.name: parameter_source(f) for f in merged.values()}
     yield ""
     yield f"    def __init__(self, *, {', '.join(source for source, _ in parameters.values())},) -> None:"

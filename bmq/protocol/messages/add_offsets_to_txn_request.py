@@ -11,10 +11,10 @@ from bmq.protocol.message import Message
 class AddOffsetsToTxnRequest(Message):
     """The message."""
 
-    transactional_id: str = ""
-    producer_id: int = 0
-    producer_epoch: int = 0
-    group_id: str = ""
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    group_id: str
 
     def __init__(
         self,

@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class AddPartitionsToTxnTopic(Message):
     """A part of AddPartitionsToTxnRequest."""
 
-    name: str = ""
-    partitions: Sequence[int] = ()
+    name: str
+    partitions: Sequence[int]
 
     def __init__(
         self,
@@ -29,11 +29,11 @@ class AddPartitionsToTxnTopic(Message):
 class AddPartitionsToTxnTransaction(Message):
     """A part of AddPartitionsToTxnRequest."""
 
-    transactional_id: str = ""
-    producer_id: int = 0
-    producer_epoch: int = 0
-    verify_only: bool = False
-    topics: Sequence[AddPartitionsToTxnTopic] = ()
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    verify_only: bool
+    topics: Sequence[AddPartitionsToTxnTopic]
 
     def __init__(
         self,
@@ -55,11 +55,11 @@ class AddPartitionsToTxnTransaction(Message):
 class AddPartitionsToTxnRequest(Message):
     """The message."""
 
-    transactions: Sequence[AddPartitionsToTxnTransaction] = ()
-    v3_and_below_transactional_id: str = ""
-    v3_and_below_producer_id: int = 0
-    v3_and_below_producer_epoch: int = 0
-    v3_and_below_topics: Sequence[AddPartitionsToTxnTopic] = ()
+    transactions: Sequence[AddPartitionsToTxnTransaction]
+    v3_and_below_transactional_id: str
+    v3_and_below_producer_id: int
+    v3_and_below_producer_epoch: int
+    v3_and_below_topics: Sequence[AddPartitionsToTxnTopic]
 
     def __init__(
         self,

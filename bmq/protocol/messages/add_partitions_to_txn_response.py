@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class AddPartitionsToTxnPartitionResult(Message):
     """A part of AddPartitionsToTxnResponse."""
 
-    partition_index: int = 0
-    partition_error_code: int = 0
+    partition_index: int
+    partition_error_code: int
 
     def __init__(
         self,
@@ -29,8 +29,8 @@ class AddPartitionsToTxnPartitionResult(Message):
 class AddPartitionsToTxnTopicResult(Message):
     """A part of AddPartitionsToTxnResponse."""
 
-    name: str = ""
-    results_by_partition: Sequence[AddPartitionsToTxnPartitionResult] = ()
+    name: str
+    results_by_partition: Sequence[AddPartitionsToTxnPartitionResult]
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class AddPartitionsToTxnTopicResult(Message):
 class AddPartitionsToTxnResult(Message):
     """A part of AddPartitionsToTxnResponse."""
 
-    transactional_id: str = ""
-    topic_results: Sequence[AddPartitionsToTxnTopicResult] = ()
+    transactional_id: str
+    topic_results: Sequence[AddPartitionsToTxnTopicResult]
 
     def __init__(
         self,
@@ -63,10 +63,10 @@ class AddPartitionsToTxnResult(Message):
 class AddPartitionsToTxnResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    results_by_transaction: Sequence[AddPartitionsToTxnResult] = ()
-    results_by_topic_v3_and_below: Sequence[AddPartitionsToTxnTopicResult] = ()
+    throttle_time_ms: int
+    error_code: int
+    results_by_transaction: Sequence[AddPartitionsToTxnResult]
+    results_by_topic_v3_and_below: Sequence[AddPartitionsToTxnTopicResult]
 
     def __init__(
         self,

@@ -13,9 +13,9 @@ from bmq.protocol.message import Message
 class Listener(Message):
     """A part of AddRaftVoterRequest."""
 
-    name: str = ""
-    host: str = ""
-    port: int = 0
+    name: str
+    host: str
+    port: int
 
     def __init__(
         self,
@@ -33,12 +33,12 @@ class Listener(Message):
 class AddRaftVoterRequest(Message):
     """The message."""
 
-    cluster_id: str | None = None
-    timeout_ms: int = 0
-    voter_id: int = 0
-    voter_directory_id: UUID | None = None
-    listeners: Sequence[Listener] = ()
-    ack_when_committed: bool = True
+    cluster_id: str | None
+    timeout_ms: int
+    voter_id: int
+    voter_directory_id: UUID | None
+    listeners: Sequence[Listener]
+    ack_when_committed: bool
 
     def __init__(
         self,

@@ -11,8 +11,8 @@ from bmq.protocol.message import Message
 class AllocateProducerIdsRequest(Message):
     """The message."""
 
-    broker_id: int = 0
-    broker_epoch: int = -1
+    broker_id: int
+    broker_epoch: int
 
     def __init__(
         self,

@@ -11,10 +11,10 @@ from bmq.protocol.message import Message
 class AllocateProducerIdsResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    producer_id_start: int = 0
-    producer_id_len: int = 0
+    throttle_time_ms: int
+    error_code: int
+    producer_id_start: int
+    producer_id_len: int
 
     def __init__(
         self,

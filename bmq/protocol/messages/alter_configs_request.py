@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class AlterableConfig(Message):
     """A part of AlterConfigsRequest."""
 
-    name: str = ""
-    value: str | None = None
+    name: str
+    value: str | None
 
     def __init__(
         self,
@@ -29,9 +29,9 @@ class AlterableConfig(Message):
 class AlterConfigsResource(Message):
     """A part of AlterConfigsRequest."""
 
-    resource_type: int = 0
-    resource_name: str = ""
-    configs: Sequence[AlterableConfig] = ()
+    resource_type: int
+    resource_name: str
+    configs: Sequence[AlterableConfig]
 
     def __init__(
         self,
@@ -49,8 +49,8 @@ class AlterConfigsResource(Message):
 class AlterConfigsRequest(Message):
     """The message."""
 
-    resources: Sequence[AlterConfigsResource] = ()
-    validate_only: bool = False
+    resources: Sequence[AlterConfigsResource]
+    validate_only: bool
 
     def __init__(
         self,

@@ -12,10 +12,10 @@ from bmq.protocol.message import Message
 class AlterConfigsResourceResponse(Message):
     """A part of AlterConfigsResponse."""
 
-    error_code: int = 0
-    error_message: str | None = None
-    resource_type: int = 0
-    resource_name: str = ""
+    error_code: int
+    error_message: str | None
+    resource_type: int
+    resource_name: str
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class AlterConfigsResourceResponse(Message):
 class AlterConfigsResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    responses: Sequence[AlterConfigsResourceResponse] = ()
+    throttle_time_ms: int
+    responses: Sequence[AlterConfigsResourceResponse]
 
     def __init__(
         self,

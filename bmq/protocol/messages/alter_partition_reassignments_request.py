@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class ReassignablePartition(Message):
     """A part of AlterPartitionReassignmentsRequest."""
 
-    partition_index: int = 0
-    replicas: Sequence[int] | None = None
+    partition_index: int
+    replicas: Sequence[int] | None
 
     def __init__(
         self,
@@ -29,8 +29,8 @@ class ReassignablePartition(Message):
 class ReassignableTopic(Message):
     """A part of AlterPartitionReassignmentsRequest."""
 
-    name: str = ""
-    partitions: Sequence[ReassignablePartition] = ()
+    name: str
+    partitions: Sequence[ReassignablePartition]
 
     def __init__(
         self,
@@ -46,9 +46,9 @@ class ReassignableTopic(Message):
 class AlterPartitionReassignmentsRequest(Message):
     """The message."""
 
-    timeout_ms: int = 60000
-    allow_replication_factor_change: bool = True
-    topics: Sequence[ReassignableTopic] = ()
+    timeout_ms: int
+    allow_replication_factor_change: bool
+    topics: Sequence[ReassignableTopic]
 
     def __init__(
         self,

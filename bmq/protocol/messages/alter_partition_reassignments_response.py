@@ -12,9 +12,9 @@ from bmq.protocol.message import Message
 class ReassignablePartitionResponse(Message):
     """A part of AlterPartitionReassignmentsResponse."""
 
-    partition_index: int = 0
-    error_code: int = 0
-    error_message: str | None = None
+    partition_index: int
+    error_code: int
+    error_message: str | None
 
     def __init__(
         self,
@@ -32,8 +32,8 @@ class ReassignablePartitionResponse(Message):
 class ReassignableTopicResponse(Message):
     """A part of AlterPartitionReassignmentsResponse."""
 
-    name: str = ""
-    partitions: Sequence[ReassignablePartitionResponse] = ()
+    name: str
+    partitions: Sequence[ReassignablePartitionResponse]
 
     def __init__(
         self,
@@ -49,11 +49,11 @@ class ReassignableTopicResponse(Message):
 class AlterPartitionReassignmentsResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    allow_replication_factor_change: bool = True
-    error_code: int = 0
-    error_message: str | None = None
-    responses: Sequence[ReassignableTopicResponse] = ()
+    throttle_time_ms: int
+    allow_replication_factor_change: bool
+    error_code: int
+    error_message: str | None
+    responses: Sequence[ReassignableTopicResponse]
 
     def __init__(
         self,

@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class AlterReplicaLogDirTopic(Message):
     """A part of AlterReplicaLogDirsRequest."""
 
-    name: str = ""
-    partitions: Sequence[int] = ()
+    name: str
+    partitions: Sequence[int]
 
     def __init__(
         self,
@@ -29,8 +29,8 @@ class AlterReplicaLogDirTopic(Message):
 class AlterReplicaLogDir(Message):
     """A part of AlterReplicaLogDirsRequest."""
 
-    path: str = ""
-    topics: Sequence[AlterReplicaLogDirTopic] = ()
+    path: str
+    topics: Sequence[AlterReplicaLogDirTopic]
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class AlterReplicaLogDir(Message):
 class AlterReplicaLogDirsRequest(Message):
     """The message."""
 
-    dirs: Sequence[AlterReplicaLogDir] = ()
+    dirs: Sequence[AlterReplicaLogDir]
 
     def __init__(
         self,

@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class AlterReplicaLogDirPartitionResult(Message):
     """A part of AlterReplicaLogDirsResponse."""
 
-    partition_index: int = 0
-    error_code: int = 0
+    partition_index: int
+    error_code: int
 
     def __init__(
         self,
@@ -29,8 +29,8 @@ class AlterReplicaLogDirPartitionResult(Message):
 class AlterReplicaLogDirTopicResult(Message):
     """A part of AlterReplicaLogDirsResponse."""
 
-    topic_name: str = ""
-    partitions: Sequence[AlterReplicaLogDirPartitionResult] = ()
+    topic_name: str
+    partitions: Sequence[AlterReplicaLogDirPartitionResult]
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class AlterReplicaLogDirTopicResult(Message):
 class AlterReplicaLogDirsResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    results: Sequence[AlterReplicaLogDirTopicResult] = ()
+    throttle_time_ms: int
+    results: Sequence[AlterReplicaLogDirTopicResult]
 
     def __init__(
         self,

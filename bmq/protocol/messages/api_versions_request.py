@@ -11,10 +11,10 @@ from bmq.protocol.message import Message
 class ApiVersionsRequest(Message):
     """The message."""
 
-    client_software_name: str = ""
-    client_software_version: str = ""
-    cluster_id: str | None = None
-    node_id: int = -1
+    client_software_name: str
+    client_software_version: str
+    cluster_id: str | None
+    node_id: int
 
     def __init__(
         self,

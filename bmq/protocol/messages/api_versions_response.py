@@ -12,9 +12,9 @@ from bmq.protocol.message import Message
 class ApiVersion(Message):
     """A part of ApiVersionsResponse."""
 
-    api_key: int = 0
-    min_version: int = 0
-    max_version: int = 0
+    api_key: int
+    min_version: int
+    max_version: int
 
     def __init__(
         self,
@@ -32,9 +32,9 @@ class ApiVersion(Message):
 class SupportedFeatureKey(Message):
     """A part of ApiVersionsResponse."""
 
-    name: str = ""
-    min_version: int = 0
-    max_version: int = 0
+    name: str
+    min_version: int
+    max_version: int
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class SupportedFeatureKey(Message):
 class FinalizedFeatureKey(Message):
     """A part of ApiVersionsResponse."""
 
-    name: str = ""
-    max_version_level: int = 0
-    min_version_level: int = 0
+    name: str
+    max_version_level: int
+    min_version_level: int
 
     def __init__(
         self,
@@ -72,13 +72,13 @@ class FinalizedFeatureKey(Message):
 class ApiVersionsResponse(Message):
     """The message."""
 
-    error_code: int = 0
-    api_keys: Sequence[ApiVersion] = ()
-    throttle_time_ms: int = 0
-    supported_features: Sequence[SupportedFeatureKey] = ()
-    finalized_features_epoch: int = -1
-    finalized_features: Sequence[FinalizedFeatureKey] = ()
-    zk_migration_ready: bool = False
+    error_code: int
+    api_keys: Sequence[ApiVersion]
+    throttle_time_ms: int
+    supported_features: Sequence[SupportedFeatureKey]
+    finalized_features_epoch: int
+    finalized_features: Sequence[FinalizedFeatureKey]
+    zk_migration_ready: bool
 
     def __init__(
         self,

@@ -13,12 +13,12 @@ from bmq.protocol.message import Message
 class BrokerHeartbeatRequest(Message):
     """The message."""
 
-    broker_id: int = 0
-    broker_epoch: int = -1
-    current_metadata_offset: int = 0
-    want_fence: bool = False
-    want_shut_down: bool = False
-    offline_log_dirs: Sequence[UUID] = ()
+    broker_id: int
+    broker_epoch: int
+    current_metadata_offset: int
+    want_fence: bool
+    want_shut_down: bool
+    offline_log_dirs: Sequence[UUID]
 
     def __init__(
         self,

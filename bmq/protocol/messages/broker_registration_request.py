@@ -13,10 +13,10 @@ from bmq.protocol.message import Message
 class Listener(Message):
     """A part of BrokerRegistrationRequest."""
 
-    name: str = ""
-    host: str = ""
-    port: int = 0
-    security_protocol: int = 0
+    name: str
+    host: str
+    port: int
+    security_protocol: int
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class Listener(Message):
 class Feature(Message):
     """A part of BrokerRegistrationRequest."""
 
-    name: str = ""
-    min_supported_version: int = 0
-    max_supported_version: int = 0
+    name: str
+    min_supported_version: int
+    max_supported_version: int
 
     def __init__(
         self,
@@ -56,16 +56,16 @@ class Feature(Message):
 class BrokerRegistrationRequest(Message):
     """The message."""
 
-    broker_id: int = 0
-    cluster_id: str = ""
-    incarnation_id: UUID | None = None
-    listeners: Sequence[Listener] = ()
-    features: Sequence[Feature] = ()
-    rack: str | None = None
-    is_migrating_zk_broker: bool = False
-    log_dirs: Sequence[UUID] = ()
-    previous_broker_epoch: int = -1
-    roles: Sequence[str] = ()
+    broker_id: int
+    cluster_id: str
+    incarnation_id: UUID | None
+    listeners: Sequence[Listener]
+    features: Sequence[Feature]
+    rack: str | None
+    is_migrating_zk_broker: bool
+    log_dirs: Sequence[UUID]
+    previous_broker_epoch: int
+    roles: Sequence[str]
 
     def __init__(
         self,

@@ -11,10 +11,10 @@ from bmq.protocol.message import Message
 class BrokerRegistrationResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    broker_epoch: int = -1
-    error_message: str | None = None
+    throttle_time_ms: int
+    error_code: int
+    broker_epoch: int
+    error_message: str | None
 
     def __init__(
         self,

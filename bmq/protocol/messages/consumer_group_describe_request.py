@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class ConsumerGroupDescribeRequest(Message):
     """The message."""
 
-    group_ids: Sequence[str] = ()
-    include_authorized_operations: bool = False
+    group_ids: Sequence[str]
+    include_authorized_operations: bool
 
     def __init__(
         self,

@@ -13,9 +13,9 @@ from bmq.protocol.message import Message
 class TopicPartitions(Message):
     """A part of ConsumerGroupDescribeResponse."""
 
-    topic_id: UUID | None = None
-    topic_name: str = ""
-    partitions: Sequence[int] = ()
+    topic_id: UUID | None
+    topic_name: str
+    partitions: Sequence[int]
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class TopicPartitions(Message):
 class Assignment(Message):
     """A part of ConsumerGroupDescribeResponse."""
 
-    topic_partitions: Sequence[TopicPartitions] = ()
+    topic_partitions: Sequence[TopicPartitions]
 
     def __init__(
         self,
@@ -47,17 +47,17 @@ class Assignment(Message):
 class Member(Message):
     """A part of ConsumerGroupDescribeResponse."""
 
-    member_id: str = ""
-    instance_id: str | None = None
-    rack_id: str | None = None
-    member_epoch: int = 0
-    client_id: str = ""
-    client_host: str = ""
-    subscribed_topic_names: Sequence[str] = ()
-    subscribed_topic_regex: str | None = None
-    assignment: Assignment = dataclasses.field(default_factory=Assignment)
-    target_assignment: Assignment = dataclasses.field(default_factory=Assignment)
-    member_type: int = -1
+    member_id: str
+    instance_id: str | None
+    rack_id: str | None
+    member_epoch: int
+    client_id: str
+    client_host: str
+    subscribed_topic_names: Sequence[str]
+    subscribed_topic_regex: str | None
+    assignment: Assignment
+    target_assignment: Assignment
+    member_type: int
 
     def __init__(
         self,
@@ -91,15 +91,15 @@ class Member(Message):
 class DescribedGroup(Message):
     """A part of ConsumerGroupDescribeResponse."""
 
-    error_code: int = 0
-    error_message: str | None = None
-    group_id: str = ""
-    group_state: str = ""
-    group_epoch: int = 0
-    assignment_epoch: int = 0
-    assignor_name: str = ""
-    members: Sequence[Member] = ()
-    authorized_operations: int = -2147483648
+    error_code: int
+    error_message: str | None
+    group_id: str
+    group_state: str
+    group_epoch: int
+    assignment_epoch: int
+    assignor_name: str
+    members: Sequence[Member]
+    authorized_operations: int
 
     def __init__(
         self,
@@ -129,8 +129,8 @@ class DescribedGroup(Message):
 class ConsumerGroupDescribeResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    groups: Sequence[DescribedGroup] = ()
+    throttle_time_ms: int
+    groups: Sequence[DescribedGroup]
 
     def __init__(
         self,

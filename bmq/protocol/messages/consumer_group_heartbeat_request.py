@@ -13,8 +13,8 @@ from bmq.protocol.message import Message
 class TopicPartitions(Message):
     """A part of ConsumerGroupHeartbeatRequest."""
 
-    topic_id: UUID | None = None
-    partitions: Sequence[int] = ()
+    topic_id: UUID | None
+    partitions: Sequence[int]
 
     def __init__(
         self,
@@ -30,16 +30,16 @@ class TopicPartitions(Message):
 class ConsumerGroupHeartbeatRequest(Message):
     """The message."""
 
-    group_id: str = ""
-    member_id: str = ""
-    member_epoch: int = 0
-    instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout_ms: int = -1
-    subscribed_topic_names: Sequence[str] | None = None
-    subscribed_topic_regex: str | None = None
-    server_assignor: str | None = None
-    topic_partitions: Sequence[TopicPartitions] | None = ()
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout_ms: int
+    subscribed_topic_names: Sequence[str] | None
+    subscribed_topic_regex: str | None
+    server_assignor: str | None
+    topic_partitions: Sequence[TopicPartitions] | None
 
     def __init__(
         self,

@@ -13,8 +13,8 @@ from bmq.protocol.message import Message
 class TopicPartitions(Message):
     """A part of ConsumerGroupHeartbeatResponse."""
 
-    topic_id: UUID | None = None
-    partitions: Sequence[int] = ()
+    topic_id: UUID | None
+    partitions: Sequence[int]
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class TopicPartitions(Message):
 class Assignment(Message):
     """A part of ConsumerGroupHeartbeatResponse."""
 
-    topic_partitions: Sequence[TopicPartitions] = ()
+    topic_partitions: Sequence[TopicPartitions]
 
     def __init__(
         self,
@@ -44,13 +44,13 @@ class Assignment(Message):
 class ConsumerGroupHeartbeatResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-    member_id: str | None = None
-    member_epoch: int = 0
-    heartbeat_interval_ms: int = 0
-    assignment: Assignment | None = None
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    member_id: str | None
+    member_epoch: int
+    heartbeat_interval_ms: int
+    assignment: Assignment | None
 
     def __init__(
         self,

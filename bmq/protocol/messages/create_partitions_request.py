@@ -12,7 +12,7 @@ from bmq.protocol.message import Message
 class CreatePartitionsAssignment(Message):
     """A part of CreatePartitionsRequest."""
 
-    broker_ids: Sequence[int] = ()
+    broker_ids: Sequence[int]
 
     def __init__(
         self,
@@ -26,9 +26,9 @@ class CreatePartitionsAssignment(Message):
 class CreatePartitionsTopic(Message):
     """A part of CreatePartitionsRequest."""
 
-    name: str = ""
-    count: int = 0
-    assignments: Sequence[CreatePartitionsAssignment] | None = ()
+    name: str
+    count: int
+    assignments: Sequence[CreatePartitionsAssignment] | None
 
     def __init__(
         self,
@@ -46,9 +46,9 @@ class CreatePartitionsTopic(Message):
 class CreatePartitionsRequest(Message):
     """The message."""
 
-    topics: Sequence[CreatePartitionsTopic] = ()
-    timeout_ms: int = 0
-    validate_only: bool = False
+    topics: Sequence[CreatePartitionsTopic]
+    timeout_ms: int
+    validate_only: bool
 
     def __init__(
         self,

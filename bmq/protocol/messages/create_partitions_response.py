@@ -12,9 +12,9 @@ from bmq.protocol.message import Message
 class CreatePartitionsTopicResult(Message):
     """A part of CreatePartitionsResponse."""
 
-    name: str = ""
-    error_code: int = 0
-    error_message: str | None = None
+    name: str
+    error_code: int
+    error_message: str | None
 
     def __init__(
         self,
@@ -32,8 +32,8 @@ class CreatePartitionsTopicResult(Message):
 class CreatePartitionsResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    results: Sequence[CreatePartitionsTopicResult] = ()
+    throttle_time_ms: int
+    results: Sequence[CreatePartitionsTopicResult]
 
     def __init__(
         self,

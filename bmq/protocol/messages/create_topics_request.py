@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class CreatableReplicaAssignment(Message):
     """A part of CreateTopicsRequest."""
 
-    partition_index: int = 0
-    broker_ids: Sequence[int] = ()
+    partition_index: int
+    broker_ids: Sequence[int]
 
     def __init__(
         self,
@@ -29,8 +29,8 @@ class CreatableReplicaAssignment(Message):
 class CreatableTopicConfig(Message):
     """A part of CreateTopicsRequest."""
 
-    name: str = ""
-    value: str | None = None
+    name: str
+    value: str | None
 
     def __init__(
         self,
@@ -46,11 +46,11 @@ class CreatableTopicConfig(Message):
 class CreatableTopic(Message):
     """A part of CreateTopicsRequest."""
 
-    name: str = ""
-    num_partitions: int = 0
-    replication_factor: int = 0
-    assignments: Sequence[CreatableReplicaAssignment] = ()
-    configs: Sequence[CreatableTopicConfig] = ()
+    name: str
+    num_partitions: int
+    replication_factor: int
+    assignments: Sequence[CreatableReplicaAssignment]
+    configs: Sequence[CreatableTopicConfig]
 
     def __init__(
         self,
@@ -72,9 +72,9 @@ class CreatableTopic(Message):
 class CreateTopicsRequest(Message):
     """The message."""
 
-    topics: Sequence[CreatableTopic] = ()
-    timeout_ms: int = 60000
-    validate_only: bool = False
+    topics: Sequence[CreatableTopic]
+    timeout_ms: int
+    validate_only: bool
 
     def __init__(
         self,

@@ -13,11 +13,11 @@ from bmq.protocol.message import Message
 class CreatableTopicConfigs(Message):
     """A part of CreateTopicsResponse."""
 
-    name: str = ""
-    value: str | None = None
-    read_only: bool = False
-    config_source: int = -1
-    is_sensitive: bool = False
+    name: str
+    value: str | None
+    read_only: bool
+    config_source: int
+    is_sensitive: bool
 
     def __init__(
         self,
@@ -39,14 +39,14 @@ class CreatableTopicConfigs(Message):
 class CreatableTopicResult(Message):
     """A part of CreateTopicsResponse."""
 
-    name: str = ""
-    topic_id: UUID | None = None
-    error_code: int = 0
-    error_message: str | None = None
-    topic_config_error_code: int = 0
-    num_partitions: int = -1
-    replication_factor: int = -1
-    configs: Sequence[CreatableTopicConfigs] | None = ()
+    name: str
+    topic_id: UUID | None
+    error_code: int
+    error_message: str | None
+    topic_config_error_code: int
+    num_partitions: int
+    replication_factor: int
+    configs: Sequence[CreatableTopicConfigs] | None
 
     def __init__(
         self,
@@ -74,8 +74,8 @@ class CreatableTopicResult(Message):
 class CreateTopicsResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    topics: Sequence[CreatableTopicResult] = ()
+    throttle_time_ms: int
+    topics: Sequence[CreatableTopicResult]
 
     def __init__(
         self,

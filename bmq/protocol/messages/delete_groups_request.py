@@ -12,7 +12,7 @@ from bmq.protocol.message import Message
 class DeleteGroupsRequest(Message):
     """The message."""
 
-    groups_names: Sequence[str] = ()
+    groups_names: Sequence[str]
 
     def __init__(
         self,

@@ -12,9 +12,9 @@ from bmq.protocol.message import Message
 class DeletableGroupResult(Message):
     """A part of DeleteGroupsResponse."""
 
-    group_id: str = ""
-    error_code: int = 0
-    error_message: str | None = None
+    group_id: str
+    error_code: int
+    error_message: str | None
 
     def __init__(
         self,
@@ -32,8 +32,8 @@ class DeletableGroupResult(Message):
 class DeleteGroupsResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    results: Sequence[DeletableGroupResult] = ()
+    throttle_time_ms: int
+    results: Sequence[DeletableGroupResult]
 
     def __init__(
         self,

@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class DeleteRecordsPartition(Message):
     """A part of DeleteRecordsRequest."""
 
-    partition_index: int = 0
-    offset: int = 0
+    partition_index: int
+    offset: int
 
     def __init__(
         self,
@@ -29,8 +29,8 @@ class DeleteRecordsPartition(Message):
 class DeleteRecordsTopic(Message):
     """A part of DeleteRecordsRequest."""
 
-    name: str = ""
-    partitions: Sequence[DeleteRecordsPartition] = ()
+    name: str
+    partitions: Sequence[DeleteRecordsPartition]
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class DeleteRecordsTopic(Message):
 class DeleteRecordsRequest(Message):
     """The message."""
 
-    topics: Sequence[DeleteRecordsTopic] = ()
-    timeout_ms: int = 0
+    topics: Sequence[DeleteRecordsTopic]
+    timeout_ms: int
 
     def __init__(
         self,

@@ -12,9 +12,9 @@ from bmq.protocol.message import Message
 class DeleteRecordsPartitionResult(Message):
     """A part of DeleteRecordsResponse."""
 
-    partition_index: int = 0
-    low_watermark: int = 0
-    error_code: int = 0
+    partition_index: int
+    low_watermark: int
+    error_code: int
 
     def __init__(
         self,
@@ -32,8 +32,8 @@ class DeleteRecordsPartitionResult(Message):
 class DeleteRecordsTopicResult(Message):
     """A part of DeleteRecordsResponse."""
 
-    name: str = ""
-    partitions: Sequence[DeleteRecordsPartitionResult] = ()
+    name: str
+    partitions: Sequence[DeleteRecordsPartitionResult]
 
     def __init__(
         self,
@@ -49,8 +49,8 @@ class DeleteRecordsTopicResult(Message):
 class DeleteRecordsResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    topics: Sequence[DeleteRecordsTopicResult] = ()
+    throttle_time_ms: int
+    topics: Sequence[DeleteRecordsTopicResult]
 
     def __init__(
         self,

@@ -13,8 +13,8 @@ from bmq.protocol.message import Message
 class DeleteTopicState(Message):
     """A part of DeleteTopicsRequest."""
 
-    name: str | None = None
-    topic_id: UUID | None = None
+    name: str | None
+    topic_id: UUID | None
 
     def __init__(
         self,
@@ -30,9 +30,9 @@ class DeleteTopicState(Message):
 class DeleteTopicsRequest(Message):
     """The message."""
 
-    topics: Sequence[DeleteTopicState] = ()
-    timeout_ms: int = 0
-    topic_names: Sequence[str] = ()
+    topics: Sequence[DeleteTopicState]
+    timeout_ms: int
+    topic_names: Sequence[str]
 
     def __init__(
         self,

@@ -13,10 +13,10 @@ from bmq.protocol.message import Message
 class DeletableTopicResult(Message):
     """A part of DeleteTopicsResponse."""
 
-    name: str | None = None
-    topic_id: UUID | None = None
-    error_code: int = 0
-    error_message: str | None = None
+    name: str | None
+    topic_id: UUID | None
+    error_code: int
+    error_message: str | None
 
     def __init__(
         self,
@@ -36,8 +36,8 @@ class DeletableTopicResult(Message):
 class DeleteTopicsResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    responses: Sequence[DeletableTopicResult] = ()
+    throttle_time_ms: int
+    responses: Sequence[DeletableTopicResult]
 
     def __init__(
         self,

@@ -11,9 +11,9 @@ from bmq.protocol.message import Message
 class DescribeClusterRequest(Message):
     """The message."""
 
-    include_cluster_authorized_operations: bool = False
-    endpoint_type: int = 1
-    include_fenced_brokers: bool = False
+    include_cluster_authorized_operations: bool
+    endpoint_type: int
+    include_fenced_brokers: bool
 
     def __init__(
         self,

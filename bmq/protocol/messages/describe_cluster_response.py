@@ -12,11 +12,11 @@ from bmq.protocol.message import Message
 class DescribeClusterBroker(Message):
     """A part of DescribeClusterResponse."""
 
-    broker_id: int = 0
-    host: str = ""
-    port: int = 0
-    rack: str | None = None
-    is_fenced: bool = False
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool
 
     def __init__(
         self,
@@ -38,14 +38,14 @@ class DescribeClusterBroker(Message):
 class DescribeClusterResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-    endpoint_type: int = 1
-    cluster_id: str = ""
-    controller_id: int = -1
-    brokers: Sequence[DescribeClusterBroker] = ()
-    cluster_authorized_operations: int = -2147483648
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    endpoint_type: int
+    cluster_id: str
+    controller_id: int
+    brokers: Sequence[DescribeClusterBroker]
+    cluster_authorized_operations: int
 
     def __init__(
         self,

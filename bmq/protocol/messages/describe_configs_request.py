@@ -12,9 +12,9 @@ from bmq.protocol.message import Message
 class DescribeConfigsResource(Message):
     """A part of DescribeConfigsRequest."""
 
-    resource_type: int = 0
-    resource_name: str = ""
-    configuration_keys: Sequence[str] | None = ()
+    resource_type: int
+    resource_name: str
+    configuration_keys: Sequence[str] | None
 
     def __init__(
         self,
@@ -32,9 +32,9 @@ class DescribeConfigsResource(Message):
 class DescribeConfigsRequest(Message):
     """The message."""
 
-    resources: Sequence[DescribeConfigsResource] = ()
-    include_synonyms: bool = False
-    include_documentation: bool = False
+    resources: Sequence[DescribeConfigsResource]
+    include_synonyms: bool
+    include_documentation: bool
 
     def __init__(
         self,

@@ -12,9 +12,9 @@ from bmq.protocol.message import Message
 class DescribeConfigsSynonym(Message):
     """A part of DescribeConfigsResponse."""
 
-    name: str = ""
-    value: str | None = None
-    source: int = 0
+    name: str
+    value: str | None
+    source: int
 
     def __init__(
         self,
@@ -32,14 +32,14 @@ class DescribeConfigsSynonym(Message):
 class DescribeConfigsResourceResult(Message):
     """A part of DescribeConfigsResponse."""
 
-    name: str = ""
-    value: str | None = None
-    read_only: bool = False
-    config_source: int = -1
-    is_sensitive: bool = False
-    synonyms: Sequence[DescribeConfigsSynonym] = ()
-    config_type: int = 0
-    documentation: str | None = None
+    name: str
+    value: str | None
+    read_only: bool
+    config_source: int
+    is_sensitive: bool
+    synonyms: Sequence[DescribeConfigsSynonym]
+    config_type: int
+    documentation: str | None
 
     def __init__(
         self,
@@ -67,11 +67,11 @@ class DescribeConfigsResourceResult(Message):
 class DescribeConfigsResult(Message):
     """A part of DescribeConfigsResponse."""
 
-    error_code: int = 0
-    error_message: str | None = None
-    resource_type: int = 0
-    resource_name: str = ""
-    configs: Sequence[DescribeConfigsResourceResult] = ()
+    error_code: int
+    error_message: str | None
+    resource_type: int
+    resource_name: str
+    configs: Sequence[DescribeConfigsResourceResult]
 
     def __init__(
         self,
@@ -93,8 +93,8 @@ class DescribeConfigsResult(Message):
 class DescribeConfigsResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    results: Sequence[DescribeConfigsResult] = ()
+    throttle_time_ms: int
+    results: Sequence[DescribeConfigsResult]
 
     def __init__(
         self,

@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class DescribeGroupsRequest(Message):
     """The message."""
 
-    groups: Sequence[str] = ()
-    include_authorized_operations: bool = False
+    groups: Sequence[str]
+    include_authorized_operations: bool
 
     def __init__(
         self,

@@ -12,12 +12,12 @@ from bmq.protocol.message import Message
 class DescribedGroupMember(Message):
     """A part of DescribeGroupsResponse."""
 
-    member_id: str = ""
-    group_instance_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    member_metadata: bytes = b""
-    member_assignment: bytes = b""
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    member_metadata: bytes
+    member_assignment: bytes
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class DescribedGroupMember(Message):
 class DescribedGroup(Message):
     """A part of DescribeGroupsResponse."""
 
-    error_code: int = 0
-    error_message: str | None = None
-    group_id: str = ""
-    group_state: str = ""
-    protocol_type: str = ""
-    protocol_data: str = ""
-    members: Sequence[DescribedGroupMember] = ()
-    authorized_operations: int = -2147483648
+    error_code: int
+    error_message: str | None
+    group_id: str
+    group_state: str
+    protocol_type: str
+    protocol_data: str
+    members: Sequence[DescribedGroupMember]
+    authorized_operations: int
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class DescribedGroup(Message):
 class DescribeGroupsResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    groups: Sequence[DescribedGroup] = ()
+    throttle_time_ms: int
+    groups: Sequence[DescribedGroup]
 
     def __init__(
         self,

@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class DescribableLogDirTopic(Message):
     """A part of DescribeLogDirsRequest."""
 
-    topic: str = ""
-    partitions: Sequence[int] = ()
+    topic: str
+    partitions: Sequence[int]
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class DescribableLogDirTopic(Message):
 class DescribeLogDirsRequest(Message):
     """The message."""
 
-    topics: Sequence[DescribableLogDirTopic] | None = ()
+    topics: Sequence[DescribableLogDirTopic] | None
 
     def __init__(
         self,

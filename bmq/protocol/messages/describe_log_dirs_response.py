@@ -12,10 +12,10 @@ from bmq.protocol.message import Message
 class DescribeLogDirsPartition(Message):
     """A part of DescribeLogDirsResponse."""
 
-    partition_index: int = 0
-    partition_size: int = 0
-    offset_lag: int = 0
-    is_future_key: bool = False
+    partition_index: int
+    partition_size: int
+    offset_lag: int
+    is_future_key: bool
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class DescribeLogDirsPartition(Message):
 class DescribeLogDirsTopic(Message):
     """A part of DescribeLogDirsResponse."""
 
-    name: str = ""
-    partitions: Sequence[DescribeLogDirsPartition] = ()
+    name: str
+    partitions: Sequence[DescribeLogDirsPartition]
 
     def __init__(
         self,
@@ -52,12 +52,12 @@ class DescribeLogDirsTopic(Message):
 class DescribeLogDirsResult(Message):
     """A part of DescribeLogDirsResponse."""
 
-    error_code: int = 0
-    log_dir: str = ""
-    topics: Sequence[DescribeLogDirsTopic] = ()
-    total_bytes: int = -1
-    usable_bytes: int = -1
-    is_cordoned: bool = False
+    error_code: int
+    log_dir: str
+    topics: Sequence[DescribeLogDirsTopic]
+    total_bytes: int
+    usable_bytes: int
+    is_cordoned: bool
 
     def __init__(
         self,
@@ -81,9 +81,9 @@ class DescribeLogDirsResult(Message):
 class DescribeLogDirsResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    results: Sequence[DescribeLogDirsResult] = ()
+    throttle_time_ms: int
+    error_code: int
+    results: Sequence[DescribeLogDirsResult]
 
     def __init__(
         self,

@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class TopicRequest(Message):
     """A part of DescribeProducersRequest."""
 
-    name: str = ""
-    partition_indexes: Sequence[int] = ()
+    name: str
+    partition_indexes: Sequence[int]
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class TopicRequest(Message):
 class DescribeProducersRequest(Message):
     """The message."""
 
-    topics: Sequence[TopicRequest] = ()
+    topics: Sequence[TopicRequest]
 
     def __init__(
         self,

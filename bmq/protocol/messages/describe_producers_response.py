@@ -12,12 +12,12 @@ from bmq.protocol.message import Message
 class ProducerState(Message):
     """A part of DescribeProducersResponse."""
 
-    producer_id: int = 0
-    producer_epoch: int = 0
-    last_sequence: int = -1
-    last_timestamp: int = -1
-    coordinator_epoch: int = 0
-    current_txn_start_offset: int = -1
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    current_txn_start_offset: int
 
     def __init__(
         self,
@@ -41,10 +41,10 @@ class ProducerState(Message):
 class PartitionResponse(Message):
     """A part of DescribeProducersResponse."""
 
-    partition_index: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-    active_producers: Sequence[ProducerState] = ()
+    partition_index: int
+    error_code: int
+    error_message: str | None
+    active_producers: Sequence[ProducerState]
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class PartitionResponse(Message):
 class TopicResponse(Message):
     """A part of DescribeProducersResponse."""
 
-    name: str = ""
-    partitions: Sequence[PartitionResponse] = ()
+    name: str
+    partitions: Sequence[PartitionResponse]
 
     def __init__(
         self,
@@ -81,8 +81,8 @@ class TopicResponse(Message):
 class DescribeProducersResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    topics: Sequence[TopicResponse] = ()
+    throttle_time_ms: int
+    topics: Sequence[TopicResponse]
 
     def __init__(
         self,

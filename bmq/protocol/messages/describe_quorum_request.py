@@ -12,7 +12,7 @@ from bmq.protocol.message import Message
 class PartitionData(Message):
     """A part of DescribeQuorumRequest."""
 
-    partition_index: int = 0
+    partition_index: int
 
     def __init__(
         self,
@@ -26,8 +26,8 @@ class PartitionData(Message):
 class TopicData(Message):
     """A part of DescribeQuorumRequest."""
 
-    topic_name: str = ""
-    partitions: Sequence[PartitionData] = ()
+    topic_name: str
+    partitions: Sequence[PartitionData]
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class TopicData(Message):
 class DescribeQuorumRequest(Message):
     """The message."""
 
-    topics: Sequence[TopicData] = ()
+    topics: Sequence[TopicData]
 
     def __init__(
         self,

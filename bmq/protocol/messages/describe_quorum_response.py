@@ -13,11 +13,11 @@ from bmq.protocol.message import Message
 class ReplicaState(Message):
     """A part of DescribeQuorumResponse."""
 
-    replica_id: int = 0
-    replica_directory_id: UUID | None = None
-    log_end_offset: int = 0
-    last_fetch_timestamp: int = -1
-    last_caught_up_timestamp: int = -1
+    replica_id: int
+    replica_directory_id: UUID | None
+    log_end_offset: int
+    last_fetch_timestamp: int
+    last_caught_up_timestamp: int
 
     def __init__(
         self,
@@ -39,14 +39,14 @@ class ReplicaState(Message):
 class PartitionData(Message):
     """A part of DescribeQuorumResponse."""
 
-    partition_index: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-    leader_id: int = 0
-    leader_epoch: int = 0
-    high_watermark: int = 0
-    current_voters: Sequence[ReplicaState] = ()
-    observers: Sequence[ReplicaState] = ()
+    partition_index: int
+    error_code: int
+    error_message: str | None
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    current_voters: Sequence[ReplicaState]
+    observers: Sequence[ReplicaState]
 
     def __init__(
         self,
@@ -74,8 +74,8 @@ class PartitionData(Message):
 class TopicData(Message):
     """A part of DescribeQuorumResponse."""
 
-    topic_name: str = ""
-    partitions: Sequence[PartitionData] = ()
+    topic_name: str
+    partitions: Sequence[PartitionData]
 
     def __init__(
         self,
@@ -91,9 +91,9 @@ class TopicData(Message):
 class Listener(Message):
     """A part of DescribeQuorumResponse."""
 
-    name: str = ""
-    host: str = ""
-    port: int = 0
+    name: str
+    host: str
+    port: int
 
     def __init__(
         self,
@@ -111,8 +111,8 @@ class Listener(Message):
 class Node(Message):
     """A part of DescribeQuorumResponse."""
 
-    node_id: int = 0
-    listeners: Sequence[Listener] = ()
+    node_id: int
+    listeners: Sequence[Listener]
 
     def __init__(
         self,
@@ -128,10 +128,10 @@ class Node(Message):
 class DescribeQuorumResponse(Message):
     """The message."""
 
-    error_code: int = 0
-    error_message: str | None = None
-    topics: Sequence[TopicData] = ()
-    nodes: Sequence[Node] = ()
+    error_code: int
+    error_message: str | None
+    topics: Sequence[TopicData]
+    nodes: Sequence[Node]
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from bmq.protocol.message import Message
 class TopicRequest(Message):
     """A part of DescribeTopicPartitionsRequest."""
 
-    name: str = ""
+    name: str
 
     def __init__(
         self,
@@ -26,8 +26,8 @@ class TopicRequest(Message):
 class Cursor(Message):
     """A part of DescribeTopicPartitionsRequest."""
 
-    topic_name: str = ""
-    partition_index: int = 0
+    topic_name: str
+    partition_index: int
 
     def __init__(
         self,
@@ -43,9 +43,9 @@ class Cursor(Message):
 class DescribeTopicPartitionsRequest(Message):
     """The message."""
 
-    topics: Sequence[TopicRequest] = ()
-    response_partition_limit: int = 2000
-    cursor: Cursor | None = None
+    topics: Sequence[TopicRequest]
+    response_partition_limit: int
+    cursor: Cursor | None
 
     def __init__(
         self,

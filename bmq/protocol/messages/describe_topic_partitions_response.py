@@ -13,15 +13,15 @@ from bmq.protocol.message import Message
 class DescribeTopicPartitionsResponsePartition(Message):
     """A part of DescribeTopicPartitionsResponse."""
 
-    error_code: int = 0
-    partition_index: int = 0
-    leader_id: int = 0
-    leader_epoch: int = -1
-    replica_nodes: Sequence[int] = ()
-    isr_nodes: Sequence[int] = ()
-    eligible_leader_replicas: Sequence[int] | None = None
-    last_known_elr: Sequence[int] | None = None
-    offline_replicas: Sequence[int] = ()
+    error_code: int
+    partition_index: int
+    leader_id: int
+    leader_epoch: int
+    replica_nodes: Sequence[int]
+    isr_nodes: Sequence[int]
+    eligible_leader_replicas: Sequence[int] | None
+    last_known_elr: Sequence[int] | None
+    offline_replicas: Sequence[int]
 
     def __init__(
         self,
@@ -51,12 +51,12 @@ class DescribeTopicPartitionsResponsePartition(Message):
 class DescribeTopicPartitionsResponseTopic(Message):
     """A part of DescribeTopicPartitionsResponse."""
 
-    error_code: int = 0
-    name: str | None = None
-    topic_id: UUID | None = None
-    is_internal: bool = False
-    partitions: Sequence[DescribeTopicPartitionsResponsePartition] = ()
-    topic_authorized_operations: int = -2147483648
+    error_code: int
+    name: str | None
+    topic_id: UUID | None
+    is_internal: bool
+    partitions: Sequence[DescribeTopicPartitionsResponsePartition]
+    topic_authorized_operations: int
 
     def __init__(
         self,
@@ -80,8 +80,8 @@ class DescribeTopicPartitionsResponseTopic(Message):
 class Cursor(Message):
     """A part of DescribeTopicPartitionsResponse."""
 
-    topic_name: str = ""
-    partition_index: int = 0
+    topic_name: str
+    partition_index: int
 
     def __init__(
         self,
@@ -97,9 +97,9 @@ class Cursor(Message):
 class DescribeTopicPartitionsResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    topics: Sequence[DescribeTopicPartitionsResponseTopic] = ()
-    next_cursor: Cursor | None = None
+    throttle_time_ms: int
+    topics: Sequence[DescribeTopicPartitionsResponseTopic]
+    next_cursor: Cursor | None
 
     def __init__(
         self,

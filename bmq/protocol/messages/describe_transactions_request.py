@@ -12,7 +12,7 @@ from bmq.protocol.message import Message
 class DescribeTransactionsRequest(Message):
     """The message."""
 
-    transactional_ids: Sequence[str] = ()
+    transactional_ids: Sequence[str]
 
     def __init__(
         self,

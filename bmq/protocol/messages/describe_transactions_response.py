@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class TopicData(Message):
     """A part of DescribeTransactionsResponse."""
 
-    topic: str = ""
-    partitions: Sequence[int] = ()
+    topic: str
+    partitions: Sequence[int]
 
     def __init__(
         self,
@@ -29,14 +29,14 @@ class TopicData(Message):
 class TransactionState(Message):
     """A part of DescribeTransactionsResponse."""
 
-    error_code: int = 0
-    transactional_id: str = ""
-    transaction_state: str = ""
-    transaction_timeout_ms: int = 0
-    transaction_start_time_ms: int = -1
-    producer_id: int = 0
-    producer_epoch: int = 0
-    topics: Sequence[TopicData] = ()
+    error_code: int
+    transactional_id: str
+    transaction_state: str
+    transaction_timeout_ms: int
+    transaction_start_time_ms: int
+    producer_id: int
+    producer_epoch: int
+    topics: Sequence[TopicData]
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class TransactionState(Message):
 class DescribeTransactionsResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    transaction_states: Sequence[TransactionState] = ()
+    throttle_time_ms: int
+    transaction_states: Sequence[TransactionState]
 
     def __init__(
         self,

@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class TopicPartitions(Message):
     """A part of ElectLeadersRequest."""
 
-    topic: str = ""
-    partitions: Sequence[int] = ()
+    topic: str
+    partitions: Sequence[int]
 
     def __init__(
         self,
@@ -29,9 +29,9 @@ class TopicPartitions(Message):
 class ElectLeadersRequest(Message):
     """The message."""
 
-    election_type: int = 0
-    topic_partitions: Sequence[TopicPartitions] | None = ()
-    timeout_ms: int = 60000
+    election_type: int
+    topic_partitions: Sequence[TopicPartitions] | None
+    timeout_ms: int
 
     def __init__(
         self,

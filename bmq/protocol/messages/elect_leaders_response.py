@@ -12,9 +12,9 @@ from bmq.protocol.message import Message
 class PartitionResult(Message):
     """A part of ElectLeadersResponse."""
 
-    partition_id: int = 0
-    error_code: int = 0
-    error_message: str | None = None
+    partition_id: int
+    error_code: int
+    error_message: str | None
 
     def __init__(
         self,
@@ -32,8 +32,8 @@ class PartitionResult(Message):
 class ReplicaElectionResult(Message):
     """A part of ElectLeadersResponse."""
 
-    topic: str = ""
-    partition_result: Sequence[PartitionResult] = ()
+    topic: str
+    partition_result: Sequence[PartitionResult]
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class ReplicaElectionResult(Message):
 class ElectLeadersResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    replica_election_results: Sequence[ReplicaElectionResult] = ()
+    throttle_time_ms: int
+    error_code: int
+    replica_election_results: Sequence[ReplicaElectionResult]
 
     def __init__(
         self,

@@ -11,10 +11,10 @@ from bmq.protocol.message import Message
 class EndTxnRequest(Message):
     """The message."""
 
-    transactional_id: str = ""
-    producer_id: int = 0
-    producer_epoch: int = 0
-    committed: bool = False
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    committed: bool
 
     def __init__(
         self,

@@ -11,11 +11,11 @@ from bmq.protocol.message import Message
 class EnvelopeRequest(Message):
     """The message."""
 
-    request_data: bytes = b""
-    request_principal: bytes | None = None
-    client_host_address: bytes = b""
-    leader_epoch: int = -1
-    connection_age_ms: int = -1
+    request_data: bytes
+    request_principal: bytes | None
+    client_host_address: bytes
+    leader_epoch: int
+    connection_age_ms: int
 
     def __init__(
         self,

@@ -11,8 +11,8 @@ from bmq.protocol.message import Message
 class EnvelopeResponse(Message):
     """The message."""
 
-    response_data: bytes | None = None
-    error_code: int = 0
+    response_data: bytes | None
+    error_code: int
 
     def __init__(
         self,

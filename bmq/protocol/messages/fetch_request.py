@@ -13,8 +13,8 @@ from bmq.protocol.message import Message
 class ReplicaState(Message):
     """A part of FetchRequest."""
 
-    replica_id: int = -1
-    replica_epoch: int = -1
+    replica_id: int
+    replica_epoch: int
 
     def __init__(
         self,
@@ -30,14 +30,14 @@ class ReplicaState(Message):
 class FetchPartition(Message):
     """A part of FetchRequest."""
 
-    partition: int = 0
-    current_leader_epoch: int = -1
-    fetch_offset: int = 0
-    last_fetched_epoch: int = -1
-    log_start_offset: int = -1
-    partition_max_bytes: int = 0
-    replica_directory_id: UUID | None = None
-    high_watermark: int = 9223372036854775807
+    partition: int
+    current_leader_epoch: int
+    fetch_offset: int
+    last_fetched_epoch: int
+    log_start_offset: int
+    partition_max_bytes: int
+    replica_directory_id: UUID | None
+    high_watermark: int
 
     def __init__(
         self,
@@ -65,9 +65,9 @@ class FetchPartition(Message):
 class FetchTopic(Message):
     """A part of FetchRequest."""
 
-    topic_id: UUID | None = None
-    partitions: Sequence[FetchPartition] = ()
-    topic: str = ""
+    topic_id: UUID | None
+    partitions: Sequence[FetchPartition]
+    topic: str
 
     def __init__(
         self,
@@ -85,9 +85,9 @@ class FetchTopic(Message):
 class ForgottenTopic(Message):
     """A part of FetchRequest."""
 
-    topic_id: UUID | None = None
-    partitions: Sequence[int] = ()
-    topic: str = ""
+    topic_id: UUID | None
+    partitions: Sequence[int]
+    topic: str
 
     def __init__(
         self,
@@ -105,18 +105,18 @@ class ForgottenTopic(Message):
 class FetchRequest(Message):
     """The message."""
 
-    cluster_id: str | None = None
-    replica_state: ReplicaState = dataclasses.field(default_factory=ReplicaState)
-    max_wait_ms: int = 0
-    min_bytes: int = 0
-    max_bytes: int = 2147483647
-    isolation_level: int = 0
-    session_id: int = 0
-    session_epoch: int = -1
-    topics: Sequence[FetchTopic] = ()
-    forgotten_topics_data: Sequence[ForgottenTopic] = ()
-    rack_id: str = ""
-    replica_id: int = -1
+    cluster_id: str | None
+    replica_state: ReplicaState
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    isolation_level: int
+    session_id: int
+    session_epoch: int
+    topics: Sequence[FetchTopic]
+    forgotten_topics_data: Sequence[ForgottenTopic]
+    rack_id: str
+    replica_id: int
 
     def __init__(
         self,

@@ -13,8 +13,8 @@ from bmq.protocol.message import Message
 class EpochEndOffset(Message):
     """A part of FetchResponse."""
 
-    epoch: int = -1
-    end_offset: int = -1
+    epoch: int
+    end_offset: int
 
     def __init__(
         self,
@@ -30,8 +30,8 @@ class EpochEndOffset(Message):
 class LeaderIdAndEpoch(Message):
     """A part of FetchResponse."""
 
-    leader_id: int = -1
-    leader_epoch: int = -1
+    leader_id: int
+    leader_epoch: int
 
     def __init__(
         self,
@@ -47,8 +47,8 @@ class LeaderIdAndEpoch(Message):
 class SnapshotId(Message):
     """A part of FetchResponse."""
 
-    end_offset: int = -1
-    epoch: int = -1
+    end_offset: int
+    epoch: int
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class SnapshotId(Message):
 class AbortedTransaction(Message):
     """A part of FetchResponse."""
 
-    producer_id: int = 0
-    first_offset: int = 0
+    producer_id: int
+    first_offset: int
 
     def __init__(
         self,
@@ -81,17 +81,17 @@ class AbortedTransaction(Message):
 class PartitionData(Message):
     """A part of FetchResponse."""
 
-    partition_index: int = 0
-    error_code: int = 0
-    high_watermark: int = 0
-    last_stable_offset: int = -1
-    log_start_offset: int = -1
-    diverging_epoch: EpochEndOffset = dataclasses.field(default_factory=EpochEndOffset)
-    current_leader: LeaderIdAndEpoch = dataclasses.field(default_factory=LeaderIdAndEpoch)
-    snapshot_id: SnapshotId = dataclasses.field(default_factory=SnapshotId)
-    aborted_transactions: Sequence[AbortedTransaction] | None = ()
-    preferred_read_replica: int = -1
-    records: bytes | None = None
+    partition_index: int
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    diverging_epoch: EpochEndOffset
+    current_leader: LeaderIdAndEpoch
+    snapshot_id: SnapshotId
+    aborted_transactions: Sequence[AbortedTransaction] | None
+    preferred_read_replica: int
+    records: bytes | None
 
     def __init__(
         self,
@@ -125,9 +125,9 @@ class PartitionData(Message):
 class FetchableTopicResponse(Message):
     """A part of FetchResponse."""
 
-    topic_id: UUID | None = None
-    partitions: Sequence[PartitionData] = ()
-    topic: str = ""
+    topic_id: UUID | None
+    partitions: Sequence[PartitionData]
+    topic: str
 
     def __init__(
         self,
@@ -145,10 +145,10 @@ class FetchableTopicResponse(Message):
 class NodeEndpoint(Message):
     """A part of FetchResponse."""
 
-    node_id: int = 0
-    host: str = ""
-    port: int = 0
-    rack: str | None = None
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
 
     def __init__(
         self,
@@ -168,11 +168,11 @@ class NodeEndpoint(Message):
 class FetchResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    session_id: int = 0
-    responses: Sequence[FetchableTopicResponse] = ()
-    node_endpoints: Sequence[NodeEndpoint] = ()
+    throttle_time_ms: int
+    error_code: int
+    session_id: int
+    responses: Sequence[FetchableTopicResponse]
+    node_endpoints: Sequence[NodeEndpoint]
 
     def __init__(
         self,

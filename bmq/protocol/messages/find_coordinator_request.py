@@ -12,9 +12,9 @@ from bmq.protocol.message import Message
 class FindCoordinatorRequest(Message):
     """The message."""
 
-    key_type: int = 0
-    coordinator_keys: Sequence[str] = ()
-    key: str = ""
+    key_type: int
+    coordinator_keys: Sequence[str]
+    key: str
 
     def __init__(
         self,

@@ -12,12 +12,12 @@ from bmq.protocol.message import Message
 class Coordinator(Message):
     """A part of FindCoordinatorResponse."""
 
-    key: str = ""
-    node_id: int = 0
-    host: str = ""
-    port: int = 0
-    error_code: int = 0
-    error_message: str | None = None
+    key: str
+    node_id: int
+    host: str
+    port: int
+    error_code: int
+    error_message: str | None
 
     def __init__(
         self,
@@ -41,13 +41,13 @@ class Coordinator(Message):
 class FindCoordinatorResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    coordinators: Sequence[Coordinator] = ()
-    error_code: int = 0
-    error_message: str | None = None
-    node_id: int = 0
-    host: str = ""
-    port: int = 0
+    throttle_time_ms: int
+    coordinators: Sequence[Coordinator]
+    error_code: int
+    error_message: str | None
+    node_id: int
+    host: str
+    port: int
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from bmq.protocol.message import Message
 class GetTelemetrySubscriptionsRequest(Message):
     """The message."""
 
-    client_instance_id: UUID | None = None
+    client_instance_id: UUID | None
 
     def __init__(
         self,

@@ -13,15 +13,15 @@ from bmq.protocol.message import Message
 class GetTelemetrySubscriptionsResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    client_instance_id: UUID | None = None
-    subscription_id: int = 0
-    accepted_compression_types: Sequence[int] = ()
-    push_interval_ms: int = 0
-    telemetry_max_bytes: int = 0
-    delta_temporality: bool = False
-    requested_metrics: Sequence[str] = ()
+    throttle_time_ms: int
+    error_code: int
+    client_instance_id: UUID | None
+    subscription_id: int
+    accepted_compression_types: Sequence[int]
+    push_interval_ms: int
+    telemetry_max_bytes: int
+    delta_temporality: bool
+    requested_metrics: Sequence[str]
 
     def __init__(
         self,

@@ -11,10 +11,10 @@ from bmq.protocol.message import Message
 class HeartbeatRequest(Message):
     """The message."""
 
-    group_id: str = ""
-    generation_id: int = 0
-    member_id: str = ""
-    group_instance_id: str | None = None
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
 
     def __init__(
         self,

@@ -12,9 +12,9 @@ from bmq.protocol.message import Message
 class AlterableConfig(Message):
     """A part of IncrementalAlterConfigsRequest."""
 
-    name: str = ""
-    config_operation: int = 0
-    value: str | None = None
+    name: str
+    config_operation: int
+    value: str | None
 
     def __init__(
         self,
@@ -32,9 +32,9 @@ class AlterableConfig(Message):
 class AlterConfigsResource(Message):
     """A part of IncrementalAlterConfigsRequest."""
 
-    resource_type: int = 0
-    resource_name: str = ""
-    configs: Sequence[AlterableConfig] = ()
+    resource_type: int
+    resource_name: str
+    configs: Sequence[AlterableConfig]
 
     def __init__(
         self,
@@ -52,8 +52,8 @@ class AlterConfigsResource(Message):
 class IncrementalAlterConfigsRequest(Message):
     """The message."""
 
-    resources: Sequence[AlterConfigsResource] = ()
-    validate_only: bool = False
+    resources: Sequence[AlterConfigsResource]
+    validate_only: bool
 
     def __init__(
         self,

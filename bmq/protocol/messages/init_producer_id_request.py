@@ -11,10 +11,10 @@ from bmq.protocol.message import Message
 class InitProducerIdRequest(Message):
     """The message."""
 
-    transactional_id: str | None = None
-    transaction_timeout_ms: int = 0
-    producer_id: int = -1
-    producer_epoch: int = -1
+    transactional_id: str | None
+    transaction_timeout_ms: int
+    producer_id: int
+    producer_epoch: int
 
     def __init__(
         self,

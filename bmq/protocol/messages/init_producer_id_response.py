@@ -11,10 +11,10 @@ from bmq.protocol.message import Message
 class InitProducerIdResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    producer_id: int = -1
-    producer_epoch: int = 0
+    throttle_time_ms: int
+    error_code: int
+    producer_id: int
+    producer_epoch: int
 
     def __init__(
         self,

@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class JoinGroupRequestProtocol(Message):
     """A part of JoinGroupRequest."""
 
-    name: str = ""
-    metadata: bytes = b""
+    name: str
+    metadata: bytes
 
     def __init__(
         self,
@@ -29,14 +29,14 @@ class JoinGroupRequestProtocol(Message):
 class JoinGroupRequest(Message):
     """The message."""
 
-    group_id: str = ""
-    session_timeout_ms: int = 0
-    rebalance_timeout_ms: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
-    protocol_type: str = ""
-    protocols: Sequence[JoinGroupRequestProtocol] = ()
-    reason: str | None = None
+    group_id: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    member_id: str
+    group_instance_id: str | None
+    protocol_type: str
+    protocols: Sequence[JoinGroupRequestProtocol]
+    reason: str | None
 
     def __init__(
         self,

@@ -12,9 +12,9 @@ from bmq.protocol.message import Message
 class JoinGroupResponseMember(Message):
     """A part of JoinGroupResponse."""
 
-    member_id: str = ""
-    group_instance_id: str | None = None
-    metadata: bytes = b""
+    member_id: str
+    group_instance_id: str | None
+    metadata: bytes
 
     def __init__(
         self,
@@ -32,15 +32,15 @@ class JoinGroupResponseMember(Message):
 class JoinGroupResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    generation_id: int = -1
-    protocol_type: str | None = None
-    protocol_name: str | None = None
-    leader: str = ""
-    skip_assignment: bool = False
-    member_id: str = ""
-    members: Sequence[JoinGroupResponseMember] = ()
+    throttle_time_ms: int
+    error_code: int
+    generation_id: int
+    protocol_type: str | None
+    protocol_name: str | None
+    leader: str
+    skip_assignment: bool
+    member_id: str
+    members: Sequence[JoinGroupResponseMember]
 
     def __init__(
         self,

@@ -12,9 +12,9 @@ from bmq.protocol.message import Message
 class MemberIdentity(Message):
     """A part of LeaveGroupRequest."""
 
-    member_id: str = ""
-    group_instance_id: str | None = None
-    reason: str | None = None
+    member_id: str
+    group_instance_id: str | None
+    reason: str | None
 
     def __init__(
         self,
@@ -32,9 +32,9 @@ class MemberIdentity(Message):
 class LeaveGroupRequest(Message):
     """The message."""
 
-    group_id: str = ""
-    members: Sequence[MemberIdentity] = ()
-    member_id: str = ""
+    group_id: str
+    members: Sequence[MemberIdentity]
+    member_id: str
 
     def __init__(
         self,

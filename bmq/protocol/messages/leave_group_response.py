@@ -12,9 +12,9 @@ from bmq.protocol.message import Message
 class MemberResponse(Message):
     """A part of LeaveGroupResponse."""
 
-    member_id: str = ""
-    group_instance_id: str | None = None
-    error_code: int = 0
+    member_id: str
+    group_instance_id: str | None
+    error_code: int
 
     def __init__(
         self,
@@ -32,9 +32,9 @@ class MemberResponse(Message):
 class LeaveGroupResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    members: Sequence[MemberResponse] = ()
+    throttle_time_ms: int
+    error_code: int
+    members: Sequence[MemberResponse]
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from bmq.protocol.message import Message
 class ListConfigResourcesRequest(Message):
     """The message."""
 
-    resource_types: Sequence[int] = ()
+    resource_types: Sequence[int]
 
     def __init__(
         self,

@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class ConfigResource(Message):
     """A part of ListConfigResourcesResponse."""
 
-    resource_name: str = ""
-    resource_type: int = 16
+    resource_name: str
+    resource_type: int
 
     def __init__(
         self,
@@ -29,9 +29,9 @@ class ConfigResource(Message):
 class ListConfigResourcesResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    config_resources: Sequence[ConfigResource] = ()
+    throttle_time_ms: int
+    error_code: int
+    config_resources: Sequence[ConfigResource]
 
     def __init__(
         self,

@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class ListGroupsRequest(Message):
     """The message."""
 
-    states_filter: Sequence[str] = ()
-    types_filter: Sequence[str] = ()
+    states_filter: Sequence[str]
+    types_filter: Sequence[str]
 
     def __init__(
         self,

@@ -12,10 +12,10 @@ from bmq.protocol.message import Message
 class ListedGroup(Message):
     """A part of ListGroupsResponse."""
 
-    group_id: str = ""
-    protocol_type: str = ""
-    group_state: str = ""
-    group_type: str = ""
+    group_id: str
+    protocol_type: str
+    group_state: str
+    group_type: str
 
     def __init__(
         self,
@@ -35,9 +35,9 @@ class ListedGroup(Message):
 class ListGroupsResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    groups: Sequence[ListedGroup] = ()
+    throttle_time_ms: int
+    error_code: int
+    groups: Sequence[ListedGroup]
 
     def __init__(
         self,

@@ -12,9 +12,9 @@ from bmq.protocol.message import Message
 class ListOffsetsPartition(Message):
     """A part of ListOffsetsRequest."""
 
-    partition_index: int = 0
-    current_leader_epoch: int = -1
-    timestamp: int = 0
+    partition_index: int
+    current_leader_epoch: int
+    timestamp: int
 
     def __init__(
         self,
@@ -32,8 +32,8 @@ class ListOffsetsPartition(Message):
 class ListOffsetsTopic(Message):
     """A part of ListOffsetsRequest."""
 
-    name: str = ""
-    partitions: Sequence[ListOffsetsPartition] = ()
+    name: str
+    partitions: Sequence[ListOffsetsPartition]
 
     def __init__(
         self,
@@ -49,10 +49,10 @@ class ListOffsetsTopic(Message):
 class ListOffsetsRequest(Message):
     """The message."""
 
-    replica_id: int = 0
-    isolation_level: int = 0
-    topics: Sequence[ListOffsetsTopic] = ()
-    timeout_ms: int = 0
+    replica_id: int
+    isolation_level: int
+    topics: Sequence[ListOffsetsTopic]
+    timeout_ms: int
 
     def __init__(
         self,

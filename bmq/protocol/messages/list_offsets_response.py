@@ -12,11 +12,11 @@ from bmq.protocol.message import Message
 class ListOffsetsPartitionResponse(Message):
     """A part of ListOffsetsResponse."""
 
-    partition_index: int = 0
-    error_code: int = 0
-    timestamp: int = -1
-    offset: int = -1
-    leader_epoch: int = -1
+    partition_index: int
+    error_code: int
+    timestamp: int
+    offset: int
+    leader_epoch: int
 
     def __init__(
         self,
@@ -38,8 +38,8 @@ class ListOffsetsPartitionResponse(Message):
 class ListOffsetsTopicResponse(Message):
     """A part of ListOffsetsResponse."""
 
-    name: str = ""
-    partitions: Sequence[ListOffsetsPartitionResponse] = ()
+    name: str
+    partitions: Sequence[ListOffsetsPartitionResponse]
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class ListOffsetsTopicResponse(Message):
 class ListOffsetsResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    topics: Sequence[ListOffsetsTopicResponse] = ()
+    throttle_time_ms: int
+    topics: Sequence[ListOffsetsTopicResponse]
 
     def __init__(
         self,

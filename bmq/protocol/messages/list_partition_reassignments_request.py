@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class ListPartitionReassignmentsTopics(Message):
     """A part of ListPartitionReassignmentsRequest."""
 
-    name: str = ""
-    partition_indexes: Sequence[int] = ()
+    name: str
+    partition_indexes: Sequence[int]
 
     def __init__(
         self,
@@ -29,8 +29,8 @@ class ListPartitionReassignmentsTopics(Message):
 class ListPartitionReassignmentsRequest(Message):
     """The message."""
 
-    timeout_ms: int = 60000
-    topics: Sequence[ListPartitionReassignmentsTopics] | None = ()
+    timeout_ms: int
+    topics: Sequence[ListPartitionReassignmentsTopics] | None
 
     def __init__(
         self,

@@ -12,10 +12,10 @@ from bmq.protocol.message import Message
 class OngoingPartitionReassignment(Message):
     """A part of ListPartitionReassignmentsResponse."""
 
-    partition_index: int = 0
-    replicas: Sequence[int] = ()
-    adding_replicas: Sequence[int] = ()
-    removing_replicas: Sequence[int] = ()
+    partition_index: int
+    replicas: Sequence[int]
+    adding_replicas: Sequence[int]
+    removing_replicas: Sequence[int]
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class OngoingPartitionReassignment(Message):
 class OngoingTopicReassignment(Message):
     """A part of ListPartitionReassignmentsResponse."""
 
-    name: str = ""
-    partitions: Sequence[OngoingPartitionReassignment] = ()
+    name: str
+    partitions: Sequence[OngoingPartitionReassignment]
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class OngoingTopicReassignment(Message):
 class ListPartitionReassignmentsResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-    topics: Sequence[OngoingTopicReassignment] = ()
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    topics: Sequence[OngoingTopicReassignment]
 
     def __init__(
         self,

@@ -12,10 +12,10 @@ from bmq.protocol.message import Message
 class ListTransactionsRequest(Message):
     """The message."""
 
-    state_filters: Sequence[str] = ()
-    producer_id_filters: Sequence[int] = ()
-    duration_filter: int = -1
-    transactional_id_pattern: str | None = None
+    state_filters: Sequence[str]
+    producer_id_filters: Sequence[int]
+    duration_filter: int
+    transactional_id_pattern: str | None
 
     def __init__(
         self,

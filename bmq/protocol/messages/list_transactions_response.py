@@ -12,9 +12,9 @@ from bmq.protocol.message import Message
 class TransactionState(Message):
     """A part of ListTransactionsResponse."""
 
-    transactional_id: str = ""
-    producer_id: int = 0
-    transaction_state: str = ""
+    transactional_id: str
+    producer_id: int
+    transaction_state: str
 
     def __init__(
         self,
@@ -32,10 +32,10 @@ class TransactionState(Message):
 class ListTransactionsResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    unknown_state_filters: Sequence[str] = ()
-    transaction_states: Sequence[TransactionState] = ()
+    throttle_time_ms: int
+    error_code: int
+    unknown_state_filters: Sequence[str]
+    transaction_states: Sequence[TransactionState]
 
     def __init__(
         self,

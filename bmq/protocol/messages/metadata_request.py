@@ -13,8 +13,8 @@ from bmq.protocol.message import Message
 class MetadataRequestTopic(Message):
     """A part of MetadataRequest."""
 
-    topic_id: UUID | None = None
-    name: str | None = None
+    topic_id: UUID | None
+    name: str | None
 
     def __init__(
         self,
@@ -30,10 +30,10 @@ class MetadataRequestTopic(Message):
 class MetadataRequest(Message):
     """The message."""
 
-    topics: Sequence[MetadataRequestTopic] | None = ()
-    allow_auto_topic_creation: bool = True
-    include_topic_authorized_operations: bool = False
-    include_cluster_authorized_operations: bool = False
+    topics: Sequence[MetadataRequestTopic] | None
+    allow_auto_topic_creation: bool
+    include_topic_authorized_operations: bool
+    include_cluster_authorized_operations: bool
 
     def __init__(
         self,

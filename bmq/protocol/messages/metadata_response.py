@@ -13,10 +13,10 @@ from bmq.protocol.message import Message
 class MetadataResponseBroker(Message):
     """A part of MetadataResponse."""
 
-    node_id: int = 0
-    host: str = ""
-    port: int = 0
-    rack: str | None = None
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
 
     def __init__(
         self,
@@ -36,13 +36,13 @@ class MetadataResponseBroker(Message):
 class MetadataResponsePartition(Message):
     """A part of MetadataResponse."""
 
-    error_code: int = 0
-    partition_index: int = 0
-    leader_id: int = 0
-    leader_epoch: int = -1
-    replica_nodes: Sequence[int] = ()
-    isr_nodes: Sequence[int] = ()
-    offline_replicas: Sequence[int] = ()
+    error_code: int
+    partition_index: int
+    leader_id: int
+    leader_epoch: int
+    replica_nodes: Sequence[int]
+    isr_nodes: Sequence[int]
+    offline_replicas: Sequence[int]
 
     def __init__(
         self,
@@ -68,12 +68,12 @@ class MetadataResponsePartition(Message):
 class MetadataResponseTopic(Message):
     """A part of MetadataResponse."""
 
-    error_code: int = 0
-    name: str | None = None
-    topic_id: UUID | None = None
-    is_internal: bool = False
-    partitions: Sequence[MetadataResponsePartition] = ()
-    topic_authorized_operations: int = -2147483648
+    error_code: int
+    name: str | None
+    topic_id: UUID | None
+    is_internal: bool
+    partitions: Sequence[MetadataResponsePartition]
+    topic_authorized_operations: int
 
     def __init__(
         self,
@@ -97,13 +97,13 @@ class MetadataResponseTopic(Message):
 class MetadataResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    brokers: Sequence[MetadataResponseBroker] = ()
-    cluster_id: str | None = None
-    controller_id: int = -1
-    topics: Sequence[MetadataResponseTopic] = ()
-    error_code: int = 0
-    cluster_authorized_operations: int = -2147483648
+    throttle_time_ms: int
+    brokers: Sequence[MetadataResponseBroker]
+    cluster_id: str | None
+    controller_id: int
+    topics: Sequence[MetadataResponseTopic]
+    error_code: int
+    cluster_authorized_operations: int
 
     def __init__(
         self,

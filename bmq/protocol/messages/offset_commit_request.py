@@ -13,10 +13,10 @@ from bmq.protocol.message import Message
 class OffsetCommitRequestPartition(Message):
     """A part of OffsetCommitRequest."""
 
-    partition_index: int = 0
-    committed_offset: int = 0
-    committed_leader_epoch: int = -1
-    committed_metadata: str | None = None
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    committed_metadata: str | None
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class OffsetCommitRequestPartition(Message):
 class OffsetCommitRequestTopic(Message):
     """A part of OffsetCommitRequest."""
 
-    topic_id: UUID | None = None
-    partitions: Sequence[OffsetCommitRequestPartition] = ()
-    name: str = ""
+    topic_id: UUID | None
+    partitions: Sequence[OffsetCommitRequestPartition]
+    name: str
 
     def __init__(
         self,
@@ -56,12 +56,12 @@ class OffsetCommitRequestTopic(Message):
 class OffsetCommitRequest(Message):
     """The message."""
 
-    group_id: str = ""
-    generation_id_or_member_epoch: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
-    topics: Sequence[OffsetCommitRequestTopic] = ()
-    retention_time_ms: int = -1
+    group_id: str
+    generation_id_or_member_epoch: int
+    member_id: str
+    group_instance_id: str | None
+    topics: Sequence[OffsetCommitRequestTopic]
+    retention_time_ms: int
 
     def __init__(
         self,

@@ -13,8 +13,8 @@ from bmq.protocol.message import Message
 class OffsetCommitResponsePartition(Message):
     """A part of OffsetCommitResponse."""
 
-    partition_index: int = 0
-    error_code: int = 0
+    partition_index: int
+    error_code: int
 
     def __init__(
         self,
@@ -30,9 +30,9 @@ class OffsetCommitResponsePartition(Message):
 class OffsetCommitResponseTopic(Message):
     """A part of OffsetCommitResponse."""
 
-    topic_id: UUID | None = None
-    partitions: Sequence[OffsetCommitResponsePartition] = ()
-    name: str = ""
+    topic_id: UUID | None
+    partitions: Sequence[OffsetCommitResponsePartition]
+    name: str
 
     def __init__(
         self,
@@ -50,8 +50,8 @@ class OffsetCommitResponseTopic(Message):
 class OffsetCommitResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    topics: Sequence[OffsetCommitResponseTopic] = ()
+    throttle_time_ms: int
+    topics: Sequence[OffsetCommitResponseTopic]
 
     def __init__(
         self,

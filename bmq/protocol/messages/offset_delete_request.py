@@ -12,7 +12,7 @@ from bmq.protocol.message import Message
 class OffsetDeleteRequestPartition(Message):
     """A part of OffsetDeleteRequest."""
 
-    partition_index: int = 0
+    partition_index: int
 
     def __init__(
         self,
@@ -26,8 +26,8 @@ class OffsetDeleteRequestPartition(Message):
 class OffsetDeleteRequestTopic(Message):
     """A part of OffsetDeleteRequest."""
 
-    name: str = ""
-    partitions: Sequence[OffsetDeleteRequestPartition] = ()
+    name: str
+    partitions: Sequence[OffsetDeleteRequestPartition]
 
     def __init__(
         self,
@@ -43,8 +43,8 @@ class OffsetDeleteRequestTopic(Message):
 class OffsetDeleteRequest(Message):
     """The message."""
 
-    group_id: str = ""
-    topics: Sequence[OffsetDeleteRequestTopic] = ()
+    group_id: str
+    topics: Sequence[OffsetDeleteRequestTopic]
 
     def __init__(
         self,

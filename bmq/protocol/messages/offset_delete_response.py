@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class OffsetDeleteResponsePartition(Message):
     """A part of OffsetDeleteResponse."""
 
-    partition_index: int = 0
-    error_code: int = 0
+    partition_index: int
+    error_code: int
 
     def __init__(
         self,
@@ -29,8 +29,8 @@ class OffsetDeleteResponsePartition(Message):
 class OffsetDeleteResponseTopic(Message):
     """A part of OffsetDeleteResponse."""
 
-    name: str = ""
-    partitions: Sequence[OffsetDeleteResponsePartition] = ()
+    name: str
+    partitions: Sequence[OffsetDeleteResponsePartition]
 
     def __init__(
         self,
@@ -46,9 +46,9 @@ class OffsetDeleteResponseTopic(Message):
 class OffsetDeleteResponse(Message):
     """The message."""
 
-    error_code: int = 0
-    throttle_time_ms: int = 0
-    topics: Sequence[OffsetDeleteResponseTopic] = ()
+    error_code: int
+    throttle_time_ms: int
+    topics: Sequence[OffsetDeleteResponseTopic]
 
     def __init__(
         self,

@@ -13,9 +13,9 @@ from bmq.protocol.message import Message
 class OffsetFetchRequestTopics(Message):
     """A part of OffsetFetchRequest."""
 
-    topic_id: UUID | None = None
-    partition_indexes: Sequence[int] = ()
-    name: str = ""
+    topic_id: UUID | None
+    partition_indexes: Sequence[int]
+    name: str
 
     def __init__(
         self,
@@ -33,10 +33,10 @@ class OffsetFetchRequestTopics(Message):
 class OffsetFetchRequestGroup(Message):
     """A part of OffsetFetchRequest."""
 
-    group_id: str = ""
-    member_id: str | None = None
-    member_epoch: int = -1
-    topics: Sequence[OffsetFetchRequestTopics] | None = ()
+    group_id: str
+    member_id: str | None
+    member_epoch: int
+    topics: Sequence[OffsetFetchRequestTopics] | None
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class OffsetFetchRequestGroup(Message):
 class OffsetFetchRequestTopic(Message):
     """A part of OffsetFetchRequest."""
 
-    name: str = ""
-    partition_indexes: Sequence[int] = ()
+    name: str
+    partition_indexes: Sequence[int]
 
     def __init__(
         self,
@@ -73,10 +73,10 @@ class OffsetFetchRequestTopic(Message):
 class OffsetFetchRequest(Message):
     """The message."""
 
-    groups: Sequence[OffsetFetchRequestGroup] = ()
-    require_stable: bool = False
-    group_id: str = ""
-    topics: Sequence[OffsetFetchRequestTopic] | None = ()
+    groups: Sequence[OffsetFetchRequestGroup]
+    require_stable: bool
+    group_id: str
+    topics: Sequence[OffsetFetchRequestTopic] | None
 
     def __init__(
         self,

@@ -13,11 +13,11 @@ from bmq.protocol.message import Message
 class OffsetFetchResponsePartitions(Message):
     """A part of OffsetFetchResponse."""
 
-    partition_index: int = 0
-    committed_offset: int = 0
-    committed_leader_epoch: int = -1
-    metadata: str | None = None
-    error_code: int = 0
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    metadata: str | None
+    error_code: int
 
     def __init__(
         self,
@@ -39,9 +39,9 @@ class OffsetFetchResponsePartitions(Message):
 class OffsetFetchResponseTopics(Message):
     """A part of OffsetFetchResponse."""
 
-    topic_id: UUID | None = None
-    partitions: Sequence[OffsetFetchResponsePartitions] = ()
-    name: str = ""
+    topic_id: UUID | None
+    partitions: Sequence[OffsetFetchResponsePartitions]
+    name: str
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class OffsetFetchResponseTopics(Message):
 class OffsetFetchResponseGroup(Message):
     """A part of OffsetFetchResponse."""
 
-    group_id: str = ""
-    topics: Sequence[OffsetFetchResponseTopics] = ()
-    error_code: int = 0
+    group_id: str
+    topics: Sequence[OffsetFetchResponseTopics]
+    error_code: int
 
     def __init__(
         self,
@@ -79,11 +79,11 @@ class OffsetFetchResponseGroup(Message):
 class OffsetFetchResponsePartition(Message):
     """A part of OffsetFetchResponse."""
 
-    partition_index: int = 0
-    committed_offset: int = 0
-    committed_leader_epoch: int = -1
-    metadata: str | None = None
-    error_code: int = 0
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    metadata: str | None
+    error_code: int
 
     def __init__(
         self,
@@ -105,8 +105,8 @@ class OffsetFetchResponsePartition(Message):
 class OffsetFetchResponseTopic(Message):
     """A part of OffsetFetchResponse."""
 
-    name: str = ""
-    partitions: Sequence[OffsetFetchResponsePartition] = ()
+    name: str
+    partitions: Sequence[OffsetFetchResponsePartition]
 
     def __init__(
         self,
@@ -122,10 +122,10 @@ class OffsetFetchResponseTopic(Message):
 class OffsetFetchResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    groups: Sequence[OffsetFetchResponseGroup] = ()
-    topics: Sequence[OffsetFetchResponseTopic] = ()
-    error_code: int = 0
+    throttle_time_ms: int
+    groups: Sequence[OffsetFetchResponseGroup]
+    topics: Sequence[OffsetFetchResponseTopic]
+    error_code: int
 
     def __init__(
         self,

@@ -12,9 +12,9 @@ from bmq.protocol.message import Message
 class OffsetForLeaderPartition(Message):
     """A part of OffsetForLeaderEpochRequest."""
 
-    partition: int = 0
-    current_leader_epoch: int = -1
-    leader_epoch: int = 0
+    partition: int
+    current_leader_epoch: int
+    leader_epoch: int
 
     def __init__(
         self,
@@ -32,8 +32,8 @@ class OffsetForLeaderPartition(Message):
 class OffsetForLeaderTopic(Message):
     """A part of OffsetForLeaderEpochRequest."""
 
-    topic: str = ""
-    partitions: Sequence[OffsetForLeaderPartition] = ()
+    topic: str
+    partitions: Sequence[OffsetForLeaderPartition]
 
     def __init__(
         self,
@@ -49,8 +49,8 @@ class OffsetForLeaderTopic(Message):
 class OffsetForLeaderEpochRequest(Message):
     """The message."""
 
-    replica_id: int = -2
-    topics: Sequence[OffsetForLeaderTopic] = ()
+    replica_id: int
+    topics: Sequence[OffsetForLeaderTopic]
 
     def __init__(
         self,

@@ -12,10 +12,10 @@ from bmq.protocol.message import Message
 class EpochEndOffset(Message):
     """A part of OffsetForLeaderEpochResponse."""
 
-    error_code: int = 0
-    partition: int = 0
-    leader_epoch: int = -1
-    end_offset: int = -1
+    error_code: int
+    partition: int
+    leader_epoch: int
+    end_offset: int
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class EpochEndOffset(Message):
 class OffsetForLeaderTopicResult(Message):
     """A part of OffsetForLeaderEpochResponse."""
 
-    topic: str = ""
-    partitions: Sequence[EpochEndOffset] = ()
+    topic: str
+    partitions: Sequence[EpochEndOffset]
 
     def __init__(
         self,
@@ -52,8 +52,8 @@ class OffsetForLeaderTopicResult(Message):
 class OffsetForLeaderEpochResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    topics: Sequence[OffsetForLeaderTopicResult] = ()
+    throttle_time_ms: int
+    topics: Sequence[OffsetForLeaderTopicResult]
 
     def __init__(
         self,

@@ -13,8 +13,8 @@ from bmq.protocol.message import Message
 class PartitionProduceData(Message):
     """A part of ProduceRequest."""
 
-    index: int = 0
-    records: bytes | None = None
+    index: int
+    records: bytes | None
 
     def __init__(
         self,
@@ -30,9 +30,9 @@ class PartitionProduceData(Message):
 class TopicProduceData(Message):
     """A part of ProduceRequest."""
 
-    topic_id: UUID | None = None
-    partition_data: Sequence[PartitionProduceData] = ()
-    name: str = ""
+    topic_id: UUID | None
+    partition_data: Sequence[PartitionProduceData]
+    name: str
 
     def __init__(
         self,
@@ -50,10 +50,10 @@ class TopicProduceData(Message):
 class ProduceRequest(Message):
     """The message."""
 
-    transactional_id: str | None = None
-    acks: int = 0
-    timeout_ms: int = 0
-    topic_data: Sequence[TopicProduceData] = ()
+    transactional_id: str | None
+    acks: int
+    timeout_ms: int
+    topic_data: Sequence[TopicProduceData]
 
     def __init__(
         self,

@@ -13,8 +13,8 @@ from bmq.protocol.message import Message
 class BatchIndexAndErrorMessage(Message):
     """A part of ProduceResponse."""
 
-    batch_index: int = 0
-    batch_index_error_message: str | None = None
+    batch_index: int
+    batch_index_error_message: str | None
 
     def __init__(
         self,
@@ -30,8 +30,8 @@ class BatchIndexAndErrorMessage(Message):
 class LeaderIdAndEpoch(Message):
     """A part of ProduceResponse."""
 
-    leader_id: int = -1
-    leader_epoch: int = -1
+    leader_id: int
+    leader_epoch: int
 
     def __init__(
         self,
@@ -47,14 +47,14 @@ class LeaderIdAndEpoch(Message):
 class PartitionProduceResponse(Message):
     """A part of ProduceResponse."""
 
-    index: int = 0
-    error_code: int = 0
-    base_offset: int = 0
-    log_append_time_ms: int = -1
-    log_start_offset: int = -1
-    record_errors: Sequence[BatchIndexAndErrorMessage] = ()
-    error_message: str | None = None
-    current_leader: LeaderIdAndEpoch = dataclasses.field(default_factory=LeaderIdAndEpoch)
+    index: int
+    error_code: int
+    base_offset: int
+    log_append_time_ms: int
+    log_start_offset: int
+    record_errors: Sequence[BatchIndexAndErrorMessage]
+    error_message: str | None
+    current_leader: LeaderIdAndEpoch
 
     def __init__(
         self,
@@ -82,9 +82,9 @@ class PartitionProduceResponse(Message):
 class TopicProduceResponse(Message):
     """A part of ProduceResponse."""
 
-    topic_id: UUID | None = None
-    partition_responses: Sequence[PartitionProduceResponse] = ()
-    name: str = ""
+    topic_id: UUID | None
+    partition_responses: Sequence[PartitionProduceResponse]
+    name: str
 
     def __init__(
         self,
@@ -102,10 +102,10 @@ class TopicProduceResponse(Message):
 class NodeEndpoint(Message):
     """A part of ProduceResponse."""
 
-    node_id: int = 0
-    host: str = ""
-    port: int = 0
-    rack: str | None = None
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
 
     def __init__(
         self,
@@ -125,9 +125,9 @@ class NodeEndpoint(Message):
 class ProduceResponse(Message):
     """The message."""
 
-    responses: Sequence[TopicProduceResponse] = ()
-    throttle_time_ms: int = 0
-    node_endpoints: Sequence[NodeEndpoint] = ()
+    responses: Sequence[TopicProduceResponse]
+    throttle_time_ms: int
+    node_endpoints: Sequence[NodeEndpoint]
 
     def __init__(
         self,

@@ -12,11 +12,11 @@ from bmq.protocol.message import Message
 class PushTelemetryRequest(Message):
     """The message."""
 
-    client_instance_id: UUID | None = None
-    subscription_id: int = 0
-    terminating: bool = False
-    compression_type: int = 0
-    metrics: bytes = b""
+    client_instance_id: UUID | None
+    subscription_id: int
+    terminating: bool
+    compression_type: int
+    metrics: bytes
 
     def __init__(
         self,

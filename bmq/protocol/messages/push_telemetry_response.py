@@ -11,8 +11,8 @@ from bmq.protocol.message import Message
 class PushTelemetryResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
+    throttle_time_ms: int
+    error_code: int
 
     def __init__(
         self,

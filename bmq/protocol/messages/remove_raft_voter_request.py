@@ -12,9 +12,9 @@ from bmq.protocol.message import Message
 class RemoveRaftVoterRequest(Message):
     """The message."""
 
-    cluster_id: str | None = None
-    voter_id: int = 0
-    voter_directory_id: UUID | None = None
+    cluster_id: str | None
+    voter_id: int
+    voter_directory_id: UUID | None
 
     def __init__(
         self,

@@ -12,9 +12,9 @@ from bmq.protocol.message import Message
 class StreamsGroupDescribeRequest(Message):
     """The message."""
 
-    group_ids: Sequence[str] = ()
-    include_authorized_operations: bool = False
-    include_topology_description: bool = False
+    group_ids: Sequence[str]
+    include_authorized_operations: bool
+    include_topology_description: bool
 
     def __init__(
         self,

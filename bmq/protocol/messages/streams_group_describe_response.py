@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class KeyValue(Message):
     """A part of StreamsGroupDescribeResponse."""
 
-    key: str = ""
-    value: str = ""
+    key: str
+    value: str
 
     def __init__(
         self,
@@ -29,10 +29,10 @@ class KeyValue(Message):
 class TopicInfo(Message):
     """A part of StreamsGroupDescribeResponse."""
 
-    name: str = ""
-    partitions: int = 0
-    replication_factor: int = 0
-    topic_configs: Sequence[KeyValue] = ()
+    name: str
+    partitions: int
+    replication_factor: int
+    topic_configs: Sequence[KeyValue]
 
     def __init__(
         self,
@@ -52,11 +52,11 @@ class TopicInfo(Message):
 class Subtopology(Message):
     """A part of StreamsGroupDescribeResponse."""
 
-    subtopology_id: str = ""
-    source_topics: Sequence[str] = ()
-    repartition_sink_topics: Sequence[str] = ()
-    state_changelog_topics: Sequence[TopicInfo] = ()
-    repartition_source_topics: Sequence[TopicInfo] = ()
+    subtopology_id: str
+    source_topics: Sequence[str]
+    repartition_sink_topics: Sequence[str]
+    state_changelog_topics: Sequence[TopicInfo]
+    repartition_source_topics: Sequence[TopicInfo]
 
     def __init__(
         self,
@@ -78,8 +78,8 @@ class Subtopology(Message):
 class Topology(Message):
     """A part of StreamsGroupDescribeResponse."""
 
-    epoch: int = 0
-    subtopologies: Sequence[Subtopology] | None = ()
+    epoch: int
+    subtopologies: Sequence[Subtopology] | None
 
     def __init__(
         self,
@@ -95,8 +95,8 @@ class Topology(Message):
 class Endpoint(Message):
     """A part of StreamsGroupDescribeResponse."""
 
-    host: str = ""
-    port: int = 0
+    host: str
+    port: int
 
     def __init__(
         self,
@@ -112,9 +112,9 @@ class Endpoint(Message):
 class TaskOffset(Message):
     """A part of StreamsGroupDescribeResponse."""
 
-    subtopology_id: str = ""
-    partition: int = 0
-    offset: int = 0
+    subtopology_id: str
+    partition: int
+    offset: int
 
     def __init__(
         self,
@@ -132,8 +132,8 @@ class TaskOffset(Message):
 class TaskIds(Message):
     """A part of StreamsGroupDescribeResponse."""
 
-    subtopology_id: str = ""
-    partitions: Sequence[int] = ()
+    subtopology_id: str
+    partitions: Sequence[int]
 
     def __init__(
         self,
@@ -149,9 +149,9 @@ class TaskIds(Message):
 class Assignment(Message):
     """A part of StreamsGroupDescribeResponse."""
 
-    active_tasks: Sequence[TaskIds] = ()
-    standby_tasks: Sequence[TaskIds] = ()
-    warmup_tasks: Sequence[TaskIds] = ()
+    active_tasks: Sequence[TaskIds]
+    standby_tasks: Sequence[TaskIds]
+    warmup_tasks: Sequence[TaskIds]
 
     def __init__(
         self,
@@ -169,21 +169,21 @@ class Assignment(Message):
 class Member(Message):
     """A part of StreamsGroupDescribeResponse."""
 
-    member_id: str = ""
-    member_epoch: int = 0
-    instance_id: str | None = None
-    rack_id: str | None = None
-    client_id: str = ""
-    client_host: str = ""
-    topology_epoch: int = 0
-    process_id: str = ""
-    user_endpoint: Endpoint | None = None
-    client_tags: Sequence[KeyValue] = ()
-    task_offsets: Sequence[TaskOffset] = ()
-    task_end_offsets: Sequence[TaskOffset] = ()
-    assignment: Assignment = dataclasses.field(default_factory=Assignment)
-    target_assignment: Assignment = dataclasses.field(default_factory=Assignment)
-    is_classic: bool = False
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    topology_epoch: int
+    process_id: str
+    user_endpoint: Endpoint | None
+    client_tags: Sequence[KeyValue]
+    task_offsets: Sequence[TaskOffset]
+    task_end_offsets: Sequence[TaskOffset]
+    assignment: Assignment
+    target_assignment: Assignment
+    is_classic: bool
 
     def __init__(
         self,
@@ -225,12 +225,12 @@ class Member(Message):
 class TopologyDescriptionNode(Message):
     """A part of StreamsGroupDescribeResponse."""
 
-    name: str = ""
-    node_type: int = 0
-    source_topics: Sequence[str] = ()
-    sink_topic: str | None = None
-    stores: Sequence[str] = ()
-    successors: Sequence[str] = ()
+    name: str
+    node_type: int
+    source_topics: Sequence[str]
+    sink_topic: str | None
+    stores: Sequence[str]
+    successors: Sequence[str]
 
     def __init__(
         self,
@@ -254,8 +254,8 @@ class TopologyDescriptionNode(Message):
 class TopologyDescriptionSubtopology(Message):
     """A part of StreamsGroupDescribeResponse."""
 
-    subtopology_id: str = ""
-    nodes: Sequence[TopologyDescriptionNode] = ()
+    subtopology_id: str
+    nodes: Sequence[TopologyDescriptionNode]
 
     def __init__(
         self,
@@ -271,8 +271,8 @@ class TopologyDescriptionSubtopology(Message):
 class TopologyDescriptionGlobalStore(Message):
     """A part of StreamsGroupDescribeResponse."""
 
-    source: TopologyDescriptionNode = dataclasses.field(default_factory=TopologyDescriptionNode)
-    processor: TopologyDescriptionNode = dataclasses.field(default_factory=TopologyDescriptionNode)
+    source: TopologyDescriptionNode
+    processor: TopologyDescriptionNode
 
     def __init__(
         self,
@@ -288,8 +288,8 @@ class TopologyDescriptionGlobalStore(Message):
 class TopologyDescription(Message):
     """A part of StreamsGroupDescribeResponse."""
 
-    subtopologies: Sequence[TopologyDescriptionSubtopology] = ()
-    global_stores: Sequence[TopologyDescriptionGlobalStore] = ()
+    subtopologies: Sequence[TopologyDescriptionSubtopology]
+    global_stores: Sequence[TopologyDescriptionGlobalStore]
 
     def __init__(
         self,
@@ -305,18 +305,18 @@ class TopologyDescription(Message):
 class DescribedGroup(Message):
     """A part of StreamsGroupDescribeResponse."""
 
-    error_code: int = 0
-    error_message: str | None = None
-    group_id: str = ""
-    group_state: str = ""
-    group_epoch: int = 0
-    assignment_epoch: int = 0
-    topology: Topology | None = None
-    members: Sequence[Member] = ()
-    authorized_operations: int = -2147483648
-    topology_description: TopologyDescription | None = None
-    topology_description_status: int = 0
-    assignor_name: str | None = None
+    error_code: int
+    error_message: str | None
+    group_id: str
+    group_state: str
+    group_epoch: int
+    assignment_epoch: int
+    topology: Topology | None
+    members: Sequence[Member]
+    authorized_operations: int
+    topology_description: TopologyDescription | None
+    topology_description_status: int
+    assignor_name: str | None
 
     def __init__(
         self,
@@ -352,8 +352,8 @@ class DescribedGroup(Message):
 class StreamsGroupDescribeResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    groups: Sequence[DescribedGroup] = ()
+    throttle_time_ms: int
+    groups: Sequence[DescribedGroup]
 
     def __init__(
         self,

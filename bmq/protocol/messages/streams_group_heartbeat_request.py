@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class KeyValue(Message):
     """A part of StreamsGroupHeartbeatRequest."""
 
-    key: str = ""
-    value: str = ""
+    key: str
+    value: str
 
     def __init__(
         self,
@@ -29,10 +29,10 @@ class KeyValue(Message):
 class TopicInfo(Message):
     """A part of StreamsGroupHeartbeatRequest."""
 
-    name: str = ""
-    partitions: int = 0
-    replication_factor: int = 0
-    topic_configs: Sequence[KeyValue] = ()
+    name: str
+    partitions: int
+    replication_factor: int
+    topic_configs: Sequence[KeyValue]
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class TopicInfo(Message):
 class CopartitionGroup(Message):
     """A part of StreamsGroupHeartbeatRequest."""
 
-    source_topics: Sequence[int] = ()
-    source_topic_regex: Sequence[int] = ()
-    repartition_source_topics: Sequence[int] = ()
+    source_topics: Sequence[int]
+    source_topic_regex: Sequence[int]
+    repartition_source_topics: Sequence[int]
 
     def __init__(
         self,
@@ -72,13 +72,13 @@ class CopartitionGroup(Message):
 class Subtopology(Message):
     """A part of StreamsGroupHeartbeatRequest."""
 
-    subtopology_id: str = ""
-    source_topics: Sequence[str] = ()
-    source_topic_regex: Sequence[str] = ()
-    state_changelog_topics: Sequence[TopicInfo] = ()
-    repartition_sink_topics: Sequence[str] = ()
-    repartition_source_topics: Sequence[TopicInfo] = ()
-    copartition_groups: Sequence[CopartitionGroup] = ()
+    subtopology_id: str
+    source_topics: Sequence[str]
+    source_topic_regex: Sequence[str]
+    state_changelog_topics: Sequence[TopicInfo]
+    repartition_sink_topics: Sequence[str]
+    repartition_source_topics: Sequence[TopicInfo]
+    copartition_groups: Sequence[CopartitionGroup]
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class Subtopology(Message):
 class Topology(Message):
     """A part of StreamsGroupHeartbeatRequest."""
 
-    epoch: int = 0
-    subtopologies: Sequence[Subtopology] = ()
+    epoch: int
+    subtopologies: Sequence[Subtopology]
 
     def __init__(
         self,
@@ -121,8 +121,8 @@ class Topology(Message):
 class TaskIds(Message):
     """A part of StreamsGroupHeartbeatRequest."""
 
-    subtopology_id: str = ""
-    partitions: Sequence[int] = ()
+    subtopology_id: str
+    partitions: Sequence[int]
 
     def __init__(
         self,
@@ -138,8 +138,8 @@ class TaskIds(Message):
 class Endpoint(Message):
     """A part of StreamsGroupHeartbeatRequest."""
 
-    host: str = ""
-    port: int = 0
+    host: str
+    port: int
 
     def __init__(
         self,
@@ -155,9 +155,9 @@ class Endpoint(Message):
 class TaskOffset(Message):
     """A part of StreamsGroupHeartbeatRequest."""
 
-    subtopology_id: str = ""
-    partition: int = 0
-    offset: int = 0
+    subtopology_id: str
+    partition: int
+    offset: int
 
     def __init__(
         self,
@@ -175,23 +175,23 @@ class TaskOffset(Message):
 class StreamsGroupHeartbeatRequest(Message):
     """The message."""
 
-    group_id: str = ""
-    member_id: str = ""
-    member_epoch: int = 0
-    endpoint_information_epoch: int = 0
-    instance_id: str | None = None
-    rack_id: str | None = None
-    rebalance_timeout_ms: int = -1
-    topology: Topology | None = None
-    active_tasks: Sequence[TaskIds] | None = ()
-    standby_tasks: Sequence[TaskIds] | None = ()
-    warmup_tasks: Sequence[TaskIds] | None = ()
-    process_id: str | None = None
-    user_endpoint: Endpoint | None = None
-    client_tags: Sequence[KeyValue] | None = ()
-    task_offsets: Sequence[TaskOffset] | None = ()
-    task_end_offsets: Sequence[TaskOffset] | None = ()
-    shutdown_application: bool = False
+    group_id: str
+    member_id: str
+    member_epoch: int
+    endpoint_information_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout_ms: int
+    topology: Topology | None
+    active_tasks: Sequence[TaskIds] | None
+    standby_tasks: Sequence[TaskIds] | None
+    warmup_tasks: Sequence[TaskIds] | None
+    process_id: str | None
+    user_endpoint: Endpoint | None
+    client_tags: Sequence[KeyValue] | None
+    task_offsets: Sequence[TaskOffset] | None
+    task_end_offsets: Sequence[TaskOffset] | None
+    shutdown_application: bool
 
     def __init__(
         self,

@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class Status(Message):
     """A part of StreamsGroupHeartbeatResponse."""
 
-    status_code: int = 0
-    status_detail: str = ""
+    status_code: int
+    status_detail: str
 
     def __init__(
         self,
@@ -29,8 +29,8 @@ class Status(Message):
 class TaskIds(Message):
     """A part of StreamsGroupHeartbeatResponse."""
 
-    subtopology_id: str = ""
-    partitions: Sequence[int] = ()
+    subtopology_id: str
+    partitions: Sequence[int]
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class TaskIds(Message):
 class Endpoint(Message):
     """A part of StreamsGroupHeartbeatResponse."""
 
-    host: str = ""
-    port: int = 0
+    host: str
+    port: int
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class Endpoint(Message):
 class TopicPartition(Message):
     """A part of StreamsGroupHeartbeatResponse."""
 
-    topic: str = ""
-    partitions: Sequence[int] = ()
+    topic: str
+    partitions: Sequence[int]
 
     def __init__(
         self,
@@ -80,9 +80,9 @@ class TopicPartition(Message):
 class EndpointToPartitions(Message):
     """A part of StreamsGroupHeartbeatResponse."""
 
-    user_endpoint: Endpoint = dataclasses.field(default_factory=Endpoint)
-    active_partitions: Sequence[TopicPartition] = ()
-    standby_partitions: Sequence[TopicPartition] = ()
+    user_endpoint: Endpoint
+    active_partitions: Sequence[TopicPartition]
+    standby_partitions: Sequence[TopicPartition]
 
     def __init__(
         self,
@@ -100,21 +100,21 @@ class EndpointToPartitions(Message):
 class StreamsGroupHeartbeatResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-    member_id: str = ""
-    member_epoch: int = 0
-    heartbeat_interval_ms: int = 0
-    task_offset_interval_ms: int = 0
-    acceptable_recovery_lag: int = 0
-    status: Sequence[Status] | None = ()
-    active_tasks: Sequence[TaskIds] | None = ()
-    standby_tasks: Sequence[TaskIds] | None = ()
-    warmup_tasks: Sequence[TaskIds] | None = ()
-    topology_description_required: bool = False
-    endpoint_information_epoch: int = 0
-    partitions_by_user_endpoint: Sequence[EndpointToPartitions] | None = ()
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int
+    task_offset_interval_ms: int
+    acceptable_recovery_lag: int
+    status: Sequence[Status] | None
+    active_tasks: Sequence[TaskIds] | None
+    standby_tasks: Sequence[TaskIds] | None
+    warmup_tasks: Sequence[TaskIds] | None
+    topology_description_required: bool
+    endpoint_information_epoch: int
+    partitions_by_user_endpoint: Sequence[EndpointToPartitions] | None
 
     def __init__(
         self,

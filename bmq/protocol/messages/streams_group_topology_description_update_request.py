@@ -12,12 +12,12 @@ from bmq.protocol.message import Message
 class TopologyDescriptionNode(Message):
     """A part of StreamsGroupTopologyDescriptionUpdateRequest."""
 
-    name: str = ""
-    node_type: int = 0
-    source_topics: Sequence[str] = ()
-    sink_topic: str | None = None
-    stores: Sequence[str] = ()
-    successors: Sequence[str] = ()
+    name: str
+    node_type: int
+    source_topics: Sequence[str]
+    sink_topic: str | None
+    stores: Sequence[str]
+    successors: Sequence[str]
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class TopologyDescriptionNode(Message):
 class TopologyDescriptionSubtopology(Message):
     """A part of StreamsGroupTopologyDescriptionUpdateRequest."""
 
-    subtopology_id: str = ""
-    nodes: Sequence[TopologyDescriptionNode] = ()
+    subtopology_id: str
+    nodes: Sequence[TopologyDescriptionNode]
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class TopologyDescriptionSubtopology(Message):
 class TopologyDescriptionGlobalStore(Message):
     """A part of StreamsGroupTopologyDescriptionUpdateRequest."""
 
-    source: TopologyDescriptionNode = dataclasses.field(default_factory=TopologyDescriptionNode)
-    processor: TopologyDescriptionNode = dataclasses.field(default_factory=TopologyDescriptionNode)
+    source: TopologyDescriptionNode
+    processor: TopologyDescriptionNode
 
     def __init__(
         self,
@@ -75,8 +75,8 @@ class TopologyDescriptionGlobalStore(Message):
 class TopologyDescription(Message):
     """A part of StreamsGroupTopologyDescriptionUpdateRequest."""
 
-    subtopologies: Sequence[TopologyDescriptionSubtopology] = ()
-    global_stores: Sequence[TopologyDescriptionGlobalStore] = ()
+    subtopologies: Sequence[TopologyDescriptionSubtopology]
+    global_stores: Sequence[TopologyDescriptionGlobalStore]
 
     def __init__(
         self,
@@ -92,10 +92,10 @@ class TopologyDescription(Message):
 class StreamsGroupTopologyDescriptionUpdateRequest(Message):
     """The message."""
 
-    group_id: str = ""
-    member_id: str = ""
-    topology_epoch: int = 0
-    topology_description: TopologyDescription = dataclasses.field(default_factory=TopologyDescription)
+    group_id: str
+    member_id: str
+    topology_epoch: int
+    topology_description: TopologyDescription
 
     def __init__(
         self,

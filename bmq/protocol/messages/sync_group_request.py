@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class SyncGroupRequestAssignment(Message):
     """A part of SyncGroupRequest."""
 
-    member_id: str = ""
-    assignment: bytes = b""
+    member_id: str
+    assignment: bytes
 
     def __init__(
         self,
@@ -29,13 +29,13 @@ class SyncGroupRequestAssignment(Message):
 class SyncGroupRequest(Message):
     """The message."""
 
-    group_id: str = ""
-    generation_id: int = 0
-    member_id: str = ""
-    group_instance_id: str | None = None
-    protocol_type: str | None = None
-    protocol_name: str | None = None
-    assignments: Sequence[SyncGroupRequestAssignment] = ()
+    group_id: str
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    protocol_type: str | None
+    protocol_name: str | None
+    assignments: Sequence[SyncGroupRequestAssignment]
 
     def __init__(
         self,

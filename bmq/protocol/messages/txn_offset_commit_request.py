@@ -13,10 +13,10 @@ from bmq.protocol.message import Message
 class TxnOffsetCommitRequestPartition(Message):
     """A part of TxnOffsetCommitRequest."""
 
-    partition_index: int = 0
-    committed_offset: int = 0
-    committed_leader_epoch: int = -1
-    committed_metadata: str | None = None
+    partition_index: int
+    committed_offset: int
+    committed_leader_epoch: int
+    committed_metadata: str | None
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class TxnOffsetCommitRequestPartition(Message):
 class TxnOffsetCommitRequestTopic(Message):
     """A part of TxnOffsetCommitRequest."""
 
-    topic_id: UUID | None = None
-    partitions: Sequence[TxnOffsetCommitRequestPartition] = ()
-    name: str = ""
+    topic_id: UUID | None
+    partitions: Sequence[TxnOffsetCommitRequestPartition]
+    name: str
 
     def __init__(
         self,
@@ -56,14 +56,14 @@ class TxnOffsetCommitRequestTopic(Message):
 class TxnOffsetCommitRequest(Message):
     """The message."""
 
-    transactional_id: str = ""
-    group_id: str = ""
-    producer_id: int = 0
-    producer_epoch: int = 0
-    generation_id: int = -1
-    member_id: str = ""
-    group_instance_id: str | None = None
-    topics: Sequence[TxnOffsetCommitRequestTopic] = ()
+    transactional_id: str
+    group_id: str
+    producer_id: int
+    producer_epoch: int
+    generation_id: int
+    member_id: str
+    group_instance_id: str | None
+    topics: Sequence[TxnOffsetCommitRequestTopic]
 
     def __init__(
         self,

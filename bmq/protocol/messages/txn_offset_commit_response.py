@@ -13,8 +13,8 @@ from bmq.protocol.message import Message
 class TxnOffsetCommitResponsePartition(Message):
     """A part of TxnOffsetCommitResponse."""
 
-    partition_index: int = 0
-    error_code: int = 0
+    partition_index: int
+    error_code: int
 
     def __init__(
         self,
@@ -30,9 +30,9 @@ class TxnOffsetCommitResponsePartition(Message):
 class TxnOffsetCommitResponseTopic(Message):
     """A part of TxnOffsetCommitResponse."""
 
-    topic_id: UUID | None = None
-    partitions: Sequence[TxnOffsetCommitResponsePartition] = ()
-    name: str = ""
+    topic_id: UUID | None
+    partitions: Sequence[TxnOffsetCommitResponsePartition]
+    name: str
 
     def __init__(
         self,
@@ -50,8 +50,8 @@ class TxnOffsetCommitResponseTopic(Message):
 class TxnOffsetCommitResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    topics: Sequence[TxnOffsetCommitResponseTopic] = ()
+    throttle_time_ms: int
+    topics: Sequence[TxnOffsetCommitResponseTopic]
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from bmq.protocol.message import Message
 class UnregisterBrokerRequest(Message):
     """The message."""
 
-    broker_id: int = 0
+    broker_id: int
 
     def __init__(
         self,

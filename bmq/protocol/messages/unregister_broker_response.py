@@ -11,9 +11,9 @@ from bmq.protocol.message import Message
 class UnregisterBrokerResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from bmq.protocol.message import Message
 class UnregisterControllerRequest(Message):
     """The message."""
 
-    controller_id: int = 0
+    controller_id: int
 
     def __init__(
         self,

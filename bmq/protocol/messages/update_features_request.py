@@ -12,10 +12,10 @@ from bmq.protocol.message import Message
 class FeatureUpdateKey(Message):
     """A part of UpdateFeaturesRequest."""
 
-    feature: str = ""
-    max_version_level: int = 0
-    upgrade_type: int = 1
-    allow_downgrade: bool = False
+    feature: str
+    max_version_level: int
+    upgrade_type: int
+    allow_downgrade: bool
 
     def __init__(
         self,
@@ -35,9 +35,9 @@ class FeatureUpdateKey(Message):
 class UpdateFeaturesRequest(Message):
     """The message."""
 
-    timeout_ms: int = 60000
-    feature_updates: Sequence[FeatureUpdateKey] = ()
-    validate_only: bool = False
+    timeout_ms: int
+    feature_updates: Sequence[FeatureUpdateKey]
+    validate_only: bool
 
     def __init__(
         self,

@@ -12,9 +12,9 @@ from bmq.protocol.message import Message
 class UpdatableFeatureResult(Message):
     """A part of UpdateFeaturesResponse."""
 
-    feature: str = ""
-    error_code: int = 0
-    error_message: str | None = None
+    feature: str
+    error_code: int
+    error_message: str | None
 
     def __init__(
         self,
@@ -32,10 +32,10 @@ class UpdatableFeatureResult(Message):
 class UpdateFeaturesResponse(Message):
     """The message."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
-    results: Sequence[UpdatableFeatureResult] = ()
+    throttle_time_ms: int
+    error_code: int
+    error_message: str | None
+    results: Sequence[UpdatableFeatureResult]
 
     def __init__(
         self,

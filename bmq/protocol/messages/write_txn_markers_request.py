@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class WritableTxnMarkerTopic(Message):
     """A part of WriteTxnMarkersRequest."""
 
-    name: str = ""
-    partition_indexes: Sequence[int] = ()
+    name: str
+    partition_indexes: Sequence[int]
 
     def __init__(
         self,
@@ -29,12 +29,12 @@ class WritableTxnMarkerTopic(Message):
 class WritableTxnMarker(Message):
     """A part of WriteTxnMarkersRequest."""
 
-    producer_id: int = 0
-    producer_epoch: int = 0
-    transaction_result: bool = False
-    topics: Sequence[WritableTxnMarkerTopic] = ()
-    coordinator_epoch: int = 0
-    transaction_version: int = 0
+    producer_id: int
+    producer_epoch: int
+    transaction_result: bool
+    topics: Sequence[WritableTxnMarkerTopic]
+    coordinator_epoch: int
+    transaction_version: int
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class WritableTxnMarker(Message):
 class WriteTxnMarkersRequest(Message):
     """The message."""
 
-    markers: Sequence[WritableTxnMarker] = ()
+    markers: Sequence[WritableTxnMarker]
 
     def __init__(
         self,

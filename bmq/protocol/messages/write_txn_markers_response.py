@@ -12,8 +12,8 @@ from bmq.protocol.message import Message
 class WritableTxnMarkerPartitionResult(Message):
     """A part of WriteTxnMarkersResponse."""
 
-    partition_index: int = 0
-    error_code: int = 0
+    partition_index: int
+    error_code: int
 
     def __init__(
         self,
@@ -29,8 +29,8 @@ class WritableTxnMarkerPartitionResult(Message):
 class WritableTxnMarkerTopicResult(Message):
     """A part of WriteTxnMarkersResponse."""
 
-    name: str = ""
-    partitions: Sequence[WritableTxnMarkerPartitionResult] = ()
+    name: str
+    partitions: Sequence[WritableTxnMarkerPartitionResult]
 
     def __init__(
         self,
@@ -46,8 +46,8 @@ class WritableTxnMarkerTopicResult(Message):
 class WritableTxnMarkerResult(Message):
     """A part of WriteTxnMarkersResponse."""
 
-    producer_id: int = 0
-    topics: Sequence[WritableTxnMarkerTopicResult] = ()
+    producer_id: int
+    topics: Sequence[WritableTxnMarkerTopicResult]
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class WritableTxnMarkerResult(Message):
 class WriteTxnMarkersResponse(Message):
     """The message."""
 
-    markers: Sequence[WritableTxnMarkerResult] = ()
+    markers: Sequence[WritableTxnMarkerResult]
 
     def __init__(
         self,
