@@ -13,6 +13,10 @@ from bmq.log.root import ROOT_FILE, RootForeign, RootInUse, RootUnusable
 
 LOCK_FILE: Final = "lock"
 ID_ATTRIBUTE: Final = "user.bmq.id"
+LOST_IDS: Final = (
+    "was copied without its extended attributes, which tell files apart; copy it again with them (cp -a, rsync -aX, "
+    "tar --xattrs)"
+)
 _NOT_OURS_BUT_FINE: Final = frozenset({LOCK_FILE, "lost+found"})
 
 
@@ -27,12 +31,15 @@ def lock_data_directory(root: Path) -> int:
         names -= {
             name for name in names if name.startswith(f"{ROOT_FILE}.")
         }  # of servers that died in their first start
+        has_lost_ids = ROOT_FILE in names and not id_of(root / ROOT_FILE)
     except (FileExistsError, NotADirectoryError) as error:
         raise RootUnusable(f"{root} is not a directory") from error
     except OSError as error:
         raise RootUnusable(f"the data directory {root} cannot be used: {error.strerror}") from error
     if names and ROOT_FILE not in names:
         raise RootForeign(f"{root} holds something else ({min(names)}) and no {ROOT_FILE}; give an empty directory")
+    if has_lost_ids:
+        raise RootUnusable(f"the data directory {root} {LOST_IDS}")
     try:
         descriptor = os.open(root / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as error:
@@ -43,6 +50,16 @@ def lock_data_directory(root: Path) -> int:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def id_of(file: int | str | Path) -> int:
+    """0 for a file that this store did not make, or is still making, or that lost its id: none of our files has that id."""
+    try:
+        return int(os.getxattr(file, ID_ATTRIBUTE))
+    except OSError as error:
+        if error.errno in (errno.ENODATA, errno.EOPNOTSUPP):
+            return 0
+        raise
 
 
 def _take(descriptor: int, root: Path) -> None:

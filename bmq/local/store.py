@@ -28,7 +28,7 @@ from typing import Final, ParamSpec, TypeVar
 from bmq.local.deletion import TreeDeletion, rest_s
 from bmq.local.file_part import LocalFilePart, OpenFile, OpenFiles
 from bmq.local.lease import Lease, Leases
-from bmq.local.root import ID_ATTRIBUTE, lock_data_directory
+from bmq.local.root import ID_ATTRIBUTE, LOST_IDS, id_of, lock_data_directory
 from bmq.local.writer import CLOSED_MODE, LocalWriter, Sync, WriteStats, Writev, store_error
 from bmq.log.store import (
     AlreadyExists,
@@ -228,8 +228,9 @@ class LocalStore:
         descriptor = -1
         try:
             descriptor = os.open(self.root / path, os.O_RDONLY | os.O_CLOEXEC)
-            if _id_of(descriptor) != file_id:
+            if id_of(descriptor) != file_id:
                 raise FileMissing(path)
+            _check_id(file_id, path)
             read_bytes = 0
             if length_bytes <= INLINE_READ_BYTES_MAX:
                 with suppress(BlockingIOError):
@@ -253,7 +254,7 @@ class LocalStore:
         if file is None:
             try:
                 file = OpenFile(self.root / path)
-                if _id_of(file.descriptor) != file_id:
+                if not file_id or id_of(file.descriptor) != file_id:
                     return None
             except OSError:
                 return None  # `read` will report why
@@ -354,7 +355,7 @@ class LocalStore:
         except FileExistsError:
             if not full.is_dir():
                 raise AlreadyExists(path) from None
-            if _id_of(full):
+            if id_of(full):
                 return
             # Its maker stopped before it set the id. Without an id, a look could not tell it from another one (rule
             # 20).
@@ -401,7 +402,7 @@ class LocalStore:
         try:
             is_directory = full.is_dir()
             if not is_directory:
-                file_id = _id_of(full)
+                file_id = id_of(full)
                 full.unlink()
             else:
                 full.rmdir()
@@ -463,6 +464,7 @@ class LocalStore:
                 raise CorruptFile(f"{path} is still open")
             if status.st_size > length_bytes_max:
                 raise CorruptFile(f"{path} has {status.st_size} bytes, more than {length_bytes_max}")
+            _check_id(id_of(descriptor), path)
             buffer = bytearray(status.st_size)
             if _read_all(descriptor, memoryview(buffer), 0) < status.st_size:
                 raise CorruptFile(f"{path} is shorter than it says")
@@ -475,7 +477,10 @@ class LocalStore:
             if os.fstat(descriptor).st_mode & S_IWUSR:
                 os.fsync(descriptor)
                 os.fchmod(descriptor, CLOSED_MODE)
-            return os.fstat(descriptor).st_size, _id_of(descriptor)
+            length_bytes, file_id = os.fstat(descriptor).st_size, id_of(descriptor)
+            if length_bytes:  # else a kill may have come before it got its id
+                _check_id(file_id, path)
+            return length_bytes, file_id
 
 
 @contextmanager
@@ -492,14 +497,10 @@ def _sync_directory(path: Path) -> None:
         os.fsync(descriptor)
 
 
-def _id_of(file: int | str | Path) -> int:
-    """0 for a file that this store did not make, or is still making: none of our files has that id."""
-    try:
-        return int(os.getxattr(file, ID_ATTRIBUTE))
-    except OSError as error:
-        if error.errno in (errno.ENODATA, errno.EOPNOTSUPP):
-            return 0
-        raise
+def _check_id(file_id: int, path: str) -> None:
+    """All files without an id look the same, also to what is cached by ids. Raises CorruptFile."""
+    if not file_id:
+        raise CorruptFile(f"{path} {LOST_IDS}")
 
 
 def _status_of(name: str, path: str, found: os.stat_result) -> FileStatus:
@@ -508,7 +509,7 @@ def _status_of(name: str, path: str, found: os.stat_result) -> FileStatus:
         name=name,
         is_directory=is_directory,
         length_bytes=0 if is_directory else found.st_size,
-        file_id=_id_of(path),
+        file_id=id_of(path),
         is_open=not is_directory and bool(found.st_mode & S_IWUSR),
     )
 

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 
 from bmq.local.lease import Leases
-from bmq.local.root import LOCK_FILE, raise_open_files_limit
+from bmq.local.root import ID_ATTRIBUTE, LOCK_FILE, raise_open_files_limit
 from bmq.local.store import LocalStore
 from bmq.local.writer import INLINE_BYTES_MAX
 from bmq.log.root import ROOT_FILE, RootForeign, RootInUse, RootUnusable
 from bmq.log.store import (
     Buffer,
+    CorruptFile,
     Durability,
     FencedWriter,
     FileMissing,
@@ -215,6 +216,43 @@ async def test_a_directory_whose_making_was_cut_short_gets_an_id(local_store: Lo
     assert await local_store.status("half-made") == after
 
 
+async def test_a_file_copied_without_its_id_is_not_read(local_store: LocalStore) -> None:
+    """All such files have the same id, 0: what is kept by ids would give one file's bytes for another's."""
+    for name in (b"a", b"b"):
+        writer = await create(local_store, name.decode())
+        await writer.append([name * 100])
+        await writer.close()
+        await local_store.write_file(f"whole-{name.decode()}", name, holder="owner")
+        for path in (name.decode(), f"whole-{name.decode()}"):
+            os.removexattr(local_store.root / path, ID_ATTRIBUTE)
+    for path in ("a", "b"):
+        status = await local_store.status(path)
+        assert status is not None and status.file_id == 0
+        assert local_store.file_part(path, file_id=0, position=0, length_bytes=100) is None
+        for refused in (
+            local_store.read(path, file_id=0, position=0, length_bytes=100),
+            local_store.take_over(path, previous_holder="owner"),
+            local_store.read_file(f"whole-{path}", length_bytes_max=100),
+        ):
+            with pytest.raises(CorruptFile, match=r"without its extended attributes.*cp -a"):
+                await refused
+
+
+async def test_a_file_whose_making_was_cut_short_is_closed(local_store: LocalStore) -> None:
+    """By a kill between open and setxattr: nothing was written into it."""
+    (local_store.root / "half-made").touch()
+    assert await local_store.take_over("half-made", previous_holder="owner") == 0
+
+
+async def test_a_directory_copied_without_ids_is_refused(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "data")
+    await store.write_file(ROOT_FILE, b"{}", holder="owner")
+    await store.close()
+    os.removexattr(tmp_path / "data" / ROOT_FILE, ID_ATTRIBUTE)
+    with pytest.raises(RootUnusable, match=r"without its extended attributes.*cp -a"):
+        LocalStore(tmp_path / "data")
+
+
 async def test_a_cancelled_create_leaks_nothing(local_store: LocalStore) -> None:
     path = await claimed(local_store)
     creating = asyncio.ensure_future(create(local_store, f"{path}/file"))
@@ -310,9 +348,12 @@ def test_a_foreign_directory_is_left_alone(tmp_path: Path) -> None:
 
 
 async def test_a_directory_with_a_cluster_is_taken(tmp_path: Path) -> None:
-    (tmp_path / ROOT_FILE).write_text("{}")
-    (tmp_path / "topics").mkdir()
-    await LocalStore(tmp_path).close()
+    for _ in range(2):
+        store = LocalStore(tmp_path)
+        await store.make_directories("topics")
+        if await store.status(ROOT_FILE) is None:
+            await store.write_file(ROOT_FILE, b"{}", holder="owner")
+        await store.close()
 
 
 async def test_a_server_that_died_in_its_first_start_is_forgiven(tmp_path: Path) -> None:
