@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.conftest import TopicMaker, unique_name
 from tests.support.java import compile_program, program_command
-from tests.support.processes import ManagedProcess, eventually, free_port
+from tests.support.processes import ManagedProcess, ProcessFailed, eventually, free_port
 from tests.support.servers import Server
 from tests.support.topic_contents import values_of
 
@@ -19,6 +19,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
 PROGRAMS = Path(__file__).parent.parent / "support" / "java_programs"
 COUNT = 6_000
+# A worker that starts reads its offsets up to the high watermark, so it waits for the end of a transaction that the killed
+# one left open; a minute by default.
+TRANSACTION_TIMEOUT_MS = 5_000
 
 
 def numbers_in(server: Server, topic: str) -> list[int]:
@@ -76,7 +79,13 @@ def test_every_number_arrives_once_over_kills(server: Server, make_topic: TopicM
         "org.apache.kafka.connect.cli.ConnectDistributed", "kafka", tmp_path / "classes", [str(settings)]
     )
     worker = ManagedProcess("connect", command, tmp_path / "connect.log")
-    connector = {"connector.class": "CountingSource", "tasks.max": "1", "topic": topic, "count": str(COUNT)}
+    connector = {
+        "connector.class": "CountingSource",
+        "tasks.max": "1",
+        "topic": topic,
+        "count": str(COUNT),
+        "producer.override.transaction.timeout.ms": str(TRANSACTION_TIMEOUT_MS),
+    }
     try:
         worker.start()
         eventually(lambda: make_connector(port, connector), 90, "the connector is made")
@@ -87,6 +96,8 @@ def test_every_number_arrives_once_over_kills(server: Server, make_topic: TopicM
             assert len(numbers_in(server, topic)) < COUNT, f"life {life} was not killed in the middle of its work"
             worker.start()
         eventually(lambda: len(numbers_in(server, topic)) >= COUNT, 120, "all numbers are there")
+    except AssertionError as error:
+        raise ProcessFailed(f"{error}{worker}") from error
     finally:
         if worker.is_running:
             worker.kill()

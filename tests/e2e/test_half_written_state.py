@@ -50,7 +50,8 @@ def servers(tmp_path: Path) -> Iterator[Callable[[Path], BmqServer]]:
 
     def make(release: Path) -> BmqServer:
         server = BmqServer(tmp_path / "data", {"PYTHONPATH": str(release)})
-        server.port = made[-1].port if made else 0
+        if made:
+            server.port = made[-1].port
         made.append(server)
         server.start()
         assert package_of(server.process.environment) == release / "bmq"
