@@ -157,6 +157,10 @@ class ClusterNodes:
             _log.info("node_fenced" if response.is_fenced else "node_unfenced", node_id=node_id)
         return response
 
+    def reported(self, node_id: int, broker_epoch: int) -> None:
+        """A node's report has come: it is alive."""
+        self._sessions.reported(node_id, broker_epoch, self._now_s())
+
     def gone(self, node_id: int, why: str) -> None:
         """The election or the peer links consider this node dead."""
         self._sessions.gone(node_id, why, self._now_s())

@@ -1,8 +1,8 @@
 """Node sessions: decides which nodes are alive, which to fence, and why. Times are the event loop's, in seconds.
 
-Every heartbeat is a sign of life. When the connection of a node's heartbeats is lost, the node has a short grace period
-to come back on another; when it is only silent, it has the session timeout. Both can guess wrong (a hung switch, a
-paused process): fencing a living node costs its partitions a move, but no records (rules 1 and 7).
+Every heartbeat is a sign of life, and so is every report. When the connection of a node's heartbeats is lost, the node
+has a short grace period to come back on another; when it is only silent, it has the session timeout. Both can guess wrong
+(a hung switch, a paused process): fencing a living node costs its partitions a move, but no records (rules 1 and 7).
 """
 
 from __future__ import annotations
@@ -70,6 +70,12 @@ class NodeSessions:
         )
         return peer is not None and (old is None or old.peer is not peer)
 
+    def reported(self, node_id: int, broker_epoch: int, now_s: float) -> None:
+        """A report is a sign of life as well: a node's next heartbeat waits for the report's answer."""
+        session = self._sessions.get(node_id)
+        if session is not None and session.broker_epoch == broker_epoch and session.is_heard and not session.is_doubted:
+            session.deadline_s = max(session.deadline_s, now_s + self._timeout_s)
+
     def lost(self, node_id: int, peer: Peer, now_s: float) -> None:
         """A connection was lost. Ignored if the node has used another one since."""
         session = self._sessions.get(node_id)
@@ -109,14 +115,21 @@ class NodeSessions:
         return all(session.is_heard and not session.is_doubted for session in self._sessions.values())
 
     def look(self, now_s: float) -> list[Overdue]:
-        """The nodes to fence now. If this look is much too late, silence proves nothing yet: nodes get half the timeout
-        to send a heartbeat."""
+        """The nodes to fence now.
+
+        The time by which this look is late does not count as silence: where each turn of the event loop is long, answers
+        and heartbeats wait for as long. If it is much too late, nodes get half the timeout to send a heartbeat.
+        """
         late_s = 0.0 if self._looked_s is None else now_s - self._looked_s - self._looks_every_s
         self._looked_s = now_s
-        if late_s > LATE_LOOK_S:
+        if late_s > 0:
             for session in self._sessions.values():
-                if not session.is_doubted:
+                if session.is_doubted:
+                    continue
+                if late_s > LATE_LOOK_S:
                     session.deadline_s = max(session.deadline_s, now_s + self._timeout_s / 2)
+                else:
+                    session.deadline_s += late_s
         return self.overdue(now_s)
 
     def overdue(self, now_s: float) -> list[Overdue]:

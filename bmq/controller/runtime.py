@@ -213,6 +213,7 @@ class Controller(ClientRequests):
             self._require_epoch(request.node_id, request.node_epoch)
         except KafkaError as error:
             return ReportPartitionsResponse(error_code=error.code, error_message=str(error))
+        self._nodes.reported(request.node_id, request.node_epoch)
         now_s = asyncio.get_running_loop().time()
         self._reports.take(self.image, request.node_id, request.interval_ms, request.partitions, now_s)
         self._mover.reported()

@@ -152,6 +152,7 @@ class Registration:
 
     async def _beat(self, claim: ControllerClaim) -> float:
         """One exchange with the controller; how long to wait for the next. Raises LinkLost."""
+        began_s = self._loop.time()
         link = await self._links.link(claim.node_id, LINK_PURPOSE)
         if link is not self._link:
             self._link = link
@@ -196,7 +197,9 @@ class Registration:
         if is_in_between:
             return self._settings.retry_min_ms / 1000
         settings = self._settings
-        return (settings.report_interval_min_ms if self._is_report_due else settings.heartbeat_interval_ms) / 1000
+        interval_ms = settings.report_interval_min_ms if self._is_report_due else settings.heartbeat_interval_ms
+        # From one beginning to the next: where answers are slow the controller would hear of us too seldom.
+        return max(began_s + interval_ms / 1000 - self._loop.time(), 0.0)
 
     async def _report(self, link: Link, controller_epoch: int, timeout_s: float) -> None:
         now_s = self._loop.time()

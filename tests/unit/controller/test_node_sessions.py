@@ -139,6 +139,38 @@ def test_a_late_look_fences_nobody_for_silence_but_for_lost_connections() -> Non
     assert {node.node_id for node in sessions.overdue(4.0 + TIMEOUT_S / 2)} == {1, 2}
 
 
+def test_the_time_of_a_slow_loop_is_not_silence() -> None:
+    """A busy controller whose turns take a third of a second, so that answers do, too; a node that hangs is fenced anyway."""
+    sessions = NodeSessions(TIMEOUT_S, GRACE_S, LOOKS_S)
+    sessions.look(0.0)
+    sessions.heard(1, 1, Wire(), 0.0)
+    now, late_s = 0.0, 0.35
+    fenced_s = None
+    while fenced_s is None:
+        now += LOOKS_S + late_s
+        if sessions.look(now):
+            fenced_s = now
+    looks = TIMEOUT_S / LOOKS_S
+    assert looks * (LOOKS_S + late_s) == pytest.approx(fenced_s)
+
+
+def test_a_report_is_a_sign_of_life() -> None:
+    sessions = NodeSessions(TIMEOUT_S, GRACE_S, LOOKS_S)
+    wire = Wire()
+    sessions.reported(1, 1, 0.0)  # of nobody that is known
+    sessions.expect(1, 1, 0.0)
+    sessions.reported(1, 1, 1.0)  # before its heartbeat: a controller that takes over waits for that
+    assert [node.node_id for node in sessions.overdue(TIMEOUT_S)] == [1]
+    assert sessions.heard(1, 1, wire, 1.5)
+    sessions.reported(1, 0, 3.0)  # of an earlier registration
+    assert [node.node_id for node in sessions.overdue(1.5 + TIMEOUT_S)] == [1]
+    sessions.reported(1, 1, 3.0)
+    assert not sessions.overdue(4.9) and sessions.is_alive(1, 4.9)
+    sessions.lost(1, wire, 4.0)
+    sessions.reported(1, 1, 4.05)  # read from the lost connection
+    assert [node.node_id for node in sessions.overdue(4.0 + GRACE_S)] == [1]
+
+
 def test_a_controller_that_stood_still_and_dropped_its_connections_waits_for_the_nodes_anew() -> None:
     sessions = NodeSessions(TIMEOUT_S, GRACE_S, LOOKS_S)
     wire, lost = Wire(), Wire()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -21,6 +22,7 @@ from bmq.protocol.internal_messages import PartitionReport, ReportPartitionsResp
 from bmq.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest
 from bmq.protocol.messages.broker_registration_response import BrokerRegistrationResponse
+from tests.unit.broker.world import virtual
 from tests.unit.peers.scripted_links import ScriptedLinks
 from tests.unit.peers.waiting import until
 
@@ -133,6 +135,34 @@ async def test_it_registers_beats_and_reports() -> None:
         assert setting.controller.registrations == 1
         assert setting.controller.reports[0].node_epoch == setting.registration.epoch == 10
         assert setting.suspected == []
+
+
+def test_slow_answers_do_not_make_heartbeats_rare() -> None:
+    """A loaded cluster: an exchange that takes longer than the interval is followed by the next one at once."""
+    answer_s, began = 0.4, list[float]()
+
+    async def beat() -> None:
+        settings = ClusterSettings(heartbeat_interval_ms=500, report_interval_ms=500)
+        async with running(settings) as setting:
+            loop, controller = asyncio.get_running_loop(), setting.controller
+
+            async def heartbeat(node_id: int, request: Any) -> BrokerHeartbeatResponse:
+                began.append(loop.time())
+                await asyncio.sleep(answer_s)
+                return await controller.heartbeat(node_id, request)
+
+            async def report(node_id: int, request: Any) -> ReportPartitionsResponse:
+                await asyncio.sleep(answer_s)
+                return await controller.report(node_id, request)
+
+            setting.links.answers[ApiKey.BROKER_HEARTBEAT] = heartbeat
+            setting.links.answers[ApiKey.REPORT_PARTITIONS] = report
+            await asyncio.sleep(10)
+
+    virtual(beat)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(began)]
+    assert len(pauses) > 10 and min(pauses) >= 0.5 - 1e-6
+    assert max(pauses) <= 2 * answer_s + 0.01, pauses
 
 
 async def test_the_next_controller_is_told_everything_at_once() -> None:
