@@ -184,6 +184,8 @@ class GroupMember(Client):
         self._sent_s = self._now_s()
         if self._unanswered_s is None:
             self._unanswered_s = self._sent_s
+        if not is_joining:
+            self._ownership.extend(self.name, self._ends_s())
         self._is_full = True  # unless the answer says that the coordinator knows it all
         answer = await self.request(ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, request)
         if answer.error_code:
@@ -204,13 +206,18 @@ class GroupMember(Client):
             self._target = frozenset(
                 (topic.topic_id, number) for topic in answer.assignment.topic_partitions for number in topic.partitions
             )
-        self._ownership.extend(self.name, min(self._session_ends_s, self._release_by_s))
+        self._ownership.extend(self.name, self._ends_s())
         self._begin_release(since_s)
         self._take()
 
     def _has_ended(self) -> bool:
         """By its own clock the coordinator may have given its partitions to others."""
-        return self.epoch > 0 and self._now_s() >= min(self._session_ends_s, self._release_by_s)
+        return self.epoch > 0 and self._now_s() >= self._ends_s()
+
+    def _ends_s(self) -> float:
+        """A heartbeat that was not answered may have been told to let go of something, from when it was sent."""
+        untold_by_s = inf if self._unanswered_s is None else self._unanswered_s + self.rebalance_timeout_s
+        return min(self._session_ends_s, self._release_by_s, untold_by_s)
 
     def _begin_release(self, since_s: float) -> None:
         """What is not in the target has to be let go of, counted from when the coordinator may have decided so."""
@@ -219,7 +226,7 @@ class GroupMember(Client):
         self._release_by_s = since_s + self.rebalance_timeout_s
         slowness = 2.0 if not self.is_calm and self.rng.random() < self._habits.slow_rate else 0.4
         self._release_from_s = self._now_s() + self.rng.random() * slowness * self.rebalance_timeout_s
-        self._ownership.extend(self.name, min(self._session_ends_s, self._release_by_s))
+        self._ownership.extend(self.name, self._ends_s())
 
     def _judge(self, code: int) -> None:
         if code in (*_LOST, ErrorCode.FENCED_INSTANCE_ID):
