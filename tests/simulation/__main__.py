@@ -95,7 +95,7 @@ FLOORS: Mapping[str, Mapping[str, float]] = {
         "elections": 1,
         "controller_losses": 0.4,
         "cuts": 1.5,
-        "zookeeper_outages": 0.05,  # 0.2 on average
+        "zookeeper_outages": 0.1,
         "moves": 6,
         "remote_tails": 20,
         "deletions": 0.1,

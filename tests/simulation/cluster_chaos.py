@@ -42,7 +42,7 @@ KINDS: Mapping[str, float] = {
     "split": 4,
     "hang_store": 2,
     "reset": 1,
-    "zookeeper": 1,
+    "zookeeper": 1.5,
     "expire": 1,
     "wipe": 0.2,
     "move": 5,
