@@ -64,9 +64,10 @@ def test_small_transactions_of_many_producers_at_a_rate(target: Target, tmp_path
         )
         assert found["transactions"] == found["commits"]["count"] == found["whole"]["count"] <= 40
         assert found["commits"]["p50_us"] < found["whole"]["p50_us"]
-        assert read(target, tmp_path, topic, COMMITTED) == 40 * 5
         counts.append(found["transactions"])
-        # Those that were due in time, but for the last of each producer, which may have come too late to count.
+        # The last of each producer may have come too late to count, or not have begun before the end.
+        committed, rest = divmod(read(target, tmp_path, topic, COMMITTED), 5)
+        assert rest == 0 and counts[-1] <= committed <= min(counts[-1] + 4, 40)
         if counts[-1] >= 36:
             return
     raise AssertionError(f"the rate was kept in none of {TRIES} tries: {counts}")
