@@ -34,11 +34,18 @@ ASKED_MAX: Final = 100
 
 
 def measure(
-    target: Target, directory: Path, topic: str, groups: int, each: int, warm_s: float, seconds: float
+    target: Target,
+    directory: Path,
+    topic: str,
+    groups: int,
+    each: int,
+    warm_s: float,
+    seconds: float,
+    kept_min: float = KEPT_MIN,
 ) -> dict[str, Any]:
     """Groups of so many members on as many partitions, each with a connection and a heartbeat every HEARTBEAT_S.
 
-    Raises LoadFailed, MemberRefused, AdminFailed.
+    Raises LoadFailed (fewer than `kept_min` of the heartbeats were answered in time, too), MemberRefused, AdminFailed.
     """
     names = [f"idle-{number}" for number in range(groups)]
     found: dict[str, tuple[int, str]] = {}
@@ -62,7 +69,7 @@ def measure(
             pids = {}
         answers = [one.result() for one in under_way]
     answered, wanted = sum(one["answers"] for one in answers), groups * each / HEARTBEAT_S * seconds
-    if answered < KEPT_MIN * wanted:
+    if answered < kept_min * wanted:
         raise LoadFailed(f"{answered} heartbeats were answered in {seconds:g} s, {wanted:.0f} fell due")
     if not are_all_stable(by_address):
         raise LoadFailed("a group was not Stable any more behind its heartbeats")

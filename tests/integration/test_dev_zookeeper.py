@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+import psutil
 import pytest
 from kazoo.client import KazooClient
 from typer.testing import CliRunner
@@ -26,6 +27,8 @@ from tests.support.processes import eventually
 from tests.support.zookeeper import ZOOKEEPER_JARS, new_zookeeper, running_zookeeper
 
 pytestmark = pytest.mark.integration
+
+SEEN_WAIT_S = 30
 
 
 def read(server: ZooKeeperServer, path: str) -> bytes | None:
@@ -71,10 +74,12 @@ def test_life(tmp_path: Path) -> None:
 
         outside_any_loop(server.pause())
         assert server.process.state == "paused"
+        stopping = psutil.Process(server.process.pid)
+        eventually(lambda: stopping.status() == psutil.STATUS_STOPPED, SEEN_WAIT_S, "it stands still")
         assert "within 0.2 s" in (outside_any_loop(zookeeper_trouble(server.address, wait_s=0.2)) or "")
         assert outside_any_loop(server.roles()) == {"zk0": "?"}
         outside_any_loop(server.resume())
-        assert outside_any_loop(server.roles()) == {"zk0": "serving"}
+        eventually(lambda: outside_any_loop(server.roles()) == {"zk0": "serving"}, SEEN_WAIT_S, "it serves again")
 
         outside_any_loop(server.restart())
         assert read(server, "/kept") == b"1"
@@ -116,14 +121,19 @@ class TestCommandLine:
                 return "".join(lines)
         raise AssertionError(f"it ended with {process.wait(10)}: {lines}")
 
-    def state(self, directory: Path) -> tuple[str, str]:
-        (node,) = json.loads(self.ctl(directory, "status", "--json"))
-        return node["state"], node["role"]
+    def wait_state(self, directory: Path, *state_and_role: str) -> None:
+        """A server that has just been resumed may give a session later than `status` waits for one."""
+
+        def is_told() -> bool:
+            (node,) = json.loads(self.ctl(directory, "status", "--json"))
+            return (node["state"], node["role"]) == state_and_role
+
+        eventually(is_told, SEEN_WAIT_S, f"it is told as {state_and_role}")
 
     def test_orders_from_a_second_terminal(self, up: subprocess.Popen[str], tmp_path: Path) -> None:
         directory = tmp_path / "zookeeper"
         assert "bmq node --zookeeper 127.0.0.1:" in self.wait_up(up)
-        assert self.state(directory) == ("running", "serving")
+        self.wait_state(directory, "running", "serving")
         assert "zk0" in self.ctl(directory, "status")
         for order, wanted in (
             ("pause", ("paused", "?")),
@@ -134,7 +144,7 @@ class TestCommandLine:
             ("restart", ("running", "serving")),
         ):
             self.ctl(directory, order)
-            assert self.state(directory) == wanted, order
+            self.wait_state(directory, *wanted)
         assert "SLF4J" in self.ctl(directory, "logs", "-n", "500")
         self.ctl(directory, "down")
         assert up.wait(30) == 0

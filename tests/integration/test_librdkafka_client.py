@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
 TOPIC = "load"
 PARTITIONS = 3
+RECORDS = 20_000
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def ends(server: BmqServer) -> list[int]:
 
 
 def test_what_it_produced_is_in_the_log_of_all_partitions(server: BmqServer, client: Client) -> None:
-    found = client.produce(server.bootstrap, [server.pid], TOPIC, PARTITIONS, record_bytes=100, warm_s=0.2, seconds=1)
+    found = client.produce(server.bootstrap, [server.pid], TOPIC, PARTITIONS, record_bytes=100, warm_s=1, seconds=3)
     assert 0 < found["records"] <= found["produced"] == sum(ends(server))
     assert min(ends(server)) > found["produced"] / PARTITIONS / 2  # at random: about the same in each
     assert 0 < found["server_user_s"] <= found["server_cpu_s"]
@@ -59,7 +60,8 @@ def test_a_rate_is_kept_and_a_consumer_beside_it_gets_every_record(server: BmqSe
         is_consuming=True,
     )
     acknowledged, consumed = found["acknowledged"], found["consumed"]
-    assert 198 <= acknowledged["count"] <= 202
+    # What is late at the end is not sent any more.
+    assert 100 <= acknowledged["count"] <= 202
     assert consumed["count"] == acknowledged["count"]
     for latencies in (acknowledged, consumed):
         assert 0 < latencies["p50_us"] <= latencies["p99_us"] <= latencies["p999_us"] <= latencies["max_us"]
@@ -71,7 +73,9 @@ def test_an_unknown_partition_is_an_error(server: BmqServer, client: Client) -> 
 
 
 def test_a_crowd_stands_there_and_reads_slowly(server: BmqServer, client: Client, tmp_path: Path) -> None:
-    client.produce(server.bootstrap, [server.pid], TOPIC, PARTITIONS, record_bytes=1_024, warm_s=0, seconds=1)
+    client.produce(
+        server.bootstrap, [server.pid], TOPIC, PARTITIONS, record_bytes=1_024, warm_s=0, seconds=60, records_max=RECORDS
+    )
     fetches = tmp_path / "fetches"
     fetches.write_bytes(fetch_frames(TOPIC, PARTITIONS, [0]).data)
     command = [sys.executable, "-m", "bench.loads.crowd", str(fetches), "20", "2", server.bootstrap]
@@ -80,7 +84,7 @@ def test_a_crowd_stands_there_and_reads_slowly(server: BmqServer, client: Client
     )
     try:
         assert crowd.stdout is not None and crowd.stdout.readline() == "there\n"
-        found = client.produce(server.bootstrap, [], TOPIC, PARTITIONS, record_bytes=100, warm_s=0, seconds=1)
+        found = client.produce(server.bootstrap, [], TOPIC, PARTITIONS, record_bytes=100, warm_s=1, seconds=3)
         assert found["records"] > 0
         out, _ = crowd.communicate("", timeout=30)
     finally:

@@ -24,7 +24,9 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 TOPIC = "load"
 PARTITIONS = 3
 RECORDS = 10
+SECONDS = 3  # a new server, on a machine that is busy, may take its first second for its first answer
 TRIES = 5
+WARM_S = 0.5
 
 
 @pytest.fixture
@@ -50,17 +52,17 @@ def ends(server: BmqServer) -> list[int]:
 
 def test_what_it_counts_is_in_the_log(server: BmqServer, client: Client) -> None:
     load = Load(to_each_partition(), connections=2, in_flight=3)
-    found = client.put(server.port, {"bmq": server.pid}, load, warm_s=0, seconds=1)
+    found = client.put(server.port, {"bmq": server.pid}, load, warm_s=0, seconds=SECONDS)
     assert found["answers"] > 0
     # What was under way when the time was over is in the log and not counted.
     assert found["answers"] <= sum(ends(server)) / RECORDS <= found["answers"] + 2 * 3
     assert found["sent_bytes"] >= found["answers"] * RECORDS * 100
-    assert 0 < found["latency_p50_us"] <= found["latency_p99_us"] <= found["latency_max_us"] < 1_000_000
+    assert 0 < found["latency_p50_us"] <= found["latency_p99_us"] <= found["latency_max_us"] < SECONDS * 1_000_000
     assert 0 < found["server_cpu_s"] < 10
 
     read = fetch_frames(TOPIC, PARTITIONS, [0, RECORDS])
     least = PARTITIONS * RECORDS * 100
-    fetched = client.put(server.port, {"bmq": server.pid}, Load(read, 2, 1, 0, least), warm_s=0, seconds=1)
+    fetched = client.put(server.port, {"bmq": server.pid}, Load(read, 2, 1, 0, least), warm_s=0, seconds=SECONDS)
     assert fetched["received_bytes"] >= fetched["answers"] * least > 0
 
 
@@ -70,7 +72,7 @@ def put_until_kept(
     """What was found in each try; the last one kept the rate. Others may have the processors in some."""
     tries = []
     for _ in range(TRIES):
-        found = client.put(server.port, {"bmq": server.pid}, load, warm_s=0.5, seconds=seconds)
+        found = client.put(server.port, {"bmq": server.pid}, load, warm_s=WARM_S, seconds=seconds)
         tries.append(found)
         if found["not_sent"] <= not_sent_max and found["answers"] >= answers_min:
             return tries
@@ -80,7 +82,8 @@ def put_until_kept(
 def test_a_rate_is_kept(server: BmqServer, client: Client) -> None:
     load = Load(to_each_partition(), connections=4, in_flight=5, rate_per_s=100)
     tries = put_until_kept(server, client, load, seconds=2, answers_min=195, not_sent_max=0)
-    assert max(found["answers"] for found in tries) <= 205
+    # Those that were due in the warm-up count as well where nobody had a processor for them until its end.
+    assert max(found["answers"] for found in tries) <= 100 * (WARM_S + 2) + 1
 
 
 def test_a_rate_is_kept_by_a_server_that_is_seldom_busy(server: BmqServer, client: Client) -> None:

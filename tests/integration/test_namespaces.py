@@ -75,10 +75,10 @@ def answer(process: subprocess.Popen[str], wait_s: float) -> str:
     return process.stdout.readline().strip()
 
 
-def answers(host: Host) -> bool:
+def answers(host: Host, wait_s: float = ANSWER_S) -> bool:
     """Whether the hub reaches it with a new connection."""
     try:
-        with socket.create_connection((host.address, PORT), SILENT_S):
+        with socket.create_connection((host.address, PORT), wait_s):
             return True
     except TimeoutError:
         return False
@@ -104,16 +104,16 @@ def look_at_everything() -> None:
         for one, other in [*both_ways, (network.address, far.address)]:
             network.cut(one, other)
         assert answer(asking, SILENT_S) == "silence"
-        assert not answers(far)
+        assert not answers(far, SILENT_S)
         network.mend(both_ways)
         assert answer(asking, ANSWER_S) == "answer"
-        assert not answers(far), "the other cut is still there"
+        assert not answers(far, SILENT_S), "the other cut is still there"
         network.heal()
         assert answers(far)
 
         far.unplug()
         assert answer(asking, SILENT_S) == "silence"
-        assert not answers(far)
+        assert not answers(far, SILENT_S)
         far.plug()
         assert answer(asking, ANSWER_S) == "answer"
         assert answers(far)

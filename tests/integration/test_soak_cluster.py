@@ -23,6 +23,8 @@ pytestmark = pytest.mark.integration
 SEED = 33597
 MINUTES = 1.5
 READY_S = 120.0
+RUN_S_MAX = 600
+GONE_S = 60
 NODES, DAEMONS = 4, 5
 
 
@@ -38,13 +40,13 @@ def devices() -> str:
 
 
 def assert_nothing_left(directory: Path, devices_before: str) -> None:
-    eventually(lambda: not processes_of(str(directory)), 10, "the processes of the soak are gone")
+    eventually(lambda: not processes_of(str(directory)), GONE_S, "the processes of the soak are gone")
     assert devices() == devices_before
     kept = {path.name for path in directory.rglob("*") if path.is_file()}
     assert not any(name.startswith(("blk_", "fsimage", "edits", "snapshot")) for name in kept), kept
 
 
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(RUN_S_MAX + 60)
 @pytest.mark.parametrize(
     "hazards", [(), (Kind.LATE_CALLS, Kind.POWER_LOSS)], ids=["usual faults", "late calls and a power loss"]
 )
@@ -53,7 +55,12 @@ def test_nothing_acknowledged_is_lost_while_processes_and_the_network_fail(
 ) -> None:
     directory, before = tmp_path / "soak", devices()
     done = subprocess.run(
-        command(directory, MINUTES, *hazards), cwd=REPOSITORY, capture_output=True, text=True, timeout=400, check=False
+        command(directory, MINUTES, *hazards),
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=RUN_S_MAX,
+        check=False,
     )
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -65,7 +72,7 @@ def test_nothing_acknowledged_is_lost_while_processes_and_the_network_fail(
     assert_nothing_left(directory, before)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGKILL])
 def test_whoever_ends_it_finds_nothing_left(tmp_path: Path, sign: signal.Signals) -> None:
     directory, before = tmp_path / "soak", devices()
@@ -79,6 +86,6 @@ def test_whoever_ends_it_finds_nothing_left(tmp_path: Path, sign: signal.Signals
             assert soak.wait(60) == (130 if sign is signal.SIGINT else -sign)
         finally:
             soak.kill()
-    _, alive = psutil.wait_procs(started, 10)
+    _, alive = psutil.wait_procs(started, GONE_S)
     assert alive == []
     assert devices() == before

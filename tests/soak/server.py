@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bmq.hdfs.config import Address
 from tests.support.servers import BmqServer
@@ -13,6 +13,7 @@ from tests.support.servers import BmqServer
 MIB: Final = 1024 * 1024
 # As long as the server itself waits for a store that does not answer (start_wait_ms), and its own start.
 READY_TIMEOUT_S: Final = 75.0
+METRICS_TRIES: Final = 3
 COUNTERS: Final = (
     "bmq_segment_rolls",
     "bmq_segment_mends",
@@ -44,10 +45,17 @@ class HdfsBmqServer(BmqServer):
 
     def add_counters(self) -> None:
         """Take the counters of this incarnation into the sums; to be called once, before it ends."""
-        status, text = self.get("/metrics")
+        for name, count in counters_told(lambda: self.get("/metrics")).items():
+            self.counters[name] += count
+
+
+def counters_told(ask: Callable[[], tuple[int, Any]]) -> dict[str, int]:
+    """The counters that a report shows; none when a server that is asked (status, text) tells nothing in a few tries."""
+    for _ in range(METRICS_TRIES):
+        status, text = ask()
         if status == 200:
-            for name, count in counters_of(text).items():
-                self.counters[name] += count
+            return counters_of(text)
+    return {}
 
 
 def counters_of(metrics: str) -> dict[str, int]:

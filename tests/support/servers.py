@@ -13,13 +13,14 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.java import java_command
-from tests.support.processes import POLL_INTERVAL_S, ManagedProcess, ProcessFailed, free_port
+from tests.support.processes import POLL_INTERVAL_S, ManagedProcess, ProcessFailed, eventually, free_port
 
 READY_LINE = r"^bmq ready kafka=127\.0\.0\.1:(\d+) rest=127\.0\.0\.1:(\d+)$"
 READY_TIMEOUT_S = 30.0
 KAFKA_READY_TIMEOUT_S = 60.0
-# A clean stop of bmq may take 5 seconds; the rest is for the process to go.
-STOP_TIMEOUT_S = 7.0
+# A clean stop of bmq may take 5 seconds; the rest is for the process to go while others have the processors.
+STOP_TIMEOUT_S = 40.0
+METRICS_WAIT_S = 60.0
 TOPIC_WAIT_S = 30.0
 KAFKA_STOP_TIMEOUT_S = 60.0
 
@@ -136,6 +137,15 @@ class BmqServer(Server):
             return 0, str(error)
         finally:
             connection.close()
+
+    def metrics(self) -> str:
+        """What Prometheus is told; asked again while it takes longer than `get` waits."""
+
+        def told() -> str:
+            status, text = self.get("/metrics")
+            return text if status == 200 else ""
+
+        return eventually(told, METRICS_WAIT_S, f"{self.name} tells its metrics")
 
     def _arguments(self) -> list[str]:
         listen = f"127.0.0.1:{self.port}"

@@ -112,10 +112,10 @@ def old_message_set(magic: int, value: bytes) -> bytes:
     return struct.pack(">qi", 0, len(message)) + message
 
 
-def produce_body(topic: str, partition: int, records: bytes, acks: int = -1) -> bytes:
+def produce_body(topic: str, partition: int, records: bytes, acks: int = -1, timeout_ms: int = 30_000) -> bytes:
     data = struct.pack(">i", partition) + struct.pack(">i", len(records)) + records
     topics = struct.pack(">i", 1) + string(topic) + struct.pack(">i", 1) + data
-    return string(None) + struct.pack(">hi", acks, 30_000) + topics
+    return string(None) + struct.pack(">hi", acks, timeout_ms) + topics
 
 
 def fetch_body(topic: str, partition: int, offset: int, max_wait_ms: int = 0, max_bytes: int = 1 << 20) -> bytes:
@@ -289,8 +289,8 @@ class WireClient:
         ranges = [reader.take(">hhh") for _ in range(count)]
         return {key: (low, high) for key, low, high in ranges}
 
-    def produce(self, topic: str, records: bytes, partition: int = 0) -> ProduceAnswer:
-        return produce_answer(self.call(PRODUCE, 3, produce_body(topic, partition, records)))
+    def produce(self, topic: str, records: bytes, partition: int = 0, timeout_ms: int = 30_000) -> ProduceAnswer:
+        return produce_answer(self.call(PRODUCE, 3, produce_body(topic, partition, records, timeout_ms=timeout_ms)))
 
     def fetch(self, topic: str, offset: int, partition: int = 0, max_wait_ms: int = 0) -> FetchAnswer:
         return fetch_answer(self.call(FETCH, 4, fetch_body(topic, partition, offset, max_wait_ms)))

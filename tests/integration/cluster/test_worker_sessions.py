@@ -67,7 +67,7 @@ def run(settings, supervisor):
     uvloop.run(serve(settings, supervisor))
 
 settings = Settings(
-    workers=1, node_id=5, worker_hang_ms=2000, zookeeper=sys.argv[2], log_format="json", log_level="debug",
+    workers=1, node_id=5, worker_hang_ms=8000, zookeeper=sys.argv[2], log_format="json", log_level="debug",
     cluster={"zookeeper_session_ms": int(sys.argv[3])},
 )
 try:

@@ -14,21 +14,18 @@ from tests.support.hdfs import fresh_root, outside_any_loop, reserved_bytes
 from tests.support.processes import eventually
 from tests.support.servers import BmqServer
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 PARTITIONS = 300
 ROUNDS = 20
-IDLE_CLOSE_MS = 8_000
+IDLE_CLOSE_MS = 25_000  # longer than a round and a look at it take on a busy machine
 RESERVED_BYTES_MAX = 10 * 1024 * 1024  # for each; segment.bytes is 128 MiB
 RESIDENT_BYTES_MAX = 400 * 1024 * 1024
 
 
 def open_blocks(server: BmqServer) -> int:
-    status, text = server.get("/metrics")
-    assert status == 200
-    return next(
-        int(float(line.rpartition(" ")[2])) for line in text.splitlines() if line.startswith("bmq_hdfs_open_blocks ")
-    )
+    lines = server.metrics().splitlines()
+    return next(int(float(line.rpartition(" ")[2])) for line in lines if line.startswith("bmq_hdfs_open_blocks "))
 
 
 def test_300_active_partitions_and_then_none(hdfs: HdfsCluster, tmp_path: Path) -> None:
@@ -56,7 +53,7 @@ def test_300_active_partitions_and_then_none(hdfs: HdfsCluster, tmp_path: Path) 
         assert max(reserved) < PARTITIONS * RESERVED_BYTES_MAX, "an open block counts at its full size"
         assert psutil.Process(server.pid).memory_info().rss < RESIDENT_BYTES_MAX
         # The metadata log alone stays open.
-        assert eventually(lambda: open_blocks(server) <= 1, 90, "idle segments are closed")
+        assert eventually(lambda: open_blocks(server) <= 1, 120, "idle segments are closed")
         for partition in range(PARTITIONS):
             producer.produce("many", b"again", partition=partition, on_delivery=delivered)
         assert producer.flush(60) == 0

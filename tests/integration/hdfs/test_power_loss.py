@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -26,12 +26,15 @@ from tests.support.servers import BmqServer
 from tests.support.unsafe_disk import UnsafeDisk
 from tests.support.wire import WireClient
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 
 TOPIC = "kept"
 SIZES_BYTES = (1, 5_000, 700_000)
 LENGTH_BYTES = 70_001
 TAKEOVER_S_MAX = 60.0
+# The NameNode recovers one lease after the other before a start has what it reads, or a partition is served.
+START_S_MAX = 90.0
+PRODUCE_S_MAX = 120.0
 
 
 @pytest.fixture
@@ -65,12 +68,16 @@ async def check_taken_over(client: Client, path: str, previous_holder: str, leng
 
 
 async def taken_over(client: Client, path: str, previous_holder: str) -> int:
+    return await until_ready(lambda: client.take_over(path, previous_holder, is_sync=True))
+
+
+async def until_ready(take_over: Callable[[], Awaitable[int]]) -> int:
     """Tried again while the store is not ready, as an owner does."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + TAKEOVER_S_MAX
     while True:
         try:
-            return await client.take_over(path, previous_holder, is_sync=True)
+            return await take_over()
         except StorageUnavailable:
             if loop.time() > deadline_s:
                 raise
@@ -84,6 +91,7 @@ def test_a_synced_topic_outlives_it(
     """With all that it takes to find it again: the metadata log is synced whatever topics ask for."""
     cluster, disks = unsafe_hdfs
     server = BmqServer(tmp_path / "server", store=f"{cluster.url}/bmq")
+    server.ready_timeout_s = START_S_MAX
     server.start()
     try:
         admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
@@ -96,8 +104,8 @@ def test_a_synced_topic_outlives_it(
         outside_any_loop(power_loss(cluster, disks))
         if is_server_killed:
             server.start()
-        with WireClient(server.port, timeout_s=60) as client:
-            after = client.produce(TOPIC, wire.record_batch([b"after"]))
+        with WireClient(server.port, timeout_s=PRODUCE_S_MAX + 10) as client:
+            after = client.produce(TOPIC, wire.record_batch([b"after"]), timeout_ms=int(PRODUCE_S_MAX * 1000))
             assert (after.error_code, after.base_offset) == (wire.NONE, 50)
             end_offset = 0
             while end_offset < 51:  # a fetch ends with a segment
@@ -153,7 +161,9 @@ def test_what_was_synced_outlives_an_append_behind_it(
                 os.close(descriptor)
             writer.abandon()
             await power_loss(cluster, disks)
-            return await store.take_over(path, previous_holder="owner", durability=Durability.HSYNC)
+            return await until_ready(
+                lambda: store.take_over(path, previous_holder="owner", durability=Durability.HSYNC)
+            )
         finally:
             await store.close()
 
@@ -243,6 +253,7 @@ def test_a_deletion_of_records_outlives_it(
     """DeleteRecords is answered on the strength of a manifest, and no record is synced after that."""
     cluster, disks = unsafe_hdfs
     server = BmqServer(tmp_path / "server", store=f"{cluster.url}/bmq")
+    server.ready_timeout_s = START_S_MAX
     server.start()
     try:
         admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
@@ -255,8 +266,9 @@ def test_a_deletion_of_records_outlives_it(
         server.kill()
         outside_any_loop(power_loss(cluster, disks))
         server.start()
-        with WireClient(server.port, timeout_s=60) as client:
-            assert client.produce(TOPIC, wire.record_batch([b"after"])).base_offset == 20
+        with WireClient(server.port, timeout_s=PRODUCE_S_MAX + 10) as client:
+            after = client.produce(TOPIC, wire.record_batch([b"after"]), timeout_ms=int(PRODUCE_S_MAX * 1000))
+            assert after.base_offset == 20
             assert client.fetch(TOPIC, 6).error_code == wire.OFFSET_OUT_OF_RANGE
             assert client.fetch(TOPIC, 7).error_code == wire.NONE
     finally:

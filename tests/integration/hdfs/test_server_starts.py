@@ -42,8 +42,8 @@ def admin(cluster: HdfsCluster, main_class: str, *arguments: str) -> None:
     subprocess.run(dying_with_us(command), check=True, timeout=60, capture_output=True, stdin=subprocess.DEVNULL)
 
 
-def refusal(store: str, *, user: str = "", wait_s: float = 3.0, **settings: str) -> tuple[str, str]:
-    """(the one sentence, everything logged before it) of a start that is refused."""
+def refusal(store: str, *, user: str = "", wait_s: float = 30.0, **settings: str) -> tuple[str, str]:
+    """(the one sentence, everything logged before it) of a start that is refused, most often long before `wait_s`."""
     environment = {
         "PATH": "/usr/bin:/bin",
         "BMQ_START_WAIT_MS": str(int(wait_s * 1000)),
@@ -57,7 +57,7 @@ def refusal(store: str, *, user: str = "", wait_s: float = 3.0, **settings: str)
         ),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=90,
         check=False,
         stdin=subprocess.DEVNULL,
         env=environment,
@@ -72,8 +72,8 @@ def refusal(store: str, *, user: str = "", wait_s: float = 3.0, **settings: str)
 
 def test_nobody_there_is_said_every_few_seconds_and_then_given_up() -> None:
     port = free_port()
-    sentence, logged = refusal(f"hdfs://127.0.0.1:{port}/bmq", wait_s=7)
-    assert f"127.0.0.1:{port}" in sentence and "within 7 s" in sentence
+    sentence, logged = refusal(f"hdfs://127.0.0.1:{port}/bmq", wait_s=12)
+    assert f"127.0.0.1:{port}" in sentence and "within 12 s" in sentence
     assert logged.count("waiting_for_the_store") >= 2
 
 
@@ -99,7 +99,7 @@ def test_a_server_waits_for_hdfs_to_come_up(tmp_path: Path) -> None:
 
 def test_something_else_on_the_port_is_named(strict_hdfs: HdfsCluster) -> None:
     http = strict_hdfs.plan.namenodes[0].http
-    sentence, _ = refusal(f"hdfs://{http}/bmq")
+    sentence, _ = refusal(f"hdfs://{http}/bmq", wait_s=6)  # it could still be starting
     assert str(http) in sentence
 
 
@@ -168,7 +168,7 @@ def test_a_root_of_another_cluster_and_a_foreign_directory(strict_hdfs: HdfsClus
 def test_safe_mode_is_waited_for_and_named(strict_hdfs: HdfsCluster) -> None:
     admin(strict_hdfs, "hdfs.tools.DFSAdmin", "-safemode", "enter")
     try:
-        sentence, logged = refusal(f"{strict_hdfs.url}/bmq", wait_s=4)
+        sentence, logged = refusal(f"{strict_hdfs.url}/bmq", wait_s=12)
     finally:
         admin(strict_hdfs, "hdfs.tools.DFSAdmin", "-safemode", "leave")
     assert "safe mode" in sentence

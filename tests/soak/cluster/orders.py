@@ -8,7 +8,7 @@ from typing import Any, Final
 from tests.support.cluster import BmqCluster, ClusterNode
 
 REST_WAIT_S: Final = 5.0
-ORDER_WAIT_S: Final = 20.0
+ORDER_WAIT_S: Final = 60.0
 ORDER_PAUSE_S: Final = 0.3
 
 

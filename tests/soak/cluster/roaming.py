@@ -75,12 +75,11 @@ class RoamingReader(Client):
         self._acknowledged_end = acknowledged_end
         self._random = random
         self._connect = connect
-        self._positions = [0] * len(ledgers)
         # By process: each may be behind the others for a moment, but does not go back.
         self._high_watermarks: dict[tuple[Place, float], dict[int, int]] = {}
-        self._pass_began_s = time.monotonic()
-        self._pass_ends_s: float | None = None
+        self._ends_seen = [0] * len(ledgers)
         self._ends_asked_s = 0.0
+        self._begin_pass(self._ends_seen)
 
     def step(self) -> None:
         """One visit to one node."""
@@ -94,7 +93,7 @@ class RoamingReader(Client):
 
     def read_to(self, node: Place, ends: Sequence[int], timeout_s: float) -> None:
         """Read everything anew through one node, in this thread, which is nobody else's then."""
-        self._positions = [0] * len(self._ledgers)
+        self._begin_pass(ends)
         deadline_s, failures = time.monotonic() + timeout_s, len(self.failures)
 
         def is_unfinished() -> bool:
@@ -124,8 +123,8 @@ class RoamingReader(Client):
             self._ends_asked_s = time.monotonic()
             self._ask_ends(node, client)
         found = [self._fetch(node, client, partition, high_watermarks) for partition in range(len(self._ledgers))]
+        self._note_end()
         if not any(found):
-            self._note_end(high_watermarks)
             self._is_over.wait(REST_S)
 
     def _fetch(self, node: Place, client: Asked, partition: int, high_watermarks: dict[int, int]) -> bool:
@@ -142,6 +141,7 @@ class RoamingReader(Client):
         if answer.high_watermark < before:
             self.fail(f"{node} shows high watermark {answer.high_watermark} of {partition} after {before}")
         high_watermarks[partition] = max(before, answer.high_watermark)
+        self._ends_seen[partition] = max(self._ends_seen[partition], answer.high_watermark)
         self._take(node, partition, answer.records, answer.high_watermark)
         return self._positions[partition] > position
 
@@ -169,13 +169,19 @@ class RoamingReader(Client):
             if error_code == NONE and offset < floors[partition]:
                 self.fail(f"{node} says that partition {partition} ends at {offset}, and {floors[partition]} was told")
 
-    def _note_end(self, high_watermarks: dict[int, int]) -> None:
-        if any(high_watermarks.get(p, -1) > position for p, position in enumerate(self._positions)):
+    def _begin_pass(self, ends: Sequence[int]) -> None:
+        """To these ends at the least, those known by now: producers may be faster than a reader with little of a processor."""
+        self._pass_to = list(ends)
+        self._positions = [0] * len(self._ledgers)
+        self._pass_began_s = time.monotonic()
+        self._pass_ends_s: float | None = None
+
+    def _note_end(self) -> None:
+        if any(position < end for position, end in zip(self._positions, self._pass_to, strict=True)):
             return
         now_s = time.monotonic()
         if self._pass_ends_s is None:
             self._pass_ends_s = now_s + max(PASS_ENDS_S, PASS_ENDS_SHARE * (now_s - self._pass_began_s))
         elif now_s > self._pass_ends_s:
-            self._pass_began_s, self._pass_ends_s = now_s, None
-            self._positions = [0] * len(self._ledgers)
+            self._begin_pass(self._ends_seen)
             self.pass_count += 1

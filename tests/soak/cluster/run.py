@@ -29,7 +29,7 @@ REPLICATION_FACTOR: Final = 3
 SEGMENT_BYTES: Final = 1024 * 1024  # a roll of each partition every twenty seconds
 WATCH_INTERVAL_S: Final = 0.5
 HISTORY_INTERVAL_S: Final = 2.0
-FAULT_TIMEOUT_S: Final = 90.0  # on top of what it lasts
+FAULT_TIMEOUT_S: Final = 150.0  # on top of what it lasts; two orders in a row may be waited for
 READ_TIMEOUT_S: Final = 60.0
 # A run in which little happened proves little. Shares are of what would be with nothing wrong.
 RECORDS_SHARE_MIN: Final = 0.5

@@ -24,7 +24,7 @@ from tests.soak.cluster.plan import Kind
 from tests.soak.cluster.roaming import Place
 from tests.soak.hazards import HSYNC, disks_of
 from tests.soak.served import unserved
-from tests.soak.server import COUNTERS, MIB, counters_of
+from tests.soak.server import COUNTERS, MIB, counters_told
 from tests.support.cluster import ALL_ROLES, BmqCluster, ClusterNode
 from tests.support.cluster import ENVIRONMENT as CLUSTER_ENVIRONMENT
 from tests.support.late_calls import LateCalls
@@ -36,6 +36,7 @@ DATANODES: Final = 3
 NODE_ROLES: Final = (ALL_ROLES, ALL_ROLES, ALL_ROLES, "proxy")
 HEAP_MB: Final = 192
 SERVED_TIMEOUT_S: Final = 60.0
+SETTLED_TIMEOUT_S: Final = 120.0
 ENVIRONMENT: Final = {
     "BMQ_HDFS__REPLICATION": str(DATANODES),
     # Filled soon, so that what still grows then is a leak.
@@ -139,7 +140,7 @@ class Site:
     async def wait_settled(self) -> None:
         """Everybody runs, sees everybody else, and every partition is owned. Raises AssertionError, ClusterFailed."""
         await self.hdfs.wait_live(DATANODES)
-        await asyncio.to_thread(self.cluster.wait_settled)
+        await asyncio.to_thread(self.cluster.wait_settled, SETTLED_TIMEOUT_S)
 
     def wait_served(self, topic: str, partitions: int) -> None:
         """Every partition tells its end: its owner has started it. Raises AssertionError."""
@@ -191,9 +192,7 @@ class Site:
             self._add_counters(node)
 
     def _add_counters(self, node: ClusterNode) -> None:
-        status, text = node.get("/metrics")
-        if status == 200:
-            self.counters.update(counters_of(text))
+        self.counters.update(counters_told(lambda: node.get("/metrics")))
 
     async def stop_all(self) -> None:
         """In order, as an operator would end the cluster: the last one has nobody to hand over to."""
