@@ -178,10 +178,12 @@ class HdfsCluster:
 
     # -- HA ----------------------------------------------------------------------------------------------------------
 
-    async def transition_to_active(self, index: int, timeout_s: float = ACTIVE_WAIT_S) -> None:
+    async def transition_to_active(
+        self, index: int, timeout_s: float = ACTIVE_WAIT_S, standby_wait_s: float = STANDBY_WAIT_S
+    ) -> None:
         """Make one NameNode of an HA cluster the active one, as an operator's failover does.
 
-        The other steps back first. If it is paused or does not answer it is killed: two writers would ruin the shared
+        The other steps back first. If it is paused or does not answer in `standby_wait_s` it is killed: two writers would ruin the shared
         edits, and only its death keeps a paused one from continuing where it stopped. Raises ClusterFailed (no HA
         cluster, not running), TransitionFailed.
         """
@@ -196,7 +198,7 @@ class HdfsCluster:
             try:
                 if daemon.is_paused:
                     raise TransitionFailed(f"{daemon.name} is paused")
-                await become_standby(node.rpc, STANDBY_WAIT_S)
+                await become_standby(node.rpc, standby_wait_s)
             except TransitionFailed as failure:
                 _log.warning("namenode_killed", name=daemon.name, reason=str(failure))
                 await daemon.kill()

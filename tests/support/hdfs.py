@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from bmq.dev.hadoop_configuration import LOCAL_READERS, QUICK_PROPERTIES
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.http_get import http_get
+from bmq.dev.namenode_status import NoStatus, jmx_bean
 from bmq.hdfs.blocks import FileBlocks
-from bmq.hdfs.config import HdfsConfig
+from bmq.hdfs.config import Address, HdfsConfig
 from tests.support.processes import JARS
 
 HADOOP_JARS = JARS / "hadoop"
 USER = "bmq"
+
+# For `config_of` where no timeout is the subject: a healthy daemon on a busy machine may stand still for seconds, and with
+# the usual settings it would be left out, or the call given up.
+PATIENT: Final[Mapping[str, float]] = {
+    "connect_timeout_s": 10.0,
+    "ack_timeout_s": 15.0,
+    "read_timeout_s": 20.0,
+    "rpc_timeout_s": 20.0,
+    "retry_max_s": 60.0,
+}
+# Where a node is paused: each look at it costs a test the whole of connect_timeout_s.
+PATIENT_WITH_PAUSED: Final[Mapping[str, float]] = {**PATIENT, "connect_timeout_s": 4.0}
 
 T = TypeVar("T")
 
@@ -84,6 +98,29 @@ async def until_replicated(blocks: Callable[[], Awaitable[FileBlocks]]) -> None:
         return bool(found) and all(len(block.nodes) == 3 for block in found)
 
     await until(is_told, 30.0, "the NameNode knows all replicas")
+
+
+async def is_heard(cluster: HdfsCluster, transfer: Address) -> bool:
+    """Whether the NameNode has heard of this DataNode just now, and places blocks there."""
+    try:
+        info = await jmx_bean(cluster.plan.namenodes[0].http, "Hadoop:service=NameNode,name=NameNodeInfo")
+    except NoStatus:
+        return False
+    live = json.loads(info["LiveNodes"]).values()
+    return any(one["xferaddr"] == str(transfer) and one["capacity"] > 0 and one["lastContact"] <= 1 for one in live)
+
+
+def replicas_of(cluster: HdfsCluster, content: bytes) -> list[Path]:
+    """The files on the DataNodes' disks that hold exactly these bytes. Others may vanish while they are looked at."""
+    found = []
+    for directory, _, names in os.walk(cluster.directory):
+        for name in names:
+            if name.startswith("blk_") and not name.endswith(".meta"):
+                with suppress(FileNotFoundError):
+                    path = Path(directory, name)
+                    if path.read_bytes() == content:
+                        found.append(path)
+    return found
 
 
 async def reserved_bytes(cluster: HdfsCluster) -> list[int]:

@@ -27,6 +27,9 @@ from bmq.log.store import StoreError
 
 BLOCK_BYTES: Final = 8 * 1024 * 1024
 APPENDS_UNDER_WAY: Final = 16
+STOPPED_WITHIN_S: Final = 60.0
+ACKED_WITHIN_S: Final = 60.0
+IDLE_HEARTBEAT_S: Final = 0.05
 PLACE_TRIES_MAX: Final = 40
 
 _BASE: Final = Random(1).randbytes(1_000_003)
@@ -219,29 +222,36 @@ class Segment:
         return self.acked
 
     async def append_until_broken(self, piece_bytes: int = 16_000) -> StoreError:
-        """Many appends under way all the time; how it ended. Most bytes: what a block should have."""
+        """Many appends under way all the time, and heartbeats once the block is full; how it ended."""
         under_way: deque[Future[int]] = deque()
         stream = self.writing
         try:
-            while True:
-                if stream.position + piece_bytes > BLOCK_BYTES:
-                    await under_way.popleft()
-                    raise AssertionError("nobody stopped this writer")
+            while stream.position + piece_bytes <= BLOCK_BYTES:
                 start = stream.position
                 under_way.append(stream.send([content(start, start + piece_bytes)]))
                 if len(under_way) >= APPENDS_UNDER_WAY:
                     self.acked = max(self.acked, await under_way.popleft())
                 await asyncio.sleep(0.001)
+            while under_way:
+                self.acked = max(self.acked, await under_way.popleft())
+            # A block is full in less than a second, and whoever is to stop its writer may take longer on a busy machine.
+            async with asyncio.timeout(STOPPED_WITHIN_S):
+                while True:
+                    await stream.heartbeat()
+                    await asyncio.sleep(IDLE_HEARTBEAT_S)
         except StoreError as error:
             return error
+        except TimeoutError:
+            raise AssertionError(f"nobody stopped this writer within {STOPPED_WITHIN_S} s") from None
 
     async def until_acked(self, length_bytes: int) -> None:
-        """Wait for the writer that runs beside, for some 10 s."""
-        for _ in range(10_000):
-            if self.acked >= length_bytes:
-                return
-            await asyncio.sleep(0.001)
-        raise AssertionError(f"only {self.acked} bytes were acknowledged")
+        """Wait for the writer that runs beside."""
+        try:
+            async with asyncio.timeout(ACKED_WITHIN_S):
+                while self.acked < length_bytes:  # noqa: ASYNC110 - nobody is told of a byte
+                    await asyncio.sleep(0.001)
+        except TimeoutError:
+            raise AssertionError(f"only {self.acked} bytes were acknowledged in {ACKED_WITHIN_S} s") from None
 
     async def complete_at_last(self, length_bytes: int) -> None:
         """As a writer does after its last packet, for some 10 s."""

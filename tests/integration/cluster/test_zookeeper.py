@@ -22,7 +22,9 @@ from tests.support.lossy_proxy import LossyProxy
 from tests.support.zookeeper import fresh_chroot
 from tests.unit.election.election_contract import (
     CLUSTER_ID,
+    POLL_S,
     SURE_TIMEOUT_S,
+    WAIT_S,
     ElectionContract,
     ElectionGround,
     Heard,
@@ -33,8 +35,12 @@ from tests.unit.election.election_contract import (
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 
-# The server allows 1 s; a busy machine needs more to keep a session.
-SESSION_TIMEOUT_S = 2.5
+# The server allows 1 s; a busy machine, on which everything may stand still for seconds, needs more to keep a session.
+SESSION_TIMEOUT_S = 6.0
+# A history of candidates has this many steps, and more until enough of them were elected.
+STEPS_LEAST = 60
+EPOCHS_LEAST = 11
+HISTORY_MAX_S = 60.0
 
 
 class ZooKeeperGround(ElectionGround):
@@ -81,10 +87,14 @@ class ZooKeeperGround(ElectionGround):
         await self.server.start()
 
     async def hang(self) -> None:
+        """Every session has an ephemeral node by which its end is seen, past the proxies."""
         away = [proxy for proxy in self.proxies.values() if not proxy.is_cut]
         for proxy in away:
             proxy.cut()
-        await asyncio.sleep(1.6 * self.session_timeout_s)
+        with Reader(self) as reader:
+            async with asyncio.timeout(WAIT_S):
+                while await reader.ephemeral_nodes():  # noqa: ASYNC110 - a watch would only tell of one of them
+                    await asyncio.sleep(POLL_S)
         for proxy in away:
             proxy.mend()
 
@@ -136,6 +146,14 @@ class Reader:
     async def json(self, path: str) -> Any:
         data, _ = await asyncio.to_thread(self.client.get, f"{self.root}{path}")
         return json.loads(data)
+
+    async def ephemeral_nodes(self) -> list[str]:
+        """The paths of those that elections have made."""
+        return await asyncio.to_thread(self._ephemeral_nodes)
+
+    def _ephemeral_nodes(self) -> list[str]:
+        found = [f"/nodes/{name}" for name in self.client.get_children(f"{self.root}/nodes")]
+        return [*found, "/controller"] if self.client.exists(f"{self.root}/controller") else found
 
 
 def test_what_lies_in_zookeeper_can_be_read(calm: ZooKeeperGround) -> None:
@@ -403,6 +421,9 @@ def test_any_history_has_one_holder_an_epoch(calm: ZooKeeperGround) -> None:
     dice = Random(7)
     held: list[ControllerClaim] = []
 
+    def is_enough() -> bool:
+        return len(held) >= EPOCHS_LEAST and len({claim.node_id for claim in held}) == 4
+
     async def candidate(node_id: int) -> None:
         election = await calm.started(node_id)
         while True:
@@ -418,7 +439,11 @@ def test_any_history_has_one_holder_an_epoch(calm: ZooKeeperGround) -> None:
     async def story() -> None:
         critic = await calm.started(9)
         tasks = [asyncio.ensure_future(candidate(node_id)) for node_id in range(4)]
-        for _ in range(60):
+        loop = asyncio.get_running_loop()
+        end_s = loop.time() + HISTORY_MAX_S
+        steps = 0
+        while steps < STEPS_LEAST or (not is_enough() and loop.time() < end_s):
+            steps += 1
             await asyncio.sleep(dice.uniform(0, 0.1))
             victim = dice.choice(list(calm.proxies.values()))
             if (leader := critic.leader) is not None and dice.random() < 0.4:
@@ -441,8 +466,7 @@ def test_any_history_has_one_holder_an_epoch(calm: ZooKeeperGround) -> None:
     calm.run(story)
     epochs = [claim.epoch for claim in held]
     assert epochs == sorted(set(epochs)), "an epoch was used twice, or out of order"
-    assert len(epochs) > 10
-    assert len({claim.node_id for claim in held}) == 4
+    assert is_enough(), held
 
 
 # -- A server that is hurt -------------------------------------------------------------------------------------------
@@ -452,6 +476,7 @@ def test_a_hung_server_is_away_and_loses_nothing_in_time(ground: ZooKeeperGround
     """Paused for less than a session timeout, and at the end closed without an answer."""
 
     async def story() -> None:
+        ground.session_timeout_s = SURE_TIMEOUT_S
         one = await ground.started(1)
         await one.join(member(1))
         claim = await within(one.campaign(member(1)))
@@ -462,7 +487,6 @@ def test_a_hung_server_is_away_and_loses_nothing_in_time(ground: ZooKeeperGround
         await ground.server.resume()
         await one.raise_epoch(1)
         assert (heard.said, one.leader, dict(one.members)) == ([], claim, {1: member(1)})
-        ground.session_timeout_s = SURE_TIMEOUT_S
         two = await ground.started(2)
         await ground.server.pause()
         loop = asyncio.get_running_loop()
@@ -476,9 +500,10 @@ def test_a_hung_server_is_away_and_loses_nothing_in_time(ground: ZooKeeperGround
 
 def test_an_operator_reads_a_line_each_time(ground: ZooKeeperGround, caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
+        # Not of the starts: on a busy machine there are lines about the wait for ZooKeeper.
         ground.session_timeout_s = SURE_TIMEOUT_S
+        one = await ground.started(1)
         with capture_logs() as logs:
-            one = await ground.started(1)
             await ground.stop()
             await asyncio.sleep(1.0)
             await ground.start()
@@ -486,8 +511,9 @@ def test_an_operator_reads_a_line_each_time(ground: ZooKeeperGround, caplog: pyt
             await one.close()
         assert [line["event"] for line in logs] == ["zookeeper_away", "zookeeper_back"]
         ground.session_timeout_s = SESSION_TIMEOUT_S
+        two = await ground.started(2)
+        await two.join(member(2))
         with capture_logs() as logs:
-            two = await ground.started(2)
             await ground.hang()
             await two.raise_epoch(1)
         assert [line["event"] for line in logs] == ["zookeeper_away", "zookeeper_session_lost", "zookeeper_back"]

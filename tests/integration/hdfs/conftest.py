@@ -9,7 +9,7 @@ import pytest
 
 from bmq.dev.hdfs import HdfsCluster
 from bmq.hdfs.config import HdfsConfig
-from tests.support.hdfs import config_of, fresh_root, new_cluster, running
+from tests.support.hdfs import PATIENT, config_of, fresh_root, new_cluster, running
 
 
 @pytest.fixture(scope="session")
@@ -36,4 +36,4 @@ def own_ha_hdfs(tmp_path: Path) -> Iterator[HdfsCluster]:
 @pytest.fixture
 def hdfs_config(hdfs: HdfsCluster, request: pytest.FixtureRequest) -> HdfsConfig:
     """The shared cluster, with a root directory that is this test's alone and does not exist yet."""
-    return config_of(hdfs, fresh_root(request.node.name))
+    return config_of(hdfs, fresh_root(request.node.name), **PATIENT)

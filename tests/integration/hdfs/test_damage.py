@@ -16,6 +16,7 @@ from bmq.log.damage import StateDamaged, accept
 from bmq.log.damage_report import report_damage
 from bmq.log.partition_log import StateSnapshot
 from bmq.log.store import Durability
+from tests.support.hdfs import replicas_of
 from tests.unit.log.owned_log import PARTITION, Owner, batch_of
 
 pytestmark = pytest.mark.integration
@@ -29,12 +30,6 @@ async def stores(hdfs_config: HdfsConfig) -> AsyncIterator[list[HdfsStore]]:
             opened.append(await HdfsStore.open(hdfs_config, Random(number)))
             stack.push_async_callback(opened[-1].close)
         yield opened
-
-
-def replicas_of(cluster: HdfsCluster, content: bytes) -> list[Path]:
-    """The files on the DataNodes' disks that hold these bytes."""
-    blocks = (path for path in cluster.directory.rglob("blk_*") if path.suffix != ".meta" and path.is_file())
-    return [path for path in blocks if path.read_bytes() == content]
 
 
 def rot(path: Path) -> None:

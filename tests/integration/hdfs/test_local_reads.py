@@ -13,7 +13,7 @@ from bmq.dev.hdfs import HdfsCluster
 from bmq.hdfs.config import HdfsConfig
 from bmq.hdfs.store import HdfsStore
 from bmq.log.store import Durability, FileMissing
-from tests.support.hdfs import USER, config_of, fresh_root, new_cluster, running, until_replicated
+from tests.support.hdfs import PATIENT, USER, config_of, fresh_root, new_cluster, running, until_replicated
 from tests.unit.hdfs.replica_files import damage
 
 pytestmark = pytest.mark.integration
@@ -40,7 +40,7 @@ def own_open_hdfs(tmp_path: Path) -> Iterator[HdfsCluster]:
 @pytest.fixture
 def open_config(open_hdfs: HdfsCluster, request: pytest.FixtureRequest) -> HdfsConfig:
     # So patient that a busy machine changes no test's outcome.
-    return config_of(open_hdfs, fresh_root(request.node.name), local_read_timeout_s=10.0)
+    return config_of(open_hdfs, fresh_root(request.node.name), **PATIENT, local_read_timeout_s=10.0)
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ async def test_without_the_right_datanodes_are_asked_as_ever(hdfs: HdfsCluster, 
 
 
 async def test_a_dead_datanode_leaves_its_files_to_the_others(own_open_hdfs: HdfsCluster) -> None:
-    store = await HdfsStore.open(config_of(own_open_hdfs, "/dead"), Random(1))
+    store = await HdfsStore.open(config_of(own_open_hdfs, "/dead", **PATIENT), Random(1))
     try:
         file_id = await closed_segment(store)
         for number in range(2):

@@ -16,7 +16,7 @@ from bmq.hdfs.mending import SegmentMender
 from bmq.hdfs.segment_opening import SegmentOpening
 from bmq.hdfs.writer import BrokenSegment, HdfsWriter
 from bmq.log.store import Durability, FencedWriter, StorageUnavailable, WriterBroken
-from tests.support.hdfs import config_of, fresh_root
+from tests.support.hdfs import PATIENT, PATIENT_WITH_PAUSED, config_of, fresh_root
 from tests.support.hdfs_rivals import BLOCK_BYTES, Client, Segment, append, clients, content
 
 pytestmark = pytest.mark.integration
@@ -223,8 +223,8 @@ async def open_writer(segments: SegmentOpening, client: Client, name: str) -> Hd
     )
 
 
-async def write_until_broken(writer: HdfsWriter) -> int:
-    """The last acknowledged length; appends go on being under way until one fails."""
+async def write_until_broken(writer: HdfsWriter, is_acked: asyncio.Event) -> int:
+    """The last acknowledged length; appends go on being under way until one fails. `is_acked`: set once there is a length."""
     acked = 0
     position = 0
     under_way: list[asyncio.Future[int]] = []
@@ -234,6 +234,7 @@ async def write_until_broken(writer: HdfsWriter) -> int:
         try:
             if len(under_way) >= 8:
                 acked = await under_way.pop(0)
+                is_acked.set()
         except WriterBroken:
             return acked
         await asyncio.sleep(0.002)
@@ -252,13 +253,15 @@ async def check_mended(client: Client, name: str, length_bytes: int, replicas: i
 
 
 async def test_a_killed_datanode_costs_one_replica_and_no_byte(own_hdfs: HdfsCluster) -> None:
-    config = config_of(own_hdfs, fresh_root("killed"))
+    config = config_of(own_hdfs, fresh_root("killed"), **PATIENT)
     async with clients(config, "own") as (own,), opening(own) as segments:
         writer = await open_writer(segments, own, "f")
-        writing = asyncio.create_task(write_until_broken(writer))
-        await asyncio.sleep(0.2)
+        is_acked = asyncio.Event()
+        writing = asyncio.create_task(write_until_broken(writer, is_acked))
+        async with asyncio.timeout(30):
+            await is_acked.wait()
         await own_hdfs.datanode(1).kill()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             acked = await writing
         length_bytes = await writer.mend()
         assert length_bytes >= acked > 0
@@ -268,15 +271,18 @@ async def test_a_killed_datanode_costs_one_replica_and_no_byte(own_hdfs: HdfsClu
 
 
 async def test_a_hung_datanode_costs_its_timeouts_and_no_byte(own_hdfs: HdfsCluster) -> None:
-    config = config_of(own_hdfs, fresh_root("hung"))
+    # Short enough to be waited for once, and long enough for the nodes that do not hang.
+    config = config_of(own_hdfs, fresh_root("hung"), **{**PATIENT, "ack_timeout_s": 4.0})
     loop = asyncio.get_running_loop()
     async with clients(config, "own") as (own,), opening(own) as segments:
         writer = await open_writer(segments, own, "f")
-        writing = asyncio.create_task(write_until_broken(writer))
-        await asyncio.sleep(0.2)
+        is_acked = asyncio.Event()
+        writing = asyncio.create_task(write_until_broken(writer, is_acked))
+        async with asyncio.timeout(30):
+            await is_acked.wait()
         await own_hdfs.datanode(1).pause()
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 acked = await writing
             start_s = loop.time()
             length_bytes = await writer.mend()
@@ -290,7 +296,7 @@ async def test_a_hung_datanode_costs_its_timeouts_and_no_byte(own_hdfs: HdfsClus
 
 
 async def test_a_hung_datanode_that_has_what_was_acknowledged_is_waited_for(own_hdfs: HdfsCluster) -> None:
-    config = config_of(own_hdfs, fresh_root("waited"))
+    config = config_of(own_hdfs, fresh_root("waited"), **PATIENT_WITH_PAUSED)
     async with clients(config, "own") as (own,):
         segment = await left_by_lengths(own, f"{config.root}/f", [9_000, 5_000, 5_000])
         hung = own_hdfs.datanode_at(segment.nodes[0].transfer)
@@ -306,7 +312,7 @@ async def test_a_hung_datanode_that_has_what_was_acknowledged_is_waited_for(own_
 
 
 async def test_a_datanode_that_dies_during_the_repair_is_left_out_too(own_hdfs: HdfsCluster) -> None:
-    config = config_of(own_hdfs, fresh_root("during"))
+    config = config_of(own_hdfs, fresh_root("during"), **PATIENT)
     async with clients(config, "own") as (own,):
         segment = await left_by_lengths(own, f"{config.root}/f", [9_000, 9_000, 9_000])
         own.namenode.before["update_pipeline"] = [own_hdfs.datanode(0).kill]
@@ -318,14 +324,14 @@ async def test_a_datanode_that_dies_during_the_repair_is_left_out_too(own_hdfs: 
 
 async def test_without_any_datanode_it_is_tried_again_until_they_are_back(own_hdfs: HdfsCluster) -> None:
     """They come back with replicas that only lease recovery can use: the last resort."""
-    config = config_of(own_hdfs, fresh_root("none"))
+    config = config_of(own_hdfs, fresh_root("none"), **PATIENT)
     async with clients(config, "own") as (own,):
         segment = await left_by_lengths(own, f"{config.root}/f", [9_000, 9_000, 9_000])
         for index in range(3):
             await own_hdfs.datanode(index).kill()
         for _ in range(2):
             with pytest.raises(StorageUnavailable, match="none of its DataNodes"):
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(30):
                     await SegmentMender(own.tools).mend(broken(segment, 9_000))
         for index in range(3):
             await own_hdfs.datanode(index).start()

@@ -38,6 +38,10 @@ from tests.support.lossy_proxy import LossyProxy
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
 
 BLOCK_BYTES = 1 << 20
+# How long a call goes on that is to succeed once the NameNode is well again.
+PATIENT_S = 60.0
+# The same over the NameNode's end and new start.
+START_MAX_S = 180.0
 Calling = Callable[[NameNode], Awaitable[object]]
 
 
@@ -330,8 +334,8 @@ async def test_safe_mode(strict_hdfs: HdfsCluster, strict_config: HdfsConfig) ->
         assert await namenode.listing(root) == []  # reading goes on
         sentence = rf"^{root}/a: the NameNode is in safe mode .*Cannot create file{root}/a. Name node is in safe mode"
         with pytest.raises(SafeMode, match=sentence):
-            await create_within(namenode, f"{root}/a", 0.5)
-        patient = asyncio.create_task(create(namenode, f"{root}/a"))
+            await create_within(namenode, f"{root}/a", 5.0)
+        patient = asyncio.create_task(create_within(namenode, f"{root}/a", PATIENT_S))
         assert await namenode.file_info(f"{root}/a") is None
         await admin.leave_safe_mode()
         assert await patient > 0
@@ -369,7 +373,7 @@ async def test_a_hung_namenode_costs_each_call_its_own_time(
             with pytest.raises(StorageUnavailable, match=rf"{strict_hdfs.namenodes[0]}: getLocatedFileInfo unanswered"):
                 for _ in range(1000):
                     await namenode.file_info(root, retry_max_s=0.3)
-            patient = asyncio.create_task(create(namenode, f"{root}/a"))
+            patient = asyncio.create_task(create_within(namenode, f"{root}/a", PATIENT_S))
             with pytest.raises(StorageUnavailable):
                 await namenode.file_info(root, retry_max_s=0.3)
             assert not patient.done()
@@ -384,6 +388,7 @@ async def test_a_hung_namenode_costs_each_call_its_own_time(
         assert status.file_id == file_id
 
 
+@pytest.mark.timeout(2 * START_MAX_S)
 @pytest.mark.parametrize("is_checkpointed", [False, True])
 async def test_an_answer_lost_in_a_crash_is_remembered_by_the_edit_log_but_not_by_a_checkpoint(
     strict_hdfs: HdfsCluster, strict_config: HdfsConfig, is_checkpointed: bool
@@ -391,7 +396,7 @@ async def test_an_answer_lost_in_a_crash_is_remembered_by_the_edit_log_but_not_b
     root = strict_config.root
     daemon = strict_hdfs.namenode(0)
     async with LossyProxy(strict_hdfs.namenodes[0]) as proxy:
-        config = replace(strict_config, namenodes=(proxy.address,), rpc_timeout_s=60.0, retry_max_s=60.0)
+        config = replace(strict_config, namenodes=(proxy.address,), rpc_timeout_s=START_MAX_S, retry_max_s=START_MAX_S)
         async with client(config) as namenode:
             await create(namenode, f"{root}/old")
             proxy.hold_next_connection()
@@ -421,7 +426,7 @@ async def test_calls_wait_for_a_namenode_that_starts(strict_hdfs: HdfsCluster, s
         await create(namenode, f"{strict_config.root}/a")
         await daemon.kill()
         with pytest.raises(StorageUnavailable, match=rf"{strict_hdfs.namenodes[0]}: Connect"):
-            await namenode.file_info(strict_config.root, retry_max_s=0.5)
+            await namenode.file_info(strict_config.root, retry_max_s=5.0)
         waiting = [asyncio.create_task(create(namenode, f"{strict_config.root}/b{number}")) for number in range(20)]
         await daemon.start()
         assert len(set(await asyncio.gather(*waiting))) == 20
@@ -435,15 +440,15 @@ async def test_other_ports_of_hadoop_are_recognized(hdfs: HdfsCluster, hdfs_conf
     web = hdfs.plan.namenodes[0].http
     async with client(replace(hdfs_config, namenodes=(web,))) as namenode:
         with pytest.raises(StorageUnavailable, match=f"{web} sent HTTP: this is a web port"):
-            await namenode.file_info("/", retry_max_s=2.0)
+            await namenode.file_info("/", retry_max_s=15.0)
     transfer = hdfs.plan.datanodes[0].transfer
     async with client(replace(hdfs_config, namenodes=(transfer,))) as namenode:
         with pytest.raises(StorageUnavailable, match=f"{transfer}: "):
-            await namenode.file_info("/", retry_max_s=2.0)
+            await namenode.file_info("/", retry_max_s=15.0)
     ipc = hdfs.plan.datanodes[0].ipc
     async with client(replace(hdfs_config, namenodes=(ipc,))) as namenode:
         with pytest.raises(StoreError, match=r"Unknown protocol: org.apache.hadoop.hdfs.protocol.ClientProtocol"):
-            await namenode.file_info("/", retry_max_s=2.0)
+            await namenode.file_info("/", retry_max_s=15.0)
 
 
 class OfferingSasl:
@@ -495,19 +500,19 @@ async def test_the_active_namenode_is_found_wherever_it_is(own_ha_hdfs: HdfsClus
 
         await own_ha_hdfs.namenode(0).kill()
         with pytest.raises(StorageUnavailable) as caught:
-            await namenode.file_info("/ha", retry_max_s=1.0)
+            await namenode.file_info("/ha", retry_max_s=5.0)
         for address in config.namenodes:
             assert f"{address}: Connect" in str(caught.value)
 
 
 async def test_a_standby_alone_is_named(own_ha_hdfs: HdfsCluster) -> None:
-    config = config_of(own_ha_hdfs, "/ha")
+    config = config_of(own_ha_hdfs, "/ha", retry_max_s=PATIENT_S)
     async with client(config) as namenode:
         await namenode.make_directory("/ha", with_parents=True)
         await own_ha_hdfs.namenode(0).pause()
         try:
             with pytest.raises(StorageUnavailable) as caught:
-                await create_within(namenode, "/ha/a", 3.0)
+                await create_within(namenode, "/ha/a", 10.0)
         finally:
             await own_ha_hdfs.namenode(0).resume()
         assert f"{config.namenodes[0]}: create unanswered for" in str(caught.value)

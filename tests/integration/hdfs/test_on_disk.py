@@ -16,7 +16,7 @@ from bmq.hdfs.mending import SegmentMender
 from bmq.hdfs.store import HdfsStore
 from bmq.hdfs.writer import BrokenSegment
 from bmq.log.store import Durability, StorageUnavailable, StoreError
-from tests.support.hdfs import config_of, fresh_root
+from tests.support.hdfs import PATIENT, config_of, fresh_root
 from tests.support.hdfs_rivals import Client, Segment, append, clients
 
 pytestmark = pytest.mark.integration
@@ -213,7 +213,7 @@ async def test_a_segment_that_is_full_can_still_be_synced(hdfs: HdfsCluster, hdf
 
 
 async def test_a_node_that_is_down_is_left_out_when_a_closed_file_is_synced(own_hdfs: HdfsCluster) -> None:
-    config = config_of(own_hdfs, fresh_root("down"))
+    config = config_of(own_hdfs, fresh_root("down"), **PATIENT)
     async with clients(config, "old", "new") as (old, new):
         segment = await finalized(old, f"{config.root}/f")
         await segment.complete_at_last(LENGTH_BYTES)

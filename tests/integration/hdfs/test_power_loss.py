@@ -20,7 +20,7 @@ from bmq.log.padding import padded_end
 from bmq.log.store import Durability, StorageUnavailable, StoreError
 from tests.soak.hazards import HSYNC, disks_of, lose_power
 from tests.support import wire
-from tests.support.hdfs import config_of, new_cluster, outside_any_loop, running, until
+from tests.support.hdfs import PATIENT, config_of, new_cluster, outside_any_loop, running, until
 from tests.support.hdfs_rivals import Client, Segment, clients, content
 from tests.support.servers import BmqServer
 from tests.support.unsafe_disk import UnsafeDisk
@@ -123,7 +123,7 @@ def test_a_whole_file_outlives_it(unsafe_hdfs: tuple[HdfsCluster, tuple[UnsafeDi
     contents = {f"manifest.{number}": Random(number).randbytes(size) for number, size in enumerate(SIZES_BYTES)}
 
     async def write_and_read() -> dict[str, bytes]:
-        store = await HdfsStore.open(config_of(cluster, "/whole"), Random(1))
+        store = await HdfsStore.open(config_of(cluster, "/whole", **PATIENT), Random(1))
         try:
             for name, content in contents.items():
                 await store.write_file(name, content, holder="owner")
@@ -145,7 +145,7 @@ def test_what_was_synced_outlives_an_append_behind_it(
     synced = b"s" * 10_000
 
     async def write_and_close() -> int:
-        store = await HdfsStore.open(config_of(cluster, "/rewritten"), Random(1))
+        store = await HdfsStore.open(config_of(cluster, "/rewritten", **PATIENT), Random(1))
         try:
             await store.make_directory("t")
             writer = await store.create_segment(
@@ -183,7 +183,7 @@ def test_a_file_that_is_being_closed_outlives_it(
     cluster, disks = unsafe_hdfs
 
     async def cut_short_and_repeated() -> None:
-        config = config_of(cluster, "/closed")
+        config = config_of(cluster, "/closed", **PATIENT)
         async with clients(config, "old", "new") as (old, new):
             segment = await Segment.open(old, f"{config.root}/f")
             length_bytes = await segment.writing.send([content(0, LENGTH_BYTES)], is_sync=True)
@@ -205,7 +205,7 @@ def test_a_file_that_lease_recovery_has_closed_outlives_it(
     cluster, disks = unsafe_hdfs
 
     async def closed_and_repeated() -> None:
-        config = config_of(cluster, "/recovered")
+        config = config_of(cluster, "/recovered", **PATIENT)
         async with clients(config, "old", "new") as (old, new):
             segment = await Segment.open(old, f"{config.root}/f")
             length_bytes = await segment.writing.send([content(0, LENGTH_BYTES)], is_sync=True)
@@ -225,7 +225,7 @@ def test_a_file_closed_with_more_than_the_disks_had_waits_as_it_is(
     cluster, disks = unsafe_hdfs
 
     async def closed_and_repeated() -> None:
-        config = config_of(cluster, "/short")
+        config = config_of(cluster, "/short", **PATIENT)
         async with clients(config, "old", "new") as (old, new):
             segment = await Segment.open(old, f"{config.root}/f")
             await segment.writing.send([content(0, LENGTH_BYTES)], is_sync=True)
@@ -237,7 +237,7 @@ def test_a_file_closed_with_more_than_the_disks_had_waits_as_it_is(
                 last = (await new.blocks(segment.path)).last
                 return last is not None and last.is_corrupt
 
-            await until(is_corrupt, 30, "the NameNode has heard of the old replicas")
+            await until(is_corrupt, 60, "the NameNode has heard of the old replicas")
             for _ in range(2):
                 with pytest.raises(StorageUnavailable):
                     await new.take_over(segment.path, old.name, is_sync=True)

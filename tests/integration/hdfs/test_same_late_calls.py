@@ -25,6 +25,9 @@ pytestmark = pytest.mark.integration
 OWN, SEALED = "t/0/5.open", "t/0/5"
 FILE = f"{OWN}/00000000.log"
 LONG_S = 3600.0
+# Of a call that is kept back. Every other one may take its time on a busy machine.
+HELD_RPC_TIMEOUT_S = 1.0
+HELD_RETRY_MAX_S = 2.0
 DATA = Random(1).randbytes(70_001)
 
 
@@ -68,18 +71,23 @@ class FakeSide(FakeStore):
 
 
 class HdfsSide:
-    def __init__(self, first: SegmentStore, second: SegmentStore, proxy: LateCalls, wanted: set[str]) -> None:
+    def __init__(self, first: HdfsStore, second: HdfsStore, proxy: LateCalls, wanted: set[str]) -> None:
         """`wanted`: which calls the proxy may keep back."""
-        self.first, self.second = first, second
+        self.first: SegmentStore = first
+        self.second: SegmentStore = second
+        self._failover = first.namenode._failover
+        self._patient = first.config
         self._proxy = proxy
         self._wanted = wanted
 
     def hold(self, method: str) -> None:
         self._wanted.add(method)
         self._proxy.begin(1.0, (LONG_S, LONG_S))
+        self._failover._config = replace(self._patient, rpc_timeout_s=HELD_RPC_TIMEOUT_S, retry_max_s=HELD_RETRY_MAX_S)
 
     def let_go(self) -> None:
         self._proxy.end()
+        self._failover._config = self._patient
 
     async def deliver(self) -> None:
         assert sum(self._proxy.kept.values()) == 1
@@ -91,8 +99,7 @@ class HdfsSide:
 async def hdfs_side(config: HdfsConfig) -> AsyncIterator[HdfsSide]:
     wanted: set[str] = set()
     async with LateCalls(config.namenodes[0], Random(1), is_wanted=lambda call: call.method in wanted) as proxy:
-        impatient = replace(config, namenodes=(proxy.address,), rpc_timeout_s=0.5, retry_max_s=1.0)
-        first = await HdfsStore.open(impatient, Random(2))
+        first = await HdfsStore.open(replace(config, namenodes=(proxy.address,)), Random(2))
         second = await HdfsStore.open(config, Random(3))
         try:
             yield HdfsSide(first, second, proxy, wanted)

@@ -13,10 +13,13 @@ from bmq.hdfs.blocks import DataNode
 from bmq.hdfs.config import HdfsConfig
 from bmq.hdfs.store import HdfsStore
 from bmq.log.store import FileMissing, StorageUnavailable, StoreError
-from tests.support.hdfs import config_of, fresh_root, until
+from tests.support.hdfs import PATIENT, PATIENT_WITH_PAUSED, config_of, fresh_root, until
 from tests.support.hdfs_rivals import Client, Segment, clients
 
 pytestmark = pytest.mark.integration
+
+# Longer than the tests take that look at what a client still remembers.
+BAD_NODE_EXPIRY_S = 120.0
 
 
 async def test_a_busy_writer_is_stopped_and_keeps_what_it_was_acknowledged(hdfs_config: HdfsConfig) -> None:
@@ -26,7 +29,7 @@ async def test_a_busy_writer_is_stopped_and_keeps_what_it_was_acknowledged(hdfs_
             writing = asyncio.create_task(segment.append_until_broken(10_007))
             await segment.until_acked(200_000)
             length_bytes = await new.take_over(segment.path, old.name)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await writing
             assert length_bytes >= segment.acked
             # A DataNode may not take its replica up again after its writer was interrupted in the middle: it is left out.
@@ -114,7 +117,7 @@ async def test_without_the_right_name_the_lease_is_recovered(hdfs_config: HdfsCo
         segment = await Segment.open(old, f"{hdfs_config.root}/f", 5_000)
         writing = asyncio.create_task(segment.append_until_broken(1_000))
         length_bytes = await new.take_over(segment.path, holder)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await writing
         assert length_bytes >= segment.acked
         # The recovering DataNode may go on without one of the others, whose replica is then stale.
@@ -153,7 +156,7 @@ async def test_nodes_that_are_only_suspected_are_used_rather_than_to_close_on_on
 
 async def test_a_hung_datanode_that_comes_back_with_a_stale_replica_harms_nothing(own_hdfs: HdfsCluster) -> None:
     """It even goes on answering its old writer; the NameNode drops what it has, and copies the block anew."""
-    config = config_of(own_hdfs, fresh_root("back"))
+    config = config_of(own_hdfs, fresh_root("back"), **PATIENT_WITH_PAUSED)
     store = await HdfsStore.open(config, Random(1))
     try:
         async with clients(config, "old") as (old,):
@@ -181,7 +184,7 @@ async def test_a_hung_datanode_that_comes_back_with_a_stale_replica_harms_nothin
 
 
 async def test_a_dead_datanode_does_not_count_although_it_is_listed(own_hdfs: HdfsCluster) -> None:
-    config = config_of(own_hdfs, fresh_root("counted"))
+    config = config_of(own_hdfs, fresh_root("counted"), **PATIENT)
     store = await HdfsStore.open(config, Random(1))
     try:
         async with clients(config, "old") as (old,):
@@ -191,7 +194,7 @@ async def test_a_dead_datanode_does_not_count_although_it_is_listed(own_hdfs: Hd
             async def are_listed() -> bool:
                 return len(await store.locate("f")) == 3
 
-            await until(are_listed, 10, "all replicas are listed")
+            await until(are_listed, 30, "all replicas are listed")
             assert await store.count_replicas("f") == 3
             await own_hdfs.datanode(1).kill()
             assert await store.count_replicas("f") == 2
@@ -202,7 +205,7 @@ async def test_a_dead_datanode_does_not_count_although_it_is_listed(own_hdfs: Hd
 
 
 async def test_with_a_killed_datanode_the_others_close_the_file(own_hdfs: HdfsCluster) -> None:
-    config = config_of(own_hdfs, fresh_root("killed"))
+    config = config_of(own_hdfs, fresh_root("killed"), **PATIENT, bad_node_expiry_s=BAD_NODE_EXPIRY_S)
     async with clients(config, "old", "new") as (old, new):
         segments = [await Segment.open(old, f"{config.root}/{number}", 1_000 + number) for number in range(4)]
         empty = await Segment.allocate(old, f"{config.root}/empty")
@@ -225,7 +228,7 @@ async def test_with_a_killed_datanode_the_others_close_the_file(own_hdfs: HdfsCl
 
 
 async def test_a_hung_datanode_costs_one_timeout_and_the_next_takeover_skips_it(own_hdfs: HdfsCluster) -> None:
-    config = config_of(own_hdfs, fresh_root("hung"))
+    config = config_of(own_hdfs, fresh_root("hung"), **PATIENT_WITH_PAUSED, bad_node_expiry_s=BAD_NODE_EXPIRY_S)
     async with clients(config, "old", "new") as (old, new):
         segments = [await Segment.open(old, f"{config.root}/{number}", 1_000 + number) for number in range(3)]
         await own_hdfs.datanode(2).pause()
@@ -260,13 +263,13 @@ def suspicions_of(client: Client) -> list[DataNode]:
 
 
 async def test_no_datanode_at_all_is_said_at_once_and_a_later_call_works(own_hdfs: HdfsCluster) -> None:
-    config = config_of(own_hdfs, fresh_root("none"))
+    config = config_of(own_hdfs, fresh_root("none"), **PATIENT_WITH_PAUSED)
     async with clients(config, "old", "new") as (old, new):
         segment = await Segment.open(old, f"{config.root}/f", 5_000)
         for index in range(3):
             await own_hdfs.datanode(index).pause()
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(10 * config.connect_timeout_s):
                 with pytest.raises(StorageUnavailable, match="none of its DataNodes"):
                     await new.take_over(segment.path, old.name)
         finally:
@@ -279,7 +282,7 @@ async def test_no_datanode_at_all_is_said_at_once_and_a_later_call_works(own_hdf
 
 
 async def test_a_restarted_datanode_waits_for_recovery_and_is_left_out(own_hdfs: HdfsCluster) -> None:
-    config = config_of(own_hdfs, fresh_root("restarted"))
+    config = config_of(own_hdfs, fresh_root("restarted"), **PATIENT)
     async with clients(config, "old", "new") as (old, new):
         segment = await Segment.open(old, f"{config.root}/f", 5_000)
         everywhere = await Segment.open(old, f"{config.root}/g", 6_000)

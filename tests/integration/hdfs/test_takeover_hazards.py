@@ -22,7 +22,7 @@ from bmq.hdfs.config import HdfsConfig
 from bmq.hdfs.mending import SegmentMender
 from bmq.hdfs.writer import BrokenSegment
 from bmq.log.store import CorruptFile, StoreError, WriterBroken
-from tests.support.hdfs import config_of, fresh_root
+from tests.support.hdfs import PATIENT, config_of, fresh_root
 from tests.support.hdfs_rivals import Client, Segment, append, clients
 
 pytestmark = pytest.mark.integration
@@ -651,7 +651,7 @@ async def test_nothing_is_corrupt_when_all_datanodes_have_reported_everything_ag
 
     Method: many ways to leave a block, takers at once among them; then restart the DataNodes, which report everything.
     """
-    config = config_of(own_hdfs, fresh_root("reported"))
+    config = config_of(own_hdfs, fresh_root("reported"), **PATIENT)
     async with clients(config, "own", "new", "newer") as (own, new, newer):
         closed: dict[str, int] = {}
         for number in range(24):

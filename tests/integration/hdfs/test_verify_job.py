@@ -20,7 +20,7 @@ from bmq.spark.jobs.stored_segments import SegmentTask
 from bmq.spark.jobs.stores import StoreAddress
 from bmq.spark.jobs.verify import check_segment
 from bmq.spark.jobs.verify_report import SegmentResult
-from tests.support.hdfs import USER, config_of, fresh_root
+from tests.support.hdfs import PATIENT, USER, config_of, fresh_root, until_replicated
 
 pytestmark = pytest.mark.integration
 
@@ -48,6 +48,7 @@ async def written(config: HdfsConfig) -> tuple[list[SegmentTask], list[int]]:
             writer = await store.create_segment(path, holder="h", durability=Durability.HSYNC, segment_bytes=16 << 20)
             await writer.append([data])
             size = await writer.close()
+            await until_replicated(lambda path=path: store.blocks(path))  # type: ignore[misc]
             (block,) = (await store.blocks(path)).blocks
             blocks.append(block.block.block_id)
             tasks.append(
@@ -80,7 +81,7 @@ def replica(cluster: HdfsCluster, index: int, block_id: int) -> tuple[Path, Path
 
 
 def test_rotten_and_differing_replicas_are_named_with_their_nodes(own_hdfs: HdfsCluster) -> None:
-    config = config_of(own_hdfs, fresh_root("verify"))
+    config = config_of(own_hdfs, fresh_root("verify"), **PATIENT)
     tasks, blocks = asyncio.run(written(config))
     rotten, _ = replica(own_hdfs, 0, blocks[0])
     with rotten.open("r+b") as file:

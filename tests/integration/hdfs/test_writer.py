@@ -16,7 +16,18 @@ from bmq.hdfs.block_stream import BlockStream, Stage, StreamOpenFailed
 from bmq.hdfs.config import HdfsConfig, WriteMode
 from bmq.hdfs.store import HdfsStore
 from bmq.log.store import AlreadyExists, Durability, FencedWriter, FileMissing, WriterBroken
-from tests.support.hdfs import config_of, fresh_root, new_cluster, reserved_bytes, running, until
+from tests.support.hdfs import (
+    PATIENT,
+    PATIENT_WITH_PAUSED,
+    config_of,
+    fresh_root,
+    is_heard,
+    new_cluster,
+    replicas_of,
+    reserved_bytes,
+    running,
+    until,
+)
 
 pytestmark = pytest.mark.integration
 
@@ -88,14 +99,14 @@ async def test_appends_of_any_size_are_read_back_by_another_client(
 
 async def test_the_other_client_does_check(hurt_hdfs: HdfsCluster) -> None:
     """Guards the test above: with one bit of every replica flipped on disk the file can no longer be read."""
-    config = config_of(hurt_hdfs, fresh_root("checks"))
+    config = config_of(hurt_hdfs, fresh_root("checks"), **PATIENT)
     async with store_of(config) as store:
         writer = await store.create_segment("s", holder="me", durability=Durability.HSYNC, segment_bytes=SEGMENT_BYTES)
         data = Random(5).randbytes(50_000)
         await writer.append([data])
         await writer.close()
         assert await read_back(config, "s") == data
-    replicas = [path for path in hurt_hdfs.directory.rglob("blk_*") if path.stat().st_size == len(data)]
+    replicas = replicas_of(hurt_hdfs, data)
     assert len(replicas) == 3
     for replica in replicas:
         content = bytearray(replica.read_bytes())
@@ -188,7 +199,7 @@ async def test_a_late_connection_with_an_old_stamp_is_refused(hdfs_config: HdfsC
 async def test_a_killed_datanode_breaks_the_writer_and_is_left_out_of_the_next_segment(
     hurt_hdfs: HdfsCluster, mode: WriteMode
 ) -> None:
-    config = replace(config_of(hurt_hdfs, fresh_root("killed")), write_mode=mode)
+    config = replace(config_of(hurt_hdfs, fresh_root("killed"), **PATIENT), write_mode=mode)
     async with store_of(config) as store:
         writer = await store.create_segment("s", holder="me", durability=Durability.HFLUSH, segment_bytes=SEGMENT_BYTES)
         first = Random(2).randbytes(100_000)
@@ -220,7 +231,9 @@ async def test_a_killed_datanode_breaks_the_writer_and_is_left_out_of_the_next_s
 
 @MODES
 async def test_a_hung_datanode_is_found_in_time(hurt_hdfs: HdfsCluster, mode: WriteMode) -> None:
-    config = replace(config_of(hurt_hdfs, fresh_root("hung")), write_mode=mode, ack_timeout_s=0.7)
+    # Nodes that do not hang have to answer in that time on a busy machine, too.
+    config = config_of(hurt_hdfs, fresh_root("hung"), **{**PATIENT_WITH_PAUSED, "ack_timeout_s": 3.0})
+    config = replace(config, write_mode=mode)
     loop = asyncio.get_running_loop()
     async with store_of(config) as store:
         writer = await store.create_segment("s", holder="me", durability=Durability.HFLUSH, segment_bytes=SEGMENT_BYTES)
@@ -236,7 +249,7 @@ async def test_a_hung_datanode_is_found_in_time(hurt_hdfs: HdfsCluster, mode: Wr
                 while True:  # a process stops a little after it was told to
                     start_s = loop.time()
                     acked_bytes = await writer.append([b"def"])
-            assert loop.time() - start_s > 0.6
+            assert loop.time() - start_s > 2.6
             replicas = writer.replicas
             assert await writer.mend() in (acked_bytes, acked_bytes + 3)
             assert writer.replicas == replicas - 1
@@ -251,6 +264,8 @@ async def test_a_hung_datanode_is_found_in_time(hurt_hdfs: HdfsCluster, mode: Wr
             following.abandon()
         finally:
             await hung.resume()
+            # The next test wants all of them.
+            await until(lambda: is_heard(hurt_hdfs, hung_node.transfer), 60, "the NameNode hears of it again")
 
 
 @MODES
@@ -259,20 +274,17 @@ async def test_a_datanode_reserves_a_segments_own_size(hurt_hdfs: HdfsCluster, m
 
     One chunk more, so that the block is never full and can be opened again.
     """
-    config = replace(config_of(hurt_hdfs, fresh_root(f"reserved-{mode}")), write_mode=mode)
+    config = replace(config_of(hurt_hdfs, fresh_root(f"reserved-{mode}"), **PATIENT), write_mode=mode)
     segment_bytes = 3 * 1024 * 1024
     async with store_of(config) as store:
-        before = await reserved_bytes(hurt_hdfs)
+
+        async def is_nothing_reserved() -> bool:
+            return await reserved_bytes(hurt_hdfs) == [0, 0, 0]
+
+        await until(is_nothing_reserved, 60, "nobody else writes")
         writer = await store.create_segment("s", holder="me", durability=Durability.HFLUSH, segment_bytes=segment_bytes)
         assert writer.replicas == 3
-        after = await reserved_bytes(hurt_hdfs)
-        assert [now - then for now, then in zip(after, before, strict=True)] == [
-            segment_bytes + config.checksum_chunk_bytes
-        ] * 3
+        assert await reserved_bytes(hurt_hdfs) == [segment_bytes + config.checksum_chunk_bytes] * 3
         await writer.append([b"x" * 1_000])
         await writer.close()
-
-        async def is_given_back() -> bool:
-            return await reserved_bytes(hurt_hdfs) == before
-
-        await until(is_given_back, 10, "the room is given back")
+        await until(is_nothing_reserved, 30, "the room is given back")

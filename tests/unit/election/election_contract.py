@@ -176,6 +176,7 @@ class ElectionContract:
 
     def test_who_is_closed_leaves_the_leadership_at_once(self, ground: ElectionGround) -> None:
         async def story() -> None:
+            ground.session_timeout_s = SURE_TIMEOUT_S  # far longer than a busy machine takes for a closing
             one, two = await ground.started(1), await ground.started(2)
             first = await within(one.campaign(member(1)))
             waiting = ground.later(two.campaign(member(2)))
@@ -250,6 +251,7 @@ class ElectionContract:
 
     def test_members_come_and_go(self, ground: ElectionGround) -> None:
         async def story() -> None:
+            ground.session_timeout_s = SURE_TIMEOUT_S  # far longer than a busy machine takes for a closing
             one = await ground.started(1)
             told = Heard()
             one.on_members(told)
@@ -362,7 +364,7 @@ class ElectionContract:
 
     def test_orders_while_it_is_away_are_refused_in_time(self, ground: ElectionGround) -> None:
         async def story() -> None:
-            one = await ground.election(1, start_wait_s=1.5)
+            one = await ground.election(1, start_wait_s=5.0)
             ground.at_end.push_async_callback(one.close)
             await one.start(CLUSTER_ID)
             claim = await within(one.campaign(member(1)))
@@ -373,7 +375,7 @@ class ElectionContract:
                 await one.depose(claim)
             with pytest.raises(ElectionUnavailable, match="did not answer"):
                 await one.raise_epoch(17)
-            assert loop.time() - before_s < 6.0
+            assert loop.time() - before_s < 20.0
             # A resignation needs no answer: it is given up when the service is back.
             await one.resign(claim)
             assert one.leader is None
@@ -518,7 +520,7 @@ class ElectionContract:
             before_s = loop.time()
             with pytest.raises(ElectionUnavailable, match=r"did not answer .*within 0\.5 s"):
                 await one.start(CLUSTER_ID)
-            assert 0.4 < loop.time() - before_s < 3.0
+            assert 0.4 < loop.time() - before_s < 10.0
             await one.close()
 
         ground.run(story)
@@ -549,7 +551,7 @@ class ElectionContract:
             loop = asyncio.get_running_loop()
             before_s = loop.time()
             await one.close()
-            assert loop.time() - before_s < 3.0
+            assert loop.time() - before_s < 10.0
             await ground.start()
             two = await ground.started(1)
             await two.join(member(1, "b"))
