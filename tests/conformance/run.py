@@ -26,7 +26,7 @@ KAFKA_SETTINGS: Final = {"offsets.topic.num.partitions": "5", "transaction.state
 # Answers that say "later": COORDINATOR_LOAD_IN_PROGRESS, _NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS. Who
 # says so longer than this means it.
 NOT_YET: Final = frozenset({14, 15, 16, 51})
-NOT_YET_MAX_S: Final = 1.0
+NOT_YET_MAX_S: Final = 10.0
 NOT_SET_UP: Final = "cannot be set up"
 
 

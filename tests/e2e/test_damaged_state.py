@@ -122,10 +122,10 @@ def test_a_lost_group_shard_is_kept_offline_and_harms_no_other(server: BmqServer
             committer.commit(offsets=[TopicPartition("t", 0, offset)], asynchronous=False)
         committer.close()
 
-    def committed(group: str) -> int:
+    def committed(group: str, timeout_s: float = 30) -> int:
         reader = consumer(group)
         try:
-            return int(reader.committed([TopicPartition("t", 0)], timeout=5)[0].offset)
+            return int(reader.committed([TopicPartition("t", 0)], timeout=timeout_s)[0].offset)
         finally:
             reader.close()
 
@@ -145,7 +145,7 @@ def test_a_lost_group_shard_is_kept_offline_and_harms_no_other(server: BmqServer
     server.start()
     assert committed(other) == 7
     with pytest.raises(KafkaException):
-        committed(GROUP)
+        committed(GROUP, timeout_s=5)
     assert f"bmq log accept-loss {partition} --dry-run" in server.log_file.read_text()
     assert server.stop() == 0
     accept_loss(server, partition)

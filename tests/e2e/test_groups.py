@@ -92,13 +92,13 @@ def test_committed_offsets_are_where_the_next_member_starts(server: Server, make
     produced = fill(server, topic, "all")
     consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": group, "enable.auto.commit": False})
     where = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
-    assert {found.offset for found in consumer.committed(where, timeout=10)} == {-1001}
+    assert {found.offset for found in consumer.committed(where, timeout=60)} == {-1001}
     commits = [
         TopicPartition(topic, partition, 10 * partition, metadata=f"note {partition}")
         for partition in range(PARTITIONS)
     ]
     consumer.commit(offsets=commits, asynchronous=False)
-    found = {each.partition: each for each in consumer.committed(where, timeout=10)}
+    found = {each.partition: each for each in consumer.committed(where, timeout=60)}
     assert {partition: each.offset for partition, each in found.items()} == {
         partition: 10 * partition for partition in range(PARTITIONS)
     }
@@ -122,7 +122,7 @@ def test_dead_member_is_replaced_after_its_session(server: Server, make_topic: T
     # The first member never polls after it joined: librdkafka leaves the group by itself after max.poll.interval.ms.
     silent = join(server, topic, group, **{"session.timeout.ms": 6_000, "max.poll.interval.ms": 6_000})
     eventually(lambda: (silent.poll(), silent.partitions)[1], 30, "the first member joined")
-    living = join(server, topic, group, **{"session.timeout.ms": 6_000})
+    living = join(server, topic, group, **{"session.timeout.ms": 30_000})
 
     def took_over() -> bool:
         living.poll()

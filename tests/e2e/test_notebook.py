@@ -17,7 +17,7 @@ from tests.support.processes import REPOSITORY, dying_with_us
 from tests.support.servers import BmqServer
 from tests.support.spark import SPARK_ENVIRONMENT
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(360)]
+pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(480)]
 
 NOTEBOOK = REPOSITORY / "docs" / "first_table.ipynb"
 COUNT = 2_000
@@ -39,6 +39,18 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, A
 
 def execute(server: BmqServer, directory: Path) -> dict[str, Any]:
     executed = directory / "executed.ipynb"
+    environment = {
+        **os.environ,
+        **SPARK_ENVIRONMENT,
+        # Whatever Jupyter and IPython keep, they keep here.
+        **{name: str(directory / name.lower()) for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "MPLCONFIGDIR")},
+        "JUPYTER_CONFIG_DIR": str(directory / "jupyter"),
+        "BMQ_BOOTSTRAP": server.bootstrap,
+        "BMQ_REST_URL": f"http://127.0.0.1:{server.rest_port}",
+        "BMQ_NOTEBOOK_DIRECTORY": str(directory / "data"),
+    }
+    # matplotlib lists the fonts when it is first imported, and warns about it where that takes longer than 5 s.
+    subprocess.run([sys.executable, "-c", "import matplotlib.font_manager"], check=True, timeout=120, env=environment)
     done = subprocess.run(
         dying_with_us([sys.executable, "-m", "tests.e2e.notebook", str(NOTEBOOK), str(executed)]),
         capture_output=True,
@@ -46,16 +58,7 @@ def execute(server: BmqServer, directory: Path) -> dict[str, Any]:
         timeout=330,
         check=False,
         cwd=REPOSITORY,
-        env={
-            **os.environ,
-            **SPARK_ENVIRONMENT,
-            # Whatever Jupyter and IPython keep, they keep here.
-            **{name: str(directory / name.lower()) for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "MPLCONFIGDIR")},
-            "JUPYTER_CONFIG_DIR": str(directory / "jupyter"),
-            "BMQ_BOOTSTRAP": server.bootstrap,
-            "BMQ_REST_URL": f"http://127.0.0.1:{server.rest_port}",
-            "BMQ_NOTEBOOK_DIRECTORY": str(directory / "data"),
-        },
+        env=environment,
     )
     assert done.returncode == 0, done.stderr[-8_000:]
     document: dict[str, Any] = json.loads(executed.read_text())

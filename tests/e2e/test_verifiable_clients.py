@@ -49,7 +49,7 @@ def test_what_was_acknowledged_is_consumed_over_a_restart(
     arguments += ["--group-protocol", protocol, "--reset-policy", "earliest", "--verbose"]
     # A static member of the classic protocol takes the place of its killed self. By the other protocol it would be told to
     # wait for the end of a session of 45 s: that one leaves.
-    arguments += ["--group-instance-id", "one", "--session-timeout", "6000"] if protocol == "classic" else []
+    arguments += ["--group-instance-id", "one", "--session-timeout", "30000"] if protocol == "classic" else []
     consumer = ManagedProcess("verifiable-consumer", java_command(VERIFIABLE_CONSUMER, arguments), tmp_path / "out.log")
 
     def seen() -> list[dict[str, object]]:

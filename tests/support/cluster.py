@@ -17,11 +17,12 @@ import itertools
 import json
 import os
 import signal
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import psutil
 
@@ -40,7 +41,10 @@ READY_WAIT_S: Final = 60.0
 SETTLED_WAIT_S: Final = 40.0
 # A node is given three minutes to hand its partitions over; the rest is for the process to go on two busy cores.
 STOP_WAIT_S: Final = 240.0
-REST_WAIT_S: Final = 3.0
+REST_WAIT_S: Final = 15.0
+GET_WAIT_S: Final = 30.0
+GET_INTERVAL_S: Final = 0.1
+UNMOVED_TRIES_MAX: Final = 3
 # Two DataNodes; few shards, because each is a partition that has to be started when a node dies; short sessions, because a
 # node that comes back after a kill waits until the one it had is over.
 ENVIRONMENT: Final = {
@@ -54,6 +58,8 @@ ENVIRONMENT: Final = {
         }
     ),
 }
+
+T = TypeVar("T")
 
 _clusters: list[BmqCluster] = []
 
@@ -293,14 +299,23 @@ class BmqCluster:
     # -- What it says about itself -------------------------------------------------------------------------------------
 
     def get(self, path: str) -> Any:
-        """The answer of the first healthy node that gives one. Raises AssertionError."""
-        answers = []
-        for node in self.healthy:
-            status, body = node.get(path)
-            if status == 200:
-                return body
-            answers.append(f"{node}: {status} {body}")
-        raise AssertionError(f"GET {path} was not answered: {answers}")
+        """The answer of the first healthy node that gives one. Raises AssertionError.
+
+        They are asked again for a while when one of them could not answer: it may be busy.
+        """
+        deadline = time.monotonic() + GET_WAIT_S
+        while True:
+            answers = []
+            for node in self.healthy:
+                status, body = node.get(path)
+                if status == 200:
+                    return body
+                answers.append((node, status, body))
+            are_final = all(400 <= status < 500 for _, status, _ in answers)
+            if are_final or time.monotonic() > deadline:
+                said = [f"{node}: {status} {body}" for node, status, body in answers]
+                raise AssertionError(f"GET {path} was not answered: {said}")
+            time.sleep(GET_INTERVAL_S)
 
     def topic(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = self.get(f"/v1/topics/{name}")
@@ -380,6 +395,21 @@ class BmqCluster:
 def open_clusters() -> tuple[BmqCluster, ...]:
     """Every cluster that was not closed yet."""
     return tuple(_clusters)
+
+
+def assert_unmoved(attempt: Callable[[], tuple[T, T]], what: str) -> None:
+    """`attempt` does what is to move nothing; it returns what is to be seen then, and what is.
+
+    A node that gets no processor for two seconds counts as dead, and what it has moves, as it should: on a busy machine
+    that happens in one try or another. A fault is there in each. Raises AssertionError.
+    """
+    tries = []
+    for _ in range(UNMOVED_TRIES_MAX):
+        expected, found = attempt()
+        if found == expected:
+            return
+        tries.append(f"{found} in place of {expected}")
+    raise AssertionError(f"{what}, in each of {UNMOVED_TRIES_MAX} tries: {'; '.join(tries)}")
 
 
 def processes_of(mark: str) -> list[psutil.Process]:

@@ -40,6 +40,8 @@ MAY_PASS = frozenset(
     }
 )
 RETRY_WAIT_S = 30.0
+# Members of tests send no heartbeats by themselves; no test waits until they count as dead.
+SESSION_TIMEOUT_MS = 60_000
 PAUSE_S = 0.02
 LEAVE, LEAVE_FOR_NOW = -1, -2
 
@@ -141,12 +143,12 @@ class GroupClient:
         instance_id: str | None = None,
         protocols: Mapping[str, bytes] | None = None,
         protocol_type: str = "consumer",
-        session_timeout_ms: int = 10_000,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
     ) -> JoinGroupResponse:
         request = JoinGroupRequest(
             group_id=group_id,  # type: ignore[arg-type]
             session_timeout=timedelta(milliseconds=session_timeout_ms),  # type: ignore[arg-type]
-            rebalance_timeout=timedelta(seconds=10),  # type: ignore[arg-type]
+            rebalance_timeout=timedelta(milliseconds=SESSION_TIMEOUT_MS),  # type: ignore[arg-type]
             member_id=member_id,
             group_instance_id=instance_id,
             protocol_type=protocol_type,

@@ -13,9 +13,10 @@ from tests.support.processes import eventually
 from tests.support.steady_load import SteadyProducer
 
 RECORDS_S = 1_000
-# Tests look for hangs, whatever the machine; bench/cluster measures how long a failover takes. A client asks again by
-# itself after 30 s: a gap of that length shows that nobody took its batches to the next owner.
-HANG_GAP_S = 25.0
+# Tests look for hangs, whatever the machine; bench/cluster measures how long a failover takes. These clients ask again by
+# themselves after 120 s: a gap of that length shows that nobody took their batches to the next owner.
+PATIENCE = {"request.timeout.ms": 120_000, "socket.timeout.ms": 120_000}
+HANG_GAP_S = 60.0
 
 
 class PacedProducer(SteadyProducer):
@@ -41,7 +42,7 @@ class PacedProducer(SteadyProducer):
         """Measure from now on."""
         self.gaps_s.clear()
 
-    def wait_for_every_partition(self, count: int, timeout_s: float = 40) -> None:
+    def wait_for_every_partition(self, count: int, timeout_s: float = 90) -> None:
         """Return once each partition has acknowledged `count` more records."""
         targets = [before + count for before in self.acknowledged_counts]
 
@@ -92,7 +93,7 @@ def producing(
     bootstrap: str, topic: str, partitions: int, records_s: int = RECORDS_S, **settings: object
 ) -> Iterator[PacedProducer]:
     """Under load while inside; afterwards every record has its answer."""
-    producer = PacedProducer(bootstrap, topic, partitions, records_s, **settings)
+    producer = PacedProducer(bootstrap, topic, partitions, records_s, **{**PATIENCE, **settings})
     try:
         # What is measured and hurt is a running load, not the making of its connections.
         producer.wait_for_every_partition(20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import os
 import sys
 import time
 from abc import ABC, abstractmethod
@@ -16,7 +17,7 @@ from tests.support.java import java_command
 from tests.support.processes import POLL_INTERVAL_S, ManagedProcess, ProcessFailed, eventually, free_port
 
 READY_LINE = r"^bmq ready kafka=127\.0\.0\.1:(\d+) rest=127\.0\.0\.1:(\d+)$"
-READY_TIMEOUT_S = 30.0
+READY_TIMEOUT_S = 120.0
 KAFKA_READY_TIMEOUT_S = 60.0
 # A clean stop of bmq may take 5 seconds; the rest is for the process to go while others have the processors.
 STOP_TIMEOUT_S = 40.0
@@ -37,6 +38,15 @@ KAFKA_JVM_OPTIONS = (
     "-Djava.awt.headless=true",
 )
 KAFKA_CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
+
+REST_WAIT_S = 30.0
+# What a server is given unless its test or the environment says otherwise: on a busy machine, too, it seals and saves at a
+# stop all that it would have elsewhere, and keeps its connections although it got no processor for some seconds.
+PATIENCE = {
+    "BMQ_STOP_TIMEOUT_MS": "35000",
+    "BMQ_BROKER__STOP_WAIT_MAX_S": "30",
+    "BMQ_LOOP_STALL_MAX_MS": "30000",
+}
 
 
 class Server(ABC):
@@ -110,10 +120,12 @@ class BmqServer(Server):
     name = "bmq"
     stop_timeout_s = STOP_TIMEOUT_S
     ready_timeout_s = READY_TIMEOUT_S
+    patience: Mapping[str, str] = PATIENCE
     rest_port = 0
 
     def __init__(self, directory: Path, environment: Mapping[str, str] | None = None, *, store: str = "") -> None:
-        super().__init__(directory, environment)
+        patience = {name: value for name, value in self.patience.items() if name not in os.environ}
+        super().__init__(directory, {**patience, **(environment or {})})
         self.store = store
 
     def wait_until_ready(self) -> None:
@@ -128,7 +140,7 @@ class BmqServer(Server):
 
     def get(self, path: str) -> tuple[int, str]:
         """Status and body of a GET on the REST address; (0, reason) when nobody answers."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.rest_port, timeout=5)
+        connection = http.client.HTTPConnection("127.0.0.1", self.rest_port, timeout=REST_WAIT_S)
         try:
             connection.request("GET", path)
             response = connection.getresponse()

@@ -69,6 +69,10 @@ class LibrdkafkaWriter:
                 "linger.ms": 0,
                 "reconnect.backoff.max.ms": 500,
                 "log_level": 0,
+                # So long that a wait for one of them is told from a busy machine.
+                "request.timeout.ms": 120_000,
+                "socket.timeout.ms": 120_000,
+                "transaction.timeout.ms": 120_000,
             }
         )
         self._thread = threading.Thread(target=self._run, name="transactional-writer")

@@ -21,6 +21,7 @@ from tests.support.wire import (
     FETCH,
     LATEST_TIMESTAMP,
     NONE,
+    NOT_LEADER_OR_FOLLOWER,
     WireClient,
     end_offset_of,
     fetch_answer,
@@ -29,6 +30,8 @@ from tests.support.wire import (
 )
 
 pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(120)]
+
+ASK_AGAIN_INTERVAL_S = 0.1
 
 
 def test_every_node_leads_clients_to_everything(cluster: BmqCluster, make_topic: TopicMaker) -> None:
@@ -81,12 +84,18 @@ def test_every_node_serves_every_partition(cluster: BmqCluster, make_topic: Topi
 
 
 def fetched(client: WireClient, topic: str, partition: int, end_offset: int) -> bytes:
-    """All batches up to `end_offset`, fetched as a consumer does: each time from where the last answer ended."""
+    """All batches up to `end_offset`, fetched as a consumer does: each time from where the last answer ended.
+
+    A node that does not know the partition's owner yet says so, and is asked again.
+    """
     found, offset = b"", 0
     deadline = time.monotonic() + 20
     while offset < end_offset:
         assert time.monotonic() < deadline, f"{topic}-{partition} ends at {offset} for this node, not at {end_offset}"
         answer = client.fetch(topic, offset, partition, max_wait_ms=500)
+        if answer.error_code == NOT_LEADER_OR_FOLLOWER:
+            time.sleep(ASK_AGAIN_INTERVAL_S)
+            continue
         assert answer.error_code == NONE
         found += answer.records
         offset = max(offset, end_offset_of(answer.records))
@@ -98,9 +107,9 @@ def test_waiting_fetch_sees_what_another_node_takes(cluster: BmqCluster, make_to
     topic = make_topic(cluster, 1)
     owner = cluster.owner_of(topic, 0)
     far = next(node for node in cluster.nodes.values() if node is not owner)
-    with WireClient(owner.kafka_port) as writer, WireClient(far.kafka_port, timeout_s=15) as reader:
+    with WireClient(owner.kafka_port) as writer, WireClient(far.kafka_port, timeout_s=60) as reader:
         for offset in range(5):
-            waiting = reader.send(FETCH, 4, fetch_body(topic, 0, offset, max_wait_ms=60_000))
+            waiting = reader.send(FETCH, 4, fetch_body(topic, 0, offset, max_wait_ms=120_000))
             assert writer.produce(topic, record_batch([b"news"])).error_code == NONE
             found = fetch_answer(reader.receive(waiting))
             assert (found.error_code, found.high_watermark) == (NONE, offset + 1)
@@ -121,7 +130,7 @@ def test_group_shares_partitions_of_all_nodes(cluster: BmqCluster, make_topic: T
     where = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
     for node in cluster.nodes.values():
         consumer = Consumer({"bootstrap.servers": node.kafka, "group.id": group})
-        committed = {found.partition: found.offset for found in consumer.committed(where, timeout=10)}
+        committed = {found.partition: found.offset for found in consumer.committed(where, timeout=60)}
         assert committed == dict.fromkeys(range(PARTITIONS), 100)
         consumer.close()
 

@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(150)]
 
 PARTITIONS = 3
 # The hung node is the proxy of its clients too, and nobody can take an unanswered request from a client: by itself it would
-# wait for half a minute.
+# wait for minutes.
 IMPATIENT = {"socket.timeout.ms": 3_000, "request.timeout.ms": 3_000}
 # A produce says itself how long it may take: 30 s.
 ANSWER_WAIT_S = 40.0

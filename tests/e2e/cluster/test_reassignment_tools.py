@@ -19,7 +19,7 @@ from tests.e2e.cluster.conftest import TopicMaker
 from tests.e2e.conftest import unique_name
 from tests.e2e.test_admin_tools import group_rows
 from tests.e2e.test_groups import fill
-from tests.support.cluster import BmqCluster
+from tests.support.cluster import BmqCluster, assert_unmoved
 from tests.support.java import LEADER_ELECTION, REASSIGN_PARTITIONS, TOPICS, ToolResult, run_tool
 from tests.support.kio_client import call
 from tests.support.paced_load import producing
@@ -27,7 +27,7 @@ from tests.support.processes import eventually
 from tests.support.steady_load import assert_nothing_lost
 from tests.support.wire import WireClient
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(240)]
 
 PARTITIONS = 6
 DESCRIBED_WAIT_S = 30.0
@@ -37,10 +37,10 @@ def reassign(cluster: BmqCluster, *arguments: str, check: bool = True) -> ToolRe
     return run_tool(REASSIGN_PARTITIONS, "--bootstrap-server", cluster.bootstrap, *arguments, check=check)
 
 
-def plan_file(directory: Path, topic: str, replicas: dict[int, list[int]]) -> str:
+def plan_file(directory: Path, topic: str, replicas: dict[int, list[int]], name: str = "plan.json") -> str:
     """The file that moves these partitions."""
     rows = [{"topic": topic, "partition": number, "replicas": nodes} for number, nodes in replicas.items()]
-    path = directory / "plan.json"
+    path = directory / name
     path.write_text(json.dumps({"version": 1, "partitions": rows}))
     return str(path)
 
@@ -72,8 +72,13 @@ def test_reassignment_from_plan_to_verification(cluster: BmqCluster, make_topic:
     # Each goes to one other node: the nodes own as many as before, so the balancer has nothing to put right.
     owners = cluster.owners_of(topic)
     moved = [owners[1], owners[2], owners[0]]
-    rotation = plan_file(tmp_path, topic, {number: [node] for number, node in enumerate(moved)})
-    with producing(cluster.bootstrap, topic, 3) as load:
+    rotation = plan_file(tmp_path, topic, {number: [node] for number, node in enumerate(moved)}, "rotation.json")
+    # The owner stays where it may stay, though it is not preferred.
+    back = {
+        number: sorted(cluster.nodes, key=lambda node, last=last: node == last) for number, last in enumerate(moved)
+    }
+
+    def move_and_let_stay() -> tuple[object, object]:
         started = reassign(cluster, "--reassignment-json-file", rotation, "--execute").out
         assert "Successfully started partition reassignments" in started
         rollback = next(json.loads(line) for line in started.splitlines() if line.startswith("{"))
@@ -83,17 +88,16 @@ def test_reassignment_from_plan_to_verification(cluster: BmqCluster, make_topic:
         verified = reassign(cluster, "--reassignment-json-file", rotation, "--verify").out
         assert re.findall(rf"Reassignment of partition {topic}-(\d) is completed\.", verified) == ["0", "1", "2"]
         load.wait_for_every_partition(100)
-        assert cluster.owners_of(topic) == moved
-        # The owner stays where it may stay, though it is not preferred.
-        back = {
-            number: sorted(cluster.nodes, key=lambda node, last=last: node == last) for number, last in enumerate(moved)
-        }
+        if cluster.owners_of(topic) != moved:
+            return moved, cluster.owners_of(topic)
         reassign(cluster, "--reassignment-json-file", plan_file(tmp_path, topic, back), "--execute")
         load.wait_for_every_partition(100)
+        found = {number: row[:2] for number, row in described(cluster, topic).items()}
+        return {number: (moved[number], back[number]) for number in range(3)}, found
+
+    with producing(cluster.bootstrap, topic, 3) as load:
+        assert_unmoved(move_and_let_stay, "the partitions are not where they were put")
     assert_nothing_lost(load, cluster.bootstrap)
-    assert {number: row[:2] for number, row in described(cluster, topic).items()} == {
-        number: (moved[number], back[number]) for number in range(3)
-    }
     assert "No partition reassignments found." in reassign(cluster, "--list").out
     cancelled = reassign(cluster, "--reassignment-json-file", rotation, "--cancel")
     assert "None of the specified partition moves are active." in cancelled.out
@@ -105,23 +109,32 @@ def test_preferred_leader_election(cluster: BmqCluster, make_topic: TopicMaker, 
     nodes = sorted(cluster.nodes)
     # Where an operator has put them the balancer leaves them.
     first, second = (nodes[(nodes.index(owner) + 1) % len(nodes)] for owner in cluster.owners_of(topic))
-    reassign(cluster, "--reassignment-json-file", plan_file(tmp_path, topic, {0: [first], 1: [second]}), "--execute")
-    assert cluster.owners_of(topic) == [first, second]
-    epochs = [cluster.leader_epoch_of(topic, number) for number in range(2)]
-    wanted = plan_file(tmp_path, topic, {0: [second, first], 1: [first, second]})
+    placed = plan_file(tmp_path, topic, {0: [first], 1: [second]}, "placed.json")
+    wanted = plan_file(tmp_path, topic, {0: [second, first], 1: [first, second]}, "wanted.json")
 
     def elect() -> str:
         arguments = ("--bootstrap-server", cluster.bootstrap, "--election-type", "preferred")
         return run_tool(LEADER_ELECTION, *arguments, "--path-to-json-file", wanted).text
 
-    with producing(cluster.bootstrap, topic, 2) as load:
+    def epochs() -> list[int]:
+        return [cluster.leader_epoch_of(topic, number) for number in range(2)]
+
+    def put_and_elect() -> tuple[object, object]:
+        reassign(cluster, "--reassignment-json-file", placed, "--execute")
+        put, epochs_before = cluster.owners_of(topic), epochs()
         reassign(cluster, "--reassignment-json-file", wanted, "--execute")
-        assert cluster.owners_of(topic) == [first, second]
-        assert re.search(rf"Successfully completed leader election \(PREFERRED\) for partitions .*{topic}-0", elect())
+        kept = cluster.owners_of(topic)
+        said = elect()
         load.wait_for_every_partition(100)
-        assert cluster.owners_of(topic) == [second, first]
-        assert all(cluster.leader_epoch_of(topic, number) > epochs[number] for number in range(2))
-        assert re.search(rf"Valid replica already elected for partitions .*{topic}-0", elect())
+        elected = cluster.owners_of(topic)
+        is_newer = all(after > before for before, after in zip(epochs_before, epochs(), strict=True))
+        is_done = re.search(rf"Successfully completed leader election \(PREFERRED\) for partitions .*{topic}-0", said)
+        is_there = re.search(rf"Valid replica already elected for partitions .*{topic}-0", elect())
+        expected = [first, second], [first, second], [second, first], True, True, True
+        return expected, (put, kept, elected, is_newer, bool(is_done), bool(is_there))
+
+    with producing(cluster.bootstrap, topic, 2) as load:
+        assert_unmoved(put_and_elect, "the partitions are not where they were put")
     assert_nothing_lost(load, cluster.bootstrap)
 
 

@@ -16,6 +16,8 @@ from tests.support.servers import bmq_command
 
 pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(240)]
 
+SHOWN_WAIT_S = 60.0
+
 
 def table(node: ClusterNode, *arguments: str) -> Any:
     """What `bmq table … --json` says at this node. Raises AssertionError with its sentence."""
@@ -45,7 +47,7 @@ def test_a_table_outlives_the_controller(cluster: BmqCluster, make_topic: TopicM
     asked, another = (node for node in cluster.nodes.values() if node is not controller)
 
     made = table(asked, "create", str(file))["table"]
-    eventually(lambda: names(another) == ["orders"], 10, "another node shows the table")
+    eventually(lambda: names(another) == ["orders"], SHOWN_WAIT_S, "another node shows the table")
     report = {
         "table_id": made["table_id"],
         "topic_id": made["topic_id"],
@@ -53,11 +55,11 @@ def test_a_table_outlives_the_controller(cluster: BmqCluster, make_topic: TopicM
         "rows": 7,
     }
     assert controller.call("PUT", "/v1/tables/orders/status", report)[0] == 200
-    assert table(another, "status", "orders")["rows"] == 7
+    eventually(lambda: table(another, "status", "orders")["rows"] == 7, SHOWN_WAIT_S, "another node shows the report")
 
     controller.kill()
     cluster.wait_settled()
-    assert names(another) == names(asked) == ["orders"]
+    eventually(lambda: names(another) == names(asked) == ["orders"], SHOWN_WAIT_S, "both nodes show the table")
     assert table(another, "describe", "orders") == made
     assert table(asked, "status", "orders")["reported_at"] is None
     definition["fields"] = [*fields, {"name": "note", "type": "string"}]
@@ -66,6 +68,6 @@ def test_a_table_outlives_the_controller(cluster: BmqCluster, make_topic: TopicM
     assert altered["changes"] == ["field note (string) is added; rows that are there have null"]
     assert (altered["table"]["table_id"], altered["table"]["version"]) == (made["table_id"], 2)
     controller.start()
-    eventually(lambda: names(controller) == ["orders"], 20, "the node that was killed shows the table")
+    eventually(lambda: names(controller) == ["orders"], SHOWN_WAIT_S, "the node that was killed shows the table")
     table(controller, "drop", "orders")
-    eventually(lambda: names(asked) == names(another) == [], 10, "the table is dropped everywhere")
+    eventually(lambda: names(asked) == names(another) == [], SHOWN_WAIT_S, "the table is dropped everywhere")

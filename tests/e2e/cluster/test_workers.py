@@ -1,4 +1,4 @@
-"""`bmq node --workers N` over a real HDFS and ZooKeeper, under a stock client with its default timeouts."""
+"""`bmq node --workers N` over a real HDFS and ZooKeeper, under a stock client that waits for long."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(150)]
 WORKERS = 2
 PARTITIONS = 4
 READY_WAIT_S = 60.0
-# Two seconds until a hang is noticed, then a failover. Without the supervisor a client waits for its own 30 s or more.
+# Two seconds until a hang is noticed, then a failover. Without the supervisor the client waits for its own two minutes.
 HANG_GAP_S = 15.0
 
 
@@ -97,7 +97,7 @@ def make_topic(supervised: Supervised) -> str:
 
 
 def test_a_worker_that_hangs_lets_its_clients_go(supervised: Supervised) -> None:
-    """A client with its default timeouts: while the connection stood it would wait for a minute."""
+    """A patient client: while the connection stood it would wait for two minutes."""
     topic = make_topic(supervised)
     with producing(supervised.bootstrap, topic, PARTITIONS) as load:
         for victim in (1, 2):

@@ -21,6 +21,9 @@ public final class TransactionalWriter {
         settings.put("transactional.id", arguments[3]);
         settings.put("linger.ms", "0");
         settings.put("reconnect.backoff.max.ms", "500");
+        // So long that a wait for one of them is told from a busy machine.
+        settings.put("request.timeout.ms", "120000");
+        settings.put("transaction.timeout.ms", "120000");
         StringSerializer text = new StringSerializer();
         try (KafkaProducer<String, String> producer = new KafkaProducer<>(settings, text, text)) {
             producer.initTransactions();
