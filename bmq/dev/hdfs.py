@@ -183,9 +183,9 @@ class HdfsCluster:
     ) -> None:
         """Make one NameNode of an HA cluster the active one, as an operator's failover does.
 
-        The other steps back first. If it is paused or does not answer in `standby_wait_s` it is killed: two writers would ruin the shared
-        edits, and only its death keeps a paused one from continuing where it stopped. Raises ClusterFailed (no HA
-        cluster, not running), TransitionFailed.
+        The other steps back first. If it is paused or does not answer in `standby_wait_s` it is killed: two writers
+        would ruin the shared edits, and only its death keeps a paused one from continuing where it stopped. Raises
+        ClusterFailed (no HA cluster, not running), TransitionFailed.
         """
         if not self.is_ha:
             raise ClusterFailed("this cluster has a single NameNode; HA was not asked for")

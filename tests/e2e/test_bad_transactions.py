@@ -280,9 +280,9 @@ def test_the_producer_hears_that_its_time_is_over(
     client: TransactionClient, server: Server, make_topic: TopicMaker
 ) -> None:
     topic, name = make_topic(), unique_name("tx")
-    identity = client.begun(name, timeout_ms=500)
+    identity = client.begun(name, timeout_ms=15_000)
     assert client.produce(name, identity, topic, 0) == wire.NONE
-    eventually(lambda: client.state(name) == "CompleteAbort", 40, "the transaction is aborted")
+    eventually(lambda: client.state(name) == "CompleteAbort", 60, "the transaction is aborted")
     assert stable_offset(server, topic) == 2
     assert client.produce(name, identity, topic, 1) == wire.INVALID_PRODUCER_EPOCH
     # A commit that comes too late: Apache Kafka up to 4.3 says INVALID_TXN_STATE (KAFKA-20785).

@@ -14,7 +14,7 @@ from bmq.coordinator.directory import shard_of
 from tests.e2e.conftest import create_topic
 from tests.support.servers import BmqServer, bmq_command
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(300)]
 
 METADATA = "topics/00000000-0000-0000-0000-000000000001/0"
 SHARDS = 50

@@ -17,7 +17,7 @@ from tests.support.processes import ManagedProcess, eventually
 from tests.support.servers import Server
 from tests.support.topic_contents import values_of
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 PROGRAMS = Path(__file__).parent.parent / "support" / "go_programs"
 PARTITIONS = 2
@@ -35,7 +35,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"},
         capture_output=True,
         text=True,
-        timeout=220,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stderr

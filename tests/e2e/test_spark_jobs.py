@@ -29,6 +29,9 @@ KEYS = 100
 HOUR_MS = 3_600_000
 FIRST_MS = 1_700_006_400_000  # an hour begins
 GROUP_AT = 1234
+STEP = "1200"
+# Of a run that is killed: many more steps are to come then.
+SMALL_STEP = "300"
 
 
 class Sent(NamedTuple):
@@ -105,7 +108,7 @@ def killed_in_the_middle(directory: Path, target: str, topic: str, *command: str
     process.start()
     try:
         eventually(
-            lambda: not process.is_running or high_watermarks(target, topic) > RECORDS // 5,
+            lambda: not process.is_running or high_watermarks(target, topic) > RECORDS // 10,
             300,
             f"{command[0]} is in the middle",
         )
@@ -155,10 +158,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         produce(source, "events")
         commit_group(source)
         here = ["--bootstrap", source]
-        backfill = ["backfill", "events", "copied", *here, "--target", target, "--step", "1200"]
-        mirror = ["mirror", "events", *here, "--target", target, "--prefix", "m.", "--once", "--step", "1200"]
-        killed_in_the_middle(directory, target, "copied", *backfill)
-        killed_in_the_middle(directory, target, "m.events", *mirror)
+        backfill = ["backfill", "events", "copied", *here, "--target", target, "--step", STEP]
+        mirror = ["mirror", "events", *here, "--target", target, "--prefix", "m.", "--once", "--step", STEP]
+        killed_in_the_middle(directory, target, "copied", *backfill, "--step", SMALL_STEP)
+        killed_in_the_middle(directory, target, "m.events", *mirror, "--step", SMALL_STEP)
         state = str(directory / "state")
         commands = {
             "backfill plan": [*backfill, "--dry-run", "--json"],

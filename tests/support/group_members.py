@@ -14,6 +14,7 @@ from tests.support.processes import eventually
 CLASSIC: Final[dict[str, object]] = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 300}
 CONSUMER: Final[dict[str, object]] = {"group.protocol": "consumer", "topic.metadata.refresh.interval.ms": 1_000}
 """What the protocols of a group are chosen by."""
+READ_WAIT_S: Final = 90.0
 
 
 class Member:
@@ -89,7 +90,7 @@ def read(members: list[Member], count: int) -> Counter[bytes]:
             member.poll()
         return sum(len(member.values) for member in members) >= count
 
-    eventually(enough, 30, f"{count} records", interval_s=0)
+    eventually(enough, READ_WAIT_S, f"{count} records", interval_s=0)
     return Counter(value for member in members for value in member.values)
 
 

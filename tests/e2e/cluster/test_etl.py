@@ -9,6 +9,7 @@ import pytest
 
 from tests.e2e.cluster.conftest import ClusterMaker
 from tests.soak.etl.campaign import PARTITIONS, Campaign
+from tests.soak.etl.copier import BATCH_RECORDS_MAX
 from tests.soak.etl.crew import COPIERS
 from tests.soak.etl.plan import plan
 
@@ -17,7 +18,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(240)]
 SEED = 7
 DURATION_S = 50.0
 KILLS_EACH = 2
-TRANSACTIONS_MIN = 100
 
 
 def test_all_is_copied_once_while_copiers_and_nodes_die(new_cluster: ClusterMaker, tmp_path: Path) -> None:
@@ -29,6 +29,8 @@ def test_all_is_copied_once_while_copiers_and_nodes_die(new_cluster: ClusterMake
     print(report.text())
     assert report.has_passed, report.violations
     assert report.comparison is not None and report.comparison.lost_or_doubled == 0
+    assert report.comparison.source_count > 0
     assert report.copier_kills == KILLS_EACH * len(COPIERS)
-    assert report.work.words["committed"] >= TRANSACTIONS_MIN
+    # How many there are in a second is the machine's affair. A copier may die before it has noted one.
+    assert report.work.words["committed"] >= report.comparison.source_count // BATCH_RECORDS_MAX // 2
     assert report.done["move"] > 0 and report.done["kill"] > 0, report.done

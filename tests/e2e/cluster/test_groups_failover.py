@@ -16,10 +16,11 @@ from tests.support.paced_load import producing
 from tests.support.processes import eventually
 from tests.support.wire import NONE, WireClient, string
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(300)]
 
 FIND_COORDINATOR = 10
 OFFSETS_TOPIC = "__consumer_offsets"
+COMMITTED_WAIT_S = 60.0
 
 
 def java_hash(text: str) -> int:
@@ -72,7 +73,7 @@ def test_committed_offsets_survive_the_coordinators_death(cluster: BmqCluster, m
         consumer.commit(offsets=commits, asynchronous=False)
         victim = owner_of_group(cluster, group)
         victim.kill()
-        found = {each.partition: each.offset for each in consumer.committed(where, timeout=20)}
+        found = {each.partition: each.offset for each in consumer.committed(where, timeout=COMMITTED_WAIT_S)}
         assert found == {each.partition: each.offset for each in commits}
         assert owner_of_group(cluster, group) is not victim
         victim.start()
@@ -102,5 +103,5 @@ def test_members_stay_and_skip_nothing_while_nodes_die(cluster: BmqCluster, make
         member.close()
     where = [TopicPartition(topic, partition) for partition in range(PARTITIONS)]
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group})
-    assert sum(found.offset for found in consumer.committed(where, timeout=20)) == load.sent_count
+    assert sum(found.offset for found in consumer.committed(where, timeout=COMMITTED_WAIT_S)) == load.sent_count
     consumer.close()

@@ -13,10 +13,11 @@ from tests.e2e.test_spark import run_job
 from tests.support.cluster import BmqCluster
 from tests.support.processes import eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(600)]
 
 PARTITIONS = 3
 ROWS = 40_000
+TRIES_MAX = 3
 
 
 def end_offsets(cluster: BmqCluster, topic: str) -> int:
@@ -34,17 +35,27 @@ def end_offsets(cluster: BmqCluster, topic: str) -> int:
 
 def test_batch_and_stream_while_brokers_die(cluster: BmqCluster, make_topic: TopicMaker, tmp_path: Path) -> None:
     """One broker dies during the batch write, another one while the stream copies what was written."""
-    source, sink = make_topic(cluster, PARTITIONS), make_topic(cluster, PARTITIONS)
+    was_in_time = any(
+        copied_while_brokers_die(cluster, make_topic(cluster, PARTITIONS), make_topic(cluster, PARTITIONS), directory)
+        for directory in (tmp_path / str(number) for number in range(TRIES_MAX))
+    )
+    assert was_in_time, "the job was always over before a broker died"
+
+
+def copied_while_brokers_die(cluster: BmqCluster, source: str, sink: str, directory: Path) -> bool:
+    """False if the job was over before: how fast it is, Spark and the machine decide."""
+    over_early: list[str] = []
     with ThreadPoolExecutor(1) as background:
         job = background.submit(
-            run_job, tmp_path, "copy", cluster.bootstrap, source, sink, str(tmp_path / "checkpoint"), str(ROWS)
+            run_job, directory, "copy", cluster.bootstrap, source, sink, str(directory / "checkpoint"), str(ROWS)
         )
 
         def hurt(topic: str) -> None:
             eventually(lambda: job.done() or end_offsets(cluster, topic) > 0, 120, f"{topic} gets its first rows")
             victim = cluster.owner_of(topic, 0)
             victim.kill()
-            assert not job.done(), "the job was over before a broker died"
+            if job.done():
+                over_early.append(topic)
             eventually(lambda: victim.node_id not in cluster.owners_of(topic), 20, "the partitions have a new owner")
             victim.start()
 
@@ -55,3 +66,4 @@ def test_batch_and_stream_while_brokers_die(cluster: BmqCluster, make_topic: Top
     for topic in (source, sink):
         rows = result["rows"][topic]
         assert sorted((int(key), int(value)) for key, value, _, _ in rows) == [(n, 2 * n) for n in range(ROWS)]
+    return not over_early
