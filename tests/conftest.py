@@ -14,9 +14,11 @@ from hypothesis import HealthCheck, settings
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitions
 from tests.fakes.store import FakeStore
+from tests.support.servers import PATIENCE, BmqServer
 
 # Asyncio's debug mode makes every call ten times slower, and timings part of the warnings.
 os.environ.pop("PYTHONASYNCIODEBUG", None)
+BmqServer.patience = PATIENCE
 
 _SLOW_IS_FINE = (HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.differing_executors)
 settings.register_profile(

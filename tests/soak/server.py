@@ -27,7 +27,8 @@ class HdfsBmqServer(BmqServer):
     """`counters`: sums over the incarnations that were asked before they ended; `memory_mib`: resident size over time."""
 
     ready_timeout_s = READY_TIMEOUT_S
-    patience: Mapping[str, str] = {}  # a server that is paused and goes on is to do what it does in production
+    # Within pytest, too: a server that is paused and goes on is to do what it does in production.
+    patience: Mapping[str, str] = {}
 
     def __init__(
         self, directory: Path, namenode: Address, root: str, environment: Mapping[str, str] | None = None

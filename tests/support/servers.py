@@ -40,8 +40,9 @@ KAFKA_JVM_OPTIONS = (
 KAFKA_CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 
 REST_WAIT_S = 30.0
-# What a server is given unless its test or the environment says otherwise: on a busy machine, too, it seals and saves at a
-# stop all that it would have elsewhere, and keeps its connections although it got no processor for some seconds.
+# What tests give their servers (conftest.py) unless the environment says otherwise: on a busy machine, too, one seals and
+# saves at a stop all that it would have elsewhere, and keeps its connections although it got no processor for some seconds.
+# Benchmarks and soaks have the product's own values.
 PATIENCE = {
     "BMQ_STOP_TIMEOUT_MS": "35000",
     "BMQ_BROKER__STOP_WAIT_MAX_S": "30",
@@ -120,7 +121,7 @@ class BmqServer(Server):
     name = "bmq"
     stop_timeout_s = STOP_TIMEOUT_S
     ready_timeout_s = READY_TIMEOUT_S
-    patience: Mapping[str, str] = PATIENCE
+    patience: Mapping[str, str] = {}
     rest_port = 0
 
     def __init__(self, directory: Path, environment: Mapping[str, str] | None = None, *, store: str = "") -> None:
