@@ -8,6 +8,7 @@ import socket
 import tempfile
 from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -56,20 +57,29 @@ def pick_ports(host: str, count: int, random: Random, exclude: Sequence[int] = (
     """Ports that nobody listened on a moment ago, and that nobody else picks while this process lives: the servers they are
     for may be down for a while. Raises PortTaken when there are too few.
     """
-    reserved = _reserved()
     found: list[int] = []
     for _ in range(TRIES_MAX):
         if len(found) == count:
             return tuple(found)
         port = random.choice(PORTS)
-        if port not in exclude and reserved.add(port):
-            if _is_free(Address(host, port)):
-                found.append(port)
-            else:
-                reserved.discard(port)
+        if port not in exclude and _reserve(host, port):
+            found.append(port)
     for port in found:
-        reserved.discard(port)
+        _reserved().discard(port)
     raise PortTaken(f"no {count} free ports between {PORTS.start} and {PORTS.stop} on {host}")
+
+
+def pick_ports_in_a_row(host: str, count: int, random: Random) -> range:
+    """The same, one behind the other. Raises PortTaken when no such row is found."""
+    for _ in range(TRIES_MAX):
+        first = random.choice(PORTS[: -count + 1 or None])
+        row = range(first, first + count)
+        found = list(takewhile(lambda port: _reserve(host, port), row))
+        if len(found) == count:
+            return row
+        for port in found:
+            _reserved().discard(port)
+    raise PortTaken(f"no {count} free ports in a row between {PORTS.start} and {PORTS.stop} on {host}")
 
 
 def check_free(addresses: Iterable[Address]) -> None:
@@ -82,6 +92,16 @@ def check_free(addresses: Iterable[Address]) -> None:
 @cache
 def _reserved() -> ReservedPorts:
     return ReservedPorts(Path(tempfile.gettempdir()) / f"bmq-dev-ports-{os.getuid()}.lock")
+
+
+def _reserve(host: str, port: int) -> bool:
+    """False, and nothing is reserved, if it was before or somebody listens there."""
+    if not _reserved().add(port):
+        return False
+    if _is_free(Address(host, port)):
+        return True
+    _reserved().discard(port)
+    return False
 
 
 def _is_free(address: Address) -> bool:

@@ -6,17 +6,15 @@ import os
 import re
 import signal
 from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import psutil
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bmq.dev.hdfs import HdfsCluster
-from bmq.dev.ports import HOST, PORTS, pick_ports
+from bmq.dev.ports import HOST, pick_ports_in_a_row
 from bmq.dev.zookeeper import ZooKeeperServer
 from tests.support.cluster import ENVIRONMENT, READY_LINE
 from tests.support.hdfs import fresh_root
@@ -37,36 +35,17 @@ HANG_GAP_S = 40.0
 GO_ON_WAIT_S = 60.0
 
 
-class Ascending(Random):
-    """For ports in a row."""
-
-    def __init__(self, first: int) -> None:
-        super().__init__()
-        self._numbers = count(first)
-
-    def choice(self, _: Any) -> Any:
-        return next(self._numbers)
-
-
 class Supervised:
     """A supervisor and its workers: nodes 1 to N."""
 
     def __init__(self, directory: Path, hdfs_url: str, zookeeper: str) -> None:
         root = fresh_root("workers")
-        base = self._free_base()
+        base = pick_ports_in_a_row(HOST, 3 * WORKERS, Random()).start
         self.bootstrap = ",".join(f"{HOST}:{base + number}" for number in range(WORKERS))
         command = [bmq_command(), "node", "--workers", str(WORKERS), "--node-id", "1", "--store", f"{hdfs_url}{root}"]
         command += ["--zookeeper", f"{zookeeper}{root}", "--listen", f"{HOST}:{base}"]
         command += ["--internal", f"{HOST}:{base + WORKERS}", "--rest", f"{HOST}:{base + 2 * WORKERS}"]
         self.process = ManagedProcess("supervisor", command, directory / "supervisor.log", ENVIRONMENT)
-
-    def _free_base(self) -> int:
-        random, row = Random(), 3 * WORKERS
-        for _ in range(100):
-            base = random.choice(PORTS[:-row])
-            if pick_ports(HOST, row, Ascending(base)) == tuple(range(base, base + row)):
-                return base
-        raise AssertionError("no ports in a row are free")
 
     def start(self) -> None:
         self.process.start()

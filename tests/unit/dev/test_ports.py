@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from bmq.dev.ports import PORTS, PortTaken, check_free, pick_ports
+from bmq.dev.ports import PORTS, PortTaken, ReservedPorts, check_free, pick_ports, pick_ports_in_a_row
 from bmq.hdfs.config import Address
 from tests.support.servers import BmqServer
 
@@ -70,6 +70,24 @@ def test_a_pick_that_fails_reserves_nothing() -> None:
     with pytest.raises(PortTaken):
         pick_ports(HOST, 2_000, Random(7))
     assert tried.intersection(pick_ports(HOST, 30, Random(7)))
+
+
+def test_ports_in_a_row_are_nobody_elses() -> None:
+    row = pick_ports_in_a_row(HOST, 6, Random(8))
+    assert len(row) == 6 and all(port in PORTS for port in row)
+    assert not set(row).intersection(pick_ports_in_a_row(HOST, 6, Random(8)))
+
+
+def test_a_row_in_which_somebody_listens_is_not_picked_and_reserves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = pick_ports_in_a_row(HOST, 6, Random(9))
+    reserved = ReservedPorts(tmp_path / "lock")  # this test alone has the row
+    monkeypatch.setattr("bmq.dev.ports.PORTS", row)
+    monkeypatch.setattr("bmq.dev.ports._reserved", lambda: reserved)
+    with socket.create_server((HOST, row[-1])), pytest.raises(PortTaken, match="no 6 free ports in a row"):
+        pick_ports_in_a_row(HOST, 6, Random(9))
+    assert pick_ports_in_a_row(HOST, 6, Random(9)) == row
 
 
 def test_excluded_ports_are_not_picked() -> None:
