@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.e2e.conftest import create_topic, make_server
 from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us
-from tests.support.servers import BmqServer, Server
+from tests.support.servers import Server
 from tests.support.spark import SPARK_ENVIRONMENT
 from tests.support.spark_topics import COUNT, PARTITIONS, Stored, produce_numbers, stored, time_ms
 
@@ -28,7 +28,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1_200)]
 TOPIC = "events-1"
 JOB_TIMEOUT_S = 700
 BATCH_TIMEOUT_S = 400
-READY_TIMEOUT_S = 120
 
 
 def job_command(directory: Path, job: str, *arguments: str) -> list[str]:
@@ -63,9 +62,6 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
     """A stream over a server that is killed, hangs and comes back; it is killed as well; then all else in one session."""
     directory = tmp_path_factory.mktemp("spark")
     server = make_server(directory / "server")
-    if isinstance(server, BmqServer):
-        # It starts again beside a JVM that takes what processor there is.
-        server.ready_timeout_s = READY_TIMEOUT_S
     try:
         server.start()
         create_topic(server, TOPIC, PARTITIONS)

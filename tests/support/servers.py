@@ -19,7 +19,7 @@ from tests.support.processes import POLL_INTERVAL_S, ManagedProcess, ProcessFail
 READY_LINE = r"^bmq ready kafka=127\.0\.0\.1:(\d+) rest=127\.0\.0\.1:(\d+)$"
 READY_TIMEOUT_S = 120.0
 KAFKA_READY_TIMEOUT_S = 60.0
-# A clean stop of bmq may take 5 seconds; the rest is for the process to go while others have the processors.
+# A clean stop of bmq may take as long as PATIENCE allows, 5 seconds elsewhere; the rest is for the process to go.
 STOP_TIMEOUT_S = 40.0
 METRICS_WAIT_S = 60.0
 TOPIC_WAIT_S = 30.0

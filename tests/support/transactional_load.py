@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from confluent_kafka import KafkaException, Producer
 
 from tests.support.java import compile_program, program_command
+from tests.support.paced_load import PATIENCE
 from tests.support.processes import dying_with_us, eventually
 from tests.support.topic_contents import LEVELS, end_offsets, values_of
 
@@ -69,10 +70,8 @@ class LibrdkafkaWriter:
                 "linger.ms": 0,
                 "reconnect.backoff.max.ms": 500,
                 "log_level": 0,
-                # So long that a wait for one of them is told from a busy machine.
-                "request.timeout.ms": 120_000,
-                "socket.timeout.ms": 120_000,
-                "transaction.timeout.ms": 120_000,
+                **PATIENCE,
+                "transaction.timeout.ms": PATIENCE["request.timeout.ms"],  # librdkafka wants no less
             }
         )
         self._thread = threading.Thread(target=self._run, name="transactional-writer")
