@@ -49,7 +49,7 @@ from bmq.hdfs.replica_states import (
 )
 from bmq.hdfs.replica_survey import ReplicaSurvey
 from bmq.hdfs.resync import Resync
-from bmq.hdfs.stamped_end import end_under_new_stamp
+from bmq.hdfs.stamped_end import publish_stamp
 from bmq.log.store import CorruptFile, FileMissing, StorageUnavailable, StoreError, WriterBroken
 
 TRIES_MAX: Final = 10
@@ -275,7 +275,11 @@ class FileClosing:
                     replace(new, nodes=nodes), Stage.PIPELINE_SETUP_CREATE, last.block, new_stamp=0
                 )
                 try:
-                    await self._end(last, new.block, stream, nodes, 0)
+                    block = new.block.with_length(0)
+                    await self._publish(last, block, stream, nodes)
+                    await stream.finish(is_sync=self._is_sync)
+                    await self._complete(block, last.offset)
+                    self._nodes = nodes
                 finally:
                     stream.abort()
             case RecoverLease(reason):
@@ -312,10 +316,15 @@ class FileClosing:
             lengths = await self.survey.lengths(steps.writable, new.block)
             agreement = agree(lengths, steps.settled, chunk_bytes=self._config.checksum_chunk_bytes)
             await self._equalize(stream, old, agreement)
+            block = new.block.with_length(agreement.length_bytes)
+            await self._publish(last, block, stream, (*steps.writable, *agreement.settled))
+            # Not earlier (rule 10): a rival could still complete the file on finalized replicas under an older stamp.
             settled = await self._close_settled(old, agreement, stamp)
-            await self._end(last, new.block, stream, (*steps.writable, *settled), agreement.length_bytes)
+            await stream.finish(is_sync=self._is_sync)
+            await self._complete(block, last.offset + agreement.length_bytes)
+            self._nodes = (*steps.writable, *settled)
             if self._is_sync and not settled:
-                self._synced_block = new.block.with_length(agreement.length_bytes)
+                self._synced_block = block
         finally:
             stream.abort()
 
@@ -380,22 +389,16 @@ class FileClosing:
                 raise result
         return tuple(closed)
 
-    async def _end(
-        self, last: LocatedBlock, new: Block, stream: BlockStream, nodes: Sequence[DataNode], length_bytes: int
-    ) -> None:
-        """All replicas on `nodes` have `length_bytes` and the new stamp: update the pipeline, finish and complete."""
-        block = new.with_length(length_bytes)
-        await end_under_new_stamp(
+    async def _publish(self, last: LocatedBlock, new: Block, stream: BlockStream, nodes: Sequence[DataNode]) -> None:
+        await publish_stamp(
             stream,
             self._namenode,
             holder=self._holder,
             old=last.block,
-            new=block,
+            new=new,
             nodes=nodes,
             is_sync=self._is_sync,
         )
-        await self._complete(block, last.offset + length_bytes)
-        self._nodes = tuple(nodes)
 
     async def _complete_committed(self, last: LocatedBlock) -> None:
         """The block is COMMITTED: complete the file if all replicas have that length. Raises LeaseRecoveryNeeded."""

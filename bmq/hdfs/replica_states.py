@@ -51,8 +51,8 @@ class Renew:
     """Put a new generation stamp on `writable`, make them equal, and stamp those of `settled` that have that length.
 
     A finalized replica accepts any higher stamp, even while a rival completes the file under the present one; then the
-    file is closed and this replica corrupt. So it gets one only together with a replica that is being written: while we
-    hold that one, nobody else can complete the file.
+    file is closed and this replica corrupt. So it gets one only after the NameNode has taken the stamp for the replicas
+    that are being written: from then on it refuses a rival's complete(). A rival that left those out needs none of them.
     """
 
     writable: tuple[DataNode, ...]

@@ -23,7 +23,7 @@ from bmq.hdfs.blocks import DataNode, LocatedBlock
 from bmq.hdfs.config import HdfsConfig
 from bmq.hdfs.errors import AuthenticationRequired, PermissionRefused
 from bmq.hdfs.namenode import NameNode
-from bmq.hdfs.stamped_end import end_under_new_stamp
+from bmq.hdfs.stamped_end import publish_stamp
 from bmq.log.store import CorruptFile, FileMissing, StorageUnavailable, StoreError
 
 COMPLETE_WAITS_S: Final = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.5)
@@ -88,7 +88,7 @@ class Resync:
         try:
             block = new.block.with_length(last.block.length_bytes)
             await stream.send_at(block.length_bytes, b"")
-            await end_under_new_stamp(
+            await publish_stamp(
                 stream,
                 self.namenode,
                 holder=self.holder,
@@ -97,6 +97,7 @@ class Resync:
                 nodes=stream.nodes,
                 is_sync=True,
             )
+            await stream.finish(is_sync=True)
             await self._complete(replace(last, block=block))
             return stream.nodes
         finally:

@@ -1,4 +1,4 @@
-"""The end of a block under a new generation stamp: both a file that is closed and one that is synced again end so."""
+"""A new generation stamp reaches the NameNode: a file that is closed and one that is synced again both need it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bmq.hdfs.blocks import Block, DataNode
 from bmq.hdfs.namenode import NameNode
 
 
-async def end_under_new_stamp(
+async def publish_stamp(
     stream: BlockStream,
     namenode: NameNode,
     *,
@@ -19,13 +19,13 @@ async def end_under_new_stamp(
     nodes: Sequence[DataNode],
     is_sync: bool,
 ) -> None:
-    """Update the pipeline, then finalize. All replicas on `nodes` have the stamp and the length of `new`.
+    """Tell the NameNode the stamp and length of `new`, which all replicas of `stream` have; finalize them next.
 
-    `is_sync`: they are on their disks then, and the stamp is before the NameNode hears of it (rule 26): one that only the
-    NameNode still knows after a power loss makes every replica an old one, for good. Raises what the NameNode refuses, and
-    the stream's failure.
+    `nodes`: those of the stream, and others whose finalized replicas of that length get the stamp next. From then on the
+    NameNode refuses to complete the file under an older stamp. `is_sync`: the stream's replicas and their stamp are on disk
+    before the NameNode knows the stamp (rule 26): one that only the NameNode still knows after a power loss makes every
+    replica an old one, for good. Raises what the NameNode refuses, and the stream's failure.
     """
     if is_sync:
         await stream.send((), is_sync=True)
     await namenode.update_pipeline(holder=holder, old=old, new=new, nodes=nodes)
-    await stream.finish(is_sync=is_sync)

@@ -470,6 +470,38 @@ async def test_takers_at_once_agree(hdfs_config: HdfsConfig) -> None:
             await takers[0].check_replicas(segment.path, last.nodes, lengths[0])
 
 
+@pytest.mark.parametrize("is_sync", [False, True])
+async def test_a_rival_completes_the_file_on_finalized_replicas_before_they_get_our_stamp(
+    hdfs_config: HdfsConfig, is_sync: bool
+) -> None:
+    """The rival left out the replica that we hold, so holding it does not keep the rival from completing the file.
+
+    Given our stamp before the NameNode knows it, the finalized replicas would be corrupt, and they are all that count.
+    """
+    async with clients(hdfs_config, "old", "new", "rival") as (old, new, rival):
+        segment = await Segment.allocate(old, f"{hdfs_config.root}/f")
+        streams = await unequal(segment, [9_000] * 3)
+        *finalized, held = segment.nodes
+        for node in finalized:
+            await streams[node].finish()
+        rival.bad_nodes.add(held)
+        lengths: list[int] = []
+
+        async def nothing() -> None:
+            pass
+
+        async def complete() -> None:
+            lengths.append(await rival.take_over(segment.path, old.name))
+
+        # Two refusals show that the replicas are finalized; the third stamp is the one that all of them would get.
+        new.namenode.after["bump"] = [nothing, nothing, complete]
+        assert await new.take_over(segment.path, old.name, is_sync=is_sync) == 9_000
+        assert lengths == [9_000]
+        assert "recover_lease" not in new.namenode.called
+        await taken_at(new, segment, 9_000, nodes=finalized)
+        abort(streams)
+
+
 STEPS = ["bump", "update_pipeline", "complete"]
 UNEQUAL_BYTES = [9_000, 2_000, 5_000]
 
