@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from bench.core import criteria, tuning
 from bench.core.client import Client, pinned_to
-from bench.core.loads import PARTITIONS, TOPICS, run_all
+from bench.core.loads import COMPRESSED_TOPICS, PARTITIONS, TOPICS, Target, run_all, run_compressed
 from bench.core.plan import PARTS, Plan, plan_of
 from bench.criteria import BMQ, KAFKA
 from bench.findings import Findings, say
@@ -31,6 +31,14 @@ from tests.support.servers import BmqServer, KafkaServer, Server
 
 DATA: Final = REPOSITORY / ".cache" / "bench-core"
 MAKERS: Final[Mapping[str, Callable[[Path], Server]]] = {BMQ: BmqServer, KAFKA: KafkaServer}
+
+
+Run = Callable[[Target, Client, Plan, dict[str, Any]], None]
+LOADS: Final[Mapping[str, tuple[Run, tuple[str, ...]]]] = {
+    criteria.PAIRS: (run_all, TOPICS),
+    criteria.COMPRESSED: (run_compressed, COMPRESSED_TOPICS),
+}
+"""By part: what runs its loads, and the topics they need."""
 
 
 class TooFewProcessors(Exception):
@@ -52,18 +60,18 @@ class OneServer:
         return {self.server.name: self.server.pid}
 
 
-def pairs(plan: Plan, findings: Findings) -> None:
+def pairs(plan: Plan, findings: Findings, part: str) -> None:
     """Who comes first changes: neither profits from a machine that slows down or speeds up."""
     server_core, client_core = cores()
     client = Client(DATA / "client", client_core)
-    found = findings.pairs(criteria.PAIRS, plan.pairs)
+    found = findings.pairs(part, plan.pairs)
     for number in range(plan.pairs):
         pair: dict[str, Any] = {"order": list(plan.sides[:: 1 if number % 2 == 0 else -1])}
         found.append(pair)
         for name in pair["order"]:
             say(f"  pair {number + 1} of {plan.pairs}: {name}")
-            with findings.attempt([criteria.PAIRS], f"pair {number + 1}: {name}"):
-                put_under_load(MAKERS[name](DATA / name), server_core, client, plan, pair.setdefault(name, {}))
+            with findings.attempt([part], f"pair {number + 1}: {name}"):
+                put_under_load(MAKERS[name](DATA / name), server_core, client, plan, pair.setdefault(name, {}), part)
 
 
 def cores() -> tuple[int, int]:
@@ -74,20 +82,23 @@ def cores() -> tuple[int, int]:
     return allowed[0], allowed[1]
 
 
-def put_under_load(server: Server, core: int, client: Client, plan: Plan, raw: dict[str, Any]) -> None:
-    """All loads against a server on a new directory, which is removed again; `raw` is given what is found."""
+def put_under_load(
+    server: Server, core: int, client: Client, plan: Plan, raw: dict[str, Any], part: str = criteria.PAIRS
+) -> None:
+    """A part's loads against a server on a new directory, which is removed again; `raw` is given what is found."""
+    run, topics = LOADS[part]
     shutil.rmtree(server.directory, ignore_errors=True)
     os.sync()
     try:
         with pinned_to([core]):
             server.start()
-        for topic in TOPICS:
+        for topic in topics:
             run_tool(
                 TOPIC_TOOL,
                 *("--bootstrap-server", server.bootstrap, "--create", "--topic", topic),
                 *("--partitions", str(PARTITIONS), "--replication-factor", "1"),
             )
-        run_all(OneServer(server), client, plan, raw)
+        run(OneServer(server), client, plan, raw)
     finally:
         server.close()
         shutil.rmtree(server.directory, ignore_errors=True)
@@ -100,7 +111,7 @@ def measure(plan: Plan, findings: Findings) -> dict[str, float]:
             say(part)
             began = time.monotonic()
             try:
-                pairs(plan, findings)
+                pairs(plan, findings, part)
             except Exception as error:
                 findings.failed(part, f"{type(error).__name__}: {error}")
             took[part] = seconds_since(began)

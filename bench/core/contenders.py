@@ -14,7 +14,7 @@ from rich.table import Table
 
 from bench.core.__main__ import DATA, cores, put_under_load
 from bench.core.client import Client
-from bench.core.criteria import RATIOS
+from bench.core.criteria import PLAIN
 from bench.core.plan import Plan
 from bench.findings import say
 from tests.support.processes import REPOSITORY, kill_everything
@@ -76,7 +76,7 @@ def _samples(contenders: Mapping[str, Contender], plan: Plan) -> list[dict[str, 
 
 def _table_of(old: str, new: str, found: Sequence[dict[str, Any]]) -> Table:
     table = Table("figure", "unit", old, new, "ratio min", "median", "max", box=None, pad_edge=False)
-    for ratio in RATIOS:
+    for ratio in PLAIN:
         values = {name: [ratio.of(pair[name]) for pair in found] for name in (old, new)}
         ratios = sorted(after / before for before, after in zip(values[old], values[new], strict=True))
         figures = (median(values[old]), median(values[new]), ratios[0], median(ratios), ratios[-1])

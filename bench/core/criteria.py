@@ -8,6 +8,7 @@ from typing import Final
 from bench.criteria import BMQ, KAFKA, Criterion, Evidence, Ratio, Samples, evaluate, parts_by_id
 
 PAIRS: Final = "one_core"
+COMPRESSED: Final = "compressed"
 
 
 def _per_cpu_second(load: str, name: str, unit: float = 1) -> Callable[[Samples], float]:
@@ -50,9 +51,20 @@ _FIGURES: Final[tuple[tuple[str, str, str, str, float, Callable[[Samples], float
     ("core_saturated_p99_ratio", "p99 while producing 1 KiB as fast as it goes", "us", "", 0,
      _figure("produce_1k", "latency_p99_us")),
 )  # fmt: skip
-RATIOS: Final = tuple(
+PLAIN: Final = tuple(
     Ratio(name, PAIRS, what, unit, op, bound, of, (BMQ,), (KAFKA,)) for name, what, unit, op, bound, of in _FIGURES
 )
+CLOSED_BATCHES: Final = tuple(
+    ratio
+    for codec in ("lz4", "zstd")
+    for ratio in (
+        Ratio(f"core_produce_{codec}_rate_ratio", COMPRESSED, f"produce 100 B in {codec} batches of 16 KB", "records/s",
+              ">=", 1.0, _per_second(f"produce_{codec}", "records"), (BMQ,), (KAFKA,)),
+        Ratio(f"core_produce_{codec}_ratio", COMPRESSED, f"the same in {codec}, per CPU second", "records", "", 0,
+              _per_cpu_second(f"produce_{codec}", "records"), (BMQ,), (KAFKA,)),
+    )
+)  # fmt: skip
+RATIOS: Final = PLAIN + CLOSED_BATCHES
 PART_OF: Final = parts_by_id(RATIOS)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import encode_request, encode_response
+from bmq.protocol.compression import Compression
 from bmq.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from bmq.protocol.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 from bmq.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -24,6 +25,8 @@ FETCH_WAIT_MS: Final = 500
 # librdkafka's fetch.message.max.bytes and fetch.max.bytes.
 PARTITION_FETCH_BYTES: Final = 1024 * 1024
 FETCH_BYTES: Final = 50 * 1024 * 1024
+# Hexadecimal words: 16 KB of them shrink to half under LZ4 and to a third under zstd.
+WORDS: Final = tuple(Random(0).randbytes(12 * 512).hex()[at : at + 6 + at % 18].encode() for at in range(0, 12_288, 24))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +43,36 @@ class Frames:
     record_bytes: int = 0
 
 
-def batch_of(record_bytes: int, count: int, timestamp_ms: int, seed: int) -> bytes:
-    """A batch of records without keys whose values do not compress."""
+def batch_of(
+    record_bytes: int, count: int, timestamp_ms: int, seed: int, compression: Compression = Compression.NONE
+) -> bytes:
+    """A batch of records without keys. Uncompressed: random values; else words, which shrink as lines of a log do."""
     random = Random(seed)
-    return bytes(encode_batch([Record(None, random.randbytes(record_bytes), (), timestamp_ms) for _ in range(count)]))
+    value_of = _words if compression else Random.randbytes
+    records = [Record(None, value_of(random, record_bytes), (), timestamp_ms) for _ in range(count)]
+    return bytes(encode_batch(records, compression=compression))
+
+
+def _words(random: Random, length_bytes: int) -> bytes:
+    words = (random.choice(WORDS) for _ in range(length_bytes))
+    return b" ".join(words)[:length_bytes]
 
 
 def produce_frames(
-    topic: str, partitions: Iterable[Sequence[int]], record_bytes: int, batch_records: int, timestamp_ms: int
+    topic: str,
+    partitions: Iterable[Sequence[int]],
+    record_bytes: int,
+    batch_records: int,
+    timestamp_ms: int,
+    compression: Compression = Compression.NONE,
 ) -> Frames:
     """A Produce (acks=all) for each of `partitions`: one batch for every partition that it names."""
     requests, names = [], [list(named) for named in partitions]
     for number, named in enumerate(names):
         data = [
-            PartitionProduceData(index=index, records=batch_of(record_bytes, batch_records, timestamp_ms, seed=index))
+            PartitionProduceData(
+                index=index, records=batch_of(record_bytes, batch_records, timestamp_ms, index, compression)
+            )
             for index in named
         ]
         topics = [TopicProduceData(name=topic, partition_data=data)]

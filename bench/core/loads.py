@@ -11,6 +11,7 @@ from bench.core.frames import PARTITION_FETCH_BYTES, Frames, fetch_frames, produ
 from bench.core.plan import Plan
 from bench.warm_up import warm_up
 from bench.workloads import LoadFailed, settle
+from bmq.protocol.compression import Compression
 from tests.support.wire import LATEST_TIMESTAMP, WireClient
 
 PARTITIONS: Final = 6
@@ -21,6 +22,8 @@ BACKLOG: Final = "backlog"
 SMALL: Final = "small"
 RATED: Final = "rated"
 TOPICS: Final = (WARM_UP, PRODUCED_1K, PRODUCED_100B, BACKLOG, SMALL, RATED)
+COMPRESSED: Final = {"produce_lz4": Compression.LZ4, "produce_zstd": Compression.ZSTD}
+COMPRESSED_TOPICS: Final = (WARM_UP, *(name.replace("_", "-") for name in COMPRESSED))
 
 # Of the Java producer at its default batch.size of 16 KiB: so many records, header and lengths counted, fit a batch.
 BATCH_1K: Final = 15
@@ -45,17 +48,10 @@ class Target(Protocol):
 
 
 def run_all(target: Target, client: Client, plan: Plan, raw: dict[str, Any]) -> None:
-    """Every load against one fresh server; the figures are put into `raw` as they come."""
+    """Every load of plain batches against one fresh server; the figures are put into `raw` as they come."""
     now_ms = int(time.time() * 1000)
-
-    def put(load: Load, warm_s: float = plan.warm_s, seconds: float = plan.seconds) -> dict[str, Any]:
-        settle()
-        found = client.put(target.port, target.processes, load, warm_s=warm_s, seconds=seconds)
-        records = found["answers"] * load.frames.records
-        return {**found, "records": records, "value_bytes": records * load.frames.record_bytes}
-
-    warming = Load(_all_partitions(WARM_UP, 1024, BATCH_1K, now_ms), PRODUCERS, IN_FLIGHT)
-    raw["warm_up"] = warm_up(lambda: put(warming)["value_bytes"] / plan.seconds, plan.warm_ups_max)
+    put = _putting(target, client, plan)
+    _warm_up(put, plan, raw, now_ms)
     raw["produce_1k"] = put(Load(_all_partitions(PRODUCED_1K, 1024, BATCH_1K, now_ms), PRODUCERS, IN_FLIGHT))
     raw["produce_100b"] = put(Load(_all_partitions(PRODUCED_100B, 100, BATCH_100B, now_ms), PRODUCERS, IN_FLIGHT))
     raw["small_requests"] = put(Load(_one_each(SMALL, 100, 1, now_ms), SMALL_CONNECTIONS, 1))
@@ -65,6 +61,31 @@ def run_all(target: Target, client: Client, plan: Plan, raw: dict[str, Any]) -> 
         {"rate_per_s": rate, **put(Load(_one_each(RATED, 1024, BATCH_1K, now_ms), RATED_CONNECTIONS, IN_FLIGHT, rate))}
         for rate in plan.rates_per_s
     ]
+
+
+def run_compressed(target: Target, client: Client, plan: Plan, raw: dict[str, Any]) -> None:
+    """As run_all, with batches of 100 B records that servers open to check them."""
+    now_ms = int(time.time() * 1000)
+    put = _putting(target, client, plan)
+    _warm_up(put, plan, raw, now_ms)
+    for (name, codec), topic in zip(COMPRESSED.items(), COMPRESSED_TOPICS[1:], strict=True):
+        frames = produce_frames(topic, [range(PARTITIONS)], 100, BATCH_100B, now_ms, codec)
+        raw[name] = put(Load(frames, PRODUCERS, IN_FLIGHT))
+
+
+def _putting(target: Target, client: Client, plan: Plan) -> Callable[..., dict[str, Any]]:
+    def put(load: Load, warm_s: float = plan.warm_s, seconds: float = plan.seconds) -> dict[str, Any]:
+        settle()
+        found = client.put(target.port, target.processes, load, warm_s=warm_s, seconds=seconds)
+        records = found["answers"] * load.frames.records
+        return {**found, "records": records, "value_bytes": records * load.frames.record_bytes}
+
+    return put
+
+
+def _warm_up(put: Callable[..., dict[str, Any]], plan: Plan, raw: dict[str, Any], now_ms: int) -> None:
+    warming = Load(_all_partitions(WARM_UP, 1024, BATCH_1K, now_ms), PRODUCERS, IN_FLIGHT)
+    raw["warm_up"] = warm_up(lambda: put(warming)["value_bytes"] / plan.seconds, plan.warm_ups_max)
 
 
 def fill(port: int, backlog_bytes: int, produce: Callable[[], object]) -> range:

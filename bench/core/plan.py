@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from bench.core.criteria import PAIRS
+from bench.core.criteria import COMPRESSED, PAIRS
 from bench.runner import QUICK, SMOKE
 
-PARTS: Final = (PAIRS,)
+PARTS: Final = (PAIRS, COMPRESSED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,15 @@ from typing import Any
 import pytest
 
 from bench.core import criteria
+from bench.core.__main__ import LOADS
 from bench.core.frames import FETCH_VERSION, PRODUCE_VERSION, fetch_frames, produce_frames
+from bench.core.loads import BATCH_100B, COMPRESSED
 from bench.core.plan import PARTS, plan_of
 from bench.criteria import Criterion, Evidence
 from bench.runner import FULL, QUICK, SMOKE
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import decode_request, encode_response, parse_request_header
+from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.hot_produce import ProduceResult, ProduceTopicResult, encode_produce_response, parse_produce
 from bmq.protocol.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
@@ -51,6 +54,19 @@ def test_produces_are_what_a_client_would_send() -> None:
     assert found == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("codec", COMPRESSED.values())
+def test_compressed_batches_shrink_and_hold_the_records(codec: Compression) -> None:
+    made = produce_frames("some", [[0]], 100, BATCH_100B, NOW_MS, codec)
+    plain = produce_frames("some", [[0]], 100, BATCH_100B, NOW_MS)
+    assert len(plain.data) / 5 < len(made.data) < len(plain.data) / 1.5
+    (frame,) = split(made.data)
+    header = parse_request_header(frame)
+    ((_, records),) = parse_produce(frame, header.body_position, header.api_version).topics[0].partitions
+    ((position, batch),) = batches(records)
+    assert batch.compression is codec
+    assert [len(record.value or b"") for record in decode_records(records, position)] == [100] * BATCH_100B
+
+
 def test_the_place_of_a_produces_error_code() -> None:
     made = produce_frames("some", [[3]], record_bytes=1, batch_records=1, timestamp_ms=NOW_MS)
     result = ProduceResult(3, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1, -1, None, (), None)
@@ -81,6 +97,8 @@ def raw_of(speed: float) -> dict[str, Any]:
     return {
         "produce_1k": {**load, "value_bytes": 1e9 * speed, "records": 1e6 * speed},
         "produce_100b": {**load, "value_bytes": 1e8 * speed, "records": 1e6 * speed},
+        "produce_lz4": {**load, "records": 1e6 * speed},
+        "produce_zstd": {**load, "records": 1e6 * speed},
         "fetch": {**load, "received_bytes": 1e10 * speed},
         "small_requests": {**load, "answers": 1e5 * speed},
         "rates": [load, load],
@@ -88,8 +106,8 @@ def raw_of(speed: float) -> dict[str, Any]:
 
 
 def judged(speed: float) -> dict[str, Criterion]:
-    parts = {criteria.PAIRS: {"wanted": 1, "pairs": [{"bmq": raw_of(speed), "kafka": raw_of(1.0)}]}}
-    found = criteria.judge(Evidence(parts, {}, {criteria.PAIRS: {"revision": "abc"}}, {}))
+    pairs = {"wanted": 1, "pairs": [{"bmq": raw_of(speed), "kafka": raw_of(1.0)}]}
+    found = criteria.judge(Evidence(dict.fromkeys(PARTS, pairs), {}, {part: {"revision": "abc"} for part in PARTS}, {}))
     return {one["id"]: one for one in found}
 
 
@@ -100,6 +118,8 @@ def test_work_is_judged_by_the_cpu_second() -> None:
         "core_produce_100b_ratio": (">=", 2.5, True),
         "core_fetch_ratio": (">=", 2.5, True),
         "core_small_requests_ratio": (">=", 1.0, True),
+        "core_produce_lz4_rate_ratio": (">=", 1.0, True),
+        "core_produce_zstd_rate_ratio": (">=", 1.0, True),
     }
     assert found["core_produce_1k_ratio"]["medians"] == {"bmq": 500.0, "rival": 200.0}
     assert found["core_produce_1k_rate_ratio"]["medians"] == {"bmq": 250.0, "rival": 100.0}
@@ -110,5 +130,6 @@ def test_work_is_judged_by_the_cpu_second() -> None:
 @pytest.mark.parametrize("size", [FULL, QUICK, SMOKE])
 def test_every_part_is_run_in_every_size(size: str) -> None:
     plan = plan_of(PARTS, ("bmq", "kafka"), size)
-    assert plan.parts == PARTS == tuple(set(criteria.PART_OF.values()))
+    assert plan.parts == PARTS
+    assert set(PARTS) == set(criteria.PART_OF.values()) == set(LOADS)
     assert plan.rates_per_s
