@@ -264,6 +264,48 @@ def test_records_of_aborted_transactions_go_and_their_marker_later(least_ms: int
     virtual(main)
 
 
+def test_a_producers_last_sequence_outlives_its_records() -> None:
+    """Its batch stays, without records, until it has written a newer one: the walk of the log knows it from there."""
+
+    async def main() -> None:
+        world = World()
+        owner = world.owner(COMPACT)
+        log = await owner.log()
+        await put(log, b"k", b"old", producer_id=7, producer_epoch=0, base_sequence=0)
+        for _ in range(2):
+            for number in range(30):
+                await put(log, b"k", b"x" * 60 + b"%d" % number)
+            await settled(log)
+            await compact(owner, log)
+            found = await producers_in(log)
+            assert found[7] == [(0, 0)], "no record is left of it"
+        await put(log, b"another", b"newer", producer_id=7, producer_epoch=0, base_sequence=1)
+        for number in range(30):
+            await put(log, b"k", b"x" * 60 + b"%d" % number)
+        await settled(log)
+        await compact(owner, log)
+        assert (await producers_in(log))[7] == [(1, 1)]
+        await owner.manager.close()
+
+    virtual(main)
+
+
+async def producers_in(log: PartitionRuntime) -> dict[int, list[tuple[int, int]]]:
+    """(base sequence, records) of the batches of each producer that are in the files."""
+    files = log.inspect().files
+    assert files is not None
+    found: dict[int, list[tuple[int, int]]] = {}
+    offset = log.log_start_offset
+    while offset < log.high_watermark:
+        whole = await read_whole_batches(files.store, await log.locate(offset), offset, 2_000, log.high_watermark)
+        assert whole is not None, f"nothing at {offset}"
+        for _, header in batches(whole[1]):
+            offset = header.end_offset
+            if header.has_producer_id:
+                found.setdefault(header.producer_id, []).append((header.base_sequence, header.record_count))
+    return found
+
+
 def test_nothing_past_the_last_stable_offset_is_compacted() -> None:
     async def main() -> None:
         owner = World().owner(COMPACT)

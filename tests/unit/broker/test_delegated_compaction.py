@@ -205,6 +205,29 @@ def test_a_reserved_partition_is_left_alone_until_the_time_is_over() -> None:
     virtual(main)
 
 
+def test_a_reservation_that_ends_while_its_files_are_checked_is_refused() -> None:
+    """Only so long are the files that the job read sure to be there: afterwards others may have replaced them."""
+
+    async def main() -> None:
+        world = World()
+        owner = world.owner(COMPACT)
+        log = await filled(owner)
+        before, extents = await read(log), extents_of(log)
+        plan = await planned(log)
+        await clean(owner, plan)
+
+        async def slow(_: int) -> None:
+            world.clock.advance(LIMIT_MS + 1)
+
+        with pytest.raises(DelegationRefused, match="ended while its files were checked"):
+            await log.delegation.swap(plan.reservation, plan.leader_epoch, slow)
+        assert (await read(log), extents_of(log)) == (before, extents)
+        assert not log.delegation.is_reserved
+        await owner.manager.close()
+
+    virtual(main)
+
+
 async def settled_trash(owner: Owner, plan: DelegatedPlan) -> None:
     for _ in range(100):
         if await owner.client.status(plan.directory) is None:

@@ -287,6 +287,22 @@ async def test_a_controller_that_was_held_up_fences_nobody_for_it() -> None:
 
 
 @on_virtual_time
+async def test_a_controller_that_stood_still_believes_nobody_else_that_a_node_is_dead() -> None:
+    """It drops the nodes' connections itself; whoever stood still with it has lost its links to the others as well."""
+    lab = ControllerLab()
+    async with lab.controller() as controller:
+        silent = LabNode(lab, 1, ("broker",), None)
+        silent.wire = None
+        await silent.register()
+        await silent.beat()
+        controller.stood_still()
+        controller.node_gone(1, "cannot be reached")
+        await asyncio.sleep(1.5)
+        assert set(controller.image.nodes) == {1} and controller.metrics.nodes_fenced == 0
+        await lab.until(lambda: 1 not in lab.image.nodes, within_s=1)
+
+
+@on_virtual_time
 async def test_fencing_is_tried_until_it_is_written() -> None:
     lab = ControllerLab()
     async with lab.controller() as controller:

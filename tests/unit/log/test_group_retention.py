@@ -63,6 +63,15 @@ def test_what_a_group_has_not_consumed_stays_until_the_limit(
         assert held_end > consumed and not is_past, "held back without a reason"
 
 
+@pytest.mark.parametrize(
+    ("consumed", "allowed"), [(0, 0), (1, 0), (9, 0), (10, 10), (15, 10), (19, 10), (20, 20), (30, 20)]
+)
+def test_a_segment_consumed_in_part_stays(consumed: int, allowed: int) -> None:
+    config = LogConfig(retention_groups=("g",), retention_groups_max_ms=-1)
+    extents = extents_of([(100, NOW_MS)] * 3)
+    assert held_back(extents, 20, config, consumed_offset=consumed, now_ms=NOW_MS, log_start_offset=0) == allowed
+
+
 @given(FACTS, OFFSETS, OFFSETS, st.integers(-1, 400), st.integers(-1, 500), st.integers(0, 50))
 def test_eviction_drops_no_more_than_the_quotas_ask_for(
     facts: list[tuple[int, int]], consumed: int, log_start: int, quota_bytes: int, quota_ms: int, open_bytes: int

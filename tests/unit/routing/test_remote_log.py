@@ -11,10 +11,12 @@ import pytest
 
 from bmq.log.partition_log import AppendResult
 from bmq.log.segment_reader import read_whole_batches
+from bmq.log.transactions import TransactionClaim
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import encode_response
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError, MalformedMessage
+from bmq.protocol.hot_produce import parse_produce
 from bmq.protocol.messages.produce_response import (
     PartitionProduceResponse,
     ProduceResponse,
@@ -354,6 +356,22 @@ async def test_the_records_are_sent_as_they_lie(cluster: Cluster) -> None:
     ((body, _),) = link.sent
     assert body[1] is records
     log.close()
+
+
+@pytest.mark.parametrize(("is_acks_all", "acks"), [(True, -1), (False, 1)])
+def test_the_owner_is_told_what_the_client_waits_for(is_acks_all: bool, acks: int) -> None:
+    """min.insync.replicas concerns acks=all alone, and the owner is who knows how many replicas there are."""
+
+    @on_cluster()
+    async def check(cluster: Cluster) -> None:
+        log = await opened(cluster)
+        link = stubbed(log)
+        for claim in (None, TransactionClaim("id", may_add=True)):
+            log.append(batch_of(b"a"), lambda _: None, is_acks_all=is_acks_all, claim=claim)
+        assert [parse_produce(bytearray(b"".join(body)), 0, 13).acks for body, _ in link.sent] == [acks, acks]
+        log.close()
+
+    check()
 
 
 def produced(*codes: int) -> bytearray:
