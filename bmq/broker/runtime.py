@@ -55,7 +55,7 @@ from bmq.log.partition_files import PartitionFiles
 from bmq.log.partition_log import AppendDone, AppendResult, TopicPartition
 from bmq.log.producer_state import ProducerStates
 from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
-from bmq.log.retention import roll_due_ms
+from bmq.log.retention import roll_base_after, roll_due_ms
 from bmq.log.segment_index import IndexBuilder
 from bmq.log.store import Appended, CorruptFile, FencedWriter, StorageFull, StoreError
 from bmq.log.transactions import TransactionClaim
@@ -342,8 +342,14 @@ class PartitionRuntime(TransactionWriter):
             files = self._files
             assert files is not None
             first = batches[0].base_offset
+            before = None if self._current is None else self._current.index
             segment.index = IndexBuilder(
-                self._epoch, segment.roll, segment.file_id, first, interval_bytes=files.index_interval_bytes
+                self._epoch,
+                segment.roll,
+                segment.file_id,
+                first,
+                interval_bytes=files.index_interval_bytes,
+                roll_base_ms=None if before is None else roll_base_after(before, self.config),
             )
             files.begin_segment(segment.index)
         self._current = segment
@@ -764,10 +770,11 @@ class PartitionRuntime(TransactionWriter):
         index = segment.index
         if index is None:
             return None
+        base_ms = index.roll_base_ms
         return roll_due_ms(
             self.config,
             opened_ms=segment.opened_ms,
-            first_timestamp_ms=index.first_timestamp_ms,
+            base_timestamp_ms=-1 if base_ms is None else base_ms,
             max_timestamp_ms=index.max_timestamp_ms,
             valid_bytes=index.valid_bytes,
             check_interval_ms=self._surroundings.settings.retention_check_interval_ms,

@@ -169,7 +169,11 @@ def span_from(
 
 
 class IndexBuilder:
-    """The index of a segment that grows. `add` is called for every batch, in order, once it is durable."""
+    """The index of a segment that grows. `add` is called for every batch, in order, once it is durable.
+
+    `roll_base_ms`: the timestamp from which segment.ms counts the time between records (Kafka's
+    LogSegment.rollingBasedTimestamp): that of the first batch, -1 if that has none, unless it is given.
+    """
 
     __slots__ = (
         "_interval_bytes",
@@ -178,17 +182,26 @@ class IndexBuilder:
         "base_offset",
         "end_offset",
         "file_id",
-        "first_timestamp_ms",
         "leader_epoch",
         "max_timestamp_ms",
         "max_timestamp_position",
         "offsets",
         "positions",
         "roll",
+        "roll_base_ms",
         "valid_bytes",
     )
 
-    def __init__(self, leader_epoch: int, roll: int, file_id: int, base_offset: int, *, interval_bytes: int) -> None:
+    def __init__(
+        self,
+        leader_epoch: int,
+        roll: int,
+        file_id: int,
+        base_offset: int,
+        *,
+        interval_bytes: int,
+        roll_base_ms: int | None = None,
+    ) -> None:
         self.leader_epoch = leader_epoch
         self.roll = roll
         self.file_id = file_id
@@ -197,7 +210,7 @@ class IndexBuilder:
         self.valid_bytes = 0
         self.max_timestamp_ms = -1
         self.max_timestamp_position = -1
-        self.first_timestamp_ms = -1  # of the first batch that has one; for rolling by age
+        self.roll_base_ms = roll_base_ms
         self._interval_bytes = interval_bytes
         self._next_entry_position = 0
         self.offsets = array("q")
@@ -215,14 +228,14 @@ class IndexBuilder:
         `base_offset` is where it was placed; the header's own may be the client's.
         """
         if position >= self._next_entry_position:
+            if self.roll_base_ms is None:
+                self.roll_base_ms = header[8]
             self.offsets.append(base_offset)
             self.positions.append(position)
             self._timestamps_ms.append(self.max_timestamp_ms)
             self._next_entry_position = position + self._interval_bytes
         timestamp_ms = header[8]
         if timestamp_ms > self.max_timestamp_ms:
-            if self.max_timestamp_ms < 0:
-                self.first_timestamp_ms = timestamp_ms
             self.max_timestamp_ms = timestamp_ms
             self.max_timestamp_position = position
         self.valid_bytes = position + header[1] + LENGTH_OVERHEAD_BYTES
@@ -235,6 +248,13 @@ class IndexBuilder:
     def timestamp_of(self, offset: int) -> int:
         """The greatest timestamp up to this offset and a little further, to the next entry; -1 without one."""
         place = bisect_right(self.offsets, offset)
+        return self._timestamps_ms[place] if place < len(self._timestamps_ms) else self.max_timestamp_ms
+
+    def first_above(self, timestamp_ms: int) -> int:
+        """The first timestamp above this one, or a greater one up to an index entry behind it; -1: there is none."""
+        if self.max_timestamp_ms <= timestamp_ms:
+            return -1
+        place = bisect_right(self._timestamps_ms, timestamp_ms)
         return self._timestamps_ms[place] if place < len(self._timestamps_ms) else self.max_timestamp_ms
 
     def position_of_timestamp(self, timestamp_ms: int) -> int:

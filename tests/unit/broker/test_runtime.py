@@ -443,6 +443,30 @@ def test_a_segment_rolls_by_age() -> None:
     virtual(main)
 
 
+def test_transactions_of_old_records_roll_once() -> None:
+    """A backfill: each marker has the present time, so each segment would span more than segment.ms."""
+
+    async def main() -> None:
+        world = World()
+        owner = world.owner(CONFIG)
+        log = await owner.log()
+        old_ms = world.clock.now_ms() - 30 * 24 * 3600 * 1000
+        for number in range(25):
+            records = [Record(None, b"old", timestamp_ms=old_ms)]
+            data = encode_batch(records, producer_id=9, producer_epoch=0, base_sequence=number, is_transactional=True)
+            assert (await append(log, data, is_internal=True)).error_code is ErrorCode.NONE
+            marker = EndTransactionMarker(ControlType.COMMIT, 0)
+            now_ms = world.clock.now_ms()
+            data = encode_end_transaction_marker(marker, producer_id=9, producer_epoch=0, timestamp_ms=now_ms)
+            assert (await append(log, data, is_internal=True)).error_code is ErrorCode.NONE
+            await asyncio.sleep(3)
+        assert isinstance(log.state, Writing) and log.state.segment.roll == 1
+        assert len(await read_from_store(owner)) == 50
+        await owner.manager.close()
+
+    virtual(main)
+
+
 def test_upkeep_rests_and_still_sees_a_clock_that_was_set() -> None:
     async def main() -> None:
         world = World()
