@@ -286,7 +286,7 @@ class PartitionRuntime(TransactionWriter):
         self._feed(ev.ProduceArrived(batch))
         if header.producer_id >= 0 and batch.base_offset >= 0:
             try:
-                self._producers.place(header, batch.base_offset)
+                self._producers.place(header, batch.base_offset, now_ms)
             except Exception as error:  # in the log but not in the producer state: a retry would be written twice
                 self._fail(error)
 
@@ -327,11 +327,12 @@ class PartitionRuntime(TransactionWriter):
 
     def _place_internal(self, header: BatchHeader, batch: PendingBatch) -> None:
         marker = parse_end_transaction_marker(batch.view) if header.is_control else None
+        now_ms = self._surroundings.clock.now_ms()
         if marker is not None:
             self._guards.drop(header.producer_id)
-            self._producers.place_marker(header, batch.base_offset, marker)
+            self._producers.place_marker(header, batch.base_offset, marker, now_ms)
         elif not header.is_control:
-            self._producers.place(header, batch.base_offset)
+            self._producers.place(header, batch.base_offset, now_ms)
 
     def _write(self, effect: ev.WriteBatches) -> None:
         batches = cast("tuple[PendingBatch, ...]", effect.batches)

@@ -83,6 +83,7 @@ class Start:
                 self.paths,
                 self.listing.older_epochs(self.paths.leader_epoch),
                 index_interval_bytes=self.index_interval_bytes,
+                now_ms=self.surroundings.clock.now_ms(),
             )
         except FilesLeftOpen as error:
             for file in open_files_in(error.path, error.entries):

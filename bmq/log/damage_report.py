@@ -49,7 +49,7 @@ async def report_damage(store: SegmentStore, partition: str, *, is_state: bool) 
     while True:
         try:
             recovered = await recover_log(
-                onlooker.as_store(), paths, tuple(epochs), index_interval_bytes=_INTERVAL_BYTES
+                onlooker.as_store(), paths, tuple(epochs), index_interval_bytes=_INTERVAL_BYTES, now_ms=0
             )
             files = PartitionFiles(
                 onlooker.as_store(),

@@ -26,7 +26,7 @@ from bmq.log.store import Buffer
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader
+from bmq.protocol.record_batch import NO_TIMESTAMP_MS, TRANSACTIONAL, BatchHeader
 
 BATCHES_KEPT: Final = 5
 NO_EPOCH: Final = -1
@@ -37,9 +37,7 @@ _SEQUENCE_MAX: Final = 2**31 - 1
 
 _SNAPSHOT_HEAD: Final = Struct("<BII")  # version, crc32c of what follows, number of producers
 _SNAPSHOT_VERSION: Final = 1
-_PRODUCER: Final = Struct(
-    "<qhiqqB"
-)  # id, epoch, coordinator epoch, last timestamp, transaction's first offset, batches
+_PRODUCER: Final = Struct("<qhiqqB")  # id, epoch, coordinator epoch, placed at, transaction's first offset, batches
 _BATCH: Final = Struct("<iiqqq")  # as PlacedBatch
 
 
@@ -58,13 +56,18 @@ class PlacedBatch(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """One producer id. `transaction_first_offset` is -1 without an open transaction; `batches`: oldest first."""
+    """One producer id. `transaction_first_offset` is -1 without an open transaction; `batches`: oldest first.
+
+    `placed_ms`: when its last batch or marker was placed, by the owner's wall clock; `last_timestamp_ms`: the greatest
+    timestamp in that, which a backfill takes from its records. Only the first decides when the producer is forgotten.
+    """
 
     epoch: int
     coordinator_epoch: int
-    last_timestamp_ms: int
+    placed_ms: int
     transaction_first_offset: int
     batches: tuple[PlacedBatch, ...]
+    last_timestamp_ms: int = NO_TIMESTAMP_MS
 
 
 class _Completed(NamedTuple):
@@ -156,8 +159,11 @@ class ProducerStates:
             f"producer {header.producer_id} sent sequence {base_sequence} after {expected}",
         )
 
-    def place(self, header: BatchHeader, base_offset: int) -> None:
-        """Count a batch in at its offset. It has passed `check`, or was read from the log."""
+    def place(self, header: BatchHeader, base_offset: int, placed_ms: int) -> None:
+        """Count a batch in at its offset. It has passed `check`, or was read from the log.
+
+        `placed_ms`: the wall clock now, also when it is read from the log: that it was written long ago is not known.
+        """
         producer_id = header.producer_id
         epoch = header.producer_epoch
         last_offset = base_offset + header.last_offset_delta
@@ -175,7 +181,9 @@ class ProducerStates:
             batches = (*before.batches[1 - BATCHES_KEPT :], batch) if before.epoch == epoch else (batch,)
         if header.attributes & TRANSACTIONAL and first_offset == NO_OFFSET:
             first_offset = self._ongoing[producer_id] = base_offset
-        self._entries[producer_id] = ProducerEntry(epoch, coordinator_epoch, timestamp_ms, first_offset, batches)
+        self._entries[producer_id] = ProducerEntry(
+            epoch, coordinator_epoch, placed_ms, first_offset, batches, timestamp_ms
+        )
         self._undo.append((last_offset, producer_id, before))
 
     def check_marker(self, header: BatchHeader, marker: EndTransactionMarker, transaction_version: int = 0) -> None:
@@ -199,10 +207,8 @@ class ProducerStates:
                 f"marker of coordinator epoch {marker.coordinator_epoch}, {entry.coordinator_epoch} was seen",
             )
 
-    def place_marker(
-        self, header: BatchHeader, base_offset: int, marker: EndTransactionMarker, timestamp_ms: int | None = None
-    ) -> None:
-        """Count in the end of a transaction. Without an open one it only updates the epochs."""
+    def place_marker(self, header: BatchHeader, base_offset: int, marker: EndTransactionMarker, placed_ms: int) -> None:
+        """Count in the end of a transaction. Without an open one it only updates the epochs. `placed_ms`: as in `place`."""
         producer_id = header.producer_id
         before = self._entries.get(producer_id)
         epoch = header.producer_epoch
@@ -214,8 +220,9 @@ class ProducerStates:
                 stable = min(self._ongoing.values(), default=base_offset + 1)
                 self.aborted.add(AbortedEntry(producer_id, first_offset, base_offset, stable))
         batches = () if before is None or before.epoch != epoch else before.batches
-        timestamp_ms = header.max_timestamp_ms if timestamp_ms is None else timestamp_ms
-        self._entries[producer_id] = ProducerEntry(epoch, marker.coordinator_epoch, timestamp_ms, NO_OFFSET, batches)
+        self._entries[producer_id] = ProducerEntry(
+            epoch, marker.coordinator_epoch, placed_ms, NO_OFFSET, batches, header.max_timestamp_ms
+        )
         self._undo.append((base_offset, producer_id, before))
 
     # --- following the log
@@ -257,21 +264,33 @@ class ProducerStates:
         return min(stable, high_watermark)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers whose last batch is that old (producer.id.expiration.ms); how many.
+        """Forget producers whose last batch was placed that long ago (producer.id.expiration.ms); how many.
 
-        Those with an open transaction or a batch in flight stay.
+        Those with an open transaction or a batch in flight stay. Kafka goes by the batch's timestamp and so forgets a producer
+        of old records while it writes: its next retry is written twice.
         """
         in_flight = {producer_id for _, producer_id, _ in self._undo}
         expired = [
             producer_id
             for producer_id, entry in self._entries.items()
             if entry.transaction_first_offset == NO_OFFSET
-            and now_ms - entry.last_timestamp_ms >= expiration_ms
+            and now_ms - entry.placed_ms >= expiration_ms
             and producer_id not in in_flight
         ]
         for producer_id in expired:
             del self._entries[producer_id]
         return len(expired)
+
+    def recovered(self, now_ms: int) -> None:
+        """The state was read from snapshots: correct the times in it that cannot be right.
+
+        Older releases wrote the timestamp of the last batch in place of the time at which it was placed; such an entry, and
+        one from a wall clock that was ahead, begins its time anew.
+        """
+        for producer_id, entry in self._entries.items():
+            is_timestamp = entry.placed_ms == entry.last_timestamp_ms and not _ends_in_marker(entry)
+            if is_timestamp or entry.placed_ms > now_ms:
+                self._entries[producer_id] = entry._replace(placed_ms=now_ms)
 
     # --- snapshots
 
@@ -308,7 +327,7 @@ class ProducerStates:
         position = 0
         try:
             for _ in range(count):
-                producer_id, epoch, coordinator, timestamp_ms, first_offset, batch_count = _PRODUCER.unpack_from(
+                producer_id, epoch, coordinator, placed_ms, first_offset, batch_count = _PRODUCER.unpack_from(
                     body, position
                 )
                 position += _PRODUCER.size
@@ -319,7 +338,10 @@ class ProducerStates:
                     for number in range(batch_count)
                 )
                 position += batch_count * _BATCH.size
-                states._entries[producer_id] = ProducerEntry(epoch, coordinator, timestamp_ms, first_offset, batches)
+                entry = ProducerEntry(epoch, coordinator, placed_ms, first_offset, batches, placed_ms)
+                if batches and not _ends_in_marker(entry):
+                    entry = entry._replace(last_timestamp_ms=batches[-1].timestamp_ms)
+                states._entries[producer_id] = entry
         except struct_error as error:
             raise CorruptSnapshot("the producer snapshot is cut short") from error
         if position != len(body) or len(states._entries) != count:
@@ -334,6 +356,11 @@ class ProducerStates:
             if entry.transaction_first_offset != NO_OFFSET
         ]
         self._ongoing = {producer_id: first_offset for first_offset, producer_id in sorted(ongoing)}
+
+
+def _ends_in_marker(entry: ProducerEntry) -> bool:
+    """Whether a marker was the last that the producer got: its timestamp is not in `batches`, it is the time of placing."""
+    return entry.coordinator_epoch != NO_EPOCH and entry.transaction_first_offset == NO_OFFSET
 
 
 def _stale_epoch(header: BatchHeader, entry: ProducerEntry) -> KafkaError:

@@ -102,17 +102,18 @@ class RecoveredLog:
 
 
 async def recover_log(
-    store: SegmentStore, paths: PartitionPaths, older_epochs: Sequence[int], *, index_interval_bytes: int
+    store: SegmentStore, paths: PartitionPaths, older_epochs: Sequence[int], *, index_interval_bytes: int, now_ms: int
 ) -> RecoveredLog:
     """Walk the log for the owner of `paths.leader_epoch`, whose directory is claimed. `older_epochs`: all sealed ones.
 
+    `now_ms`: the wall clock; from here on producers found in batches without a snapshot are remembered for their time.
     Looks at the directories again, so lengths are those after closing (rule 3). May be tried again after
     StorageUnavailable, and after FilesLeftOpen once these are closed. Raises StateDamaged when a manifest is missing or
     damaged: only an operator can decide then (rule 25).
     """
     epochs = sorted(older_epochs, reverse=True)
     checkpoint = await find_checkpoint(store, paths, epochs)
-    walk = _Walk(store, paths, index_interval_bytes, checkpoint)
+    walk = _Walk(store, paths, index_interval_bytes, checkpoint, now_ms)
     for directory in checkpoint.directories:
         await walk.follow(directory.leader_epoch, directory.entries)
     recovered = await walk.finish()
@@ -196,11 +197,13 @@ class _Walk:
         paths: PartitionPaths,
         index_interval_bytes: int,
         checkpoint: Checkpoint,
+        now_ms: int,
     ) -> None:
         manifest = checkpoint.manifest or Manifest(0, 0, 0, 0)
         self._store = store
         self._paths = paths
         self._interval_bytes = index_interval_bytes
+        self._now_ms = now_ms
         self._manifest = manifest
         self._aborted = manifest.aborted
         self._cuts: list[Cut] = []
@@ -292,7 +295,9 @@ class _Walk:
 
         `producers` is the state before the extent, and is brought forward to its end.
         """
-        scan = await scan_segment(self._store, self._paths, extent, producers, self._interval_bytes)
+        scan = await scan_segment(
+            self._store, self._paths, extent, producers, self._interval_bytes, now_ms=self._now_ms
+        )
         self._scanned_bytes += scan.read_bytes
         self._scanned_segments += 1
         return scan.index, scan.first_offset
@@ -352,6 +357,7 @@ class _Walk:
         self._aborted.drop_before(log_start_offset)
         producers.aborted = self._aborted
         producers.synced(end_offset)
+        producers.recovered(self._now_ms)
         epochs.truncate_head(log_start_offset)
         epochs.assign(self._paths.leader_epoch, end_offset)
         kept = {(extent.leader_epoch, extent.roll) for extent in self.extents}
@@ -388,10 +394,12 @@ async def scan_segment(
     extent: Extent,
     producers: ProducerStates | None,
     index_interval_bytes: int,
+    *,
+    now_ms: int = 0,
 ) -> ScannedSegment:
     """Read a segment's batches from `extent.base_offset` on, to the first bad one, and index them.
 
-    `producers`, if given, is brought forward and goes into the index. In a segment that compaction made, offsets may be
+    `producers`, if given, is brought forward, at the wall clock's `now_ms`, and goes into the index. In a segment that compaction made, offsets may be
     missing, but for the last one. Raises FileMissing, StorageUnavailable.
     """
     path = paths.segment(extent.leader_epoch, extent.roll)
@@ -408,7 +416,7 @@ async def scan_segment(
         while (run := await reader.next_run()) is not None:
             if first_offset is None:
                 first_offset = run.batches[0][1].base_offset
-            reached = _index_run(run, builder, producers, end_offset)
+            reached = _index_run(run, builder, producers, end_offset, now_ms)
             if producers is not None:
                 producers.synced(reached)
             if reached != run.batches[-1][1].end_offset:
@@ -424,7 +432,9 @@ async def scan_segment(
     return ScannedSegment(index, first_offset, reader.read_bytes)
 
 
-def _index_run(run: BatchRun, builder: IndexBuilder, producers: ProducerStates | None, end_offset: int) -> int:
+def _index_run(
+    run: BatchRun, builder: IndexBuilder, producers: ProducerStates | None, end_offset: int, now_ms: int
+) -> int:
     """Index the batches as long as each begins where the last one ended; the end offset reached.
 
     A batch's checksum covers neither its offset nor its leader epoch, so both are compared with the expected values.
@@ -441,7 +451,7 @@ def _index_run(run: BatchRun, builder: IndexBuilder, producers: ProducerStates |
         if producers is None or header.producer_id < 0:
             continue
         if not header.is_control:
-            producers.place(header, header.base_offset)
+            producers.place(header, header.base_offset, now_ms)
         elif (marker := parse_end_transaction_marker(run.data, place)) is not None:
-            producers.place_marker(header, header.base_offset, marker)
+            producers.place_marker(header, header.base_offset, marker, now_ms)
     return end_offset

@@ -14,6 +14,7 @@ from bmq.log.partition_log import AppendResult
 from bmq.log.transactions import ActiveProducer, TransactionClaim, TransactionMarker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
+from tests.fakes.clock import FakeClock
 from tests.fakes.transaction_verifier import FakeVerifier
 from tests.unit.broker.world import CONFIG, Owner, World, append, batch_of, produce, read_all, read_from_store, virtual
 
@@ -608,3 +609,30 @@ async def test_a_producer_with_an_open_transaction_is_never_forgotten(
     world.clock.advance(2_000)
     log.expire_producers(world.clock.now_ms())
     assert await log.active_producers() == []
+
+
+@on_owner(producer_id_expiration_ms=60_000)
+async def test_a_retry_of_old_records_is_no_second_copy(
+    world: World, owner: Owner, log: PartitionRuntime, verifier: FakeVerifier
+) -> None:
+    """A backfill's answer was lost; retention looked meanwhile, and another owner took over."""
+    past = FakeClock(world.clock.now_ms() - 3 * 86_400_000)
+    data = batch_of(b"old", clock=past, producer_id=4, producer_epoch=0, base_sequence=0)
+    assert (await append(log, data)).base_offset == 0
+    world.clock.advance(30_000)
+    log.expire_producers(world.clock.now_ms())
+    assert (await append(log, data)).base_offset == 0
+    owner.kill()
+    next_log = await (second := world.owner()).log()
+    world.clock.advance(59_999)  # since the start that found it in a batch without a snapshot
+    next_log.expire_producers(world.clock.now_ms())
+    assert (await append(next_log, data)).base_offset == 0 and next_log.log_end_offset == 1
+    await second.manager.close()
+    third = world.owner()
+    third_log = await third.log()
+    third_log.expire_producers(world.clock.now_ms())
+    assert (await append(third_log, data)).base_offset == 0
+    world.clock.advance(1)
+    third_log.expire_producers(world.clock.now_ms())
+    assert await third_log.active_producers() == [], "the snapshot has the time at which it was placed"
+    await third.manager.close()

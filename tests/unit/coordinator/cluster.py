@@ -43,6 +43,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog
 from tests.unit.coordinator.group_bench import subscription
 
+NOW_MS = 1_700_000_000_000
 FAST = CoordinatorConfig(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=10)
 
 
@@ -93,10 +94,10 @@ class FencingLog(FakePartitionLog):
         try:
             if marker is None:
                 self.producers.check(header, is_client=False)
-                self.producers.place(header, base_offset)
+                self.producers.place(header, base_offset, NOW_MS)
             else:
                 self.producers.check_marker(header, marker)
-                self.producers.place_marker(header, base_offset, marker)
+                self.producers.place_marker(header, base_offset, marker, NOW_MS)
         except KafkaError as error:
             asyncio.get_running_loop().call_soon(done, AppendResult(error.code))  # ownership is proven first
         else:

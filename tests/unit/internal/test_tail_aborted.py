@@ -47,12 +47,12 @@ class TransactionalLog(Log):
         return BatchHeader(0, 100, 0, 2, 0, 48 if is_control else 16, 0, 1, 1, producer, 0, -1, 1)
 
     def send(self, producer: int) -> None:
-        self.producers.place(self._header(producer, is_control=False), self.log_end_offset)
+        self.producers.place(self._header(producer, is_control=False), self.log_end_offset, NOW_MS)
         self.write(1)
 
     def end(self, producer: int, kind: ControlType) -> None:
         marker = EndTransactionMarker(kind, 0)
-        self.producers.place_marker(self._header(producer, is_control=True), self.log_end_offset, marker)
+        self.producers.place_marker(self._header(producer, is_control=True), self.log_end_offset, marker, NOW_MS)
         self.write(1)
 
     def sync_to(self, offset: int) -> None:
@@ -75,6 +75,7 @@ def check(log: TransactionalLog, state: RemoteState) -> None:
                     assert told is not None
 
 
+NOW_MS = 1_700_000_000_000
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("send"), st.integers(0, 3)),

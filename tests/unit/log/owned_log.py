@@ -15,6 +15,7 @@ from bmq.protocol.control_batch import parse_end_transaction_marker
 from bmq.protocol.record_batch import BatchHeader, Record, encode_batch, rewrite
 
 PARTITION = "topics/t/0"
+NOW_MS = 1_700_000_000_000
 INTERVAL_BYTES = 200
 
 
@@ -105,7 +106,9 @@ class Owner:
             raise FencedWriter(self.paths.own)
 
     async def recover(self) -> RecoveredLog:
-        self.recovered = await recover_log(self.store, self.paths, self.older, index_interval_bytes=INTERVAL_BYTES)
+        self.recovered = await recover_log(
+            self.store, self.paths, self.older, index_interval_bytes=INTERVAL_BYTES, now_ms=NOW_MS
+        )
         return self.recovered
 
     async def begin(self) -> None:
@@ -150,9 +153,9 @@ class Owner:
         if header.has_producer_id:
             marker = parse_end_transaction_marker(batch) if header.is_control else None
             if marker is not None:
-                self.files.producers.place_marker(header, base_offset, marker)
+                self.files.producers.place_marker(header, base_offset, marker, NOW_MS)
             else:
-                self.files.producers.place(header, base_offset)
+                self.files.producers.place(header, base_offset, NOW_MS)
         self.builder.add(header, base_offset, self.builder.valid_bytes)
         self.files.producers.synced(header.end_offset)
         self.acknowledged.append(bytes(batch))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,6 +20,7 @@ from bmq.protocol.record_batch import BatchHeader
 
 pytestmark = pytest.mark.unit
 
+NOW_MS = 1_700_000_000_000
 LAST_SEQUENCE = 2**31 - 1
 
 
@@ -45,12 +48,12 @@ COMMIT = EndTransactionMarker(ControlType.COMMIT, 0)
 ABORT = EndTransactionMarker(ControlType.ABORT, 0)
 
 
-def states_after(*headers: BatchHeader) -> ProducerStates:
+def states_after(*headers: BatchHeader, placed_ms: Sequence[int] = ()) -> ProducerStates:
     states = ProducerStates()
     offset = 0
-    for each in headers:
+    for place, each in enumerate(headers):
         assert states.check(each) is None
-        states.place(each, offset)
+        states.place(each, offset, placed_ms[place] if placed_ms else NOW_MS)
         offset += each.last_offset_delta + 1
     return states
 
@@ -97,7 +100,7 @@ def test_a_new_epoch_starts_with_sequence_0_and_ends_the_old_one() -> None:
     states = states_after(header(0), header(1))
     assert refusal(states, header(2, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert states.check(header(0, epoch=1)) is None
-    states.place(header(0, epoch=1), 2)
+    states.place(header(0, epoch=1), 2, NOW_MS)
     assert refusal(states, header(2, epoch=0)) is ErrorCode.INVALID_PRODUCER_EPOCH
     # A duplicate counts within its own epoch only.
     assert states.check(header(0, epoch=1)) == PlacedBatch(0, 0, 2, 2, 1_000)
@@ -116,7 +119,7 @@ def test_a_transaction_holds_the_last_stable_offset_back_until_its_end_is_durabl
     assert refusal(states, header(3)) is ErrorCode.INVALID_TXN_STATE
     states.synced(3)
     assert states.last_stable_offset(3) == 1
-    states.place_marker(marker_header(), 3, ABORT)
+    states.place_marker(marker_header(), 3, ABORT, NOW_MS)
     assert states.last_stable_offset(3) == 1
     states.synced(4)
     assert states.last_stable_offset(4) == 4
@@ -126,9 +129,9 @@ def test_a_transaction_holds_the_last_stable_offset_back_until_its_end_is_durabl
 
 def test_a_marker_carries_epochs_on() -> None:
     states = states_after(header(0, is_transactional=True))
-    states.place_marker(marker_header(epoch=1), 1, EndTransactionMarker(ControlType.COMMIT, 5))
+    states.place_marker(marker_header(epoch=1), 1, EndTransactionMarker(ControlType.COMMIT, 5), NOW_MS)
     entry = states.entry(7)
-    assert entry == ProducerEntry(1, 5, 1_000, -1, ())
+    assert entry == ProducerEntry(1, 5, NOW_MS, -1, (), 1_000)
     assert refusal(states, header(1, epoch=1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert states.check(header(0, epoch=1)) is None
     with pytest.raises(KafkaError) as caught:
@@ -177,10 +180,11 @@ def test_where_epochs_are_bumped_an_unknown_producer_starts_at_0() -> None:
 
 def test_idle_producers_are_forgotten() -> None:
     states = states_after(
-        header(0, producer=1, timestamp_ms=0),
-        header(0, producer=2, timestamp_ms=0, is_transactional=True),
-        header(0, producer=3, timestamp_ms=500),
-        header(0, producer=4, timestamp_ms=0),
+        header(0, producer=1),
+        header(0, producer=2, is_transactional=True),
+        header(0, producer=3),
+        header(0, producer=4),
+        placed_ms=(0, 0, 500, 0),
     )
     states.synced(3)
     assert states.expire(1_000, 501) == 1
@@ -188,6 +192,39 @@ def test_idle_producers_are_forgotten() -> None:
     states.synced(4)
     assert states.expire(1_000, 501) == 1
     assert len(states) == 2
+
+
+@pytest.mark.parametrize("timestamp_ms", [-1, 0, NOW_MS - 3 * 86_400_000, NOW_MS + 86_400_000])
+def test_a_producer_of_records_of_any_time_is_remembered_from_its_last_batch(timestamp_ms: int) -> None:
+    """A backfill writes old timestamps: forgotten by these, its retry would be written twice."""
+    states = states_after(header(0, timestamp_ms=timestamp_ms), header(1, timestamp_ms=timestamp_ms))
+    states.synced(2)
+    for _ in range(2):  # over a takeover as well
+        assert states.expire(NOW_MS + 86_399_999, 86_400_000) == 0
+        repeated = states.check(header(1, timestamp_ms=timestamp_ms))
+        assert repeated is not None and repeated.base_offset == 1
+        entry = states.entry(7)
+        assert entry is not None and entry.last_timestamp_ms == timestamp_ms
+        states = ProducerStates.decode_snapshot(states.encode_snapshot(2))
+        states.recovered(NOW_MS + 5_000)
+    assert states.expire(NOW_MS + 86_400_000, 86_400_000) == 1
+
+
+def test_times_of_an_older_releases_snapshot_begin_anew() -> None:
+    """It has the batch's timestamp where the time of placing is now; a marker's is that time in both."""
+    old_ms = NOW_MS - 7 * 86_400_000
+    states = states_after(
+        header(0, producer=1, timestamp_ms=old_ms),
+        header(0, producer=2, timestamp_ms=old_ms, is_transactional=True),
+        header(0, producer=3, timestamp_ms=old_ms),
+        header(0, producer=4, timestamp_ms=old_ms),
+        placed_ms=(old_ms, old_ms, NOW_MS + 86_400_000, old_ms + 1),
+    )
+    states.place_marker(marker_header(producer=2), 4, COMMIT, old_ms)
+    states = ProducerStates.decode_snapshot(states.encode_snapshot(5))
+    states.recovered(NOW_MS)
+    placed_ms = [entry.placed_ms for _, entry in sorted(states.entries())]
+    assert placed_ms == [NOW_MS, old_ms, NOW_MS, old_ms + 1]
 
 
 PLACED = st.builds(
@@ -198,8 +235,18 @@ PLACED = st.builds(
     st.integers(0, 2**62),
     st.integers(-1, 2**62),
 )
+
+
+def read_entry(*fields: Any) -> ProducerEntry:
+    """As a snapshot gives it: it has no timestamp of the last batch or marker beside those of the batches."""
+    entry = ProducerEntry(*fields)
+    is_marker_last = entry.coordinator_epoch != -1 and entry.transaction_first_offset == -1
+    is_batch_last = bool(entry.batches) and not is_marker_last
+    return entry._replace(last_timestamp_ms=entry.batches[-1].timestamp_ms if is_batch_last else entry.placed_ms)
+
+
 ENTRIES = st.builds(
-    ProducerEntry,
+    read_entry,
     st.integers(-1, 2**15 - 1),
     st.integers(-1, 2**31 - 1),
     st.integers(-1, 2**62),
@@ -245,9 +292,9 @@ def replay(log: list[Placed]) -> ProducerStates:
     states = ProducerStates()
     for item in log:
         if item.marker is None:
-            states.place(item.header, item.offset)
+            states.place(item.header, item.offset, NOW_MS)
         else:
-            states.place_marker(item.header, item.offset, item.marker)
+            states.place_marker(item.header, item.offset, item.marker, NOW_MS)
     states.synced(log[-1].offset + log[-1].header.last_offset_delta + 1 if log else 0)
     return states
 
@@ -274,7 +321,7 @@ class ProducerHistory(RuleBasedStateMachine):
         is_transactional |= entry is not None and entry.transaction_first_offset >= 0
         each = header(last + 1, producer=producer, epoch=epoch, count=count, is_transactional=is_transactional)
         assert self.states.check(each) is None
-        self.states.place(each, self.end_offset)
+        self.states.place(each, self.end_offset, NOW_MS)
         self.log.append(Placed(self.end_offset, each))
 
     @precondition(lambda self: self.log)
@@ -296,7 +343,7 @@ class ProducerHistory(RuleBasedStateMachine):
             assert caught.value.code is ErrorCode.INVALID_PRODUCER_EPOCH
             return
         self.states.check_marker(each, marker, transaction_version)
-        self.states.place_marker(each, self.end_offset, marker)
+        self.states.place_marker(each, self.end_offset, marker, NOW_MS)
         self.log.append(Placed(self.end_offset, each, marker))
         # Behind a new epoch the next batch starts at 0, behind the same one where it was.
         after = self.states.entry(producer)
@@ -308,7 +355,7 @@ class ProducerHistory(RuleBasedStateMachine):
         """Only looked at: a log replayed from its beginning knows what was forgotten."""
         copy = ProducerStates.decode_snapshot(self.states.encode_snapshot(self.end_offset))
         before = dict(copy.entries())
-        count = copy.expire(1_000, expiration_ms)
+        count = copy.expire(NOW_MS, expiration_ms)
         kept = {producer for producer, entry in before.items() if entry.transaction_first_offset >= 0 or expiration_ms}
         assert {producer for producer, _ in copy.entries()} == kept and count == len(before) - len(kept)
 
@@ -347,7 +394,7 @@ class ProducerHistory(RuleBasedStateMachine):
         assert list(self.states.aborted) == list(model.aborted)
         durable = replay([item for item in self.log if item.offset < self.high_watermark])
         snapshot = ProducerStates.decode_snapshot(self.states.encode_snapshot(self.high_watermark))
-        assert snapshot._entries == durable._entries
+        assert snapshot._entries == {producer: read_entry(*entry[:5]) for producer, entry in durable.entries()}
         assert snapshot.last_stable_offset(self.high_watermark) == durable.last_stable_offset(self.high_watermark)
 
     @invariant()

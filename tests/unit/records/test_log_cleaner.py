@@ -28,6 +28,7 @@ from tests.unit.records.strategies import ORIGIN, batches_in
 pytestmark = pytest.mark.unit
 
 SEED = bytes(range(16))
+NOW_MS = 1_700_000_000_000
 DELETE_RETENTION_MS = 100
 KEYS = [b"a", b"b", b"c", b"a key that does not fit into a view", None]
 HORIZON = 1 << 6
@@ -45,9 +46,9 @@ class Log:
         header = BatchHeader.parse(batch)
         if header.producer_id >= 0:
             if marker is None:
-                self.producers.place(header, header.base_offset)
+                self.producers.place(header, header.base_offset, NOW_MS)
             else:
-                self.producers.place_marker(header, header.base_offset, marker)
+                self.producers.place_marker(header, header.base_offset, marker, NOW_MS)
         self.end_offset = header.end_offset
         self.producers.synced(self.end_offset)
         self.batches.append(bytes(batch))
