@@ -19,14 +19,14 @@ import numpy as np
 import pyarrow as pa
 from crc32c import crc32c
 
+from bmq.arrow_records.bodies import Scratch
+from bmq.arrow_records.cleaner import retain
+from bmq.arrow_records.decoder import decode
+from bmq.arrow_records.encoder import BatchFields, encode
+from bmq.arrow_records.layout import Layout
+from bmq.arrow_records.origin import Origin
 from bmq.protocol.compression import Compression, decompress_into
 from bmq.protocol.record_batch import HEADER_BYTES, Record, batches, encode_batch
-from bmq.records.bodies import Scratch
-from bmq.records.cleaner import retain
-from bmq.records.decoder import decode
-from bmq.records.encoder import BatchFields, encode
-from bmq.records.layout import Layout
-from bmq.records.origin import Origin
 
 RECORD_BYTES: Final = (100, 1024)
 BATCH_BYTES: Final = (16_384, 1_000_000)

@@ -10,6 +10,9 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Final
 
+from bmq.arrow_records.key_map import KeyMap, bytes_for
+from bmq.arrow_records.log_cleaner import CleanedBatch, LastRecord, LogCleaner, Step
+from bmq.arrow_records.origin import DamagedBatch, Origin
 from bmq.log.compaction import (
     CleanedBytes,
     CleanedGroup,
@@ -23,9 +26,6 @@ from bmq.log.manifest import Extent
 from bmq.log.segment_index import IndexBuilder, SegmentIndex
 from bmq.log.store import Buffer, SegmentStore, StoreError
 from bmq.protocol.record_batch import NO_TIMESTAMP_MS
-from bmq.records.key_map import KeyMap, bytes_for
-from bmq.records.log_cleaner import CleanedBatch, LastRecord, LogCleaner, Step
-from bmq.records.origin import DamagedBatch, Origin
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 OUT_BYTES: Final = 1024 * 1024

@@ -1,7 +1,7 @@
 """A cleaning in parts, by many processes: each notes the keys of some segments, and later cleans one group of them.
 
 What a part has to know of the others is small: the newest offsets of the keys that are in its group, and which
-transactions are open where it begins. The cleaner is the same (bmq.records.log_cleaner), so the same is left.
+transactions are open where it begins. The cleaner is the same (bmq.arrow_records.log_cleaner), so the same is left.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 from crc32c import crc32c
 
+from bmq.arrow_records import kernels
+from bmq.arrow_records.key_map import KeyMap, bytes_for, hashes_of
+from bmq.arrow_records.log_cleaner import NO_TRANSACTIONS, LastRecord, LogCleaner, TransactionPart, TransactionState
 from bmq.compaction.cleaning import CHUNK_BYTES, Output, Segments, clean_group
 from bmq.log.compaction import CleanedBytes, CleaningPlan
 from bmq.log.delegated_compaction import CleanedFile, cleaned_name, description_name
 from bmq.log.manifest import Extent
 from bmq.log.store import Durability, SegmentStore, SegmentWriter, StoreError
-from bmq.records import kernels
-from bmq.records.key_map import KeyMap, bytes_for, hashes_of
-from bmq.records.log_cleaner import NO_TRANSACTIONS, LastRecord, LogCleaner, TransactionPart, TransactionState
 
 GROWTH_MAX: Final = 3
 """As in bmq.broker.compaction."""
@@ -38,7 +38,7 @@ class NotedKeys:
 
 
 class _KeyRows:
-    """bmq.records.log_cleaner.Keys that keeps nothing but what came last."""
+    """bmq.arrow_records.log_cleaner.Keys that keeps nothing but what came last."""
 
     def __init__(self, seed: bytes) -> None:
         self._seed = seed

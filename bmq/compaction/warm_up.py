@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from bmq.arrow_records.key_map import KeyMap, bytes_for
+from bmq.arrow_records.log_cleaner import CleanedBatch, LogCleaner
+from bmq.arrow_records.origin import Origin
 from bmq.protocol.record_batch import Record, encode_batch
-from bmq.records.key_map import KeyMap, bytes_for
-from bmq.records.log_cleaner import CleanedBatch, LogCleaner
-from bmq.records.origin import Origin
 
 _KEYS: Final = (b"short", b"a key that does not fit into a view")
 _SEED: Final = bytes(16)

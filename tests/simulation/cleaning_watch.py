@@ -22,9 +22,9 @@ Host = TypeVar("Host")
 def clean_once() -> None:
     """Have everything compiled that cleaning a log takes."""
     # numba takes a second to import, and no other kind of history needs it.
-    from bmq.records.key_map import KeyMap
-    from bmq.records.log_cleaner import CleanedBatch, LogCleaner
-    from bmq.records.origin import Origin
+    from bmq.arrow_records.key_map import KeyMap
+    from bmq.arrow_records.log_cleaner import CleanedBatch, LogCleaner
+    from bmq.arrow_records.origin import Origin
 
     batch = bytes(encode_batch([Record(b"key", b"value"), Record(b"key", None), Record(b"a key of some length", None)]))
     out: list[CleanedBatch] = []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from bmq.arrow_records.log_cleaner import TransactionState
 from bmq.compaction.group_cleaning import NotedKeys, SegmentNotes, newest_of_group, write_group
 from bmq.log.delegated_compaction import CleanedFile, DelegatedPlan
 from bmq.log.store import SegmentStore
-from bmq.records.log_cleaner import TransactionState
 from bmq.spark.jobs.compact import states_of
 
 SEED = bytes(range(16))

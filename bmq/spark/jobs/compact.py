@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from bmq.arrow_records.log_cleaner import NO_TRANSACTIONS, TransactionPart, TransactionState
 from bmq.compaction.group_cleaning import NotedKeys, SegmentNotes, newest_of_group, write_group
 from bmq.hdfs.config import HdfsSettings
 from bmq.log.compaction import CleaningPlan
 from bmq.log.delegated_compaction import DESCRIPTION_BYTES_MAX, CleanedFile, DelegatedPlan, descriptions
 from bmq.log.store import FileMissing, SegmentStore
-from bmq.records.log_cleaner import NO_TRANSACTIONS, TransactionPart, TransactionState
 from bmq.spark.jobs.outcome import BrokenOff, JobFailed
 from bmq.spark.jobs.partition_owner import PartitionOwner
 from bmq.spark.jobs.steps import Progress, Unseen, spark_errors

@@ -10,15 +10,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from bmq.arrow_records import kernels
+from bmq.arrow_records.batch_headers import CONTROL, HEADER, Headers, has, scan
+from bmq.arrow_records.bodies import Scratch
+from bmq.arrow_records.decoder import decode
+from bmq.arrow_records.layout import Layout
+from bmq.arrow_records.origin import DamagedBatch, Origin
 from bmq.log.segment_index import SegmentIndex
 from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX
 from bmq.protocol.record_batch import HEADER_BYTES, LENGTH_OVERHEAD_BYTES
-from bmq.records import kernels
-from bmq.records.batch_headers import CONTROL, HEADER, Headers, has, scan
-from bmq.records.bodies import Scratch
-from bmq.records.decoder import decode
-from bmq.records.layout import Layout
-from bmq.records.origin import DamagedBatch, Origin
 
 FINDINGS_MAX: Final = 100
 _EVERYTHING: Final = 1 << 62

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from bmq.arrow_records import kernels
+from bmq.arrow_records.batch_headers import CODEC_MASK, scan
+from bmq.arrow_records.origin import Origin
 from bmq.log.names import is_cleaned, partition_directory, renamed_path
 from bmq.log.partition_log import TopicPartition
 from bmq.log.partition_view import PartitionView, view_partition
@@ -16,9 +19,6 @@ from bmq.log.store import Buffer, FileMissing, SegmentStore
 from bmq.metadata.stored_image import stored_image
 from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX, Compression
 from bmq.protocol.record_batch import LENGTH_OVERHEAD_BYTES
-from bmq.records import kernels
-from bmq.records.batch_headers import CODEC_MASK, scan
-from bmq.records.origin import Origin
 from bmq.spark.jobs.outcome import JobFailed
 from bmq.spark.jobs.ranges import OffsetRange
 from bmq.spark.jobs.steps import spark_errors

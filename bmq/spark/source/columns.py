@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from bmq.records.layout import Layout
+from bmq.arrow_records.layout import Layout
 
 DEFAULT_COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 COLUMNS: Final = (*DEFAULT_COLUMNS, "headers")

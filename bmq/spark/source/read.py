@@ -18,16 +18,16 @@ from uuid import UUID
 import pyarrow as pa
 import structlog
 
+from bmq.arrow_records.batch_headers import BatchFilter, Headers, markers, scan
+from bmq.arrow_records.bodies import Scratch
+from bmq.arrow_records.decoder import OFFSET_MAX, Decoded, decode
+from bmq.arrow_records.isolation import CommittedOnly, aborted_in
+from bmq.arrow_records.kernels import read_only
+from bmq.arrow_records.origin import DamagedBatch, Origin
 from bmq.log.names import renamed_path
 from bmq.log.store import Buffer, FileMissing, SegmentStore, StoreError
 from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX
 from bmq.protocol.errors import BmqError
-from bmq.records.batch_headers import BatchFilter, Headers, markers, scan
-from bmq.records.bodies import Scratch
-from bmq.records.decoder import OFFSET_MAX, Decoded, decode
-from bmq.records.isolation import CommittedOnly, aborted_in
-from bmq.records.kernels import read_only
-from bmq.records.origin import DamagedBatch, Origin
 from bmq.spark.source.cluster import ClusterAway, ClusterClient, Fetched, OffsetGone, UnknownTopic
 from bmq.spark.source.columns import RowMaker, layout
 from bmq.spark.source.loop_thread import LoopThread

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bench.micro_records import LAYOUTS, figures, plain_encoder_agrees, read_all, table_of
+from bmq.arrow_records.encoder import BatchFields, encode
 from bmq.protocol.compression import Compression
-from bmq.records.encoder import BatchFields, encode
 
 pytestmark = pytest.mark.unit
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from bmq.arrow_records import kernels, key_map
 from bmq.compaction.warm_up import warm_up
-from bmq.records import kernels, key_map
 
 pytestmark = pytest.mark.unit
 

@@ -12,12 +12,12 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bmq.arrow_records.kernels import read_only
+from bmq.arrow_records.origin import Origin
 from bmq.log.padding import padded_end
 from bmq.log.segment_index import IndexBuilder, SegmentIndex
 from bmq.protocol.compression import Compression
 from bmq.protocol.record_batch import BatchHeader, Record, encode_batch
-from bmq.records.kernels import read_only
-from bmq.records.origin import Origin
 from bmq.spark.jobs.segment_check import FINDINGS_MAX, Finding, Kind, SegmentCheck
 
 pytestmark = pytest.mark.unit

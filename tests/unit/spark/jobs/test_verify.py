@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bmq.arrow_records.batch_headers import scan
+from bmq.arrow_records.kernels import Bytes
 from bmq.local.store import LocalStore
 from bmq.log.manifest import Extent, Manifest
 from bmq.log.names import PartitionPaths, partition_directory
@@ -20,8 +22,6 @@ from bmq.log.segment_index import IndexBuilder, SegmentIndex
 from bmq.log.store import Durability, SegmentStore
 from bmq.metadata.image import METADATA_TOPIC_ID
 from bmq.protocol.record_batch import BatchHeader, Record, encode_batch
-from bmq.records.batch_headers import scan
-from bmq.records.kernels import Bytes
 from bmq.spark.jobs.outcome import JobFailed
 from bmq.spark.jobs.segment_check import Kind
 from bmq.spark.jobs.stored_segments import SegmentTask, all_segments, count_codecs, feed, tasks_of

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bmq.arrow_records.origin import DamagedBatch
 from bmq.local.store import LocalStore
 from bmq.log.names import renamed_path
 from bmq.log.store import StoreError
@@ -27,7 +28,6 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.fetch_request import FetchRequest
 from bmq.protocol.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 from bmq.protocol.record_batch import BatchHeader, Record, assemble_batch, decode_records, encode_batch
-from bmq.records.origin import DamagedBatch
 from bmq.spark.source import read
 from bmq.spark.source.cluster import ClusterAway
 from bmq.spark.source.columns import COLUMNS, arrow_schema
@@ -36,8 +36,8 @@ from bmq.spark.source.read import Access, DataLoss, read_range
 from bmq.spark.source.snapshot import snapshot_partition
 from bmq.spark.source.storage import StoreUnreadable, open_store
 from tests.fakes.kafka_proxy import FakeLog, FakeProxy
+from tests.unit.arrow_records.strategies import RECORDS
 from tests.unit.log.owned_log import Owner
-from tests.unit.records.strategies import RECORDS
 
 pytestmark = pytest.mark.unit
 

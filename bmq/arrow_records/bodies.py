@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 from crc32c import crc32c
 
+from bmq.arrow_records import kernels
+from bmq.arrow_records.batch_headers import CODEC_MASK, LOG_APPEND_TIME, RECORD_BYTES_MIN, Headers, Mask, has
+from bmq.arrow_records.origin import DamagedBatch, Origin
 from bmq.protocol.compression import BadCompressedData, Compression, decompress_into
 from bmq.protocol.record_batch import HEADER_BYTES, LENGTH_OVERHEAD_BYTES
-from bmq.records import kernels
-from bmq.records.batch_headers import CODEC_MASK, LOG_APPEND_TIME, RECORD_BYTES_MIN, Headers, Mask, has
-from bmq.records.origin import DamagedBatch, Origin
 
 _CRC_BEGINS: Final = 21
 Int64s = npt.NDArray[np.int64]

@@ -17,15 +17,15 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from bmq.arrow_records import kernels
+from bmq.arrow_records.batch_headers import CONTROL, Headers, has, scan, transactional
+from bmq.arrow_records.bodies import Bodies, Rows, Scratch, open_bodies, walk
+from bmq.arrow_records.cleaner import with_some, without_records
+from bmq.arrow_records.origin import Origin
 from bmq.log.aborted_transactions import AbortedEntry
 from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX, Buffer
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, parse_end_transaction_marker
 from bmq.protocol.record_batch import BatchHeader
-from bmq.records import kernels
-from bmq.records.batch_headers import CONTROL, Headers, has, scan, transactional
-from bmq.records.bodies import Bodies, Rows, Scratch, open_bodies, walk
-from bmq.records.cleaner import with_some, without_records
-from bmq.records.origin import Origin
 
 ROWS_MAX: Final = 1 << 18
 BYTES_MAX: Final = 8 << 20
@@ -42,7 +42,7 @@ class LastRecord(NamedTuple):
 
 
 class Keys(Protocol):
-    """Newest offsets of keys: bmq.records.key_map.KeyMap, or one that only takes them."""
+    """Newest offsets of keys: bmq.arrow_records.key_map.KeyMap, or one that only takes them."""
 
     def put(
         self,

@@ -6,6 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from bmq.arrow_records.origin import Origin
 from bmq.log.padding import padding_end
 from bmq.protocol.compression import Compression
 from bmq.protocol.record_batch import (
@@ -16,7 +17,6 @@ from bmq.protocol.record_batch import (
     encode_batch,
     rewrite_log_append_time,
 )
-from bmq.records.origin import Origin
 
 ORIGIN = Origin("orders", 3, "00000000000000000000.log", 0)
 CODECS = st.sampled_from(Compression)

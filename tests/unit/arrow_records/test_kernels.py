@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bmq.records import kernels
+from bmq.arrow_records import kernels
 
 pytestmark = pytest.mark.unit
 

@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bmq.arrow_records.batch_headers import scan
+from bmq.arrow_records.decoder import decode
+from bmq.arrow_records.isolation import CommittedOnly, aborted_in
+from bmq.arrow_records.kernels import read_only
+from bmq.arrow_records.layout import Layout
 from bmq.log.aborted_transactions import AbortedEntry
 from bmq.log.partition_log import AbortedTransaction
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from bmq.protocol.record_batch import Record, encode_batch
-from bmq.records.batch_headers import scan
-from bmq.records.decoder import decode
-from bmq.records.isolation import CommittedOnly, aborted_in
-from bmq.records.kernels import read_only
-from bmq.records.layout import Layout
-from tests.unit.records.strategies import ORIGIN
+from tests.unit.arrow_records.strategies import ORIGIN
 
 pytestmark = pytest.mark.unit
 

@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bmq.arrow_records import kernels
+from bmq.arrow_records.batch_headers import CONTROL, LOG_APPEND_TIME
 from bmq.protocol.compression import Compression, compress
 from bmq.protocol.record_batch import (
     MAGIC_2,
@@ -24,8 +26,6 @@ from bmq.protocol.record_batch import (
     TimestampType,
     assemble_batch,
 )
-from bmq.records import kernels
-from bmq.records.batch_headers import CONTROL, LOG_APPEND_TIME
 
 BATCH_BYTES_MAX: Final = 1 << 20
 _SEQUENCE_MASK: Final = 0x7FFF_FFFF

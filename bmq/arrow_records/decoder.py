@@ -13,10 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX, Buffer
-from bmq.protocol.record_batch import LENGTH_OVERHEAD_BYTES
-from bmq.records import kernels
-from bmq.records.batch_headers import (
+from bmq.arrow_records import kernels
+from bmq.arrow_records.batch_headers import (
     CONTROL,
     LOG_APPEND_TIME,
     BatchFilter,
@@ -25,9 +23,11 @@ from bmq.records.batch_headers import (
     scan,
     transactional,
 )
-from bmq.records.bodies import Bodies, Rows, Scratch, open_bodies, walk
-from bmq.records.layout import Layout
-from bmq.records.origin import Origin
+from bmq.arrow_records.bodies import Bodies, Rows, Scratch, open_bodies, walk
+from bmq.arrow_records.layout import Layout
+from bmq.arrow_records.origin import Origin
+from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX, Buffer
+from bmq.protocol.record_batch import LENGTH_OVERHEAD_BYTES
 
 ROWS_MAX: Final = 1 << 20
 BYTES_MAX: Final = 32 << 20

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from bmq.records import kernels
+from bmq.arrow_records import kernels
 
 SLOT_BYTES: Final = 20
 LOAD_MAX: Final = 0.8
@@ -205,7 +205,7 @@ def hashes_of(
 class KeyMap:
     """For the records from `base_offset` on, of one pass. `size_bytes`: of its memory; `seed`: 16 secret bytes.
 
-    Rows come as the views of bmq.records.bodies.walk, whose `data` they point into.
+    Rows come as the views of bmq.arrow_records.bodies.walk, whose `data` they point into.
     """
 
     def __init__(self, size_bytes: int, base_offset: int, seed: bytes) -> None:

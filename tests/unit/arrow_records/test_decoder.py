@@ -11,6 +11,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bmq.arrow_records import kernels
+from bmq.arrow_records.batch_headers import markers, scan
+from bmq.arrow_records.bodies import Scratch
+from bmq.arrow_records.decoder import OFFSET_MAX, Decoded, decode
+from bmq.arrow_records.layout import COLUMNS, Layout
+from bmq.arrow_records.origin import DamagedBatch, Origin
 from bmq.protocol.compression import Compression, compress
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
@@ -23,13 +29,7 @@ from bmq.protocol.record_batch import (
     encode_batch,
     rewrite_log_append_time,
 )
-from bmq.records import kernels
-from bmq.records.batch_headers import markers, scan
-from bmq.records.bodies import Scratch
-from bmq.records.decoder import OFFSET_MAX, Decoded, decode
-from bmq.records.layout import COLUMNS, Layout
-from bmq.records.origin import DamagedBatch, Origin
-from tests.unit.records.strategies import ORIGIN, batches_in, expected_rows, logs, one_batch
+from tests.unit.arrow_records.strategies import ORIGIN, batches_in, expected_rows, logs, one_batch
 
 pytestmark = pytest.mark.unit
 

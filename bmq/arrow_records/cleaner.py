@@ -12,12 +12,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from bmq.arrow_records import kernels
+from bmq.arrow_records.batch_headers import CONTROL, LOG_APPEND_TIME, scan
+from bmq.arrow_records.bodies import Scratch, open_bodies, walk
+from bmq.arrow_records.origin import DamagedBatch, Origin
 from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX, Buffer, Compression, compress
 from bmq.protocol.record_batch import NO_TIMESTAMP_MS, TRANSACTIONAL, BatchHeader, TimestampType, assemble_batch
-from bmq.records import kernels
-from bmq.records.batch_headers import CONTROL, LOG_APPEND_TIME, scan
-from bmq.records.bodies import Scratch, open_bodies, walk
-from bmq.records.origin import DamagedBatch, Origin
 
 _DELETE_HORIZON: Final = 1 << 6
 _VARINT_BYTES_MAX: Final = 10

@@ -7,6 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bmq.arrow_records.decoder import decode
+from bmq.arrow_records.encoder import BatchFields, encode
+from bmq.arrow_records.layout import Layout
 from bmq.protocol.compression import Compression
 from bmq.protocol.record_batch import (
     BatchHeader,
@@ -17,10 +20,7 @@ from bmq.protocol.record_batch import (
     encode_batch,
     verify_crc,
 )
-from bmq.records.decoder import decode
-from bmq.records.encoder import BatchFields, encode
-from bmq.records.layout import Layout
-from tests.unit.records.strategies import CODECS, ORIGIN, RECORDS
+from tests.unit.arrow_records.strategies import CODECS, ORIGIN, RECORDS
 
 pytestmark = pytest.mark.unit
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bmq.arrow_records import kernels
+from bmq.arrow_records.batch_headers import scan
+from bmq.arrow_records.bodies import Bodies, Rows, Scratch, open_bodies, walk
+from bmq.arrow_records.key_map import LOAD_MAX, SLOT_BYTES, KeyMap, bytes_for, hashes_of, siphash
 from bmq.protocol.record_batch import Record, encode_batch
-from bmq.records import kernels
-from bmq.records.batch_headers import scan
-from bmq.records.bodies import Bodies, Rows, Scratch, open_bodies, walk
-from bmq.records.key_map import LOAD_MAX, SLOT_BYTES, KeyMap, bytes_for, hashes_of, siphash
-from tests.unit.records.strategies import ORIGIN
+from tests.unit.arrow_records.strategies import ORIGIN
 
 pytestmark = pytest.mark.unit
 

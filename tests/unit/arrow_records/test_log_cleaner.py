@@ -10,6 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bmq.arrow_records.key_map import LOAD_MAX, SLOT_BYTES, KeyMap
+from bmq.arrow_records.log_cleaner import CleanedBatch, LastRecord, LogCleaner, Step
+from bmq.arrow_records.origin import DamagedBatch
 from bmq.log.aborted_transactions import AbortedEntry
 from bmq.log.producer_state import ProducerStates
 from bmq.protocol.compression import Compression
@@ -20,10 +23,7 @@ from bmq.protocol.control_batch import (
     parse_end_transaction_marker,
 )
 from bmq.protocol.record_batch import BatchHeader, Record, decode_records, encode_batch
-from bmq.records.key_map import LOAD_MAX, SLOT_BYTES, KeyMap
-from bmq.records.log_cleaner import CleanedBatch, LastRecord, LogCleaner, Step
-from bmq.records.origin import DamagedBatch
-from tests.unit.records.strategies import ORIGIN, batches_in
+from tests.unit.arrow_records.strategies import ORIGIN, batches_in
 
 pytestmark = pytest.mark.unit
 

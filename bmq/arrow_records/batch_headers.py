@@ -8,11 +8,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from bmq.arrow_records import kernels
+from bmq.arrow_records.origin import DamagedBatch, Origin
 from bmq.log.padding import is_blank, is_padding, padding_end
 from bmq.protocol.compression import Compression
 from bmq.protocol.record_batch import HEADER_BYTES, MAGIC_2, TRANSACTIONAL
-from bmq.records import kernels
-from bmq.records.origin import DamagedBatch, Origin
 
 HEADER: Final = np.dtype(
     [

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from bmq.arrow_records.batch_headers import CONTROL, Headers, Mask, has, markers, transactional
 from bmq.log.aborted_transactions import AbortedEntry
 from bmq.log.partition_log import AbortedTransaction
-from bmq.records.batch_headers import CONTROL, Headers, Mask, has, markers, transactional
 
 
 class CommittedOnly:

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bmq.arrow_records.cleaner import retain
+from bmq.arrow_records.origin import DamagedBatch
 from bmq.protocol.compression import Compression
 from bmq.protocol.record_batch import (
     BatchHeader,
@@ -16,9 +18,7 @@ from bmq.protocol.record_batch import (
     encode_batch,
     verify_crc,
 )
-from bmq.records.cleaner import retain
-from bmq.records.origin import DamagedBatch
-from tests.unit.records.strategies import ORIGIN, one_batch
+from tests.unit.arrow_records.strategies import ORIGIN, one_batch
 
 pytestmark = pytest.mark.unit
 
