@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 JARS := .cache/jars
 SEEDS ?= 1000
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
-PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto)
+PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto) $(wildcard bmq/records/native/*.[ch])
 
 .PHONY: help run install tools jars check test test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-all conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants clean
 

@@ -1,18 +1,66 @@
-"""Compiles bmq/hdfs/proto/*.proto while the package is built; everything else about it is in pyproject.toml."""
+"""What is made while the package is built: messages of bmq/hdfs/proto, and the kernel of bmq/records/native.
+
+Everything else about the package is in pyproject.toml.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import logging
+import os
+import shlex
+import shutil
+import subprocess
 from pathlib import Path
+from typing import Any
 
 from setuptools import setup
+from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
 PROTO_DIRECTORY = ROOT / "bmq" / "hdfs" / "proto"
+KERNEL_DIRECTORY = ROOT / "bmq" / "records" / "native"
+KERNEL = KERNEL_DIRECTORY / "libbmqkernel.so"
+KERNEL_CHECKSUM = KERNEL_DIRECTORY / "libbmqkernel.so.sha256"
+COMPILER_FLAGS = ("-O2", "-Wall", "-Wextra", "-Werror", "-fvisibility=hidden", "-fPIC", "-shared")
 
 
-class BuildWithProtos(build_py):
-    """Leaves the message classes (and their type stubs) beside the .proto files, as an editable install needs them."""
+def compiler() -> list[str] | None:
+    """The command of the C compiler: what the variable CC names, or the system's."""
+    named = shlex.split(os.environ.get("CC", ""))
+    if named:
+        return named if shutil.which(named[0]) else None
+    found = next(filter(shutil.which, ("cc", "gcc", "clang")), None)
+    return None if found is None else [found]
+
+
+def build_kernel() -> bool:
+    """Leave the kernel and its checksum beside its sources; without a compiler neither is there. Whether it is.
+
+    The library gets its place by a rename: a process that has the old one loaded keeps it.
+    """
+    KERNEL_CHECKSUM.unlink(missing_ok=True)
+    KERNEL.unlink(missing_ok=True)
+    command = compiler()
+    if command is None:
+        return False
+    made = KERNEL.with_name(f"{KERNEL.name}.{os.getpid()}")
+    sources = sorted(str(path) for path in KERNEL_DIRECTORY.glob("*.c"))
+    try:
+        run = subprocess.run([*command, *COMPILER_FLAGS, "-o", str(made), *sources], capture_output=True, text=True)
+        if run.returncode != 0:
+            logging.warning("the kernel could not be compiled, bmq works without it:\n%s", run.stderr)
+            return False
+        KERNEL_CHECKSUM.write_text(hashlib.sha256(made.read_bytes()).hexdigest() + "\n")
+        made.rename(KERNEL)
+    finally:
+        made.unlink(missing_ok=True)
+    return True
+
+
+class BuildWithGenerated(build_py):
+    """Leaves what is made beside its sources, as an editable install needs it."""
 
     def run(self) -> None:
         from grpc_tools import protoc
@@ -20,7 +68,22 @@ class BuildWithProtos(build_py):
         files = [str(path.relative_to(ROOT)) for path in sorted(PROTO_DIRECTORY.glob("*.proto"))]
         if protoc.main(["protoc", f"--proto_path={ROOT}", f"--python_out={ROOT}", f"--pyi_out={ROOT}", *files]) != 0:
             raise SystemExit("the .proto files of bmq/hdfs/proto could not be compiled")
+        build_kernel()
         super().run()
 
 
-setup(cmdclass={"build_py": BuildWithProtos})
+class WheelOfPlatform(bdist_wheel):
+    """A wheel with the kernel in it is for one platform, but for every Python."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        if build_kernel():
+            self.root_is_pure = False
+
+    def get_tag(self) -> tuple[str, str, str]:
+        _, _, platform = super().get_tag()
+        return ("py3", "none", platform)
+
+
+commands: dict[str, Any] = {"build_py": BuildWithGenerated, "bdist_wheel": WheelOfPlatform}
+setup(cmdclass=commands)

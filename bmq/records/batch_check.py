@@ -1,0 +1,108 @@
+"""What it takes to validate the records of produced batches: one call per batch, in the kernel or in its Python twin.
+
+A `BatchCheck` belongs to one topic's settings and one thread. It reads every record: lengths, varints, offset deltas,
+headers, what is left behind the last one, keys where the topic is compacted, and times. Source: Kafka's LogValidator,
+DefaultRecord. Stricter than Kafka, which stores records that its own clients cannot read or read as other ones: offset
+deltas have to count up from 0, and no varint may have more bits than its type.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+from typing import Final, NamedTuple, Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Rules(IntFlag):
+    """What a topic asks of its records. The numbers are those of batch_check.h."""
+
+    NONE = 0
+    NEEDS_KEY = 1
+    IS_APPEND_TIME = 2
+
+
+class Result(IntEnum):
+    """The outcome of a check. Below CUT_SHORT the records can be read; the numbers are those of batch_check.h."""
+
+    RIGHT = 0
+    OTHER_TIME = 1
+    """Right, but the header's greatest time is not that of the records: `max_timestamp_ms` is."""
+    REFUSED = 2
+    CUT_SHORT = 3
+    BYTES_LEFT = 4
+    BAD_COUNT = 5
+    BAD_OFFSET = 6
+    BAD_VARINT = 7
+    BAD_LENGTH = 8
+    FIELD_TOO_LONG = 9
+    BAD_HEADERS = 10
+    LONGER = 11
+    NO_HEADER = 12
+
+
+_REASONS: Final = {
+    Result.CUT_SHORT: "record {} runs past the end of its batch",
+    Result.BYTES_LEFT: "bytes are left behind the last record of a batch, at {position}",
+    Result.BAD_COUNT: "the header of a batch does not count one record or more",
+    Result.BAD_OFFSET: "record {} of a batch has another offset delta",
+    Result.BAD_VARINT: "record {} of a batch has a number that passes its end or its type",
+    Result.BAD_LENGTH: "record {} of a batch has a negative length",
+    Result.FIELD_TOO_LONG: "record {} of a batch has a field that runs past its end",
+    Result.BAD_HEADERS: "record {} of a batch has an impossible count of headers, or a header without a key",
+    Result.LONGER: "record {} of a batch is longer than its fields",
+    Result.NO_HEADER: "too few bytes for the header of a batch",
+}
+
+
+def reason_of(result: Result, failed_index: int, failed_position: int) -> str:
+    """One clause for people, for results from CUT_SHORT on."""
+    return _REASONS[result].format(failed_index, position=failed_position)
+
+
+class RefusalKind(IntEnum):
+    """Why a topic refuses a record. The numbers are those of batch_check.h."""
+
+    NO_KEY = 1
+    TIME = 2
+    STAMPED = 3
+
+
+class RefusedRecord(NamedTuple):
+    """One refused record: its place in the batch, and the time that is out of bounds or that it claims."""
+
+    batch_index: int
+    kind: RefusalKind
+    timestamp_ms: int
+
+
+class Details(NamedTuple):
+    """What the last check found. `max_timestamp_ms`: of the records read, -1 for none; `max_timestamp_index`: the first
+    record that has it. `failed_index`, `failed_position`: the record, and its place in the body, where reading stopped.
+    """
+
+    max_timestamp_ms: int
+    max_timestamp_index: int
+    refused_count: int
+    failed_index: int
+    failed_position: int
+
+
+class BatchCheck(Protocol):
+    """`batch` and `opened` return a number of `Result`; `details` and `refused` are of the last of these calls.
+
+    `costs_per_record_ns`: about; for deciding what may run on an event loop.
+    """
+
+    costs_per_record_ns: int
+
+    def batch(self, batch: memoryview, now_ms: int) -> int:
+        """Check a whole uncompressed batch, header and records. The buffer is writable and not changed."""
+
+    def opened(self, header: Buffer, body: Buffer, now_ms: int) -> int:
+        """Check the decompressed records of a batch with this header (the first 61 bytes of `header`)."""
+
+    def details(self) -> Details: ...
+
+    def refused(self, count_max: int) -> list[RefusedRecord]:
+        """The first refused records of the last batch. Reads it again, so its buffers must be as they were."""

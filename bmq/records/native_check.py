@@ -1,0 +1,126 @@
+"""BatchCheck by the kernel: native/batch_check.c called through ctypes."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Final
+
+from bmq.protocol.record_batch import HEADER_BYTES
+from bmq.records.batch_check import Buffer, Details, RefusalKind, RefusedRecord, Result, Rules
+from bmq.records.native.library import Library
+
+BRIEF_BYTES_MAX: Final = 64 * 1024
+"""Longer bodies are read without the interpreter's lock: that takes longer than other threads should wait."""
+
+
+class _RefusedRecord(ctypes.Structure):
+    _fields_ = (("index", ctypes.c_int64), ("kind", ctypes.c_int64), ("timestamp_ms", ctypes.c_int64))
+
+
+class _Check(ctypes.Structure):
+    _fields_ = (
+        ("before_max_ms", ctypes.c_int64),
+        ("after_max_ms", ctypes.c_int64),
+        ("rules", ctypes.c_int64),
+        ("refused", ctypes.c_void_p),
+        ("refused_max", ctypes.c_int64),
+        ("max_timestamp_ms", ctypes.c_int64),
+        ("max_timestamp_index", ctypes.c_int64),
+        ("refused_count", ctypes.c_int64),
+        ("failed_index", ctypes.c_int64),
+        ("failed_position", ctypes.c_int64),
+    )
+
+
+_address_of = ctypes.addressof
+_first_byte_of = ctypes.c_char.from_buffer
+
+
+def _address(buffer: Buffer) -> tuple[int, object]:
+    """The address of the buffer's first byte, and what keeps it valid."""
+    if not len(buffer):
+        return 0, None
+    view = memoryview(buffer)
+    if view.readonly:
+        view = memoryview(bytearray(view))
+    first = _first_byte_of(view)
+    return _address_of(first), first
+
+
+class NativeCheck:
+    """BatchCheck by the kernel."""
+
+    __slots__ = (
+        "_address",
+        "_check",
+        "_check_batch",
+        "_check_batch_at_length",
+        "_check_opened",
+        "_check_opened_at_length",
+        "_last",
+        "costs_per_record_ns",
+    )
+
+    def __init__(self, library: Library, rules: Rules, before_max_ms: int, after_max_ms: int) -> None:
+        self.costs_per_record_ns = 20
+        self._check = _Check(before_max_ms, after_max_ms, int(rules))
+        self._address = _address_of(self._check)
+        self._check_batch, self._check_opened = _functions(library.briefly)
+        self._check_batch_at_length, self._check_opened_at_length = _functions(library.at_length)
+        self._last: tuple[Buffer, Buffer, int] = (b"", b"", 0)
+
+    def batch(self, batch: memoryview, now_ms: int) -> int:
+        size_bytes = len(batch)
+        call = self._check_batch if size_bytes <= BRIEF_BYTES_MAX else self._check_batch_at_length
+        result: int
+        try:
+            result = call(_address_of(_first_byte_of(batch)), size_bytes, now_ms, self._address)
+        except (TypeError, ValueError):  # a read-only buffer, or an empty one
+            address, _keep = _address(batch)
+            result = call(address, size_bytes, now_ms, self._address)
+        if result == Result.REFUSED:
+            self._last = (batch, batch[HEADER_BYTES:], now_ms)
+        return result
+
+    def opened(self, header: Buffer, body: Buffer, now_ms: int) -> int:
+        if len(header) < HEADER_BYTES:
+            return Result.NO_HEADER
+        header_address, _keep_header = _address(header)
+        body_address, _keep_body = _address(body)
+        call = self._check_opened if len(body) <= BRIEF_BYTES_MAX else self._check_opened_at_length
+        result: int = call(header_address, body_address or header_address, len(body), now_ms, self._address)
+        if result == Result.REFUSED:
+            self._last = (header, body, now_ms)
+        return result
+
+    def details(self) -> Details:
+        check = self._check
+        return Details(
+            check.max_timestamp_ms,
+            check.max_timestamp_index,
+            check.refused_count,
+            check.failed_index,
+            check.failed_position,
+        )
+
+    def refused(self, count_max: int) -> list[RefusedRecord]:
+        check = self._check
+        count = min(check.refused_count, count_max)
+        room = (_RefusedRecord * max(count, 1))()
+        header, body, now_ms = self._last
+        check.refused, check.refused_max = _address_of(room), count
+        try:
+            self.opened(header, body, now_ms)
+        finally:
+            check.refused, check.refused_max = None, 0
+            self._last = (b"", b"", 0)
+        return [RefusedRecord(one.index, RefusalKind(one.kind), one.timestamp_ms) for one in room[:count]]
+
+
+def _functions(library: ctypes.CDLL) -> tuple[Any, Any]:
+    check_batch, check_opened = library.bmq_check_batch, library.bmq_check_opened
+    address, size, time = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64
+    check_batch.argtypes = (address, size, time, address)
+    check_opened.argtypes = (address, address, size, time, address)
+    check_batch.restype = check_opened.restype = ctypes.c_int32
+    return check_batch, check_opened
