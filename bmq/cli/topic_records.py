@@ -7,7 +7,7 @@ import os
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any, Final
@@ -15,6 +15,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from bmq.cli.kafka.completion import complete_topics
+from bmq.cli.kafka.last_records import with_last_records
 from bmq.cli.kafka.model import KafkaFailed, NothingLikeIt, Partition, Topic
 from bmq.cli.kafka.offset_ranges import offset_ranges
 from bmq.cli.kafka.options import (
@@ -75,7 +76,7 @@ def consume(
     from_offset: Annotated[int | None, typer.Option("--from-offset", min=0, metavar="N", help="From this on")] = None,
     to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, metavar="N", help="Before this")] = None,
     last: Annotated[
-        int | None, typer.Option("--last", min=0, metavar="N", help="Only the last N offsets of each partition")
+        int | None, typer.Option("--last", min=0, metavar="N", help="Only the last N records of each partition")
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="At most N records")] = None,
     is_followed: Annotated[bool, typer.Option("--follow", "-f", help="Stay at the end and wait for more")] = False,
@@ -137,9 +138,12 @@ def consume(
             to_ms=milliseconds(to_time, now_ms=now_ms) if to_time else None,
             from_offset=from_offset,
             to_offset=to_offset,
-            last=last,
             is_committed=not is_uncommitted,
         )
+        if last is not None:
+            ranges = with_last_records(
+                ranges, last, lambda windows: _offsets_of(read_ranges(client, windows, is_committed=not is_uncommitted))
+            )
         bounds = {at: (start, None if is_followed else end) for at, (start, end) in ranges.items()}
         total = sum(max(0, end - start) for start, end in ranges.values())
         reading = read_ranges(client, bounds, is_committed=not is_uncommitted, limit=limit)
@@ -319,6 +323,12 @@ def chosen_partitions(topics: Iterable[Topic], wanted: Sequence[int] | None) -> 
             raise NothingLikeIt(f"topic {topic.name!r} has no partition {missing[0]}; it has {len(numbers)}")
         found += [(topic.name, number) for number in sorted(set(wanted) if wanted else numbers)]
     return found
+
+
+def _offsets_of(reading: Generator[list[ReadRecord], None, None]) -> Iterator[tuple[Partition, int]]:
+    with closing(reading):
+        for records in reading:
+            yield from (((record.topic, record.partition), record.offset) for record in records)
 
 
 def _now_ms() -> int:

@@ -124,6 +124,21 @@ def test_what_was_aborted_is_shown_on_request(bmq: Commands, server: Server, mak
     assert [each["value"] for each in lines(bmq, topic, "--uncommitted")] == ["never"]
 
 
+def test_the_last_records_are_found_behind_markers(bmq: Commands, server: Server, make_topic: TopicMaker) -> None:
+    topic = make_topic()
+    producer = Producer({"bootstrap.servers": server.bootstrap, "transactional.id": unique_name("id")})
+    producer.init_transactions(20)
+    for value in (b"first", b"second", b"aborted"):
+        producer.begin_transaction()
+        producer.produce(topic, value)
+        producer.flush(20)
+        producer.abort_transaction(20) if value == b"aborted" else producer.commit_transaction(20)
+    assert [each["value"] for each in lines(bmq, topic, "--last", "1")] == ["second"]
+    assert [each["value"] for each in lines(bmq, topic, "--last", "2")] == ["first", "second"]
+    assert [each["value"] for each in lines(bmq, topic, "--last", "1", "--uncommitted")] == ["aborted"]
+    assert [each["value"] for each in lines(bmq, topic, "--last", "1", "--to-offset", "2")] == ["first"]
+
+
 def test_the_oldest_records_of_a_topic_are_deleted(bmq: Commands, make_topic: TopicMaker) -> None:
     topic = make_topic()
     bmq.shown("topic", "produce", topic, given="1\n2\n3\n")

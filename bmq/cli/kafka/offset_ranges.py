@@ -24,10 +24,9 @@ def offset_ranges(
     to_ms: int | None = None,
     from_offset: int | None = None,
     to_offset: int | None = None,
-    last: int | None = None,
     is_committed: bool = False,
 ) -> dict[Partition, tuple[int, int]]:
-    """[start, end) of each partition; all that is given must hold. `last`: so many offsets before the present end.
+    """[start, end) of each partition; all that is given must hold.
 
     The start is at most the present end, where a reader can wait for more, so a range may be empty or end before it starts.
     """
@@ -37,7 +36,7 @@ def offset_ranges(
     lasts = ends if to_ms is None else _found(cluster.offsets(partitions, to_ms), ends)
     found = {}
     for at in partitions:
-        first = max(starts[at], firsts[at], from_offset or 0, 0 if last is None else ends[at] - last)
+        first = max(starts[at], firsts[at], from_offset or 0)
         end = min(lasts[at], ends[at], ends[at] if to_offset is None else to_offset)
         found[at] = (min(first, ends[at]), end)
     return found

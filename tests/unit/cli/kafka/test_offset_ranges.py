@@ -1,4 +1,4 @@
-"""Ranges of offsets by times, offsets and a number of last ones."""
+"""Ranges of offsets by times and offsets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAYBE = st.none() | st.integers(0, 60)
 AT = ("t", 0)
 
 
-@given(st.lists(st.integers(0, 50), max_size=20).map(sorted), st.integers(0, 30), MAYBE, MAYBE, MAYBE, MAYBE, MAYBE)
+@given(st.lists(st.integers(0, 50), max_size=20).map(sorted), st.integers(0, 30), MAYBE, MAYBE, MAYBE, MAYBE)
 def test_a_range_is_what_a_scan_of_the_log_finds(
     times: list[int],
     start: int,
@@ -23,13 +23,12 @@ def test_a_range_is_what_a_scan_of_the_log_finds(
     to_ms: int | None,
     from_offset: int | None,
     to_offset: int | None,
-    last: int | None,
 ) -> None:
     kafka = FakeKafka()
     kafka.add("t", times)
     kafka.starts[AT] = start
     (first, end) = offset_ranges(
-        kafka, [AT], from_ms=from_ms, to_ms=to_ms, from_offset=from_offset, to_offset=to_offset, last=last
+        kafka, [AT], from_ms=from_ms, to_ms=to_ms, from_offset=from_offset, to_offset=to_offset
     )[AT]
     log_end = start + len(times)
     wanted = [
@@ -39,7 +38,6 @@ def test_a_range_is_what_a_scan_of_the_log_finds(
         and (to_ms is None or time_ms < to_ms)
         and (from_offset is None or offset >= from_offset)
         and (to_offset is None or offset < to_offset)
-        and (last is None or offset >= log_end - last)
     ]
     assert list(range(first, end)) == wanted
     assert start <= first <= log_end
