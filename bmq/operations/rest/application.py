@@ -8,6 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from bmq.operations.rest.body_limit import BodyLimit
 from bmq.operations.rest.cluster_pages import cluster_pages
 from bmq.operations.rest.compaction_pages import compaction_pages
+from bmq.operations.rest.documentation import documentation_pages
 from bmq.operations.rest.order_pages import order_pages
 from bmq.operations.rest.problems import handle_problems
 from bmq.operations.rest.segment_pages import STORE_WAIT_S, segment_pages
@@ -21,7 +22,14 @@ __all__ = ["RestSources", "rest_application"]
 
 def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S) -> FastAPI:
     """The same for a node of a cluster and for a process that is all of it; bmq/cli runs it."""
-    app = FastAPI(title="bmq", version="1", description="Operate a bmq cluster.", redirect_slashes=False)
+    app = FastAPI(
+        title="bmq",
+        version="1",
+        description="Operate a bmq cluster.",
+        redirect_slashes=False,
+        docs_url=None,  # FastAPI's own pages load their scripts from elsewhere
+        redoc_url=None,
+    )
 
     @app.get("/v1/health", responses={503: {"model": Health, "description": "Not yet, or not any more."}})
     async def health(response: Response) -> Health:
@@ -35,6 +43,7 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
         """Prometheus text format."""
         return Response(generate_latest(sources.registry), media_type=CONTENT_TYPE_LATEST)
 
+    app.include_router(documentation_pages())
     app.include_router(cluster_pages(sources))
     app.include_router(segment_pages(sources, store_wait_s))
     app.include_router(task_pages(sources))
