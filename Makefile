@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 JARS := .cache/jars
 SEEDS ?= 1000
+# Runs that need the whole machine wait for each other; `make test` and `make campaign` do so themselves.
+ALONE = $(BIN)/python -m tools.machine_lock "make $@"
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto) $(wildcard bmq/records/native/*.[ch])
 
@@ -38,70 +40,70 @@ test-bare: ## as root: `make run` and the tests on bare Debians with the oldest 
 	@python3 tools/bare.py $(BARE)
 
 bench: $(VENV)/.installed-bench $(VENV)/.compiled tools $(JARS)/kafka/.fetched ## bmq beside Apache Kafka -> bench/results/standalone.json
-	@$(BIN)/python -m bench.standalone
+	@$(ALONE) $(BIN)/python -m bench.standalone
 	@$(BIN)/python -m bench.plot standalone
 	@$(BIN)/python -m bench.readme
 
 bench-hdfs: $(VENV)/.installed-bench tools $(JARS)/hadoop/.fetched ## the HDFS client beside Hadoop's own and hdfs-native -> bench/results/hdfs.json
-	@$(BIN)/python -m bench.hdfs
+	@$(ALONE) $(BIN)/python -m bench.hdfs
 	@$(BIN)/python -m bench.plot hdfs
 	@$(BIN)/python -m bench.readme
 
 bench-cluster: $(VENV)/.installed-bench tools $(JARS)/kafka/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## a cluster beside three Kafka brokers -> bench/results/cluster.json
-	@$(BIN)/python -m bench.cluster
+	@$(ALONE) $(BIN)/python -m bench.cluster
 	@$(BIN)/python -m bench.plot cluster
 	@$(BIN)/python -m bench.readme
 
 bench-core: $(VENV)/.installed-bench tools $(JARS)/kafka/.fetched ## one core of bmq beside one of Apache Kafka, under a client in C -> bench/results/core.json
-	@$(BIN)/python -m bench.core
+	@$(ALONE) $(BIN)/python -m bench.core
 	@$(BIN)/python -m bench.plot core
 	@$(BIN)/python -m bench.readme
 
 bench-loads: $(VENV)/.installed-bench tools $(JARS)/kafka/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## a cluster beside three Kafka brokers under librdkafka -> bench/results/loads.json
 	@deploy/dev/install-tools.sh librdkafka
-	@$(BIN)/python -m bench.loads
+	@$(ALONE) $(BIN)/python -m bench.loads
 	@$(BIN)/python -m bench.plot loads
 	@$(BIN)/python -m bench.readme
 
 bench-groups: $(VENV)/.installed-bench tools $(JARS)/kafka/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## transactions, offsets and groups beside Apache Kafka, on one node and on three -> bench/results/groups.json
 	@deploy/dev/install-tools.sh librdkafka
-	@$(BIN)/python -m bench.groups
+	@$(ALONE) $(BIN)/python -m bench.groups
 	@$(BIN)/python -m bench.plot groups
 	@$(BIN)/python -m bench.readme
 
 bench-spark: $(VENV)/.installed-spark $(VENV)/.installed-bench $(VENV)/.compiled tools $(JARS)/kafka/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched $(JARS)/spark/.fetched ## Spark on bmq beside its Kafka connector on Apache Kafka, and tables and mirrors under kills -> bench/results/spark.json
 	@deploy/dev/install-tools.sh librdkafka
-	@$(BIN)/python -m bench.spark
+	@$(ALONE) $(BIN)/python -m bench.spark
 	@$(BIN)/python -m bench.plot spark
 	@$(BIN)/python -m bench.readme
 
 bench-topics: $(VENV)/.installed-bench $(VENV)/.compiled tools $(JARS)/kafka/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## compaction, deletion, retention and changes of configs beside Apache Kafka -> bench/results/topics.json
-	@$(BIN)/python -m bench.topics
+	@$(ALONE) $(BIN)/python -m bench.topics
 	@$(BIN)/python -m bench.plot topics
 	@$(BIN)/python -m bench.readme
 
 bench-all: bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics ## all of them, one after the other: five hours
 
 tools-table: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched ## Kafka's command line tools, each option, beside Apache Kafka -> docs/TOOLS.md
-	@$(BIN)/python -m tests.tools_table
+	@$(ALONE) $(BIN)/python -m tests.tools_table
 
 conformance: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched $(JARS)/kafka-clients-2.8/.fetched $(JARS)/kafka-clients-3.9/.fetched ## every API at every version, and clients, beside Apache Kafka -> docs/CONFORMANCE.md
-	@$(BIN)/python -m tests.conformance
+	@$(ALONE) $(BIN)/python -m tests.conformance
 
 soak: SOAK_MINUTES ?= 20
 soak: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched ## random faults under load on a real HDFS for SOAK_MINUTES; HAZARDS=all for worse ones, as root
-	@$(BIN)/python -m tests.soak --minutes $(SOAK_MINUTES) --hazards $(HAZARDS)
+	@$(ALONE) $(BIN)/python -m tests.soak --minutes $(SOAK_MINUTES) --hazards $(HAZARDS)
 
 soak-cluster: SOAK_MINUTES ?= 30
 soak-cluster: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## the same for nodes on hosts of their own, as root
-	@$(BIN)/python -m tests.soak.cluster --minutes $(SOAK_MINUTES) --hazards $(HAZARDS)
+	@$(ALONE) $(BIN)/python -m tests.soak.cluster --minutes $(SOAK_MINUTES) --hazards $(HAZARDS)
 
 compaction: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched ## does compaction leave what Apache Kafka's leaves: compaction_differences of 1,000 histories
-	@$(BIN)/python -m tests.soak.compaction
+	@$(ALONE) $(BIN)/python -m tests.soak.compaction
 
 etl: SOAK_MINUTES ?= 10
 etl: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## copiers by transactions, killed as often as the nodes: etl_lost_or_doubled
-	@$(BIN)/python -m tests.soak.etl --minutes $(SOAK_MINUTES)
+	@$(ALONE) $(BIN)/python -m tests.soak.etl --minutes $(SOAK_MINUTES)
 
 plot: $(VENV)/.installed-bench ## draw bench/results/*.svg again, and write the README's figures
 	@$(BIN)/python -m bench.plot

@@ -3,6 +3,9 @@
 A stage that fails does not keep the next from running: one run shows everything that is wrong. A stage has a time limit
 of its own, so that a hang ends, is named with the test that hung, and the whole stays within its bound.
 
+`test` waits until no other run has the machine (tools/machine_lock.py). Each stage says how long the machine stood still
+meanwhile, and how long processes waited for a processor or a disk. Nothing is drawn: order, examples and seeds are fixed.
+
     python tools/stages.py check|test [STAGE …]
 """
 
@@ -21,12 +24,18 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
+
+import psutil
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
 sys.path.insert(0, str(REPOSITORY))
 
 from tests.support.running_test import VARIABLE, overdue_tests, running_tests  # noqa: E402  # found by the line above
+from tools.machine_lock import machine_lock  # noqa: E402
+from tools.machine_state import MARK, described, machine_state, mark_of, pressure  # noqa: E402
+from tools.stall_meter import StallMeter  # noqa: E402
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -49,7 +58,7 @@ def tool(name: str) -> str:
 
 
 def pytest(marker: str, limit_s: int, test_limit_s: int, *arguments: str, name: str = "") -> Stage:
-    command = (sys.executable, "-m", "pytest", "-q", "-p", "tests.support.running_test", "-m", marker)
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "tests.support.running_test", "-m", marker, *FIXED_ORDER)
     return Stage(name or marker, (*command, f"--timeout={test_limit_s}", "--durations=3", *arguments), limit_s)
 
 
@@ -58,6 +67,9 @@ def smoke(bench: str, limit_s: int) -> Stage:
 
 
 WATCH_INTERVAL_S = 5.0
+DICE: Final = 1
+FIXED_ORDER: Final = (f"--randomly-seed={DICE}",)
+"""Dice are for the campaign and `make fresh`: an unlucky draw says nothing about the change that is tested."""
 CLUSTER = "tests/e2e/cluster"
 BY_FILE = (
     *("-n", "logical", "--dist", "loadfile", "--no-loadscope-reorder", "-p", "tests.support.long_files_first"),
@@ -107,7 +119,8 @@ def verdict(outcome: Outcome) -> str:
 def run_noting(stage: Stage, running: Path) -> Outcome:
     """`running`: where its tests say that they run."""
     print(f"=== {stage.name}", flush=True)
-    began = time.monotonic()
+    began, waited = time.monotonic(), pressure()
+    meter = StallMeter()
     process = subprocess.Popen(
         stage.command,
         cwd=REPOSITORY,
@@ -122,6 +135,8 @@ def run_noting(stage: Stage, running: Path) -> Outcome:
             **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
             "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
             "COLUMNS": "120",
+            "PYTHONHASHSEED": str(DICE),
+            MARK: mark_of(psutil.Process()),
             VARIABLE: str(running),
         },
     )
@@ -138,12 +153,13 @@ def run_noting(stage: Stage, running: Path) -> Outcome:
     threading.Thread(target=end_overdue_tests, args=(running, is_over), daemon=True).start()
     try:
         assert process.stdout is not None
-        for line in process.stdout:
-            sys.stdout.write(line)
-            sys.stdout.flush()
-            if line.strip():
-                last_lines.append(line.strip())
-        code = process.wait()
+        with meter:
+            for line in process.stdout:
+                sys.stdout.write(line)
+                sys.stdout.flush()
+                if line.strip():
+                    last_lines.append(line.strip())
+            code = process.wait()
     finally:
         limit.cancel()
         is_over.set()
@@ -153,6 +169,8 @@ def run_noting(stage: Stage, running: Path) -> Outcome:
         if process.stdout is not None:
             process.stdout.close()
     seconds = time.monotonic() - began
+    shares = pressure().since(waited).over(seconds, os.cpu_count() or 1)
+    print(f"machine: {meter.described()}; time waited for: {shares}", flush=True)
     closing = last_lines[0] if last_lines else ""
     if is_out_of_time.is_set():
         closing = limit_line(stage, running_tests(running), closing)
@@ -185,7 +203,13 @@ def main() -> int:
         options.error(f"there is no stage {', '.join(sorted(unknown))}")
     # A stage has a session of its own: whoever ends this process means its stage as well.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    outcomes = [run(stage) for stage in STAGES[given.what] if not given.stages or stage.name in given.stages]
+    chosen = [stage for stage in STAGES[given.what] if not given.stages or stage.name in given.stages]
+    # `check` runs while one works, beside anything.
+    is_whole = given.what == "test"
+    with machine_lock("make test") if is_whole else contextlib.nullcontext():
+        if is_whole:
+            print("\n".join(described(machine_state())), flush=True)
+        outcomes = [run(stage) for stage in chosen]
     total = sum(outcome.seconds for outcome in outcomes)
     print(f"=== {given.what}: {total:.0f} s")
     for outcome in outcomes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import socket
-import tempfile
 from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import takewhile
@@ -19,6 +18,8 @@ from bmq.protocol.errors import BmqError
 # Below the range for outgoing connections, so that none of those takes the port of a server that is down.
 PORTS: Final = range(15_000, 32_000)
 TRIES_MAX: Final = 1_000
+# The same for all processes of a user: with one in each TMPDIR, two of them pick the same port.
+RESERVED: Final = Path(f"/tmp/bmq-dev-ports-{os.getuid()}.lock")
 # Where all development daemons listen.
 HOST: Final = "127.0.0.1"
 
@@ -91,7 +92,7 @@ def check_free(addresses: Iterable[Address]) -> None:
 
 @cache
 def _reserved() -> ReservedPorts:
-    return ReservedPorts(Path(tempfile.gettempdir()) / f"bmq-dev-ports-{os.getuid()}.lock")
+    return ReservedPorts(RESERVED)
 
 
 def _reserve(host: str, port: int) -> bool:

@@ -19,6 +19,7 @@ from bmq.dev.http_get import http_get
 from bmq.dev.namenode_status import NoStatus, jmx_bean
 from bmq.hdfs.blocks import FileBlocks
 from bmq.hdfs.config import Address, HdfsConfig
+from tests.support.free_ports import started_on_free_ports
 from tests.support.processes import JARS
 
 HADOOP_JARS = JARS / "hadoop"
@@ -84,6 +85,16 @@ def new_cluster(
 def running(cluster: HdfsCluster) -> Iterator[HdfsCluster]:
     """Start it, and end it however the tests ended."""
     outside_any_loop(cluster.start())
+    try:
+        yield cluster
+    finally:
+        outside_any_loop(cluster.stop())
+
+
+@contextmanager
+def shared(directory: Callable[[], Path], **wishes: int) -> Iterator[HdfsCluster]:
+    """One for many tests, in a new `directory()`. `wishes`: as `new_cluster` takes them."""
+    cluster = started_on_free_ports(lambda: new_cluster(directory(), **wishes), outside_any_loop)
     try:
         yield cluster
     finally:

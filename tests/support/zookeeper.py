@@ -14,6 +14,7 @@ from random import Random
 import pytest
 
 from bmq.dev.zookeeper import ZooKeeperServer
+from tests.support.free_ports import started_on_free_ports
 from tests.support.hdfs import outside_any_loop
 from tests.support.processes import JARS
 
@@ -44,8 +45,11 @@ def fresh_chroot(test_name: str, random: Random | None = None) -> str:
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
     """One server for all tests of the session: it is not to be hurt."""
-    with running_zookeeper(new_zookeeper(tmp_path_factory.mktemp("zookeeper"))) as server:
+    server = started_on_free_ports(lambda: new_zookeeper(tmp_path_factory.mktemp("zookeeper")), outside_any_loop)
+    try:
         yield server
+    finally:
+        outside_any_loop(server.stop())
 
 
 @pytest.fixture

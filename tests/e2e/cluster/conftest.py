@@ -51,7 +51,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
     """One NameNode and two DataNodes for all tests of the session: its daemons are not to be hurt."""
-    with hdfs_support.running(hdfs_support.new_cluster(tmp_path_factory.mktemp("hdfs"), datanodes=2)) as cluster:
+    with hdfs_support.shared(lambda: tmp_path_factory.mktemp("hdfs"), datanodes=2) as cluster:
         yield cluster
 
 

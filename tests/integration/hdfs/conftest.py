@@ -9,13 +9,13 @@ import pytest
 
 from bmq.dev.hdfs import HdfsCluster
 from bmq.hdfs.config import HdfsConfig
-from tests.support.hdfs import PATIENT, config_of, fresh_root, new_cluster, running
+from tests.support.hdfs import PATIENT, config_of, fresh_root, new_cluster, running, shared
 
 
 @pytest.fixture(scope="session")
 def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
     """One NameNode and three DataNodes for all tests of the session: its daemons are not to be hurt."""
-    with running(new_cluster(tmp_path_factory.mktemp("hdfs"))) as cluster:
+    with shared(lambda: tmp_path_factory.mktemp("hdfs")) as cluster:
         yield cluster
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -45,7 +46,8 @@ def test_what_was_picked_is_not_picked_again() -> None:
     assert pick_ports(HOST, 1, Random(5)) != pick_ports(HOST, 1, Random(5))
 
 
-def test_what_another_process_picked_is_free_again_when_it_ends() -> None:
+def test_what_another_process_picked_is_free_again_when_it_ends(tmp_path: Path) -> None:
+    """Whatever its TMPDIR."""
     program = "\n".join(
         (
             "from random import Random",
@@ -55,7 +57,8 @@ def test_what_another_process_picked_is_free_again_when_it_ends() -> None:
         )
     )
     command = [sys.executable, "-c", program]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as other:
         assert other.stdout is not None
         first = int(other.stdout.readline())
         assert pick_ports(HOST, 1, Random(6)) != (first,)
