@@ -13,7 +13,7 @@ ALONE = $(BIN)/python -m tools.machine_lock "make $@"
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto) $(wildcard bmq/records/native/*.[ch])
 
-.PHONY: help run install tools jars check test test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-all conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants clean
+.PHONY: help run install tools jars check test campaign places test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-all conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -33,8 +33,15 @@ jars: $(JARS)/kafka/.fetched $(JARS)/kafka-clients-2.8/.fetched $(JARS)/kafka-cl
 check: $(VENV)/.installed-dev ## lint, types, import contracts and unit tests; STAGES="lint unit" for these alone
 	@$(BIN)/python tools/stages.py check $(STAGES)
 
-test: $(VENV)/.installed-spark tools jars ## every test, after installing what they need
+test: $(VENV)/.installed-spark tools jars ## the gate of every change, after installing what it needs; STAGES="unit hurt" for these alone
 	@$(BIN)/python tools/stages.py test $(STAGES)
+
+campaign: $(VENV)/.installed-spark $(VENV)/.installed-bench tools jars ## the tests that take long, by dice: an hour; PARTS="soak kafka", SEED=n, RESUME=1; DUE=1 lists what is due
+	@deploy/dev/install-tools.sh librdkafka
+	@$(BIN)/python -m tools.campaign $(PARTS) $(if $(SEED),--seed $(SEED)) $(if $(RESUME),--resume) $(if $(DUE),--due)
+
+places: $(VENV)/.installed-dev ## where each test runs -> tests/places.md; BEFORE=revision compares the names with those it had
+	@$(BIN)/python -m tools.places $(if $(BEFORE),--before $(BEFORE))
 
 test-bare: ## as root: `make run` and the tests on bare Debians with the oldest and the newest Python (BARE="--what test")
 	@python3 tools/bare.py $(BARE)

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitions
 from tests.fakes.store import FakeStore
+from tests.support.places import add_option, fail_without_a_place, keep_those_of_the_place
 from tests.support.servers import PATIENCE, BmqServer
 
 # Asyncio's debug mode makes every call ten times slower, and timings part of the warnings.
@@ -29,6 +30,20 @@ settings.register_profile(
 )
 settings.register_profile("deep", deadline=None, max_examples=3_000, suppress_health_check=_SLOW_IS_FINE)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    add_option(parser)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    keep_those_of_the_place(config, items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    fail_without_a_place(item)
 
 
 @pytest.fixture

@@ -33,16 +33,23 @@ BIN = Path(sys.executable).parent
 sys.path.insert(0, str(REPOSITORY))
 
 from tests.support.running_test import VARIABLE, overdue_tests, running_tests  # noqa: E402  # found by the line above
+from tools.campaign_record import RECORD, described_record, read_record  # noqa: E402
 from tools.machine_lock import machine_lock  # noqa: E402
 from tools.machine_state import MARK, described, machine_state, mark_of, pressure  # noqa: E402
 from tools.stall_meter import StallMeter  # noqa: E402
 
+DICE: Final = 1
+"""Dice are for the campaign and `make fresh`: an unlucky draw says nothing about the change that is tested."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stage:
+    """`dice`: the seed of its processes' hashes."""
+
     name: str
     command: Sequence[str]
     limit_s: int
+    dice: int = DICE
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -57,48 +64,45 @@ def tool(name: str) -> str:
     return str(BIN / name)
 
 
-def pytest(marker: str, limit_s: int, test_limit_s: int, *arguments: str, name: str = "") -> Stage:
-    command = (sys.executable, "-m", "pytest", "-q", "-p", "tests.support.running_test", "-m", marker, *FIXED_ORDER)
-    return Stage(name or marker, (*command, f"--timeout={test_limit_s}", "--durations=3", *arguments), limit_s)
-
-
-def smoke(bench: str, limit_s: int) -> Stage:
-    return Stage(f"bench-{bench}", (sys.executable, "-m", "tools.bench_smoke", bench), limit_s)
+def pytest(place: str, limit_s: int, test_limit_s: int, *arguments: str, name: str = "", dice: int = DICE) -> Stage:
+    """The tests of a place (tests/support/places.py), in an order that `dice` decides."""
+    command = (sys.executable, "-m", "pytest", "-q", "-p", "tests.support.running_test", "--place", place)
+    order = f"--randomly-seed={dice}"
+    return Stage(
+        name or place, (*command, order, f"--timeout={test_limit_s}", "--durations=3", *arguments), limit_s, dice
+    )
 
 
 WATCH_INTERVAL_S = 5.0
-DICE: Final = 1
-FIXED_ORDER: Final = (f"--randomly-seed={DICE}",)
-"""Dice are for the campaign and `make fresh`: an unlucky draw says nothing about the change that is tested."""
-CLUSTER = "tests/e2e/cluster"
-BY_FILE = (
+REAL: Final = ("tests/integration", "tests/e2e")
+"""Where the tests lie that start processes: to collect all others as well takes half a minute of a processor."""
+BY_FILE: Final = (
     *("-n", "logical", "--dist", "loadfile", "--no-loadscope-reorder", "-p", "tests.support.long_files_first"),
     # pytest-xdist 3.8 does not hand a file out again of which one test is left, and waits for it for ever.
     "--max-worker-restart=0",
 )
 """Tests that mostly wait share the processors; those of one file share their servers."""
-LINT = (
+LINT: Final = (
     Stage("lint", (tool("ruff"), "check"), 30),
     Stage("format", (tool("ruff"), "format", "--check"), 30),
     Stage("types", (tool("mypy"),), 120),
     Stage("imports", (tool("lint-imports"),), 60),
     pytest("unit", 400, 60, "-n", "logical", "--dist", "worksteal", "tests/unit"),
 )
+SEEDS: Final = 24
 STAGES = {
     "check": LINT,
-    # Only a hang should meet them. All stages together take some 45 minutes on a machine with two processors and nothing else to
-    # do, 80 on one with half their speed.
+    # In the order of what they tell in a second. Only a hang should meet the limits.
     "test": (
         *LINT,
-        pytest("simulation", 300, 150, "-n", "logical", "--dist", "worksteal"),
-        Stage("seeds", (sys.executable, "-m", "tests.simulation", "--seeds", "60"), 540),
-        pytest("integration", 2400, 240, *BY_FILE),
-        pytest("e2e", 2400, 300, *BY_FILE, f"--ignore={CLUSTER}"),
-        pytest("e2e", 1500, 240, *BY_FILE, CLUSTER, name="cluster"),
-        smoke("standalone", 300),
-        smoke("hdfs", 300),
-        smoke("cluster", 300),
-        smoke("topics", 300),
+        pytest("simulation", 300, 150, "-n", "logical", "--dist", "worksteal", "tests/simulation"),
+        # All kinds of history are among them. How much must have happened is asked of many more: `make campaign PARTS=seeds`.
+        Stage("seeds", (sys.executable, "-m", "tests.simulation", "--seeds", f"{SEEDS}", "--however-little"), 400),
+        pytest("contract", 600, 240, *BY_FILE, *REAL),
+        pytest("clients", 600, 300, *BY_FILE, *REAL),
+        pytest("hurt", 600, 240, *BY_FILE, *REAL),
+        pytest("faults", 600, 300, *BY_FILE, *REAL),
+        pytest("spark", 400, 300, *REAL),
     ),
 }
 
@@ -135,7 +139,7 @@ def run_noting(stage: Stage, running: Path) -> Outcome:
             **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
             "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
             "COLUMNS": "120",
-            "PYTHONHASHSEED": str(DICE),
+            "PYTHONHASHSEED": str(stage.dice),
             MARK: mark_of(psutil.Process()),
             VARIABLE: str(running),
         },
@@ -210,8 +214,15 @@ def main() -> int:
         if is_whole:
             print("\n".join(described(machine_state())), flush=True)
         outcomes = [run(stage) for stage in chosen]
+    if is_whole:
+        print("\n".join(["=== last campaign", *described_record(read_record(REPOSITORY / RECORD))]))
+    return report(given.what, outcomes)
+
+
+def report(what: str, outcomes: Sequence[Outcome]) -> int:
+    """Print the verdicts together; the exit code."""
     total = sum(outcome.seconds for outcome in outcomes)
-    print(f"=== {given.what}: {total:.0f} s")
+    print(f"=== {what}: {total:.0f} s")
     for outcome in outcomes:
         print(verdict(outcome))
     return 0 if all(outcome.passed for outcome in outcomes) else 1

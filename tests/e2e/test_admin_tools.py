@@ -28,7 +28,7 @@ from tests.support.java import (
 from tests.support.processes import eventually
 from tests.support.servers import Server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 
 
 def fill(server: Server, topic: str, count: int, partition: int = 0) -> None:

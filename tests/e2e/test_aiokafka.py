@@ -15,7 +15,7 @@ from aiokafka.structs import OffsetAndMetadata, TopicPartition
 from tests.e2e.conftest import TopicMaker, unique_name
 from tests.support.servers import Server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(90)]
 
 INVALID_PARTITIONS = 37
 INVALID_REPLICATION_FACTOR = 38

@@ -10,7 +10,7 @@ from tests.e2e.conftest import TopicMaker, unique_name
 from tests.support.processes import eventually
 from tests.support.servers import Server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120), pytest.mark.bmq_only]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(120), pytest.mark.bmq_only]
 
 VALUE = bytes(10_000)
 # Longer than a record takes that is only slow, on a busy machine.

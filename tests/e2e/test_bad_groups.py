@@ -18,7 +18,7 @@ from tests.support.servers import Server
 from tests.support.transaction_client import TransactionClient
 from tests.support.wire import WireClient
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(180)]
 
 PARTITIONS = 2
 MANY_TOPICS = 100_000

@@ -24,7 +24,7 @@ from tests.support.servers import Server
 from tests.support.wire import WireClient
 from tests.unit.protocol.strategies import api_messages
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(180)]
 
 TOPIC = "victim"
 INT_MAX = 2**31 - 1
@@ -313,6 +313,7 @@ def test_client_that_never_reads(hardy_server: Server, neighbour: Neighbour) -> 
             assert grown_mib < 200, f"memory grew by {grown_mib:.0f} MiB"
 
 
+@pytest.mark.campaign("kills")
 def test_half_a_million_tiny_requests(hardy_server: Server, neighbour: Neighbour) -> None:
     """One client pipelines them as fast as it can; each is answered, in order."""
     tiny = b"".join(
@@ -331,6 +332,7 @@ def test_half_a_million_tiny_requests(hardy_server: Server, neighbour: Neighbour
     assert not sender.is_alive()
 
 
+@pytest.mark.campaign("kills")
 def test_a_storm_of_refused_connections(hardy_server: Server, neighbour: Neighbour) -> None:
     """Connections that are refused at once, one after the other."""
     for _ in range(REFUSED_CONNECTIONS):

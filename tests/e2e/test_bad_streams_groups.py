@@ -16,7 +16,7 @@ from tests.support.servers import Server
 from tests.support.streams_client import StreamsClient, copartitioned, subtopology, topic
 from tests.support.wire import WireClient
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(120)]
 
 LEAVE = -1
 INCORRECTLY_PARTITIONED = 2  # a status

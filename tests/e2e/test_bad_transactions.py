@@ -16,7 +16,7 @@ from tests.support.servers import Server
 from tests.support.transaction_client import Identity, TransactionClient
 from tests.support.wire import WireClient
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(180)]
 
 LONGEST_ID = "x" * 32_767
 STATE_TOPIC, OFFSETS_TOPIC = "__transaction_state", "__consumer_offsets"

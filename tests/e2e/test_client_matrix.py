@@ -11,7 +11,7 @@ from tests.conformance.clients.matrix import as_json, unexplained
 from tests.conformance.clients.run import observed_servers, run_clients
 from tests.conformance.schemas import API_VERSIONS
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.campaign("kafka"), pytest.mark.timeout(240)]
 
 
 def test_a_client_does_the_same_at_both_servers_and_every_request_is_seen(tmp_path: Path) -> None:

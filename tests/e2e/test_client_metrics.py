@@ -15,7 +15,7 @@ from tests.support.java import CLIENT_METRICS, CONSOLE_PRODUCER, run_tool
 from tests.support.processes import eventually
 from tests.support.servers import BmqServer
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(120)]
 
 
 class Collector:

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.processes import eventually
 from tests.support.servers import BmqServer
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.campaign("kills"), pytest.mark.bmq_only, pytest.mark.timeout(420)]
 
 KEYS, ROUNDS, WAIT_S = 20, 200, 60.0
 CLEANED_WAIT_S = 180.0

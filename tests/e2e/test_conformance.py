@@ -11,7 +11,7 @@ from tests.conformance.results import EQUAL, as_json
 from tests.conformance.run import both_servers, compare_all, served_by
 from tests.conformance.schemas import api_name
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.campaign("kafka"), pytest.mark.timeout(120)]
 
 APIS = ("Heartbeat", "DescribeProducers", "OffsetDelete")
 

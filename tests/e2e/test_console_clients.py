@@ -16,7 +16,7 @@ from tests.support.java import (
 )
 from tests.support.servers import Server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(120)]
 
 
 def console_produce(server: Server, topic: str, lines: list[str], *arguments: str) -> None:

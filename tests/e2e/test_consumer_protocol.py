@@ -17,7 +17,7 @@ from tests.support.java import CONSOLE_CONSUMER, CONSUMER_GROUPS, java_command, 
 from tests.support.processes import ManagedProcess, eventually
 from tests.support.servers import Server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 
 PARTITIONS = 6
 RECORDS = 300
@@ -89,6 +89,7 @@ def test_a_static_member_that_returns_gets_its_partitions_back(server: Server, m
         assert members[1].partitions == others
 
 
+@pytest.mark.campaign("kafka")
 def test_a_group_moves_to_the_consumer_protocol_and_back(server: Server, make_topic: TopicMaker) -> None:
     topic, group = make_topic(partitions=PARTITIONS), unique_name("migrating")
     produced = fill(server, topic, "classic")

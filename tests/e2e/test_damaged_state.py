@@ -14,7 +14,7 @@ from bmq.coordinator.directory import shard_of
 from tests.e2e.conftest import create_topic
 from tests.support.servers import BmqServer, bmq_command
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.campaign("kills"), pytest.mark.bmq_only, pytest.mark.timeout(300)]
 
 METADATA = "topics/00000000-0000-0000-0000-000000000001/0"
 SHARDS = 50
@@ -87,6 +87,7 @@ def test_a_lost_metadata_snapshot_ends_the_start_until_it_is_accepted(
     assert topics(server) == {"second", "third"}
 
 
+@pytest.mark.faults
 def test_a_lost_metadata_log_is_not_begun_anew(server: BmqServer, tmp_path: Path) -> None:
     server.start()
     create_topic(server, "first")

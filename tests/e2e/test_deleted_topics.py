@@ -25,7 +25,7 @@ from tests.support.servers import BmqServer, Server
 from tests.support.topic_client import TopicClient
 from tests.support.wire import FetchAnswer, ProduceAnswer, WireClient
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
 
 NOT_LEADER_OR_FOLLOWER, TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_ID = 6, 36, 100
 GONE = {wire.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID}
@@ -206,6 +206,7 @@ class Codes:
         assert self.seen in ([wire.NONE, self.gone], [wire.NONE, CLOSED, self.gone]), self.seen
 
 
+@pytest.mark.campaign("kills")
 def test_a_topic_is_deleted_while_producers_produce_to_it(
     server: Server, client: TopicClient, neighbour: Activity
 ) -> None:
@@ -377,6 +378,7 @@ def test_a_consumer_of_two_topics_goes_on_with_the_one_that_is_left(
     assert errors == {unknown}
 
 
+@pytest.mark.campaign("kills")
 @pytest.mark.bmq_only  # it looks at the process that cleans
 @pytest.mark.timeout(600)
 def test_a_topic_is_deleted_while_it_is_compacted(server: BmqServer, client: TopicClient) -> None:
@@ -452,6 +454,7 @@ def test_a_topic_is_deleted_while_it_is_compacted(server: BmqServer, client: Top
     assert client.delete(kept) == wire.NONE
 
 
+@pytest.mark.campaign("kills")
 def test_topics_are_made_and_deleted_at_once(server: Server, client: TopicClient, neighbour: Activity) -> None:
     """Two requests on two connections: each is answered as if one had come before the other."""
     topics = [unique_name("both") for _ in range(40)]

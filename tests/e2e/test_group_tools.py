@@ -16,7 +16,7 @@ from tests.support.processes import eventually
 from tests.support.servers import Server
 from tests.support.word_count import WordCount, compile_word_count
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
 
 GROUPS = "org.apache.kafka.tools.GroupsCommand"
 STREAMS_GROUPS = "org.apache.kafka.tools.streams.StreamsGroupCommand"
@@ -114,6 +114,7 @@ def application(server: Server, make_topic: TopicMaker, tmp_path: Path) -> Itera
         application.process.kill()
 
 
+@pytest.mark.campaign("kafka")
 def test_a_streams_group_is_described_reset_and_deleted(server: Server, application: WordCount) -> None:
     group, source = application.application_id, application.source
     internal = {f"{group}-counts-repartition", f"{group}-counts-changelog"}

@@ -13,7 +13,7 @@ from tests.support.group_members import CLASSIC, Member, read, shared_by
 from tests.support.processes import eventually
 from tests.support.servers import Server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 
 PARTITIONS = 6
 RECORDS = 600

@@ -22,7 +22,7 @@ from tests.support.group_members import CLASSIC, CONSUMER, Member, closed_at_the
 from tests.support.processes import eventually
 from tests.support.servers import Server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(60)]
 
 COPIES_MAX = 5
 

@@ -13,7 +13,7 @@ from tests.e2e.conftest import TopicMaker, unique_name
 from tests.support.processes import eventually
 from tests.support.servers import Server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(120)]
 
 COUNT = 200
 

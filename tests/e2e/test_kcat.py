@@ -12,7 +12,7 @@ from tests.e2e.conftest import TopicMaker, unique_name
 from tests.support.processes import ProcessFailed, dying_with_us
 from tests.support.servers import Server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(60)]
 
 
 def kcat(server: Server, *arguments: str, stdin: str = "") -> str:

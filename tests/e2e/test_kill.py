@@ -14,13 +14,14 @@ from tests.support.java import CONSOLE_CONSUMER, run_tool
 from tests.support.processes import ProcessFailed, eventually
 from tests.support.steady_load import SteadyProducer, assert_nothing_lost, read_everything
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.campaign("kills"), pytest.mark.timeout(180)]
 
 PARTITIONS = 3
 TOPIC = "numbers"
 RECORDS_BEFORE_KILL = 500
 
 
+@pytest.mark.faults
 def test_kills_under_load_lose_and_double_nothing(new_server: ServerMaker) -> None:
     server = new_server()
     server.start()
@@ -141,6 +142,7 @@ def test_topics_configs_and_ids_survive(new_server: ServerMaker) -> None:
     assert admin.describe_cluster().result(20).cluster_id == cluster_before
 
 
+@pytest.mark.faults
 def test_clean_stop_under_load_is_quick_and_loses_nothing(new_server: ServerMaker) -> None:
     server = new_server()
     server.start()
@@ -212,6 +214,7 @@ def test_two_kills_in_a_row_while_starting(new_server: ServerMaker) -> None:
     assert len(found) == producer.sent_count == len(set(found.values()))
 
 
+@pytest.mark.faults
 def test_no_process_is_left(new_server: ServerMaker) -> None:
     """After kill -9 nothing of the server runs on: no helper process holds its port or its directory."""
     server = new_server()

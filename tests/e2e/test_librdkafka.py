@@ -19,7 +19,7 @@ from tests.e2e.conftest import TopicMaker, unique_name
 from tests.support.processes import eventually
 from tests.support.servers import Server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(60)]
 
 
 def produce(server: Server, topic: str, values: list[bytes], partition: int = 0, **config: object) -> list[Message]:

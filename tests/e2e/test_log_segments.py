@@ -13,7 +13,7 @@ from tests.e2e.conftest import ServerMaker, TopicMaker, create_topic
 from tests.support.processes import dying_with_us
 from tests.support.servers import Server, bmq_command
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(60)]
 
 RECORDS = 300
 PARTITIONS = 2

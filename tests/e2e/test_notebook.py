@@ -17,7 +17,7 @@ from tests.support.processes import REPOSITORY, dying_with_us
 from tests.support.servers import BmqServer
 from tests.support.spark import SPARK_ENVIRONMENT
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.campaign("spark-tables"), pytest.mark.bmq_only, pytest.mark.timeout(480)]
 
 NOTEBOOK = REPOSITORY / "docs" / "first_table.ipynb"
 COUNT = 2_000

@@ -20,7 +20,7 @@ from tests.support.processes import eventually
 from tests.support.servers import Server
 from tests.support.wire import INVALID_RECORD, MESSAGE_TOO_LARGE, WireClient
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(120)]
 
 INVALID_TIMESTAMP = 32
 DAY_MS = 24 * 3600 * 1000

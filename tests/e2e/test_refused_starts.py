@@ -12,7 +12,7 @@ import pytest
 from tests.support.processes import dying_with_us
 from tests.support.servers import BmqServer, bmq_command, standalone_arguments
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(60)]
 
 
 def refusal(arguments: list[str]) -> str:

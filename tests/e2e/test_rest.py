@@ -15,7 +15,7 @@ from tests.e2e.conftest import TopicMaker
 from tests.support.processes import eventually
 from tests.support.servers import READY_LINE, BmqServer, Server, bmq_command
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(180)]
 
 
 def sum_of(metrics: str, name: str) -> float:

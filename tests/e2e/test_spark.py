@@ -23,7 +23,7 @@ from tests.support.spark import SPARK_ENVIRONMENT
 from tests.support.spark_topics import COUNT, PARTITIONS, Stored, produce_numbers, stored, time_ms
 
 # The first test waits for all jobs, on a machine that may be busy with others.
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.campaign("spark-jobs"), pytest.mark.timeout(1_200)]
 
 TOPIC = "events-1"
 JOB_TIMEOUT_S = 700

@@ -21,7 +21,7 @@ from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us, e
 from tests.support.servers import BmqServer, bmq_command
 from tests.support.spark import SPARK_ARGUMENTS, SPARK_ENVIRONMENT
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(1_000)]
+pytestmark = [pytest.mark.campaign("spark-jobs"), pytest.mark.bmq_only, pytest.mark.timeout(1_000)]
 
 PARTITIONS = 2
 RECORDS = 6_000

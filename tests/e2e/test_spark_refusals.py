@@ -19,7 +19,7 @@ from tests.support.servers import Server, bmq_command
 from tests.support.spark import SPARK_ENVIRONMENT
 from tests.support.table_topics import orders_form
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.campaign("spark-jobs"), pytest.mark.bmq_only, pytest.mark.timeout(300)]
 
 
 def run(*command: str, **environment: str) -> tuple[int, str]:
@@ -45,6 +45,7 @@ def silent_server() -> Iterator[str]:
         yield f"127.0.0.1:{listening.getsockname()[1]}"
 
 
+@pytest.mark.spark
 def test_without_java(server: Server, make_topic: TopicMaker, tmp_path: Path) -> None:
     topic = make_topic()
     java_home = {"JAVA_HOME": str(tmp_path / "no-java")}

@@ -15,7 +15,7 @@ from tests.support.processes import ManagedProcess
 from tests.support.servers import Server
 from tests.support.table_topics import order, produce, table_command
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.campaign("spark-tables"), pytest.mark.timeout(900)]
 
 RECORDS, PARTITIONS, OFFSETS_PER_TRIGGER, DELETED_BEFORE = 6_000, 2, 50, 2_500
 PADDING = "." * 4_000

@@ -17,7 +17,7 @@ from tests.support.processes import ManagedProcess
 from tests.support.servers import Server
 from tests.support.table_topics import order, produce, table_command
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.campaign("spark-tables"), pytest.mark.timeout(900)]
 
 RECORDS, PARTITIONS, OFFSETS_PER_TRIGGER = 6_000, 2, 50
 BATCH_WAIT_S, STOP_WAIT_S = 300.0, 120.0

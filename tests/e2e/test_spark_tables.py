@@ -20,7 +20,7 @@ from tests.support.servers import Server
 from tests.support.spark import SPARK_ENVIRONMENT
 from tests.support.table_topics import SUBMIT_ARGUMENTS, order, produce, table_command
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1_000)]
+pytestmark = [pytest.mark.campaign("spark-tables"), pytest.mark.timeout(1_000)]
 
 GOOD, KILLS, OFFSETS_PER_TRIGGER, PARTITIONS = 3_000, 3, 100, 2
 BAD: list[bytes | None] = [b"no JSON", b'{"id":"x"}', b'{"customer":{}}', None]

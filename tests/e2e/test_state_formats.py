@@ -21,7 +21,7 @@ from tests.support.topic_contents import end_offsets
 from tests.support.transaction_client import TransactionClient
 from tests.support.wire import WireClient
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(300)]
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 GROUP_FORMATTER = "org.apache.kafka.tools.consumer.GroupMetadataMessageFormatter"

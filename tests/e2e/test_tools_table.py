@@ -10,7 +10,7 @@ from tests.tools_table.cases import all_cases
 from tests.tools_table.results import EQUAL, as_json, without_case
 from tests.tools_table.run import both_servers, compare_all, options_by_tool
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.campaign("kafka"), pytest.mark.timeout(240)]
 
 TOOL = "kafka-get-offsets"
 

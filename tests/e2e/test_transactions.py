@@ -21,7 +21,7 @@ from tests.support.topic_contents import Isolation, end_offsets
 from tests.support.transaction_client import TransactionClient
 from tests.support.wire import WireClient
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 
 TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 MESSAGE_COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
@@ -126,6 +126,7 @@ def test_a_second_producer_of_the_same_id_fences_the_first(server: Server, make_
     assert values_of(server, topic, "read_committed") == [b"of the second"]
 
 
+@pytest.mark.campaign("kills")
 def test_a_transaction_that_takes_too_long_is_aborted(server: Server, make_topic: TopicMaker) -> None:
     topic = make_topic()
     slow = transactional(server, unique_name("tx"), **{"transaction.timeout.ms": SHORT_TIMEOUT_MS})
@@ -185,6 +186,7 @@ def test_what_is_read_and_what_is_written_commit_together(server: Server, make_t
     assert values_of(server, target, "read_committed") == sent[:copied]
 
 
+@pytest.mark.campaign("kills")
 def test_aborted_transactions_are_known_after_a_restart_and_over_segments(new_server: ServerMaker) -> None:
     server = new_server()
     server.start()
@@ -213,6 +215,7 @@ def test_aborted_transactions_are_known_after_a_restart_and_over_segments(new_se
     assert len(values_of(server, topic, "read_uncommitted")) == 12 * 150 + 1
 
 
+@pytest.mark.campaign("kills")
 def test_a_transaction_left_open_is_aborted_after_a_restart_though_nobody_asks(new_server: ServerMaker) -> None:
     server = new_server()
     server.start()
@@ -284,6 +287,7 @@ def test_no_transaction_hangs(server: Server, make_topic: TopicMaker) -> None:
     assert len(found.splitlines()) <= 1, found
 
 
+@pytest.mark.campaign("kills")
 def test_a_hanging_transaction_is_found_and_aborted(new_server: ServerMaker) -> None:
     """What no coordinator knows of: records that came while owners of partitions did not ask, as of old brokers."""
     server = new_server()

@@ -13,7 +13,7 @@ from tests.support.java import java_command, run_tool
 from tests.support.processes import ManagedProcess, eventually
 from tests.support.servers import Server
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.campaign("kafka"), pytest.mark.timeout(180)]
 
 VERIFIABLE_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
 VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"

@@ -15,7 +15,7 @@ import pytest
 from bmq.dev.daemon import Daemon, DaemonFailed, WrongDaemonState
 from tests.support.processes import eventually
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.contract
 
 # Serves as soon as its log says so; SIGTERM ends it in order, unless it is told to be deaf.
 SERVER = """

@@ -23,7 +23,7 @@ from bmq.hdfs.namenode import NameNode
 from tests.support.hdfs import HADOOP_JARS, USER, new_cluster, outside_any_loop, running, until
 from tests.support.processes import eventually
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.campaign("hdfs-faults")
 
 # On a busy machine a NameNode may leave a question for its status unanswered: it is asked again for so long.
 STATUS_WITHIN_S = 30.0
@@ -88,6 +88,7 @@ async def until_roles_are(cluster: HdfsCluster, wanted: dict[str, str]) -> None:
     await until(are_as_wanted, STATUS_WITHIN_S, f"the roles are {wanted}")
 
 
+@pytest.mark.hurt
 class TestSingleNameNode:
     """One cluster for the story of a cluster's life, because a start costs seconds."""
 

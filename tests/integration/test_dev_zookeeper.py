@@ -26,7 +26,7 @@ from tests.support.hdfs import outside_any_loop
 from tests.support.processes import eventually
 from tests.support.zookeeper import ZOOKEEPER_JARS, new_zookeeper, running_zookeeper
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.campaign("zookeeper")
 
 SEEN_WAIT_S = 30
 
@@ -51,6 +51,7 @@ def write(server: ZooKeeperServer, path: str, data: bytes) -> None:
         client.close()
 
 
+@pytest.mark.contract
 def test_life(tmp_path: Path) -> None:
     directory = tmp_path / "zookeeper"
     server = new_zookeeper(directory)

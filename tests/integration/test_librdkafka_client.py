@@ -17,7 +17,7 @@ from tests.support.processes import REPOSITORY, dying_with_us
 from tests.support.servers import BmqServer, bmq_with_topic
 from tests.support.wire import LATEST_TIMESTAMP, WireClient
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.campaign("bench"), pytest.mark.timeout(120)]
 
 TOPIC = "load"
 PARTITIONS = 3

@@ -18,7 +18,7 @@ from bmq.operations.drivers.driver import DriverFailed, NodeSpec
 from bmq.operations.drivers.local import LocalProcesses
 from bmq.operations.drivers.processes import send_signal, start_mark
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.contract, pytest.mark.timeout(60)]
 
 SERVE = """
 import signal, sys

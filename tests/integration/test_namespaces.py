@@ -18,7 +18,7 @@ import pytest
 from tests.support.namespaces import Host, Network
 from tests.support.processes import REPOSITORY
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.contract, pytest.mark.timeout(120)]
 
 PORT = 7
 SILENT_S = 0.4

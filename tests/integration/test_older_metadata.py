@@ -16,7 +16,7 @@ from bmq.tables.stored import StoredTable, stored_table
 from tests.support.older_release import unpack_older_release
 from tests.unit.tables.definitions import definition
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.contract
 
 REPLAY = """
 import sys

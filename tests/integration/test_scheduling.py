@@ -10,7 +10,7 @@ import pytest
 
 from bmq.cli.scheduling import AUTOGROUP, NICENESS_MAX
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.campaign("workers")
 
 POLICIES = """
 import os, sys, threading
@@ -54,6 +54,7 @@ print(os.sched_getscheduler(THIS_THREAD), AUTOGROUP.read_text().split()[-1] if A
 """
 
 
+@pytest.mark.contract
 @pytest.mark.parametrize("has_own_session", [True, False])
 def test_an_idle_process_lowers_its_own_session_alone(has_own_session: bool) -> None:
     before = AUTOGROUP.read_text().split()[-1] if AUTOGROUP.exists() else "none"

@@ -20,7 +20,7 @@ from bench.workloads import LoadFailed
 from tests.support.processes import eventually
 from tests.support.servers import KafkaServer
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.campaign("bench"), pytest.mark.timeout(180)]
 
 PARTITIONS = 3
 TRIES = 5

@@ -13,7 +13,7 @@ import pytest
 from tests.support.processes import REPOSITORY, dying_with_us
 from tests.support.unsafe_disk import UnsafeDisk
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.hurt
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from bmq.cli.workers import WorkerSettingsWrong, worker_settings
 from tests.support.processes import ManagedProcess, eventually
 from tests.support.workers import started_pids
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.campaign("workers"), pytest.mark.timeout(120)]
 
 WAIT_S = 40  # on a busy machine, too
 HANG_S = 8  # one that gets no processor for some seconds does not hang
@@ -95,6 +95,7 @@ def is_gone(pid: int) -> bool:
     return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
+@pytest.mark.faults
 def test_a_signal_ends_all_of_them_in_order(supervisor: ManagedProcess) -> None:
     start(supervisor)
     assert supervisor.stop(WAIT_S) == 0
@@ -103,6 +104,7 @@ def test_a_signal_ends_all_of_them_in_order(supervisor: ManagedProcess) -> None:
     assert all(is_gone(pid) for pid in pids(supervisor))
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_one_that_ends_is_started_again_and_the_other_notices_nothing(
     supervisor: ManagedProcess, number: signal.Signals
@@ -184,6 +186,7 @@ def test_ids_and_ports_follow() -> None:
     assert worker_settings(settings, 0) == settings
 
 
+@pytest.mark.faults
 def test_too_many_for_the_ports() -> None:
     with pytest.raises(WorkerSettingsWrong, match=r"internal h:65535 leaves no port for worker 2"):
         worker_settings(Settings(internal="h:65535"), 1)

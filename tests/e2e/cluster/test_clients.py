@@ -29,7 +29,7 @@ from tests.support.wire import (
     record_batch,
 )
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.faults, pytest.mark.bmq_only, pytest.mark.timeout(120)]
 
 ASK_AGAIN_INTERVAL_S = 0.1
 

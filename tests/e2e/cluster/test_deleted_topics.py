@@ -16,7 +16,7 @@ from tests.support.compaction import topic_ids
 from tests.support.processes import eventually
 from tests.support.topic_client import TopicClient
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.faults, pytest.mark.bmq_only, pytest.mark.timeout(240)]
 
 ROUNDS = 6
 

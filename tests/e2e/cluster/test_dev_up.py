@@ -25,7 +25,7 @@ from tests.support.cluster import processes_of
 from tests.support.processes import dying_with_us, eventually
 from tests.support.steady_load import read_everything
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(400)]
 
 TOPIC = "kept"
 

@@ -16,7 +16,7 @@ from tests.support.paced_load import producing
 from tests.support.processes import eventually
 from tests.support.wire import NONE, WireClient, string
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(300)]
 
 FIND_COORDINATOR = 10
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -50,6 +50,7 @@ def coordinator_port(node: ClusterNode, group: str) -> int:
         return answer.one(">i")
 
 
+@pytest.mark.faults
 def test_every_node_names_the_owner_of_the_groups_partition(cluster: BmqCluster) -> None:
     """For some seconds not the one that was started again, as an earlier test may have done; the balancer may move one."""
 

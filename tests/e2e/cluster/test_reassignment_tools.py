@@ -27,7 +27,7 @@ from tests.support.processes import eventually
 from tests.support.steady_load import assert_nothing_lost
 from tests.support.wire import WireClient
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(240)]
 
 PARTITIONS = 6
 DESCRIBED_WAIT_S = 30.0
@@ -55,6 +55,7 @@ def described(cluster: BmqCluster, topic: str) -> dict[int, tuple[int, list[int]
     }
 
 
+@pytest.mark.faults
 def test_reassignment_from_plan_to_verification(cluster: BmqCluster, make_topic: TopicMaker, tmp_path: Path) -> None:
     """Generate, execute, verify, list, cancel; the partitions move under load and nobody loses anything."""
     topic = make_topic(cluster, 3, replication_factor=2)

@@ -16,7 +16,7 @@ from tests.support.hdfs import outside_any_loop
 from tests.support.processes import free_port
 from tests.support.servers import bmq_command
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(120)]
 
 # Besides a start that waits for nothing: imports, and one look at HDFS and ZooKeeper, on two busy cores.
 REFUSAL_WAIT_S = 30.0
@@ -50,6 +50,7 @@ def test_chroot_of_another_cluster(cluster: BmqCluster, new_cluster: ClusterMake
     cluster.wait_settled()
 
 
+@pytest.mark.faults
 def test_directory_of_another_cluster(cluster: BmqCluster, new_cluster: ClusterMaker) -> None:
     """The directory of one cluster with the chroot of another, both in use: neither is touched."""
     other = new_cluster(1)
@@ -70,6 +71,7 @@ def test_cluster_id_of_another_cluster(cluster: BmqCluster, new_cluster: Cluster
     cluster.wait_settled()
 
 
+@pytest.mark.faults
 def test_id_of_a_node_that_runs(cluster: BmqCluster, new_cluster: ClusterMaker) -> None:
     twin = new_cluster()
     twin.store, twin.zookeeper = cluster.store, cluster.zookeeper
@@ -119,6 +121,7 @@ def test_impossible_settings(new_cluster: ClusterMaker, arguments: list[str]) ->
     assert any(word in sentence for word in ("king", "broker role", "hdfs://")), sentence
 
 
+@pytest.mark.faults
 def test_address_in_use(cluster: BmqCluster, new_cluster: ClusterMaker) -> None:
     other = new_cluster()
     for occupied, option in ((cluster.node(1).kafka, "--listen"), (cluster.node(1).rest, "--rest")):

@@ -15,7 +15,7 @@ from tests.support.paced_load import producing
 from tests.support.processes import REPOSITORY, eventually
 from tests.support.steady_load import assert_nothing_lost
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(480)]
 
 PARTITIONS = 6
 RECORDS_S = 300

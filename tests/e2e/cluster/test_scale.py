@@ -14,7 +14,7 @@ from tests.support.paced_load import HANG_GAP_S, producing
 from tests.support.processes import eventually
 from tests.support.steady_load import assert_nothing_lost
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(400)]
 
 PARTITIONS = 6
 SCALE_WAIT_S = 150.0

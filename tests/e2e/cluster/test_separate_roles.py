@@ -18,7 +18,7 @@ from tests.support.processes import eventually
 from tests.support.steady_load import assert_nothing_lost
 from tests.support.wire import LATEST_TIMESTAMP, NONE, WireClient, record_batch
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(150)]
 
 
 def owners_and_epochs(cluster: BmqCluster, topic: str) -> list[tuple[int, int]]:
@@ -26,6 +26,7 @@ def owners_and_epochs(cluster: BmqCluster, topic: str) -> list[tuple[int, int]]:
     return [(partition["leader"], partition["leader_epoch"]) for partition in cluster.topic(topic)["partitions"]]
 
 
+@pytest.mark.faults
 def test_clients_see_the_proxies_alone(separated: BmqCluster, make_topic: TopicMaker) -> None:
     topic = make_topic(separated, 24)  # of six, one proxy gets none in one of 32 runs: each is drawn by itself
     proxies = {node.node_id for node in separated.proxies}
@@ -75,6 +76,7 @@ def test_group_lives_on_nodes_without_a_proxy(separated: BmqCluster, make_topic:
         member.close()
 
 
+@pytest.mark.faults
 def test_killed_proxy(separated: BmqCluster, make_topic: TopicMaker) -> None:
     topic = make_topic(separated, PARTITIONS)
     with producing(separated.bootstrap, topic, PARTITIONS) as load:
@@ -88,6 +90,7 @@ def test_killed_proxy(separated: BmqCluster, make_topic: TopicMaker) -> None:
     assert load.longest_gap_s < HANG_GAP_S, load.gaps_s
 
 
+@pytest.mark.faults
 def test_killed_controller_is_not_noticed(separated: BmqCluster, make_topic: TopicMaker) -> None:
     topic = make_topic(separated, PARTITIONS)
     with producing(separated.bootstrap, topic, PARTITIONS) as load:

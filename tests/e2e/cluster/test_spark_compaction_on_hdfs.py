@@ -11,7 +11,7 @@ from tests.e2e.test_spark_compaction import CONFIGS, KEYS, ROUNDS, WAIT_S, plann
 from tests.support.cluster import BmqCluster
 from tests.support.processes import eventually
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.campaign("spark-cluster"), pytest.mark.bmq_only, pytest.mark.timeout(600)]
 
 
 def test_what_a_job_leaves_outlives_the_owner(cluster: BmqCluster, make_topic: TopicMaker) -> None:

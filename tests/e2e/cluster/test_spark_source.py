@@ -17,7 +17,7 @@ from tests.support.processes import REPOSITORY, dying_with_us
 from tests.support.servers import BmqServer
 from tests.support.spark import SPARK_ENVIRONMENT
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(700)]
+pytestmark = [pytest.mark.campaign("spark-cluster"), pytest.mark.bmq_only, pytest.mark.timeout(700)]
 
 SEGMENT_BYTES = 1 << 20
 

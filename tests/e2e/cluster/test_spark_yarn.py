@@ -24,7 +24,7 @@ from tests.support.spark import SPARK_ENVIRONMENT
 from tests.support.table_topics import JARS_OF_SPARK, order, produce
 from tests.support.yarn import YarnCluster, running
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(700)]
+pytestmark = [pytest.mark.campaign("spark-cluster"), pytest.mark.bmq_only, pytest.mark.timeout(700)]
 
 TOPIC, PARTITIONS, COUNT = "orders", 2, 6_000
 SEGMENT_BYTES = 1 << 20

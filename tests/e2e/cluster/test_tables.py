@@ -14,7 +14,7 @@ from tests.support.cluster import BmqCluster, ClusterNode
 from tests.support.processes import eventually
 from tests.support.servers import bmq_command
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.faults, pytest.mark.bmq_only, pytest.mark.timeout(240)]
 
 SHOWN_WAIT_S = 60.0
 

@@ -23,7 +23,7 @@ from tests.support.transactional_load import (
     committed_values,
 )
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(240)]
 
 PARTITIONS = 3
 STATE_TOPIC = "__transaction_state"
@@ -131,6 +131,7 @@ def kill_each(load: Load, victims: Sequence[ClusterNode]) -> None:
             load.cluster.wait_settled()
 
 
+@pytest.mark.faults
 def test_the_coordinators_node_dies(cluster: BmqCluster, make_topic: TopicMaker, classes: Path) -> None:
     with writing(cluster, make_topic, classes) as load:
         for writer in load.writers.values():

@@ -24,7 +24,7 @@ from tests.support.servers import bmq_command
 from tests.support.steady_load import assert_nothing_lost
 from tests.support.workers import started_pids
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(300)]
 
 WORKERS = 2
 PARTITIONS = 4

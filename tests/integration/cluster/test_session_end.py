@@ -20,7 +20,7 @@ from tests.support.lossy_proxy import LossyProxy
 from tests.support.zookeeper import fresh_chroot
 from tests.unit.election.election_contract import CLUSTER_ID, Heard, member, until, within
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.contract, pytest.mark.timeout(120)]
 
 # No test has the patience to wait for the end of such a session.
 SESSION_TIMEOUT_S = 60.0
@@ -138,6 +138,7 @@ def test_a_connection_that_is_lost_and_back_is_no_other_session(ground: Ground) 
     ground.run(story)
 
 
+@pytest.mark.campaign("zookeeper")
 def test_a_server_that_is_away_is_tried_until_it_is_back(own_zookeeper: ZooKeeperServer) -> None:
     ground = Ground(own_zookeeper, "/bmq")
 

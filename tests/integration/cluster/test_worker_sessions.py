@@ -21,7 +21,7 @@ from tests.support.processes import ManagedProcess, eventually
 from tests.support.workers import started_pids
 from tests.support.zookeeper import fresh_chroot
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.campaign("workers"), pytest.mark.timeout(120)]
 
 # Nobody here has the patience to wait for the end of such a session.
 SESSION_MS = 60_000
@@ -124,6 +124,7 @@ def supervisor(tmp_path: Path, zookeeper: ZooKeeperServer) -> Iterator[Superviso
     supervisor.close()
 
 
+@pytest.mark.faults
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP, signal.SIGSEGV])
 def test_the_next_worker_takes_its_place_at_once(supervisor: Supervisor, number: signal.Signals) -> None:
     supervisor.start_ready()

@@ -20,7 +20,7 @@ from tests.fakes.clock import FakeClock
 from tests.support.given_up import GivenUp
 from tests.unit.broker.world import KEY, append, batch_of, produce, read_all
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.contract
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from bmq.log.store import Durability, FileMissing
 from tests.support.hdfs import PATIENT, USER, config_of, fresh_root, new_cluster, running, until_replicated
 from tests.unit.hdfs.replica_files import damage
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.hurt
 
 CONTENT = Random(17).randbytes(2_500_001)
 PATH = "f"
@@ -127,6 +127,7 @@ async def test_without_the_right_datanodes_are_asked_as_ever(hdfs: HdfsCluster, 
             await store.close()
 
 
+@pytest.mark.campaign("hdfs-faults")
 async def test_a_dead_datanode_leaves_its_files_to_the_others(own_open_hdfs: HdfsCluster) -> None:
     store = await HdfsStore.open(config_of(own_open_hdfs, "/dead", **PATIENT), Random(1))
     try:

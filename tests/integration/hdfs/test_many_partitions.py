@@ -14,7 +14,7 @@ from tests.support.hdfs import fresh_root, outside_any_loop, reserved_bytes
 from tests.support.processes import eventually
 from tests.support.servers import BmqServer
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(300)]
 
 PARTITIONS = 300
 ROUNDS = 20

@@ -19,7 +19,7 @@ from bmq.log.store import Durability, FencedWriter, StorageUnavailable, WriterBr
 from tests.support.hdfs import PATIENT, PATIENT_WITH_PAUSED, config_of, fresh_root
 from tests.support.hdfs_rivals import BLOCK_BYTES, Client, Segment, append, clients, content
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.contract
 
 
 def broken(segment: Segment, acked_bytes: int) -> BrokenSegment:
@@ -252,6 +252,7 @@ async def check_mended(client: Client, name: str, length_bytes: int, replicas: i
     await client.check_replicas(path, last.nodes, length_bytes)
 
 
+@pytest.mark.hurt
 async def test_a_killed_datanode_costs_one_replica_and_no_byte(own_hdfs: HdfsCluster) -> None:
     config = config_of(own_hdfs, fresh_root("killed"), **PATIENT)
     async with clients(config, "own") as (own,), opening(own) as segments:
@@ -270,6 +271,7 @@ async def test_a_killed_datanode_costs_one_replica_and_no_byte(own_hdfs: HdfsClu
         assert "recover_lease" not in own.namenode.called
 
 
+@pytest.mark.campaign("hdfs-faults")
 async def test_a_hung_datanode_costs_its_timeouts_and_no_byte(own_hdfs: HdfsCluster) -> None:
     # Short enough to be waited for once, and long enough for the nodes that do not hang.
     config = config_of(own_hdfs, fresh_root("hung"), **{**PATIENT, "ack_timeout_s": 4.0})
@@ -295,6 +297,7 @@ async def test_a_hung_datanode_costs_its_timeouts_and_no_byte(own_hdfs: HdfsClus
             await own_hdfs.datanode(1).resume()
 
 
+@pytest.mark.campaign("hdfs-faults")
 async def test_a_hung_datanode_that_has_what_was_acknowledged_is_waited_for(own_hdfs: HdfsCluster) -> None:
     config = config_of(own_hdfs, fresh_root("waited"), **PATIENT_WITH_PAUSED)
     async with clients(config, "own") as (own,):
@@ -311,6 +314,7 @@ async def test_a_hung_datanode_that_has_what_was_acknowledged_is_waited_for(own_
         await own.check_replicas(segment.path, segment.nodes[:1], 9_000)
 
 
+@pytest.mark.hurt
 async def test_a_datanode_that_dies_during_the_repair_is_left_out_too(own_hdfs: HdfsCluster) -> None:
     config = config_of(own_hdfs, fresh_root("during"), **PATIENT)
     async with clients(config, "own") as (own,):
@@ -322,6 +326,7 @@ async def test_a_datanode_that_dies_during_the_repair_is_left_out_too(own_hdfs: 
         assert "recover_lease" not in own.namenode.called
 
 
+@pytest.mark.campaign("hdfs-faults")
 async def test_without_any_datanode_it_is_tried_again_until_they_are_back(own_hdfs: HdfsCluster) -> None:
     """They come back with replicas that only lease recovery can use: the last resort."""
     config = config_of(own_hdfs, fresh_root("none"), **PATIENT)

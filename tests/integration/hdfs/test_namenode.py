@@ -35,7 +35,7 @@ from tests.support.hdfs import config_of, fresh_root, new_cluster, running
 from tests.support.hdfs_admin import HdfsAdmin
 from tests.support.lossy_proxy import LossyProxy
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.contract, pytest.mark.timeout(240)]
 
 BLOCK_BYTES = 1 << 20
 # How long a call goes on that is to succeed once the NameNode is well again.
@@ -284,6 +284,7 @@ async def strict_config(strict_hdfs: HdfsCluster, request: pytest.FixtureRequest
     return config
 
 
+@pytest.mark.hurt
 async def test_permissions(strict_config: HdfsConfig) -> None:
     root = strict_config.root
     async with client(strict_config) as owner, client(replace(strict_config, user="eve")) as stranger:
@@ -305,6 +306,7 @@ async def test_permissions(strict_config: HdfsConfig) -> None:
                 await call(stranger)
 
 
+@pytest.mark.hurt
 async def test_quotas(strict_hdfs: HdfsCluster, strict_config: HdfsConfig) -> None:
     root = strict_config.root
     async with client(strict_config) as namenode, HdfsAdmin.at(strict_hdfs.namenodes[0]) as admin:
@@ -327,6 +329,7 @@ async def test_quotas(strict_hdfs: HdfsCluster, strict_config: HdfsConfig) -> No
                 await asyncio.sleep(0.1)
 
 
+@pytest.mark.hurt
 async def test_safe_mode(strict_hdfs: HdfsCluster, strict_config: HdfsConfig) -> None:
     root = strict_config.root
     async with client(strict_config) as namenode, HdfsAdmin.at(strict_hdfs.namenodes[0]) as admin:
@@ -341,6 +344,7 @@ async def test_safe_mode(strict_hdfs: HdfsCluster, strict_config: HdfsConfig) ->
         assert await patient > 0
 
 
+@pytest.mark.hurt
 async def test_a_file_larger_than_the_disk_has_no_block(strict_config: HdfsConfig) -> None:
     async with client(strict_config) as namenode:
         path = f"{strict_config.root}/a"
@@ -349,6 +353,7 @@ async def test_a_file_larger_than_the_disk_has_no_block(strict_config: HdfsConfi
             await namenode.add_block(path, holder="h", file_id=file_id)
 
 
+@pytest.mark.hurt
 async def test_settings_a_namenode_cannot_accept_are_errors_with_its_words(strict_config: HdfsConfig) -> None:
     async with client(strict_config) as namenode:
         path = f"{strict_config.root}/a"
@@ -361,6 +366,7 @@ async def test_settings_a_namenode_cannot_accept_are_errors_with_its_words(stric
 # --- a NameNode that hangs, dies or starts
 
 
+@pytest.mark.hurt
 async def test_a_hung_namenode_costs_each_call_its_own_time(
     strict_hdfs: HdfsCluster, strict_config: HdfsConfig
 ) -> None:
@@ -388,6 +394,7 @@ async def test_a_hung_namenode_costs_each_call_its_own_time(
         assert status.file_id == file_id
 
 
+@pytest.mark.hurt
 @pytest.mark.timeout(2 * START_MAX_S)
 @pytest.mark.parametrize("is_checkpointed", [False, True])
 async def test_an_answer_lost_in_a_crash_is_remembered_by_the_edit_log_but_not_by_a_checkpoint(
@@ -420,6 +427,7 @@ async def test_an_answer_lost_in_a_crash_is_remembered_by_the_edit_log_but_not_b
                 assert status.file_id == file_id
 
 
+@pytest.mark.hurt
 async def test_calls_wait_for_a_namenode_that_starts(strict_hdfs: HdfsCluster, strict_config: HdfsConfig) -> None:
     daemon = strict_hdfs.namenode(0)
     async with client(replace(strict_config, retry_max_s=60.0)) as namenode:
@@ -472,6 +480,7 @@ async def test_a_real_namenode_negotiates(hdfs: HdfsCluster) -> None:
 # --- two NameNodes
 
 
+@pytest.mark.hurt
 async def test_the_active_namenode_is_found_wherever_it_is(own_ha_hdfs: HdfsCluster) -> None:
     config = config_of(own_ha_hdfs, "/ha")
     backwards = replace(config, namenodes=tuple(reversed(config.namenodes)), retry_max_s=60.0)
@@ -505,6 +514,7 @@ async def test_the_active_namenode_is_found_wherever_it_is(own_ha_hdfs: HdfsClus
             assert f"{address}: Connect" in str(caught.value)
 
 
+@pytest.mark.campaign("hdfs-faults")
 async def test_a_standby_alone_is_named(own_ha_hdfs: HdfsCluster) -> None:
     config = config_of(own_ha_hdfs, "/ha", retry_max_s=PATIENT_S)
     async with client(config) as namenode:

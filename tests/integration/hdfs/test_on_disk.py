@@ -19,7 +19,7 @@ from bmq.log.store import Durability, StorageUnavailable, StoreError
 from tests.support.hdfs import PATIENT, config_of, fresh_root
 from tests.support.hdfs_rivals import Client, Segment, append, clients
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.contract
 
 LENGTH_BYTES = 70_001
 
@@ -212,6 +212,7 @@ async def test_a_segment_that_is_full_can_still_be_synced(hdfs: HdfsCluster, hdf
         await store.close()
 
 
+@pytest.mark.hurt
 async def test_a_node_that_is_down_is_left_out_when_a_closed_file_is_synced(own_hdfs: HdfsCluster) -> None:
     config = config_of(own_hdfs, fresh_root("down"), **PATIENT)
     async with clients(config, "old", "new") as (old, new):

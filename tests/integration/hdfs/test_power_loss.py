@@ -26,7 +26,7 @@ from tests.support.servers import BmqServer
 from tests.support.unsafe_disk import UnsafeDisk
 from tests.support.wire import WireClient
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(400)]
 
 TOPIC = "kept"
 SIZES_BYTES = (1, 5_000, 700_000)
@@ -84,6 +84,7 @@ async def until_ready(take_over: Callable[[], Awaitable[int]]) -> int:
             await asyncio.sleep(0.2)
 
 
+@pytest.mark.hurt
 @pytest.mark.parametrize("is_server_killed", [True, False], ids=["the server too", "the server goes on"])
 def test_a_synced_topic_outlives_it(
     tmp_path: Path, unsafe_hdfs: tuple[HdfsCluster, tuple[UnsafeDisk, ...]], is_server_killed: bool

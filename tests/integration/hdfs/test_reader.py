@@ -25,7 +25,7 @@ from bmq.hdfs.reader import BlockReader
 from bmq.log.store import CorruptFile, FileMissing, StorageUnavailable
 from tests.support.hdfs import PATIENT_WITH_PAUSED, config_of, fresh_root, until_replicated
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.contract
 
 HOLDER = "test-reader"
 CONTENT = Random(5).randbytes(3_000_001)
@@ -210,6 +210,7 @@ async def test_replicas_that_rotted_on_disk_are_noticed(hdfs: HdfsCluster, hdfs_
         assert await here.read(file, 1_100_000, 5000) == CONTENT[1_100_000:1_105_000]
 
 
+@pytest.mark.hurt
 async def test_hung_and_dead_daemons(own_hdfs: HdfsCluster) -> None:
     config = replace(config_of(own_hdfs, fresh_root("hung-and-dead"), **PATIENT_WITH_PAUSED), retry_max_s=10.0)
     async with client(config) as here:

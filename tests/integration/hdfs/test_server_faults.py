@@ -15,7 +15,7 @@ from tests.support.processes import eventually
 from tests.support.servers import BmqServer
 from tests.support.steady_load import SteadyProducer, assert_nothing_lost
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(300)]
 
 TOPIC = "numbers"
 PARTITIONS = 3
@@ -122,6 +122,7 @@ def test_the_server_is_killed_and_a_datanode_with_it(own_hdfs: HdfsCluster, serv
     assert_nothing_lost(producer, server.bootstrap)
 
 
+@pytest.mark.faults
 def test_the_active_namenode_dies_under_load(own_ha_hdfs: HdfsCluster, serve: ServerMaker) -> None:
     server = serve(own_ha_hdfs)
     create_topic(server, segment_bytes=str(MIB))

@@ -16,7 +16,7 @@ from tests.support.hdfs import HADOOP_JARS, fresh_root, new_cluster, running
 from tests.support.processes import ManagedProcess, dying_with_us, eventually, free_port
 from tests.support.servers import BmqServer, bmq_command
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(120)]
 
 SUPERUSER_ONLY_MODE = "755"
 
@@ -103,11 +103,13 @@ def test_something_else_on_the_port_is_named(strict_hdfs: HdfsCluster) -> None:
     assert str(http) in sentence
 
 
+@pytest.mark.hurt
 def test_permission_denied_names_user_and_path(strict_hdfs: HdfsCluster) -> None:
     sentence, _ = refusal(f"{strict_hdfs.url}/of-others/bmq", user="mallory")
     assert "mallory" in sentence and "/of-others" in sentence and "Permission denied" in sentence
 
 
+@pytest.mark.hurt
 def test_a_root_that_is_a_file(strict_hdfs: HdfsCluster, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     admin(strict_hdfs, "fs.FsShell", "-put", "-f", str(tmp_path / "file"), "/a-file")
@@ -151,6 +153,7 @@ def test_quota_and_space(strict_hdfs: HdfsCluster, tmp_path: Path) -> None:
     assert "quota" in logged and "Traceback" not in logged
 
 
+@pytest.mark.hurt
 def test_a_root_of_another_cluster_and_a_foreign_directory(strict_hdfs: HdfsCluster, tmp_path: Path) -> None:
     root = fresh_root("cluster")
     server = BmqServer(tmp_path / "server", {"BMQ_HDFS__REPLICATION": "1"}, store=f"{strict_hdfs.url}{root}")
@@ -175,6 +178,7 @@ def test_safe_mode_is_waited_for_and_named(strict_hdfs: HdfsCluster) -> None:
     assert "waiting_for_the_store" in logged
 
 
+@pytest.mark.hurt
 def test_a_second_server_takes_over_and_the_first_one_ends(hdfs: HdfsCluster, tmp_path: Path) -> None:
     store = f"{hdfs.url}{fresh_root('two')}"
     first, second = (BmqServer(tmp_path / name, store=store) for name in ("first", "second"))

@@ -16,7 +16,7 @@ from bmq.log.store import FileMissing, StorageUnavailable, StoreError
 from tests.support.hdfs import PATIENT, PATIENT_WITH_PAUSED, config_of, fresh_root, until
 from tests.support.hdfs_rivals import Client, Segment, clients
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.contract
 
 # Longer than the tests take that look at what a client still remembers.
 BAD_NODE_EXPIRY_S = 120.0
@@ -154,6 +154,7 @@ async def test_nodes_that_are_only_suspected_are_used_rather_than_to_close_on_on
 # --- DataNodes that are gone
 
 
+@pytest.mark.hurt
 async def test_a_hung_datanode_that_comes_back_with_a_stale_replica_harms_nothing(own_hdfs: HdfsCluster) -> None:
     """It even goes on answering its old writer; the NameNode drops what it has, and copies the block anew."""
     config = config_of(own_hdfs, fresh_root("back"), **PATIENT_WITH_PAUSED)
@@ -183,6 +184,7 @@ async def test_a_hung_datanode_that_comes_back_with_a_stale_replica_harms_nothin
         await store.close()
 
 
+@pytest.mark.campaign("hdfs-faults")
 async def test_a_dead_datanode_does_not_count_although_it_is_listed(own_hdfs: HdfsCluster) -> None:
     config = config_of(own_hdfs, fresh_root("counted"), **PATIENT)
     store = await HdfsStore.open(config, Random(1))
@@ -204,6 +206,7 @@ async def test_a_dead_datanode_does_not_count_although_it_is_listed(own_hdfs: Hd
         await store.close()
 
 
+@pytest.mark.hurt
 async def test_with_a_killed_datanode_the_others_close_the_file(own_hdfs: HdfsCluster) -> None:
     config = config_of(own_hdfs, fresh_root("killed"), **PATIENT, bad_node_expiry_s=BAD_NODE_EXPIRY_S)
     async with clients(config, "old", "new") as (old, new):
@@ -227,6 +230,7 @@ async def test_with_a_killed_datanode_the_others_close_the_file(own_hdfs: HdfsCl
             await new.check_replicas(segment.path, [n for n in segment.nodes if n.transfer != dead], segment.acked)
 
 
+@pytest.mark.campaign("hdfs-faults")
 async def test_a_hung_datanode_costs_one_timeout_and_the_next_takeover_skips_it(own_hdfs: HdfsCluster) -> None:
     config = config_of(own_hdfs, fresh_root("hung"), **PATIENT_WITH_PAUSED, bad_node_expiry_s=BAD_NODE_EXPIRY_S)
     async with clients(config, "old", "new") as (old, new):
@@ -262,6 +266,7 @@ def suspicions_of(client: Client) -> list[DataNode]:
     return found
 
 
+@pytest.mark.campaign("hdfs-faults")
 async def test_no_datanode_at_all_is_said_at_once_and_a_later_call_works(own_hdfs: HdfsCluster) -> None:
     config = config_of(own_hdfs, fresh_root("none"), **PATIENT_WITH_PAUSED)
     async with clients(config, "old", "new") as (old, new):
@@ -281,6 +286,7 @@ async def test_no_datanode_at_all_is_said_at_once_and_a_later_call_works(own_hdf
         segment.abort()
 
 
+@pytest.mark.hurt
 async def test_a_restarted_datanode_waits_for_recovery_and_is_left_out(own_hdfs: HdfsCluster) -> None:
     config = config_of(own_hdfs, fresh_root("restarted"), **PATIENT)
     async with clients(config, "old", "new") as (old, new):

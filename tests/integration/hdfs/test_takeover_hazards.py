@@ -25,7 +25,7 @@ from bmq.log.store import CorruptFile, StoreError, WriterBroken
 from tests.support.hdfs import PATIENT, config_of, fresh_root
 from tests.support.hdfs_rivals import Client, Segment, append, clients
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.contract
 
 CHUNK = 4_096
 
@@ -678,6 +678,7 @@ async def test_an_owner_that_writes_on_repairs_and_is_taken_over_at_random_times
 # --- what shows only later
 
 
+@pytest.mark.hurt
 async def test_nothing_is_corrupt_when_all_datanodes_have_reported_everything_again(own_hdfs: HdfsCluster) -> None:
     """A length that is not the replicas', or a stamp, looks healthy until the next full block report.
 

@@ -22,7 +22,7 @@ from bmq.spark.jobs.verify import check_segment
 from bmq.spark.jobs.verify_report import SegmentResult
 from tests.support.hdfs import PATIENT, USER, config_of, fresh_root, until_replicated
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.hurt
 
 SEGMENTS = 3
 

@@ -29,7 +29,7 @@ from tests.support.hdfs import (
     until,
 )
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.contract
 
 SEGMENT_BYTES = 16 * 1024 * 1024
 # What the DataNodes reserve has settled once so many looks in a row, with such pauses, have found the same.
@@ -113,6 +113,7 @@ async def test_appends_of_any_size_are_read_back_by_another_client(
     assert await read_back(config, "s") == want
 
 
+@pytest.mark.hurt
 async def test_the_other_client_does_check(hurt_hdfs: HdfsCluster) -> None:
     """Guards the test above: with one bit of every replica flipped on disk the file can no longer be read."""
     config = config_of(hurt_hdfs, fresh_root("checks"), **PATIENT)
@@ -211,6 +212,7 @@ async def test_a_late_connection_with_an_old_stamp_is_refused(hdfs_config: HdfsC
         writer.abandon()
 
 
+@pytest.mark.hurt
 @MODES
 async def test_a_killed_datanode_breaks_the_writer_and_is_left_out_of_the_next_segment(
     hurt_hdfs: HdfsCluster, mode: WriteMode
@@ -245,6 +247,7 @@ async def test_a_killed_datanode_breaks_the_writer_and_is_left_out_of_the_next_s
     assert await read_back(config, "t") == b"abc"
 
 
+@pytest.mark.hurt
 @MODES
 async def test_a_hung_datanode_is_found_in_time(hurt_hdfs: HdfsCluster, mode: WriteMode) -> None:
     # Nodes that do not hang have to answer in that time on a busy machine, too.
@@ -284,6 +287,7 @@ async def test_a_hung_datanode_is_found_in_time(hurt_hdfs: HdfsCluster, mode: Wr
             await until(lambda: is_heard(hurt_hdfs, hung_node.transfer), 60, "the NameNode hears of it again")
 
 
+@pytest.mark.hurt
 @MODES
 async def test_a_datanode_reserves_a_segments_own_size(hurt_hdfs: HdfsCluster, mode: WriteMode) -> None:
     """Not its default block size: hundreds of partitions with small segments fit on a small disk.

@@ -17,7 +17,7 @@ from bmq.log.root import RootInUse
 from bmq.log.store import Durability, LeaseHeld, StorageFull
 from tests.unit.log_store.contract import create, read_all
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.contract
 
 _HOLDER = """
 import asyncio, sys

@@ -15,6 +15,8 @@ from bmq.log.config import LogConfig
 from bmq.log.store import StorageFull
 from tests.unit.broker.world import CONFIG, Owner, World, produce, virtual
 
+pytestmark = pytest.mark.unit
+
 MIB = 1024 * 1024
 
 

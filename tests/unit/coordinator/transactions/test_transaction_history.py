@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -190,4 +191,4 @@ class TransactionHistory(RuleBasedStateMachine):
 
 
 TransactionHistory.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
-TestTransactionHistory = TransactionHistory.TestCase
+TestTransactionHistory = pytest.mark.unit(TransactionHistory.TestCase)
