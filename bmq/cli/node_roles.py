@@ -29,6 +29,7 @@ from bmq.cli.otlp_endpoint import client_telemetry
 from bmq.cli.own_log import ManagedLog
 from bmq.cli.settings import Settings, split_address, split_roles
 from bmq.controller.config import ControllerConfig
+from bmq.controller.metrics import ActiveControllerMetrics, ControllerMetrics
 from bmq.controller.runtime import Controller
 from bmq.coordinator.committed_offsets import FetchedOffsets
 from bmq.coordinator.config import CoordinatorConfig
@@ -286,8 +287,13 @@ class NodeRoles:
         registry.register(self.fetcher.collector)
         registry.register(self.client_services.telemetry.stats)
         registry.register(self.router.collector)
+        if ROLE_CONTROLLER in self._ground.roles:
+            registry.register(ActiveControllerMetrics(self._controller_metrics))
         self.groups.metrics.register(registry)
         self.transactions.metrics.register(registry)
+
+    def _controller_metrics(self) -> ControllerMetrics | None:
+        return None if self.controller is None else self.controller.metrics
 
     def _client_services(self) -> Services:
         ground = self._ground

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from bmq.metadata.image import MetadataImage
+
+_ACTIVE: Final = ("bmq_active_controllers", "1 where the active controller is.")
 
 
 class ControllerMetrics(Collector):
@@ -32,13 +35,13 @@ class ControllerMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         image = self._image()
         for name, text, value in (
-            ("bmq_nodes_count", "Nodes that take part.", len(image.nodes)),
-            ("bmq_topics_count", "Topics, internal ones too.", len(image.topics)),
-            ("bmq_topic_partitions_count", "Partitions of all topics.", image.partition_count),
+            ("bmq_nodes", "Nodes that take part.", len(image.nodes)),
+            ("bmq_topics", "Topics, internal ones too.", len(image.topics)),
+            ("bmq_topic_partitions", "Partitions of all topics.", image.partition_count),
             ("bmq_metadata_log_offset", "Offset up to which the metadata log is applied.", image.offset),
-            ("bmq_active_controllers_count", "1 where the active controller is.", int(self._is_active())),
+            (*_ACTIVE, int(self._is_active())),
             (
-                "bmq_topic_deletions_pending_count",
+                "bmq_topic_deletions_pending",
                 "Deleted topics whose files are still being removed.",
                 len(image.deleted_topics),
             ),
@@ -52,3 +55,22 @@ class ControllerMetrics(Collector):
             ("bmq_partitions_moved", "Partitions that were moved by plan.", self.partitions_moved),
         ):
             yield CounterMetricFamily(name, text, value=count)
+
+
+class ActiveControllerMetrics(Collector):
+    """Of a node that may be the active controller: the controller's metrics while it is, else that it is not.
+
+    `metrics`: those of the active controller, if it is here; asked at scrape time.
+    """
+
+    def __init__(self, metrics: Callable[[], ControllerMetrics | None]) -> None:
+        self._metrics = metrics
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        metrics = self._metrics()
+        if metrics is None:
+            return (GaugeMetricFamily(*_ACTIVE, value=0),)
+        return metrics.collect()

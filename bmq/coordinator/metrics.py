@@ -30,11 +30,11 @@ class GroupMetrics(Collector):
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        groups = GaugeMetricFamily("bmq_groups_count", "Consumer groups by state.", labels=["state"])
+        groups = GaugeMetricFamily("bmq_groups", "Consumer groups by state.", labels=["state"])
         for state, count in self._groups_by_state().items():
             groups.add_metric([state], count)
         yield groups
-        yield GaugeMetricFamily("bmq_group_offsets_count", "Committed offsets kept.", value=self._offset_count())
+        yield GaugeMetricFamily("bmq_group_offsets", "Committed offsets kept.", value=self._offset_count())
         for name, text, value in (
             ("bmq_group_rebalances", "Rebalances completed.", self.rebalances),
             ("bmq_group_offset_commits", "Partition offsets committed.", self.commits),

@@ -107,7 +107,7 @@ class Fetcher:
             ("bmq_fetch_session_partitions", "Partitions they remember."): shared.sessions.partition_count,
             ("bmq_fetch_response_bytes", "Bytes of records in unsent responses."): shared.budget.bytes_used,
             ("bmq_fetch_response_max_bytes", "Budget of the same."): shared.budget.bytes_max,
-            ("bmq_catch_up_limit_bytes_per_s", "What catch-up reads may take of this process; 0: all they can."): (
+            ("bmq_catch_up_limit_bytes_per_second", "What catch-up reads may take of this process; 0: all they can."): (
                 0 if shared.throttle.limit_bytes_per_s == inf else shared.throttle.limit_bytes_per_s
             ),
             ("bmq_produce_calm_p99_seconds", "Produces without catch-up reads; 0: not known."): (

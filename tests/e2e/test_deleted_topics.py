@@ -60,7 +60,7 @@ def require_no_files_of_deleted_topics(server: BmqServer) -> None:
     """Files are looked for twice, some seconds apart."""
 
     def is_done() -> bool:
-        found = re.search(r"^bmq_topic_deletions_pending_count (\S+)", server.get("/metrics")[1], re.MULTILINE)
+        found = re.search(r"^bmq_topic_deletions_pending (\S+)", server.get("/metrics")[1], re.MULTILINE)
         return found is not None and float(found[1]) == 0
 
     eventually(is_done, WAIT_S, "all deletions are done")

@@ -30,12 +30,12 @@ class TransactionMetrics(Collector):
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        ids = GaugeMetricFamily("bmq_transactional_ids_count", "Transactional ids by state.", labels=["state"])
+        ids = GaugeMetricFamily("bmq_transactional_ids", "Transactional ids by state.", labels=["state"])
         for state, count in self._ids_by_state().items():
             ids.add_metric([state], count)
         yield ids
         yield GaugeMetricFamily(
-            "bmq_transaction_markers_waiting_count", "Markers that are not written yet.", value=self._markers_waiting()
+            "bmq_transaction_markers_waiting", "Markers that are not written yet.", value=self._markers_waiting()
         )
         for name, text, value in (
             ("bmq_transactions_committed", "Transactions whose commit was settled.", self.committed),

@@ -394,9 +394,9 @@ async def test_metrics_show_the_present(lab: Lab) -> None:
         registry = CollectorRegistry()
         controller.metrics.register(registry)
         await ask(controller, create(topic("t", 3)))
-        assert registry.get_sample_value("bmq_topics_count") == 1
-        assert registry.get_sample_value("bmq_topic_partitions_count") == 3
+        assert registry.get_sample_value("bmq_topics") == 1
+        assert registry.get_sample_value("bmq_topic_partitions") == 3
         assert registry.get_sample_value("bmq_metadata_log_offset") == lab.log.high_watermark
-        assert registry.get_sample_value("bmq_active_controllers_count") == 1
-        assert registry.get_sample_value("bmq_topic_deletions_pending_count") == 0
+        assert registry.get_sample_value("bmq_active_controllers") == 1
+        assert registry.get_sample_value("bmq_topic_deletions_pending") == 0
         assert registry.get_sample_value("bmq_metadata_records_written_total") == lab.log.high_watermark

@@ -302,10 +302,10 @@ async def test_metrics_count(cluster: Cluster) -> None:
     registry = CollectorRegistry()
     cluster.coordinator.metrics.register(registry)
     text = generate_latest(registry).decode()
-    assert 'bmq_groups_count{state="Stable"} 1.0' in text
+    assert 'bmq_groups{state="Stable"} 1.0' in text
     assert "bmq_group_offset_commits_total 2.0" in text
     assert "bmq_group_rebalances_total 1.0" in text
-    assert "bmq_group_offsets_count 2.0" in text
+    assert "bmq_group_offsets 2.0" in text
 
 
 async def test_a_hundred_groups_of_a_hundred_members() -> None:
