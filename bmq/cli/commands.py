@@ -20,6 +20,23 @@ app = typer.Typer(
 )
 
 
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        from importlib.metadata import version  # late: a start does without it
+
+        typer.echo(f"bmq {version('bmq')}")
+        raise typer.Exit
+
+
+@app.callback()
+def every_command(
+    is_version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
 @app.command()
 def standalone(
     listen: Listen = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.metadata import version
 
 import pytest
 import typer
@@ -46,3 +47,8 @@ def test_help_is_shown(words: list[str]) -> None:
     result = CliRunner().invoke(app, [*words, "--help"])
     assert result.exit_code == 0, result.exception
     assert words == [] or words[-1] in result.output
+
+
+def test_the_version_is_that_of_the_installed_package() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.output) == (0, f"bmq {version('bmq')}\n")
