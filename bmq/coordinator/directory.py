@@ -164,7 +164,7 @@ class ShardDirectory(Generic[S]):
             task.cancel()
         shard = self.ready.get(number)
         if shard is not None:
-            shard.lose()
+            shard.release()
 
     async def close(self, *, snapshot_records_min: int) -> None:
         """Answer all waiting requests and stop; shards with this many records since their last snapshot save one."""
@@ -179,7 +179,7 @@ class ShardDirectory(Generic[S]):
                     await shard.save_snapshot(force=True)
                 except BmqError as error:
                     _log.warning(f"{self._kind}_snapshot_failed", shard=shard.number, error=str(error))
-            shard.lose(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            shard.release(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     async def _open(self, number: int) -> S | ErrorCode:
         try:

@@ -149,9 +149,18 @@ class Shard(ABC):
         )
 
     def lose(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Another owner has the log now, or we stop: answer all waiting requests and drop the state."""
-        if self.is_lost:
-            return
+        """The log was lost without notice: answer all waiting requests and drop the state."""
+        if not self.is_lost:
+            _log.warning(f"{self.kind}_shard_lost", shard=self.number)
+            self._give_up(error)
+
+    def release(self, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+        """Like `lose`, for an ending that was ordered: we stop, or the partition was assigned elsewhere."""
+        if not self.is_lost:
+            _log.debug(f"{self.kind}_shard_released", shard=self.number)
+            self._give_up(error)
+
+    def _give_up(self, error: ErrorCode) -> None:
         self.is_lost = True
         self.state_log.give_up()
         self.close()
@@ -163,7 +172,6 @@ class Shard(ABC):
             if not waiting.done():  # `unload` did not answer it
                 waiting.set_exception(KafkaError(error))
         self._shard_metrics.lost_shards += 1
-        _log.warning(f"{self.kind}_shard_lost", shard=self.number)
         self._on_lost(self)
 
     def fail(self, error: BaseException) -> None:

@@ -272,3 +272,22 @@ def test_an_owner_that_was_fenced_proves_nothing() -> None:
         assert refused.value.code is ErrorCode.NOT_COORDINATOR and shard.is_lost
 
     virtual(main)
+
+
+def test_only_an_unexpected_end_of_a_shard_is_a_warning() -> None:
+    async def main() -> None:
+        world = Registers()
+        lost, moved = await world.directory.load(0), await world.directory.load(1)
+        await world.directory.load(2)
+        with structlog.testing.capture_logs() as lines:
+            world.directory.resign(moved.number)
+            await world.directory.close(snapshot_records_min=1)
+        assert lost.is_lost and moved.is_lost
+        assert [line for line in lines if line["log_level"] not in ("debug", "info")] == []
+        shard = await world.restart().load(0)
+        with structlog.testing.capture_logs() as lines:
+            shard.lose()
+        assert [(line["log_level"], line["event"]) for line in lines] == [("warning", "register_shard_lost")]
+        assert world.metrics.lost_shards == 4
+
+    virtual(main)
