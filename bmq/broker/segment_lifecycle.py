@@ -272,7 +272,7 @@ class SegmentLifecycle:
                 await self.look()
             if own.closed_bytes < own.valid_bytes:
                 raise AcknowledgedDataLost(own.leader_epoch, -1, end_offset)
-        await self.files.save_index(self.files.seal_segment(own.roll, own.closed_bytes))
+        await self.files.save_index(await self.files.seal_segment(own.roll, own.closed_bytes))
 
     def throw_away(self, roll: int) -> None:
         """As `discard`, in the background."""

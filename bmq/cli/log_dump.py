@@ -342,7 +342,15 @@ def _show_manifest(stored: StoredPartition, document: Mapping[str, Any], out: Du
             ("next roll", document["next_roll"]),
             ("epochs", [f"{each['leader_epoch']} from {each['start_offset']}" for each in document["epoch_history"]]),
             ("producers", "in the last index" if producers is None else len(producers)),
-            ("aborted transactions", len(document["aborted"])),
+            (
+                "aborted transactions",
+                len(document["aborted"]) + sum(each["count"] for each in document["aborted_files"]),
+            ),
+            *(
+                [("files of these", [json.dumps(each) for each in document["aborted_files"]])]
+                if document["aborted_files"]
+                else []
+            ),
             ("cuts", [json.dumps(cut) for cut in document["cuts"]]),
             ("snapshots", [json.dumps(each) for each in document["snapshots"]]),
         )

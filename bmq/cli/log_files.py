@@ -9,6 +9,7 @@ from uuid import UUID
 
 from bmq.cli.state_records import plain
 from bmq.log.aborted_transactions import AbortedTransactions
+from bmq.log.checksummed_parts import CONTAINER_BYTES_MAX
 from bmq.log.manifest import MANIFEST_BYTES_MAX, Manifest
 from bmq.log.names import (
     TOPICS_DIRECTORY,
@@ -32,7 +33,7 @@ from bmq.protocol.compression import UnknownCompression
 from bmq.protocol.errors import BmqError
 from bmq.protocol.record_batch import NO_TIMESTAMP_MS, BatchHeader
 
-SNAPSHOT_BYTES_MAX: Final = 2 << 30
+SNAPSHOT_BYTES_MAX: Final = CONTAINER_BYTES_MAX  # whatever was written
 _UNBOUNDED: Final = 1 << 62
 
 T = TypeVar("T")
@@ -220,7 +221,7 @@ def batch_row(partition: int, batch: StoredBatch) -> dict[str, Any]:
 
 
 def manifest_document(manifest: Manifest) -> dict[str, Any]:
-    """`producers` None: they are in the last extent's index."""
+    """`producers` None: they are in the last extent's index. `aborted_files`: have the transactions before `aborted`."""
     return {
         "leader_epoch": manifest.leader_epoch,
         "next_roll": manifest.next_roll,
@@ -231,6 +232,7 @@ def manifest_document(manifest: Manifest) -> dict[str, Any]:
         "epoch_history": [{"leader_epoch": epoch, "start_offset": start} for epoch, start in manifest.epoch_history],
         "snapshots": plain(manifest.snapshots),
         "aborted": _aborted(manifest.aborted),
+        "aborted_files": plain(manifest.aborted_files),
         "producers": None if manifest.producers is None else _producers(manifest.producers),
     }
 

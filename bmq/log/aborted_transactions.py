@@ -16,6 +16,8 @@ from bmq.log.partition_log import AbortedTransaction
 from bmq.log.store import Buffer
 
 _FIELD_COUNT: Final = 4
+ENTRY_BYTES: Final = 8 * _FIELD_COUNT
+_OFFSET_MAX: Final = 2**63 - 1
 
 
 class AbortedEntry(NamedTuple):
@@ -91,8 +93,25 @@ class AbortedTransactions:
         return min(bound_offset, *self._numbers[place * _FIELD_COUNT + 1 :: _FIELD_COUNT])
 
     def extend(self, later: AbortedTransactions) -> None:
-        for entry in later:
-            self.add(entry)
+        """Raises ValueError unless their markers lie behind all others."""
+        if self._last_offsets and later._last_offsets and later._last_offsets[0] <= self._last_offsets[-1]:
+            raise ValueError(f"marker at {later._last_offsets[0]} is not behind {self._last_offsets[-1]}")
+        self._numbers.extend(later._numbers)
+        self._last_offsets.extend(later._last_offsets)
+
+    @property
+    def first_marker(self) -> int:
+        """Offset of the first marker. Raises IndexError when there is none."""
+        return self._last_offsets[0]
+
+    @property
+    def last_marker(self) -> int:
+        """Offset of the last marker. Raises IndexError when there is none."""
+        return self._last_offsets[-1]
+
+    def first(self, count: int) -> AbortedTransactions:
+        """The first `count` of them."""
+        return self.between(0, self._last_offsets[count]) if count < len(self) else self.between(0, _OFFSET_MAX)
 
     def drop_before(self, offset: int) -> None:
         """Forget transactions whose marker lies below this offset."""

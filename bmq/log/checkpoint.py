@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from bmq.log.aborted_files import with_filed_aborts
 from bmq.log.checksummed_parts import UnfinishedParts
 from bmq.log.damage import file_damage, read_named, reason_of, require_accepted
 from bmq.log.manifest import MANIFEST_BYTES_MAX, Manifest
 from bmq.log.names import (
     PartitionPaths,
+    aborted_name,
     manifest_name,
     parse_manifest,
     parse_segment,
@@ -74,6 +76,7 @@ async def find_checkpoint(store: SegmentStore, paths: PartitionPaths, epochs: Se
         is_loss_accepted |= found.is_loss_accepted
         if found.manifest is not None:
             manifest = await _without_lost_files(store, paths, found.manifest) if is_loss_accepted else found.manifest
+            manifest = await with_filed_aborts(store, paths, manifest)
             return Checkpoint(manifest, (directory, *reversed(following)), is_loss_accepted)
         # Nothing is written before the manifest is durable, so an epoch that never came that far holds no records.
         if any(parse_segment(entry.name) is not None and entry.length_bytes for entry in entries):
@@ -151,7 +154,7 @@ async def _without_lost_files(store: SegmentStore, paths: PartitionPaths, manife
 
 
 async def _missing_files(store: SegmentStore, paths: PartitionPaths, manifest: Manifest) -> set[str]:
-    """Paths of segments and snapshots that the manifest names and that are not there."""
+    """Paths of segments, snapshots and files of aborted transactions that the manifest names and that are not there."""
     there: dict[int, frozenset[str]] = {}
     for epoch in manifest.epochs_named():
         try:
@@ -160,7 +163,8 @@ async def _missing_files(store: SegmentStore, paths: PartitionPaths, manifest: M
             there[epoch] = frozenset()
     segments = ((extent.leader_epoch, segment_name(extent.roll)) for extent in manifest.extents)
     snapshots = ((item.leader_epoch, snapshot_name(item.number)) for item in manifest.snapshots)
-    return {paths.file(epoch, name) for epoch, name in (*segments, *snapshots) if name not in there[epoch]}
+    aborted = ((item.leader_epoch, aborted_name(item.number)) for item in manifest.aborted_files)
+    return {paths.file(epoch, name) for epoch, name in (*segments, *snapshots, *aborted) if name not in there[epoch]}
 
 
 def _numbers(entries: Iterable[FileStatus]) -> list[int]:

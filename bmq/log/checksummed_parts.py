@@ -20,6 +20,9 @@ from crc32c import crc32c
 from bmq.log.store import Buffer, CorruptFile
 
 PART_COUNT_MAX: Final = 32
+PART_BYTES_MAX: Final = 2**32 - 1  # of the length field
+CONTAINER_BYTES_MAX: Final = PART_COUNT_MAX * (PART_BYTES_MAX + 1)
+"""No container is longer."""
 
 _PREFIX: Final = Struct("<8sI")
 _ENTRY: Final = Struct("<4sII")

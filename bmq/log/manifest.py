@@ -6,13 +6,13 @@ changes the past. In an epoch's directory the valid manifest with the highest nu
 
 The file is a container of checksummed parts:
     head  JSON: everything but the following
-    abrt  aborted transactions of all extents
+    abrt  aborted transactions of all extents, without those in files that the head names
     prod  producer state of everything below `end_offset`; if it is large, it is in the last extent's index instead
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Annotated, ClassVar, Final
@@ -20,11 +20,14 @@ from typing import Annotated, ClassVar, Final
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from bmq.log.aborted_transactions import AbortedTransactions
-from bmq.log.checksummed_parts import CorruptParts, decode_parts, encode_parts
+from bmq.log.checksummed_parts import CONTAINER_BYTES_MAX, CorruptParts, decode_parts, encode_parts
 from bmq.log.segment_index import NaturalNumber, SegmentIndex
 from bmq.log.store import Buffer
 
-MANIFEST_BYTES_MAX: Final = 256 * 1024 * 1024
+MANIFEST_BYTES_MAX: Final = CONTAINER_BYTES_MAX
+"""Whatever a writer of any release can have made: one that is not read takes its partition offline."""
+_EXTENTS_PER_TURN: Final = 2_000  # encoded in one turn of the event loop: 3 ms
+_NO_EXTENTS: Final = b'"extents":[]'
 PRODUCERS_INLINE_BYTES_MAX: Final = 16 * 1024
 _MAGIC: Final = b"BMQMANI1"
 _PARTS: Final = (b"head", b"abrt", b"prod")
@@ -103,6 +106,22 @@ class SnapshotReference:
 
 
 @dataclass(frozen=True, slots=True)
+class AbortedFile:
+    """The file `aborted.<number>` of `leader_epoch`'s directory: `count` aborted transactions.
+
+    Their markers lie at the offsets [first_marker, last_marker].
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    leader_epoch: NaturalNumber
+    number: NaturalNumber
+    count: NaturalNumber
+    first_marker: NaturalNumber
+    last_marker: NaturalNumber
+
+
+@dataclass(frozen=True, slots=True)
 class _Head:
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -116,9 +135,11 @@ class _Head:
     snapshots: tuple[SnapshotReference, ...]
     has_producers: bool
     first_dirty_offset: NaturalNumber = 0
+    aborted_files: tuple[AbortedFile, ...] = ()
 
 
 _HEAD: Final = TypeAdapter(_Head)
+_EXTENTS: Final = TypeAdapter(tuple[Extent, ...])
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +150,8 @@ class Manifest:
     `log_start_offset`, which may also lie past `end_offset` (in a segment that follows). `cuts`: segments or tails that
     recovery found past the log's end, and torn tails of this epoch's own segments. `epoch_history`: (leader epoch,
     start offset).
+    `aborted_files` have the oldest aborted transactions, in order, and `aborted` those behind them; one that was read with
+    its files (bmq.log.aborted_files) has all of them in `aborted`.
     `producers` None: the index of the last extent has the producer state. `first_dirty_offset`: compaction has come to
     here.
     """
@@ -144,25 +167,47 @@ class Manifest:
     aborted: AbortedTransactions = field(default_factory=AbortedTransactions)
     producers: bytes | None = None
     first_dirty_offset: int = 0
+    aborted_files: tuple[AbortedFile, ...] = ()
 
     def encode(self) -> bytes:
+        """At once; `encoding` for what may be large."""
+        work = self.encoding()
+        while True:
+            try:
+                next(work)
+            except StopIteration as end:
+                data: bytes = end.value
+                return data
+
+    def encoding(self) -> Generator[None, None, bytes]:
+        """As `encode`; yields when it has taken long enough for one turn of the event loop."""
         head = _Head(
             leader_epoch=self.leader_epoch,
             next_roll=self.next_roll,
             log_start_offset=self.log_start_offset,
             end_offset=self.end_offset,
-            extents=self.extents,
+            extents=(),
             cuts=self.cuts,
             epoch_history=self.epoch_history,
             snapshots=self.snapshots,
             has_producers=self.producers is not None,
             first_dirty_offset=self.first_dirty_offset,
+            aborted_files=self.aborted_files,
         )
+        # Without defaults: releases without compaction, or files of aborted transactions, can read the manifest of a log
+        # that has none of either.
+        encoded = _HEAD.dump_json(head, exclude_defaults=True)
+        if self.extents:
+            slices = []
+            for start in range(0, len(self.extents), _EXTENTS_PER_TURN):
+                if start:
+                    yield
+                slices.append(_EXTENTS.dump_json(self.extents[start : start + _EXTENTS_PER_TURN])[1:-1])
+            encoded = encoded.replace(_NO_EXTENTS, b"".join((_NO_EXTENTS[:-1], b",".join(slices), b"]")), 1)
         return encode_parts(
             _MAGIC,
-            # Releases without compaction can read the manifest of a log that was never compacted.
             {
-                b"head": _HEAD.dump_json(head, exclude_defaults=True),
+                b"head": encoded,
                 b"abrt": self.aborted.encode(),
                 b"prod": self.producers or b"",
             },
@@ -182,6 +227,9 @@ class Manifest:
             raise CorruptManifest("the extents do not follow each other")
         if head.extents and head.extents[-1].end_offset != head.end_offset:
             raise CorruptManifest("the extents end elsewhere than the log")
+        aborted = AbortedTransactions.decode(parts[b"abrt"], CorruptManifest)
+        if not _are_in_order(head.aborted_files, aborted):
+            raise CorruptManifest("the files of aborted transactions are out of order")
         return cls(
             leader_epoch=head.leader_epoch,
             next_roll=head.next_roll,
@@ -191,15 +239,31 @@ class Manifest:
             cuts=head.cuts,
             epoch_history=head.epoch_history,
             snapshots=head.snapshots,
-            aborted=AbortedTransactions.decode(parts[b"abrt"], CorruptManifest),
+            aborted=aborted,
             producers=bytes(parts[b"prod"]) if head.has_producers else None,
             first_dirty_offset=head.first_dirty_offset,
+            aborted_files=head.aborted_files,
         )
 
     def epochs_named(self) -> frozenset[int]:
         """Epochs whose directories hold a file this manifest names."""
         epochs = {epoch for extent in self.extents for epoch in (extent.leader_epoch, extent.index_epoch)}
-        return frozenset(epochs.union(snapshot.leader_epoch for snapshot in self.snapshots))
+        epochs.update(snapshot.leader_epoch for snapshot in self.snapshots)
+        epochs.update(file.leader_epoch for file in self.aborted_files)
+        return frozenset(epochs)
+
+
+def filed_to(files: Sequence[AbortedFile]) -> int:
+    """Aborted transactions with a marker below this offset lie in files of their own."""
+    return files[-1].last_marker + 1 if files else 0
+
+
+def _are_in_order(files: Sequence[AbortedFile], behind: AbortedTransactions) -> bool:
+    if any(not file.count or file.first_marker > file.last_marker for file in files):
+        return False
+    if any(earlier.last_marker >= later.first_marker for earlier, later in pairwise(files)):
+        return False
+    return not len(behind) or behind.first_marker >= filed_to(files)
 
 
 def cuts_by_segment(cuts: Iterable[Cut]) -> dict[tuple[int, int], int]:

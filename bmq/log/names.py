@@ -10,6 +10,7 @@ topics/<topic id>/<partition>/00000008.open     the epoch that writes; `N` and `
     1000000000.log              a segment that compaction made of others; only a manifest names it
     00000000.index.3            a draft of an index; once whole it is renamed to the final name (rule 21)
     snapshot.00000000           a state machine's snapshot, named by a manifest
+    aborted.00000000            aborted transactions that a manifest has no room for, named by it
     delegated.<reservation>     a directory for a compaction that somebody else carries out; no manifest names it
 """
 
@@ -35,6 +36,7 @@ _SEGMENT_FILE: Final = re.compile(_NUMBER + r"\.log", re.ASCII)
 _INDEX_FILE: Final = re.compile(_NUMBER + r"\.index", re.ASCII)
 _REBUILT_INDEX_FILE: Final = re.compile(_NUMBER + "-" + _NUMBER + r"\.index", re.ASCII)
 _MANIFEST_FILE: Final = re.compile(r"manifest\." + _NUMBER, re.ASCII)
+_ABORTED_FILE: Final = re.compile(r"aborted\." + _NUMBER, re.ASCII)
 _SNAPSHOT_FILE: Final = re.compile(r"snapshot\." + _NUMBER, re.ASCII)
 
 
@@ -93,6 +95,10 @@ def snapshot_name(number: int) -> str:
     return f"snapshot.{number:08d}"
 
 
+def aborted_name(number: int) -> str:
+    return f"aborted.{number:08d}"
+
+
 def parse_epoch_directory(name: str) -> tuple[int, bool] | None:
     """(leader epoch, is it the open form); None for any other name."""
     match = _EPOCH_DIRECTORY.fullmatch(name)
@@ -140,6 +146,10 @@ def parse_manifest(name: str) -> int | None:
 
 def parse_snapshot(name: str) -> int | None:
     return _single_number(_SNAPSHOT_FILE, name)
+
+
+def parse_aborted(name: str) -> int | None:
+    return _single_number(_ABORTED_FILE, name)
 
 
 def renamed_path(path: str) -> str:
@@ -194,6 +204,9 @@ class PartitionPaths:
 
     def snapshot(self, leader_epoch: int, number: int) -> str:
         return self.file(leader_epoch, snapshot_name(number))
+
+    def aborted(self, leader_epoch: int, number: int) -> str:
+        return self.file(leader_epoch, aborted_name(number))
 
 
 @dataclass(frozen=True, slots=True)

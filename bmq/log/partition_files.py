@@ -5,7 +5,7 @@ The broker's runtime tells it what happened to its segments, in this order for e
     files.begin_segment(builder)                          it becomes the current one (not yet when opened ahead of need)
     builder.add(header, base_offset)                      for every batch, once it is durable
     files.end_segment(roll)                               nothing more will be written to it; producer state is noted
-    index = files.seal_segment(roll, closed_bytes)        the file is closed at this length
+    index = await files.seal_segment(roll, closed_bytes)  the file is closed at this length
     await files.save_index(index)                         durable: it is an extent from now on
 
 Only segments whose index is durable are extents; the manifest names only extents, and recovery walks the rest. Readers
@@ -25,12 +25,24 @@ from itertools import count
 import structlog
 from crc32c import crc32c
 
+from bmq.aio.turns import in_turns
+from bmq.log.aborted_files import FILE_ENTRIES_MAX, encode_file
+from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.damage import Damage, file_damage, read_named, reason_of, require_accepted, start_damage
 from bmq.log.group_retention import BacklogSize, bytes_of_extent_from
 from bmq.log.index_cache import IndexCache
-from bmq.log.manifest import PRODUCERS_INLINE_BYTES_MAX, Cut, Extent, Manifest, SnapshotReference
+from bmq.log.manifest import (
+    PRODUCERS_INLINE_BYTES_MAX,
+    AbortedFile,
+    Cut,
+    Extent,
+    Manifest,
+    SnapshotReference,
+    filed_to,
+)
 from bmq.log.names import CLEANED_ROLL_MIN, PartitionPaths, is_cleaned, snapshot_name
 from bmq.log.partition_log import Location, Span, StateSnapshot
+from bmq.log.producer_state import ProducerSnapshot
 from bmq.log.recovery import (
     RecoveredLog,
     load_index,
@@ -63,7 +75,7 @@ class _OwnSegment:
     """
 
     builder: IndexBuilder
-    producers: bytes | None = None
+    producers: ProducerSnapshot | None = None
     saved: SegmentIndex | None = None
 
 
@@ -126,13 +138,16 @@ class PartitionFiles:
         """Below it segments were made by compaction; -1: nowhere."""
         self.index_interval_bytes = index_interval_bytes
         self._extents_end_offset = recovered.end_offset
-        self._extents_producers = recovered.producers.encode_snapshot(recovered.end_offset)
+        self._extents_producers = recovered.producers_bytes
         self._is_last_index_complete = recovered.is_last_index_complete
         self._rebuilt = list(recovered.rebuilt)
         self._next_roll = 0  # the first roll that the manifest does not cover
         self._manifest_numbers = count()  # each is tried once, like those of snapshots and indexes (rule 21)
         self._index_attempts = count()
         self._next_snapshot = 0
+        self._aborted_files = recovered.aborted_files
+        self._aborted_numbers = count()
+        self._aborted_written: dict[AbortedFile, None] = {}  # and not named by the newest manifest
         self._cleaned_rolls = count(CLEANED_ROLL_MIN)
         self._newest_manifest = -1
         self._oldest_manifest = 0
@@ -201,18 +216,19 @@ class PartitionFiles:
         """Note the producer state at the segment's end. Call before a later segment's batches are counted in."""
         segment = self._own_segment(roll)
         if segment.builder.valid_bytes:
-            segment.producers = self.producers.encode_snapshot(segment.builder.end_offset)
+            segment.producers = self.producers.snapshot(segment.builder.end_offset)
         else:
             self._own.remove(segment)
 
-    def seal_segment(self, roll: int, closed_bytes: int) -> SegmentIndex:
+    async def seal_segment(self, roll: int, closed_bytes: int) -> SegmentIndex:
         """Build the index of an ended segment that holds a batch; its file is closed and `closed_bytes` long."""
         segment = self._own_segment(roll)
         builder = segment.builder
         if segment.producers is None:
             raise ValueError(f"segment {roll} has not ended")
+        producers = await in_turns(segment.producers.encoding())
         aborted = self.producers.aborted.between(builder.base_offset, builder.end_offset)
-        return builder.build(closed_bytes, aborted=aborted, producers=segment.producers)
+        return builder.build(closed_bytes, aborted=aborted, producers=producers)
 
     async def save_index(self, index: SegmentIndex) -> None:
         """Write the index file ("save checkpoint"). May be tried again. Raises FencedWriter, StoreError."""
@@ -368,9 +384,10 @@ class PartitionFiles:
             cuts=self.cuts,
             epoch_history=self.epochs.entries,
             snapshots=self.snapshots,
-            aborted=self.producers.aborted.between(0, self._extents_end_offset),
+            aborted=self.producers.aborted.between(filed_to(self._aborted_files), self._extents_end_offset),
             producers=producers,
             first_dirty_offset=self.first_dirty_offset,
+            aborted_files=self._aborted_files,
         )
 
     async def write_manifest(self) -> None:
@@ -470,12 +487,14 @@ class PartitionFiles:
             dropped_aborts = [offset for one in replacements for offset in one.dropped_aborts]
             for offset in dropped_aborts:
                 aborted.remove(offset)
+            aborted_files = await self._without_aborts(before.aborted_files, dropped_aborts)
             first_dirty_offset = max(self.first_dirty_offset, first_dirty_offset or 0)
             after = replace(
                 before,
                 extents=_replaced(before.extents, replacements, places),
                 cuts=tuple(cut for cut in before.cuts if (cut.leader_epoch, cut.roll) not in gone),
                 aborted=aborted,
+                aborted_files=aborted_files,
                 first_dirty_offset=first_dirty_offset,
             )
             await self._write(after)
@@ -580,6 +599,7 @@ class PartitionFiles:
         cuts = tuple(cut for cut in self.cuts if (cut.leader_epoch, cut.roll) not in gone)
         before = self.manifest()
         producers = before.producers if kept else self._extents_producers
+        aborted_files = tuple(file for file in self._aborted_files if file.last_marker >= log_start_offset)
         after = replace(
             before,
             log_start_offset=log_start_offset,
@@ -587,6 +607,7 @@ class PartitionFiles:
             cuts=cuts,
             snapshots=snapshots,
             producers=producers,
+            aborted_files=aborted_files,
         )
         await self._write(after)
         self.log_start_offset = log_start_offset
@@ -613,10 +634,55 @@ class PartitionFiles:
             for reference in before.snapshots
             if reference not in after.snapshots and reference.leader_epoch not in directories
         )
+        aborted_files = (file for file in before.aborted_files if file.leader_epoch not in directories)
+        unnamed = (*(file for file in aborted_files if file not in self._aborted_files), *self._aborted_written)
+        self._aborted_written.clear()
+        paths.extend(self.paths.aborted(file.leader_epoch, file.number) for file in unnamed)
         return tuple(paths)
+
+    # --- files of aborted transactions
+
+    async def _without_aborts(
+        self, files: tuple[AbortedFile, ...], dropped_aborts: Sequence[int]
+    ) -> tuple[AbortedFile, ...]:
+        """The files without the markers at these offsets: those that have one are written anew."""
+        changed: list[AbortedFile] = []
+        for file in files:
+            gone = [offset for offset in dropped_aborts if file.first_marker <= offset <= file.last_marker]
+            if not gone:
+                changed.append(file)
+                continue
+            left = self.producers.aborted.between(file.first_marker, file.last_marker + 1)
+            for offset in gone:
+                left.remove(offset)
+            if len(left):
+                changed.append(await self._write_aborted(left))
+        return tuple(changed)
+
+    async def _with_room(self, manifest: Manifest) -> Manifest:
+        """The manifest with the oldest of too many aborted transactions in files."""
+        files, left = manifest.aborted_files, manifest.aborted
+        while len(left) >= FILE_ENTRIES_MAX:
+            files = (*files, await self._write_aborted(left.first(FILE_ENTRIES_MAX)))
+            left = left.between(filed_to(files), manifest.end_offset)
+        return manifest if left is manifest.aborted else replace(manifest, aborted=left, aborted_files=files)
+
+    async def _write_aborted(self, aborted: AbortedTransactions) -> AbortedFile:
+        """Make them durable in a file that no manifest names yet. Raises FencedWriter, StoreError."""
+        epoch, number = self.paths.leader_epoch, next(self._aborted_numbers)
+        try:
+            await self.store.write_file(self.paths.aborted(epoch, number), encode_file(aborted), holder=self._holder)
+        except FileMissing as error:
+            raise FencedWriter(f"{self.paths.own} is gone") from error
+        except AlreadyExists as error:
+            raise CorruptFile(f"{self.paths.aborted(epoch, number)} is there already") from error
+        file = AbortedFile(epoch, number, len(aborted), aborted.first_marker, aborted.last_marker)
+        self._aborted_written[file] = None
+        return file
 
     async def _write(self, manifest: Manifest) -> None:
         """Write it durably to the claimed directory. After a failure the next owner may or may not find it."""
+        manifest = await self._with_room(manifest)
         number = await write_manifest(
             self.store, self.paths, manifest, holder=self._holder, numbers=self._manifest_numbers
         )
@@ -629,6 +695,9 @@ class PartitionFiles:
                 self._oldest_manifest += 1
         except StoreError as error:
             _log.info("old_manifest_not_deleted", partition=self.paths.partition, reason=str(error))
+        self._aborted_files = manifest.aborted_files
+        for file in self._aborted_files:
+            self._aborted_written.pop(file, None)
 
 
 def _replaced(

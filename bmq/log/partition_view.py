@@ -13,6 +13,7 @@ from typing import Final
 
 import structlog
 
+from bmq.log.aborted_files import with_filed_aborts
 from bmq.log.checksummed_parts import UnfinishedParts
 from bmq.log.damage import file_damage, reason_of, require_accepted
 from bmq.log.manifest import MANIFEST_BYTES_MAX, CorruptManifest, Extent, Manifest, cuts_by_segment
@@ -84,6 +85,7 @@ async def _look(store: SegmentStore, partition_directory: str, listing: EpochLis
         entries = await store.list_directory(paths.epoch(epoch))
         manifest = await _newest_manifest(store, paths, epoch, entries)
         if manifest is not None:
+            manifest = await with_filed_aborts(store, paths, manifest)
             closed = tuple(_of_extent(paths, extent) for extent in manifest.extents)
             return PartitionView(manifest, paths, closed + await _following(store, paths, manifest, entries))
     return PartitionView(None, PartitionPaths(partition_directory, _NOBODY))

@@ -13,10 +13,10 @@ Source: KIP-98, KIP-890, Kafka's ProducerAppendInfo, ProducerStateEntry and Prod
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Mapping
 from struct import Struct
 from struct import error as struct_error
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from crc32c import crc32c
 
@@ -28,17 +28,26 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import NO_TIMESTAMP_MS, TRANSACTIONAL, BatchHeader
 
+T = TypeVar("T")
+
 BATCHES_KEPT: Final = 5
 NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1
 EPOCH_BUMPS_FROM: Final = 2
 """From this `transaction.version` on, each end of a transaction, and so its marker, has a new epoch (KIP-890)."""
+IDLE_MS_MIN: Final = 600_000
+"""A producer that wrote since is not forgotten for want of room: it may still send a batch again (delivery.timeout.ms)."""
 _SEQUENCE_MAX: Final = 2**31 - 1
+_FORGOTTEN_SHARE: Final = 64  # so many at once, of the most that are remembered: finding them costs the same for one
+_LOOKS_MAX: Final = 1_000  # at producers that cannot be forgotten, at a time
 
 _SNAPSHOT_HEAD: Final = Struct("<BII")  # version, crc32c of what follows, number of producers
 _SNAPSHOT_VERSION: Final = 1
 _PRODUCER: Final = Struct("<qhiqqB")  # id, epoch, coordinator epoch, placed at, transaction's first offset, batches
 _BATCH: Final = Struct("<iiqqq")  # as PlacedBatch
+PRODUCER_BYTES_MAX: Final = _PRODUCER.size + BATCHES_KEPT * _BATCH.size
+"""Of one producer in a snapshot."""
+_PER_TURN: Final = 2_000  # producers encoded or decoded in one turn of the event loop: 4 to 8 ms
 
 
 class CorruptSnapshot(CorruptParts):
@@ -75,8 +84,50 @@ class _Completed(NamedTuple):
     marker_offset: int
 
 
+class ProducerSnapshot:
+    """The state of all producers at one moment. Immutable: it may be encoded later, while the live state goes on."""
+
+    __slots__ = ("_entries",)
+
+    def __init__(self, entries: Mapping[int, ProducerEntry]) -> None:
+        self._entries = entries
+
+    def encode(self) -> bytes:
+        """At once; `encoding` for what may be large."""
+        return _at_once(self.encoding())
+
+    def encoding(self) -> Generator[None, None, bytes]:
+        """As `encode`; yields when it has taken long enough for one turn of the event loop."""
+        body = bytearray()
+        crc = 0
+        encoded_bytes = 0
+        for number, (producer_id, entry) in enumerate(self._entries.items(), 1):
+            body += _PRODUCER.pack(producer_id, *entry[:4], len(entry.batches))
+            for batch in entry.batches:
+                body += _BATCH.pack(*batch)
+            if number % _PER_TURN == 0:
+                crc, encoded_bytes = _crc_of(body, encoded_bytes, crc), len(body)
+                yield
+        crc = _crc_of(body, encoded_bytes, crc)
+        return _SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, crc, len(self._entries)) + body
+
+
+def _crc_of(body: bytearray, start: int, crc: int) -> int:
+    with memoryview(body) as view, view[start:] as part:
+        return int(crc32c(part, crc))
+
+
+def _at_once(work: Generator[None, None, T]) -> T:
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
 class ProducerStates:
-    """All producers of a partition, including batches in flight."""
+    """All producers of a partition, including batches in flight; those whose last batch was placed last come last."""
 
     __slots__ = ("_completed", "_entries", "_ongoing", "_undo", "aborted")
 
@@ -171,7 +222,7 @@ class ProducerStates:
         timestamp_ms = header.max_timestamp_ms
         last_sequence = (base_sequence + header.last_offset_delta) & _SEQUENCE_MAX if base_sequence >= 0 else -1
         batch = PlacedBatch(base_sequence, last_sequence, base_offset, last_offset, timestamp_ms)
-        before = self._entries.get(producer_id)
+        before = self._entries.pop(producer_id, None)  # it becomes the last one
         if before is None:
             coordinator_epoch = first_offset = -1
             batches: tuple[PlacedBatch, ...] = (batch,)
@@ -210,7 +261,7 @@ class ProducerStates:
     def place_marker(self, header: BatchHeader, base_offset: int, marker: EndTransactionMarker, placed_ms: int) -> None:
         """Count in the end of a transaction. Without an open one it only updates the epochs. `placed_ms`: as in `place`."""
         producer_id = header.producer_id
-        before = self._entries.get(producer_id)
+        before = self._entries.pop(producer_id, None)
         epoch = header.producer_epoch
         first_offset = NO_OFFSET if before is None else before.transaction_first_offset
         if first_offset != NO_OFFSET:
@@ -281,20 +332,54 @@ class ProducerStates:
             del self._entries[producer_id]
         return len(expired)
 
-    def recovered(self, now_ms: int) -> None:
-        """The state was read from snapshots: correct the times in it that cannot be right.
+    def forget_idle(self, count_max: int, now_ms: int) -> int:
+        """Make room for another producer if there are `count_max`: forget some of those longest silent; how many.
+
+        Never one with an open transaction or a batch in flight, or that wrote less than IDLE_MS_MIN ago: with these alone
+        none is forgotten, and there is no room.
+        """
+        entries = self._entries
+        if len(entries) < count_max:
+            return 0
+        wanted = len(entries) - count_max + 1 + count_max // _FORGOTTEN_SHARE
+        in_flight = {producer_id for _, producer_id, _ in self._undo}
+        forgotten: list[int] = []
+        kept: list[int] = []
+        for producer_id, entry in entries.items():
+            if now_ms - entry.placed_ms < IDLE_MS_MIN or len(forgotten) == wanted or len(kept) == _LOOKS_MAX:
+                break
+            has_to_stay = entry.transaction_first_offset != NO_OFFSET or producer_id in in_flight
+            (kept if has_to_stay else forgotten).append(producer_id)
+        for producer_id in forgotten:
+            del entries[producer_id]
+        for producer_id in kept:  # they are placed anew when their transactions end, so they may as well come last now
+            entries[producer_id] = entries.pop(producer_id)
+        return len(forgotten)
+
+    def correcting_times(self, now_ms: int) -> Generator[None, None, None]:
+        """The state was read from snapshots: correct the times in it that cannot be right. Yields as `decoding`.
 
         Older releases wrote the timestamp of the last batch in place of the time at which it was placed; such an entry, and
         one from a wall clock that was ahead, begins its time anew.
         """
-        for producer_id, entry in self._entries.items():
-            is_timestamp = entry.placed_ms == entry.last_timestamp_ms and not _ends_in_marker(entry)
-            if is_timestamp or entry.placed_ms > now_ms:
-                self._entries[producer_id] = entry._replace(placed_ms=now_ms)
+        corrected: dict[int, ProducerEntry] = {}
+        is_ascending, newest_ms = True, 0
+        for number, (producer_id, entry) in enumerate(self._entries.items(), 1):
+            epoch, coordinator, placed_ms, first_offset, batches, last_timestamp_ms = entry
+            is_timestamp = placed_ms == last_timestamp_ms and not _ends_in_marker(coordinator, first_offset)
+            if is_timestamp or placed_ms > now_ms:
+                placed_ms = now_ms
+                entry = ProducerEntry(epoch, coordinator, now_ms, first_offset, batches, last_timestamp_ms)
+            is_ascending &= placed_ms >= newest_ms
+            newest_ms = placed_ms
+            corrected[producer_id] = entry
+            if number % _PER_TURN == 0:
+                yield
+        self._entries = corrected if is_ascending else dict(sorted(corrected.items(), key=_placed_ms))
 
     # --- snapshots
 
-    def encode_snapshot(self, end_offset: int) -> bytes:
+    def snapshot(self, end_offset: int) -> ProducerSnapshot:
         """The state at `end_offset`, which may lie below batches in flight but never below the last `synced` offset."""
         entries = dict(self._entries)
         for last_offset, producer_id, before in reversed(self._undo):
@@ -304,16 +389,20 @@ class ProducerStates:
                 entries.pop(producer_id, None)
             else:
                 entries[producer_id] = before
-        body = bytearray()
-        for producer_id, entry in entries.items():
-            body += _PRODUCER.pack(producer_id, *entry[:4], len(entry.batches))
-            for batch in entry.batches:
-                body += _BATCH.pack(*batch)
-        return _SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, crc32c(body), len(entries)) + bytes(body)
+        return ProducerSnapshot(entries)
+
+    def encode_snapshot(self, end_offset: int) -> bytes:
+        """`snapshot` as bytes, at once."""
+        return self.snapshot(end_offset).encode()
 
     @classmethod
     def decode_snapshot(cls, data: Buffer) -> ProducerStates:
-        """Decode an `encode_snapshot` result; aborted transactions are kept elsewhere. Raises CorruptSnapshot."""
+        """Decode an encoded snapshot; aborted transactions are kept elsewhere. Raises CorruptSnapshot."""
+        return _at_once(cls.decoding(data))
+
+    @classmethod
+    def decoding(cls, data: Buffer) -> Generator[None, None, ProducerStates]:
+        """As `decode_snapshot`; yields when it has taken long enough for one turn of the event loop."""
         view = memoryview(data)
         if len(view) < _SNAPSHOT_HEAD.size:
             raise CorruptSnapshot(f"{len(view)} bytes are too few for a producer snapshot")
@@ -326,28 +415,33 @@ class ProducerStates:
         states = cls()
         position = 0
         try:
-            for _ in range(count):
-                producer_id, epoch, coordinator, placed_ms, first_offset, batch_count = _PRODUCER.unpack_from(
-                    body, position
-                )
-                position += _PRODUCER.size
-                if batch_count > BATCHES_KEPT:
-                    raise CorruptSnapshot(f"a producer with {batch_count} batches")
-                batches = tuple(
-                    PlacedBatch._make(_BATCH.unpack_from(body, position + number * _BATCH.size))
-                    for number in range(batch_count)
-                )
-                position += batch_count * _BATCH.size
-                entry = ProducerEntry(epoch, coordinator, placed_ms, first_offset, batches, placed_ms)
-                if batches and not _ends_in_marker(entry):
-                    entry = entry._replace(last_timestamp_ms=batches[-1].timestamp_ms)
-                states._entries[producer_id] = entry
+            for number in range(1, count + 1):
+                position = states._decode_entry(body, position)
+                if number % _PER_TURN == 0:
+                    yield
         except struct_error as error:
             raise CorruptSnapshot("the producer snapshot is cut short") from error
         if position != len(body) or len(states._entries) != count:
             raise CorruptSnapshot(f"a producer snapshot of {len(body)} bytes for {count} producers")
         states._find_ongoing()
         return states
+
+    def _decode_entry(self, body: memoryview, position: int) -> int:
+        """Add the producer that stands there; the position behind it."""
+        batch_count: int
+        producer_id, epoch, coordinator, placed_ms, first_offset, batch_count = _PRODUCER.unpack_from(body, position)
+        position += _PRODUCER.size
+        if batch_count > BATCHES_KEPT:
+            raise CorruptSnapshot(f"a producer with {batch_count} batches")
+        batches = tuple(
+            PlacedBatch._make(_BATCH.unpack_from(body, position + number * _BATCH.size))
+            for number in range(batch_count)
+        )
+        is_batch_last = batches and not _ends_in_marker(coordinator, first_offset)
+        last_timestamp_ms = batches[-1].timestamp_ms if is_batch_last else placed_ms
+        entry = ProducerEntry(epoch, coordinator, placed_ms, first_offset, batches, last_timestamp_ms)
+        self._entries[producer_id] = entry
+        return position + batch_count * _BATCH.size
 
     def _find_ongoing(self) -> None:
         ongoing = [
@@ -358,9 +452,13 @@ class ProducerStates:
         self._ongoing = {producer_id: first_offset for first_offset, producer_id in sorted(ongoing)}
 
 
-def _ends_in_marker(entry: ProducerEntry) -> bool:
+def _placed_ms(item: tuple[int, ProducerEntry]) -> int:
+    return item[1].placed_ms
+
+
+def _ends_in_marker(coordinator_epoch: int, transaction_first_offset: int) -> bool:
     """Whether a marker was the last that the producer got: its timestamp is not in `batches`, it is the time of placing."""
-    return entry.coordinator_epoch != NO_EPOCH and entry.transaction_first_offset == NO_OFFSET
+    return coordinator_epoch != NO_EPOCH and transaction_first_offset == NO_OFFSET
 
 
 def _stale_epoch(header: BatchHeader, entry: ProducerEntry) -> KafkaError:

@@ -21,16 +21,19 @@ from typing import Final
 
 import structlog
 
+from bmq.aio.turns import in_turns
 from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.checkpoint import Checkpoint, find_checkpoint
 from bmq.log.epoch_history import EpochHistory
 from bmq.log.manifest import (
     PRODUCERS_INLINE_BYTES_MAX,
+    AbortedFile,
     Cut,
     Extent,
     Manifest,
     SnapshotReference,
     cuts_by_segment,
+    filed_to,
 )
 from bmq.log.names import PartitionPaths, draft_name, index_name, is_cleaned, parse_segment
 from bmq.log.producer_state import ProducerStates
@@ -62,7 +65,7 @@ class RecoveredLog:
     """The recovered log: offsets [log_start_offset, end_offset), in `extents`, in order, without a gap.
 
     `epochs` already knows the new leader epoch; `producers` (with the aborted transactions) is the state at
-    `end_offset`. `cuts`: parts of segments that do not count. `unnamed_directories`: of epochs that keep no file, to be
+    `end_offset`, and `producers_bytes` its snapshot. `aborted_files` have the oldest of the aborted transactions. `cuts`: parts of segments that do not count. `unnamed_directories`: of epochs that keep no file, to be
     deleted once the new manifest is durable. `scanned_bytes`: bytes of segments that had to be read. `rebuilt`: indexes
     that extents already name and that still have to be written; until then a reader that misses one reads the segment.
     """
@@ -72,6 +75,8 @@ class RecoveredLog:
     extents: list[Extent]
     epochs: EpochHistory
     producers: ProducerStates
+    producers_bytes: bytes
+    aborted_files: tuple[AbortedFile, ...] = ()
     cuts: tuple[Cut, ...] = ()
     snapshots: tuple[SnapshotReference, ...] = ()
     unnamed_directories: tuple[str, ...] = ()
@@ -83,8 +88,8 @@ class RecoveredLog:
 
     def manifest(self, leader_epoch: int) -> Manifest:
         """The first manifest of the epoch that recovered the log."""
-        producers: bytes | None = self.producers.encode_snapshot(self.end_offset)
-        if self.is_last_index_complete and producers and len(producers) > PRODUCERS_INLINE_BYTES_MAX:
+        producers: bytes | None = self.producers_bytes
+        if self.is_last_index_complete and len(self.producers_bytes) > PRODUCERS_INLINE_BYTES_MAX:
             producers = None
         return Manifest(
             leader_epoch=leader_epoch,
@@ -95,7 +100,8 @@ class RecoveredLog:
             cuts=self.cuts,
             epoch_history=self.epochs.entries,
             snapshots=self.snapshots,
-            aborted=self.producers.aborted,
+            aborted=self.producers.aborted.between(filed_to(self.aborted_files), self.end_offset),
+            aborted_files=self.aborted_files,
             producers=producers,
             first_dirty_offset=self.first_dirty_offset,
         )
@@ -130,7 +136,7 @@ async def write_manifest(
     A number is tried once: if the outcome is unknown, a clean-up may be carried out late (rule 21). If the file itself
     appears late, a higher number counts instead. Raises FencedWriter when our directory is gone.
     """
-    data = manifest.encode()
+    data = await in_turns(manifest.encoding())
     for number in islice(numbers, MANIFEST_TRIES_MAX):
         try:
             await store.write_file(paths.manifest(number), data, holder=holder)
@@ -307,7 +313,7 @@ class _Walk:
             if self._producers_bytes is None:
                 self._producers = await self._producers_of_extents()
             elif self._producers_bytes:
-                self._producers = ProducerStates.decode_snapshot(self._producers_bytes)
+                self._producers = await in_turns(ProducerStates.decoding(self._producers_bytes))
             else:
                 self._producers = ProducerStates()
         return self._producers
@@ -322,7 +328,7 @@ class _Walk:
         while start > 0 and producers is None:
             index = await load_index(self._store, self._paths, self.extents[start - 1])
             if index is not None and index.producers:
-                producers = ProducerStates.decode_snapshot(index.producers)
+                producers = await in_turns(ProducerStates.decoding(index.producers))
             else:
                 start -= 1
         producers = producers or ProducerStates()
@@ -357,7 +363,8 @@ class _Walk:
         self._aborted.drop_before(log_start_offset)
         producers.aborted = self._aborted
         producers.synced(end_offset)
-        producers.recovered(self._now_ms)
+        await in_turns(producers.correcting_times(self._now_ms))
+        aborted_files = tuple(one for one in manifest.aborted_files if one.last_marker >= log_start_offset)
         epochs.truncate_head(log_start_offset)
         epochs.assign(self._paths.leader_epoch, end_offset)
         kept = {(extent.leader_epoch, extent.roll) for extent in self.extents}
@@ -369,6 +376,8 @@ class _Walk:
             extents=self.extents,
             epochs=epochs,
             producers=producers,
+            producers_bytes=await in_turns(producers.snapshot(end_offset).encoding()),
+            aborted_files=aborted_files,
             cuts=tuple(cuts.values()),
             snapshots=tuple(item for item in manifest.snapshots if item.next_offset <= end_offset),
             scanned_bytes=self._scanned_bytes,
@@ -427,7 +436,7 @@ async def scan_segment(
         _log.warning("segment_cut", path=path, position=error.position, reason=str(error))
     if not builder.valid_bytes:
         return ScannedSegment(None, first_offset, reader.read_bytes)
-    snapshot = b"" if producers is None else producers.encode_snapshot(builder.end_offset)
+    snapshot = b"" if producers is None else await in_turns(producers.snapshot(builder.end_offset).encoding())
     index = builder.build(extent.file_bytes, aborted=aborted, producers=snapshot)
     return ScannedSegment(index, first_offset, reader.read_bytes)
 

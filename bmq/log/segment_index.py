@@ -24,12 +24,20 @@ from typing import Annotated, ClassVar, Final
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from bmq.log.aborted_transactions import AbortedTransactions
-from bmq.log.checksummed_parts import CorruptParts, decode_int64s, decode_parts, encode_int64s, encode_parts
+from bmq.log.checksummed_parts import (
+    CONTAINER_BYTES_MAX,
+    CorruptParts,
+    decode_int64s,
+    decode_parts,
+    encode_int64s,
+    encode_parts,
+)
 from bmq.log.partition_log import Location, Span
 from bmq.log.store import Buffer
 from bmq.protocol.record_batch import LENGTH_OVERHEAD_BYTES, BatchHeader
 
-INDEX_BYTES_MAX: Final = 256 * 1024 * 1024
+INDEX_BYTES_MAX: Final = CONTAINER_BYTES_MAX
+"""Whatever a writer can have made: without its index a segment is read whole, and the producers before it as well."""
 _MAGIC: Final = b"BMQINDX1"
 _PARTS: Final = (b"head", b"offs", b"poss", b"time", b"abrt", b"prod")
 

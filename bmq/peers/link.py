@@ -28,14 +28,14 @@ from bmq.protocol.apis import ALL_APIS, ApiKey
 from bmq.protocol.codec import decode_response, encode, is_flexible
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError, MalformedMessage, UnsupportedVersion
-from bmq.protocol.frames import FrameSplitter, ReceiveBuffer
+from bmq.protocol.frames import FRAME_BYTES_MAX_BETWEEN_NODES, FrameSplitter, ReceiveBuffer
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
 from bmq.protocol.messages.api_versions_response import ApiVersionsResponse
 from bmq.protocol.messages.envelope_request import EnvelopeRequest
 from bmq.protocol.wire import Buffer
 from bmq.proxy.stall_watch import StallWatch
 
-FRAME_BYTES_MAX: Final = 128 * 1024 * 1024
+FRAME_BYTES_MAX: Final = FRAME_BYTES_MAX_BETWEEN_NODES
 """A longer answer closes the link as malformed; the largest valid ones, metadata snapshots, stay far below."""
 UNSENT_BYTES_MAX: Final = 256 * 1024 * 1024
 """A peer with more unsent bytes than this is dropped. Callers stop long before (`unsent_bytes`)."""

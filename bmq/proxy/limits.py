@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
+
+from pydantic import Field
+
+from bmq.protocol.frames import FORWARDED_BYTES_MAX, FRAME_BYTES_MAX_BETWEEN_NODES
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyLimits:
     """At each limit a socket is no longer read; nothing is dropped and nothing grows."""
 
-    request_bytes_max: int = 100 * 1024 * 1024
+    request_bytes_max: Annotated[int, Field(gt=0, le=FORWARDED_BYTES_MAX)] = 100 * 1024 * 1024
     """`socket.request.max.bytes`: a longer frame closes its connection."""
     in_flight_requests_max: int = 512
     """Unanswered requests of one connection. librdkafka sends one request per batch, and batches that stay unread
@@ -37,6 +41,7 @@ class ProxyLimits:
 
 
 BETWEEN_NODES: Final = ProxyLimits(
+    request_bytes_max=FRAME_BYTES_MAX_BETWEEN_NODES,  # a client's longest request, and what is added to it
     # One link carries the produces of all clients of a proxy, and long polls too.
     in_flight_requests_max=8_192,
     in_flight_bytes_max=64 * 1024 * 1024,

@@ -166,7 +166,7 @@ class Owner:
         assert self.writer is not None
         self.files.end_segment(self.roll)
         closed_bytes = await self.writer.close()
-        index = self.files.seal_segment(self.roll, closed_bytes)
+        index = await self.files.seal_segment(self.roll, closed_bytes)
         if is_indexed:
             await self.files.save_index(index)
         self.writer = self.builder = None

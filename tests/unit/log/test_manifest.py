@@ -96,6 +96,14 @@ def test_the_directories_it_needs() -> None:
     assert FIRST.valid_bytes == 90
 
 
+@pytest.mark.parametrize(("count", "turns"), [(0, 0), (2_000, 0), (2_001, 1), (4_500, 2)])
+def test_many_extents_are_encoded_in_slices(count: int, turns: int) -> None:
+    extents = tuple(Extent(1, roll, 1, roll, 10, 0, 10, roll, roll + 1, -1) for roll in range(count))
+    manifest = Manifest(1, 0, 0, count, extents)
+    assert sum(1 for _ in manifest.encoding()) == turns
+    assert Manifest.decode(manifest.encode()).extents == extents
+
+
 @pytest.mark.parametrize("offset", [0, 7])
 def test_only_a_compacted_log_says_how_far(offset: int) -> None:
     """Nodes of a release without compaction refuse what they do not know."""

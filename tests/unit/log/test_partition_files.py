@@ -69,7 +69,7 @@ async def test_a_segment_is_readable_while_it_is_closed_and_its_index_is_written
     assert owner.writer is not None
     files.end_segment(0)
     assert not (await files.locate(1)).is_closed
-    index = files.seal_segment(0, await owner.writer.close())
+    index = await files.seal_segment(0, await owner.writer.close())
     assert not (await files.locate(1)).is_closed
     assert files.manifest().extents == ()
     owner.writer = None
@@ -90,7 +90,7 @@ async def test_extents_keep_the_order_of_the_log_whichever_index_is_durable_firs
     for roll in range(2):
         assert owner.writer is not None
         files.end_segment(roll)
-        indexes.append(files.seal_segment(roll, await owner.writer.close()))
+        indexes.append(await files.seal_segment(roll, await owner.writer.close()))
         owner.writer = None
         await owner.produce(batch_of(2))
     await files.save_index(indexes[1])
@@ -103,13 +103,13 @@ async def test_extents_keep_the_order_of_the_log_whichever_index_is_durable_firs
 async def test_a_segment_must_have_ended_and_one_without_a_batch_is_forgotten() -> None:
     owner = await written(FakeStore(), [1])
     with pytest.raises(ValueError, match="has not ended"):
-        owner.files.seal_segment(0, 100)
+        await owner.files.seal_segment(0, 100)
     await owner.roll_segment()
     await owner.open_segment()
     owner.files.end_segment(1)
     assert owner.files.own_segments() == ()
     with pytest.raises(KeyError):
-        owner.files.seal_segment(1, 0)
+        await owner.files.seal_segment(1, 0)
 
 
 async def test_indexes_are_loaded_when_needed_and_kept_in_a_shared_cache() -> None:

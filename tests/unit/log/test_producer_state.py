@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from bmq.aio.turns import in_turns
 from bmq.log.partition_log import AbortedTransaction
 from bmq.log.producer_state import BATCHES_KEPT, CorruptSnapshot, PlacedBatch, ProducerEntry, ProducerStates
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker
@@ -46,6 +47,11 @@ def marker_header(*, producer: int = 7, epoch: int = 0) -> BatchHeader:
 
 COMMIT = EndTransactionMarker(ControlType.COMMIT, 0)
 ABORT = EndTransactionMarker(ControlType.ABORT, 0)
+
+
+def at_once(work: Generator[None, None, None]) -> None:
+    for _ in work:
+        pass
 
 
 def states_after(*headers: BatchHeader, placed_ms: Sequence[int] = ()) -> ProducerStates:
@@ -206,7 +212,7 @@ def test_a_producer_of_records_of_any_time_is_remembered_from_its_last_batch(tim
         entry = states.entry(7)
         assert entry is not None and entry.last_timestamp_ms == timestamp_ms
         states = ProducerStates.decode_snapshot(states.encode_snapshot(2))
-        states.recovered(NOW_MS + 5_000)
+        at_once(states.correcting_times(NOW_MS + 5_000))
     assert states.expire(NOW_MS + 86_400_000, 86_400_000) == 1
 
 
@@ -222,7 +228,7 @@ def test_times_of_an_older_releases_snapshot_begin_anew() -> None:
     )
     states.place_marker(marker_header(producer=2), 4, COMMIT, old_ms)
     states = ProducerStates.decode_snapshot(states.encode_snapshot(5))
-    states.recovered(NOW_MS)
+    at_once(states.correcting_times(NOW_MS))
     placed_ms = [entry.placed_ms for _, entry in sorted(states.entries())]
     assert placed_ms == [NOW_MS, old_ms, NOW_MS, old_ms + 1]
 
@@ -273,6 +279,19 @@ def test_snapshot_round_trip_and_damage(entries: dict[int, ProducerEntry], data:
         ProducerStates.decode_snapshot(damaged)
     with pytest.raises(CorruptSnapshot):
         ProducerStates.decode_snapshot(snapshot[: data.draw(st.integers(0, len(snapshot) - 1))])
+
+
+async def test_many_producers_are_encoded_and_decoded_in_slices() -> None:
+    """The snapshot is of the moment in which it was taken, whatever is placed before it is encoded."""
+    entry = ProducerEntry(0, -1, NOW_MS, -1, (PlacedBatch(0, 0, 5, 5, 1_000),), 1_000)
+    states = states_of(dict.fromkeys(range(5_000), entry))
+    snapshot = states.snapshot(6)
+    states.place(header(1, producer=9), 6, NOW_MS)
+    assert sum(1 for _ in snapshot.encoding()) == 2
+    data = await in_turns(snapshot.encoding())
+    assert data == snapshot.encode()
+    assert sum(1 for _ in ProducerStates.decoding(data)) == 2
+    assert (await in_turns(ProducerStates.decoding(data)))._entries == dict.fromkeys(range(5_000), entry)
 
 
 @given(st.binary(max_size=100))

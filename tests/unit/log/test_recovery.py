@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bmq.local.store import LocalStore
@@ -343,12 +343,17 @@ def entries_of(states: ProducerStates) -> dict[int, object]:
     ),
     is_large=st.booleans(),
 )
+@example([("transaction", 0), ("abort", 0), ("roll", 0)] * 7 + [("delete", 1), ("takeover", 0), ("delete", 2)], True)
 async def test_producers_and_aborted_transactions_come_back(steps: list[tuple[str, int]], is_large: bool) -> None:
-    """Transactions that begin segments and owners before they end, or before what is retained; "bump": with a new epoch."""
+    """Transactions that begin segments and owners before they end, or before what is retained; "bump": with a new epoch.
+
+    `is_large`: the manifest has no room for producers, nor for more than one aborted transaction.
+    """
     with pytest.MonkeyPatch.context() as patch:
         if is_large:
             patch.setattr("bmq.log.recovery.PRODUCERS_INLINE_BYTES_MAX", 0)
             patch.setattr("bmq.log.partition_files.PRODUCERS_INLINE_BYTES_MAX", 0)
+            patch.setattr("bmq.log.partition_files.FILE_ENTRIES_MAX", 2)
         fake = FakeStore()
         leader_epoch = 1
         epochs, sequences, is_open = [0] * 3, [0] * 3, [False] * 3
@@ -455,7 +460,7 @@ async def with_an_index_to_save(fake: FakeStore) -> tuple[Owner, SegmentIndex, s
     owner = await produced(fake.client("a"), 1, [3], is_last_open=True)
     assert owner.writer is not None
     owner.files.end_segment(0)
-    index = owner.files.seal_segment(0, await owner.writer.close())
+    index = await owner.files.seal_segment(0, await owner.writer.close())
     return owner, index, owner.paths.index(1, 0, 1)
 
 
