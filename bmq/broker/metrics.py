@@ -30,6 +30,8 @@ class PartitionCounts:
         "fenced",
         "mends",
         "offline",
+        "producers_forgotten",
+        "producers_refused_batches",
         "refused_batches",
         "rolls",
         "starts",
@@ -46,6 +48,8 @@ class PartitionCounts:
         self.refused_batches = 0
         self.backlog_refused_batches = 0
         self.backlog_evicted_bytes = 0
+        self.producers_forgotten = 0
+        self.producers_refused_batches = 0
         self.starts = 0
         self.takeovers = 0
         self.mends = 0
@@ -73,6 +77,16 @@ _COUNTERS: Final = (
         "bmq_backlog_evicted_bytes",
         "backlog_evicted_bytes",
         "Bytes deleted before a group that is too far behind had consumed them.",
+    ),
+    (
+        "bmq_producers_forgotten",
+        "producers_forgotten",
+        "Idempotent producers forgotten before producer.id.expiration.ms because their partition has too many.",
+    ),
+    (
+        "bmq_producers_refused_batches",
+        "producers_refused_batches",
+        "Batches of new producers refused because their partition has too many that wrote a short time ago.",
     ),
     ("bmq_partition_starts", "starts", "Partitions started: claimed, recovered and opened."),
     ("bmq_file_takeovers", "takeovers", "Files of earlier owners that had to be closed."),

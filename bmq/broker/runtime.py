@@ -42,6 +42,7 @@ from bmq.broker.partition_states import (
     State,
     Writing,
 )
+from bmq.broker.producer_limit import ProducerLimit
 from bmq.broker.segment_lifecycle import SegmentLifecycle
 from bmq.broker.starting import Start
 from bmq.broker.surroundings import Surroundings
@@ -152,6 +153,7 @@ class PartitionRuntime(TransactionWriter):
         self._files: PartitionFiles | None = None
         self._producers = ProducerStates()
         self._refused = RefusedSequences()
+        self._producer_limit = ProducerLimit(surroundings.settings.producers_max, surroundings.counts, self._names)
         self._guards = TransactionGuards()
         self._current: OwnSegment | None = None
         self._waiters = Waiters()
@@ -271,6 +273,10 @@ class PartitionRuntime(TransactionWriter):
                     return
                 if self._refused.entries and self._is_behind_a_refused_one(records):
                     self._refuse(BEHIND_A_REFUSED_ONE, done)
+                    return
+                too_many = self._producer_limit.refusal_of(self._producers, header.producer_id, now_ms)
+                if too_many is not None:
+                    self._refuse_new_producer(too_many, records, done)
                     return
             if self.backlog.refusal is not None:
                 self._refuse_over_quota(self.backlog.refusal, records, done)

@@ -40,6 +40,7 @@ class BrokerSettings:
     `compaction_busy_share`: of the time, that a cleaning runs beside producers (broker/compaction_share).
     `compaction_marker_retention_ms`: markers of aborted transactions stay at least so long after the records are gone, since
     proxies read replaced files for up to twice `fetch.read_cursor_age_ms`.
+    `producers_max`: producers that a partition remembers (broker/producer_limit).
     `transaction_verification_wait_max_s`: how long a transaction coordinator may take to answer.
     """
 
@@ -65,6 +66,7 @@ class BrokerSettings:
     upkeep_interval_s: float = 1.0
     retention_check_interval_ms: int = 300_000
     producer_id_expiration_ms: int = 86_400_000
+    producers_max: Annotated[int, Field(ge=1, le=1_000_000)] = 100_000
     transaction_verification_wait_max_s: float = 10.0
     compaction_check_interval_ms: int = 15_000
     compaction_map_bytes: int = 64 * 1024 * 1024

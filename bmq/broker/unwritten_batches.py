@@ -16,6 +16,7 @@ from bmq.broker.acknowledgement import PendingBatch, call
 from bmq.broker.admission import NotOneBatch
 from bmq.broker.min_insync_tracker import MinInsyncTracker
 from bmq.broker.partition_states import InFlightBatches, State, Writing
+from bmq.broker.producer_limit import ProducerLimit
 from bmq.broker.reading import LogReader
 from bmq.broker.record_checks import RecordsRefused
 from bmq.log.partition_log import AppendDone, AppendResult, TopicPartition
@@ -62,6 +63,7 @@ class UnwrittenBatches(LogReader):
     _refused: RefusedSequences
     _min_insync: MinInsyncTracker
     _is_guarded: bool
+    _producer_limit: ProducerLimit
 
     @abstractmethod
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
@@ -79,6 +81,11 @@ class UnwrittenBatches(LogReader):
             return False
         if self._refused.entries and self._is_behind_a_refused_one(records):
             self._refuse(BEHIND_A_REFUSED_ONE, done)
+            return False
+        now_ms = self._surroundings.clock.now_ms()
+        too_many = self._producer_limit.refusal_of(self._producers, header.producer_id, now_ms)
+        if too_many is not None:
+            self._refuse_new_producer(too_many, records, done)
             return False
         if self.backlog.refusal is not None:
             self._refuse_over_quota(self.backlog.refusal, records, done)
@@ -152,6 +159,10 @@ class UnwrittenBatches(LogReader):
         self._surroundings.counts.refused_batches += 1
         message = "too many bytes are on their way into the log"
         call(done, AppendResult(ErrorCode.REQUEST_TIMED_OUT, message=message))
+
+    def _refuse_new_producer(self, refusal: AppendResult, records: memoryview, done: AppendDone) -> None:
+        self._note_refused(records, refusal.error_code)
+        self._refuse(refusal, done)
 
     def _refuse_over_quota(self, refusal: AppendResult, records: memoryview, done: AppendDone) -> None:
         self._surroundings.counts.backlog_refused_batches += 1

@@ -525,7 +525,7 @@ async def test_producers_are_listed(world: World, owner: Owner, log: PartitionRu
         ActiveProducer(4, 2, 8, now_ms, -1, -1),
     ]
     await log.write_marker(marker(1, version=2, coordinator_epoch=5))
-    assert (await log.active_producers())[0] == ActiveProducer(P, 1, -1, now_ms, 5, -1)
+    assert (await log.active_producers())[-1] == ActiveProducer(P, 1, -1, now_ms, 5, -1)
 
 
 # --- what must survive

@@ -13,7 +13,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from bmq.aio.turns import in_turns
 from bmq.log.partition_log import AbortedTransaction
-from bmq.log.producer_state import BATCHES_KEPT, CorruptSnapshot, PlacedBatch, ProducerEntry, ProducerStates
+from bmq.log.producer_state import (
+    BATCHES_KEPT,
+    IDLE_MS_MIN,
+    CorruptSnapshot,
+    PlacedBatch,
+    ProducerEntry,
+    ProducerStates,
+)
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -198,6 +205,52 @@ def test_idle_producers_are_forgotten() -> None:
     states.synced(4)
     assert states.expire(1_000, 501) == 1
     assert len(states) == 2
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.integers(0, 400_000), st.booleans()), max_size=20),
+    st.integers(1, 6),
+)
+def test_only_the_longest_silent_make_room(steps: list[tuple[int, bool, int, bool]], count_max: int) -> None:
+    """Each step: a batch of a producer, in a transaction or not, later by so much, durable or in flight."""
+    states, now_ms = ProducerStates(), 0
+    for end_offset, (producer, is_transactional, later_ms, is_durable) in enumerate(steps):
+        now_ms += later_ms
+        entry = states.entry(producer)
+        if entry is not None and entry.transaction_first_offset >= 0:
+            states.place_marker(marker_header(producer=producer), end_offset, COMMIT, now_ms)
+        else:
+            sequence = entry.batches[-1].last_sequence + 1 if entry and entry.batches else 0
+            each = header(sequence, producer=producer, is_transactional=is_transactional)
+            states.place(each, end_offset, now_ms)
+        if is_durable:
+            states.synced(end_offset + 1)
+    in_flight = {producer for _, producer, _ in states._undo}
+    before = dict(states.entries())
+    may_go = [
+        producer
+        for producer, entry in sorted(before.items(), key=lambda item: item[1].placed_ms)
+        if entry.transaction_first_offset < 0 and producer not in in_flight and now_ms - entry.placed_ms >= IDLE_MS_MIN
+    ]
+    wanted = max(0, len(before) - count_max + 1)
+    assert states.forget_idle(count_max, now_ms) == min(wanted, len(may_go))
+    gone = before.keys() - dict(states.entries()).keys()
+    assert sorted(before[producer].placed_ms for producer in gone) == [
+        before[producer].placed_ms for producer in may_go[: len(gone)]
+    ]
+
+
+def test_producers_that_must_stay_are_not_looked_at_each_time() -> None:
+    states = states_after(
+        *(header(0, producer=producer, is_transactional=True) for producer in range(1_500)), placed_ms=[0] * 1_500
+    )
+    states.synced(1_500)
+    states.place(header(0, producer=5_000), 1_500, 0)
+    states.synced(1_501)
+    assert states.forget_idle(1_000, IDLE_MS_MIN) == 0
+    assert states.forget_idle(1_000, IDLE_MS_MIN) == 1
+    assert states.entry(5_000) is None and len(states) == 1_500
+    assert states.last_stable_offset(1_501) == 0
 
 
 @pytest.mark.parametrize("timestamp_ms", [-1, 0, NOW_MS - 3 * 86_400_000, NOW_MS + 86_400_000])
