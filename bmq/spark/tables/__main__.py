@@ -102,6 +102,9 @@ def parser() -> argparse.ArgumentParser:
     )
     arguments.add_argument("--take-over", action="store_true", help="write a table that another job had")
     arguments.add_argument(
+        "--accept-rollback", action="store_true", help="go on without the rows that a rollback removed"
+    )
+    arguments.add_argument(
         "--merge-every",
         type=_count(0),
         default=MaintenancePolicy().every_commits,
@@ -120,6 +123,7 @@ def how_to_run(given: argparse.Namespace, on_progress: Callable[[TableProgress],
         source_options=dict(given.option),
         trigger_s=None if given.available_now else given.trigger_s,
         take_over=given.take_over,
+        accept_rollback=given.accept_rollback,
         maintenance=MaintenancePolicy(every_commits=given.merge_every),
         on_progress=on_progress,
     )

@@ -2,16 +2,19 @@
 
 Spark's writer commits rows but cannot change a property in the same commit. So rows are staged first (a snapshot in the
 table's metadata that readers do not see: write-audit-publish), and then one Iceberg transaction adds the staged files
-and the offsets. It is refused if anybody added files to the table since the snapshot it is based on; merged files do
-not count. Iceberg itself retries a transaction on newer metadata, so this check must be part of the transaction:
-property updates alone would overwrite each other.
+and the offsets.
+
+Iceberg repeats a refused transaction on newer metadata, but only its updates: nobody would look again whether another
+job moved the offsets, the table was rolled back, or another engine expired the staged snapshot and deleted its files.
+So each transaction begins with an update that Iceberg does not repeat, a tag (`_commit`): once the metadata has
+changed, all is checked and made again.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from py4j.java_gateway import JavaPackage
@@ -21,19 +24,19 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bmq.spark.tables.columns import OWNER_PROPERTY, create_statement, evolution_statements, quoted
 from bmq.spark.tables.errors import CommitConflict, TableJobError, TableMismatch
+from bmq.spark.tables.snapshot_chain import STAGE_SUMMARY, WAP_PROPERTY, AncestorSnapshot, check_chain, check_staging
 from bmq.spark.tables.table_offsets import OFFSETS_PROPERTY, WRITER_PROPERTY, TableOffsets, Writer
 from bmq.tables.definition import Partitioning
 
 _CATALOG_CLASS: Final = "org.apache.iceberg.spark.SparkCatalog"
-_CONFLICTS: Final = frozenset(
-    {
-        "org.apache.iceberg.exceptions.ValidationException",
-        "org.apache.iceberg.exceptions.CommitFailedException",
-    }
-)
+_VALIDATION_FAILED: Final = "org.apache.iceberg.exceptions.ValidationException"
+_METADATA_MOVED: Final = "org.apache.iceberg.exceptions.CommitFailedException"
+_CONFLICTS: Final = frozenset({_VALIDATION_FAILED, _METADATA_MOVED})
 _SCHEMA_ATTEMPTS_MAX: Final = 20
-_STAGE_SETTING: Final = "spark.wap.id"
-_STAGE_SUMMARY: Final = "wap.id"
+_COMMIT_ATTEMPTS_MAX: Final = 20
+"""Tries of one commit while others, such as merges, change the metadata."""
+_WAP_SETTING: Final = "spark.wap.id"
+_WAP_SUMMARY: Final = "wap.id"
 # Iceberg's own cherry-pick sets these too: cleanup sees from them that the staged files are in use.
 _PUBLISHED_SUMMARY: Final = "published-wap-id"
 _SOURCE_SUMMARY: Final = "source-snapshot-id"
@@ -112,6 +115,7 @@ class IcebergTable:
         spark.sql(create_statement(self.identifier, columns, topic, partitioning))
         if OWNER_PROPERTY not in self._properties(self._load()):
             raise TableMismatch(f"table {self.name} is there already, and was not made of a topic; it is left alone")
+        self._check_staging(self._load())
         for _ in range(_SCHEMA_ATTEMPTS_MAX):
             if not (statements := self._missing(columns)):
                 return
@@ -121,7 +125,7 @@ class IcebergTable:
                 return
             except Py4JJavaError as error:
                 # Iceberg retries other commits itself, but no change of a schema: merged files are enough to refuse it.
-                if not _is_conflict(error):
+                if _class_of(error) not in _CONFLICTS:
                     raise
         raise TableJobError(f"table {self.name}: others keep writing it, so that no column can be added")
 
@@ -135,8 +139,24 @@ class IcebergTable:
         return list(self._spark.table(self.identifier).columns)
 
     def offsets(self) -> TableOffsets | None:
-        """The present offsets; None before the first commit. Raises TableMismatch."""
-        return self._offsets(self._load())
+        """The present offsets; None before the first commit. Raises TableMismatch: the rows they count are not there."""
+        return self._checked_offsets(self._load())
+
+    def tie_offsets(self, *, accept_rollback: bool) -> None:
+        """Have the offsets of an earlier release name a snapshot. `accept_rollback`: name the current one in any case."""
+        table = self._load()
+        current = table.currentSnapshot()
+        if current is None:
+            return
+
+        def tie(transaction: Any, table: Any) -> None:
+            offsets, newest = self._offsets(table), table.currentSnapshot()
+            if offsets is not None and (accept_rollback or offsets.snapshot_id is None):
+                self._set_offsets(transaction, replace(offsets, snapshot_id=int(newest.snapshotId())))
+
+        offsets = self._offsets(table)
+        if offsets is not None and (accept_rollback or offsets.snapshot_id is None):
+            self._commit(tie, int(current.snapshotId()))
 
     def writer(self) -> Writer | None:
         """The present writer. Raises TableMismatch."""
@@ -160,56 +180,81 @@ class IcebergTable:
         )
 
     def stage(self, rows: DataFrame) -> Staged:
-        """Write the files of these rows. If the job dies now, expiring snapshots removes the files."""
+        """Write the files of these rows. If the job dies now, expiring snapshots removes the files.
+
+        Raises TableMismatch: the table does not stage.
+        """
+        self._check_staging(self._load())
         stage_id = uuid.uuid4().hex
         session = rows.sparkSession
-        session.conf.set(_STAGE_SETTING, stage_id)
+        session.conf.set(_WAP_SETTING, stage_id)
         try:
-            rows.writeTo(self.identifier).append()
+            rows.writeTo(self.identifier).option(f"snapshot-property.{STAGE_SUMMARY}", stage_id).append()
         finally:
-            session.conf.unset(_STAGE_SETTING)
+            session.conf.unset(_WAP_SETTING)
         table = self._load()
-        snapshot = next(each for each in _newest_first(table) if each.summary().get(_STAGE_SUMMARY) == stage_id)
+        snapshot = next((each for each in _newest_first(table) if each.summary().get(_WAP_SUMMARY) == stage_id), None)
+        if snapshot is None:
+            self._checked_offsets(table)  # refuses rows that readers see
+            raise CommitConflict(f"the staged snapshot of table {self.name} was expired by another job")
         changes = _jvm(self._spark).org.apache.iceberg.SnapshotChanges.builderFor(table).snapshot(snapshot).build()
         return Staged(stage_id, snapshot.snapshotId(), tuple(_each(changes.addedDataFiles())))
 
-    def publish(
-        self, staged: Staged | None, expected: TableOffsets | None, new: TableOffsets, writer: Writer | None
-    ) -> int:
+    def publish(self, staged: Staged, expected: TableOffsets | None, new: TableOffsets, writer: Writer | None) -> int:
         """Add the staged files and move the offsets in one commit; returns the new snapshot's id.
 
         `writer`: must still own the table; None where several jobs write. Raises CommitConflict: the offsets are not
-        the expected ones any more, files were added meanwhile, or another job owns the table.
+        the expected ones any more, the staged snapshot expired, or another job owns the table; TableMismatch: the table
+        was rolled back, or stages no more.
         """
-        transaction = self._load().newTransaction()
-        table = transaction.table()
-        if self._offsets(table) != expected:
-            raise CommitConflict(f"the offsets of table {self.name} have moved")
-        if writer is not None and self._properties(table).get(WRITER_PROPERTY + self._key) != writer.to_json():
-            raise CommitConflict(f"table {self.name} has another writer")
-        try:
-            self._add_files(transaction, table.currentSnapshot(), staged)
-            transaction.updateProperties().set(OFFSETS_PROPERTY + self._key, new.to_json()).commit()
-            transaction.commitTransaction()
-        except Py4JJavaError as error:
-            if _is_conflict(error):
-                raise CommitConflict(f"table {self.name} was written by another job meanwhile") from error
-            raise
-        return int(transaction.table().currentSnapshot().snapshotId())
 
-    def _add_files(self, transaction: Any, based_on: Any, staged: Staged | None) -> None:
-        # Done even without files: only a commit with a snapshot runs the check.
-        overwrite = transaction.newOverwrite()
-        if staged is not None:
-            for file in staged.files:
-                overwrite.addFile(file)
-            overwrite.set(_PUBLISHED_SUMMARY, staged.stage_id)
-            overwrite.set(_SOURCE_SUMMARY, str(staged.snapshot_id))
-        if based_on is not None:
-            overwrite.validateFromSnapshot(based_on.snapshotId())
-        overwrite.conflictDetectionFilter(_jvm(self._spark).org.apache.iceberg.expressions.Expressions.alwaysTrue())
-        overwrite.validateNoConflictingData()
-        overwrite.commit()
+        def change(transaction: Any, table: Any) -> None:
+            self._check_staging(table)
+            if self._checked_offsets(table) != expected:
+                raise CommitConflict(f"the offsets of table {self.name} have moved")
+            if writer is not None and self._properties(table).get(WRITER_PROPERTY + self._key) != writer.to_json():
+                raise CommitConflict(f"table {self.name} has another writer")
+            self._add_files(transaction, staged)
+            self._set_offsets(transaction, replace(new, snapshot_id=int(table.currentSnapshot().snapshotId())))
+
+        return int(self._commit(change, staged.snapshot_id).currentSnapshot().snapshotId())
+
+    def _add_files(self, transaction: Any, staged: Staged) -> None:
+        # Done even without files: offsets need a snapshot to name.
+        append = transaction.newAppend()
+        for file in staged.files:
+            append.appendFile(file)
+        append.set(_PUBLISHED_SUMMARY, staged.stage_id)
+        append.set(_SOURCE_SUMMARY, str(staged.snapshot_id))
+        append.commit()
+
+    def _set_offsets(self, transaction: Any, offsets: TableOffsets) -> None:
+        transaction.updateProperties().set(OFFSETS_PROPERTY + self._key, offsets.to_json()).commit()
+
+    def _commit(self, change: Callable[[Any, Any], None], pinned_snapshot_id: int) -> Any:
+        """Commit what `change(transaction, table)` makes, to exactly the metadata it has seen; returns the table.
+
+        When the metadata has changed meanwhile, `change` is called again. Raises CommitConflict: the pinned snapshot is
+        gone, or others keep changing the table.
+        """
+        tag = f"bmq-{uuid.uuid4().hex}"
+        for _ in range(_COMMIT_ATTEMPTS_MAX):
+            transaction = self._load().newTransaction()
+            table = transaction.table()
+            try:
+                # Fails if the snapshot is gone, in the catalog itself too. Readers never see the tag.
+                transaction.manageSnapshots().createTag(tag, pinned_snapshot_id).commit()
+                transaction.manageSnapshots().removeTag(tag).commit()
+                change(transaction, table)
+                transaction.commitTransaction()
+                return table
+            except Py4JJavaError as error:
+                if _class_of(error) == _METADATA_MOVED:
+                    continue
+                if _class_of(error) == _VALIDATION_FAILED:
+                    raise CommitConflict(f"a snapshot of table {self.name} was expired by another job") from error
+                raise
+        raise CommitConflict(f"table {self.name}: others keep changing it")
 
     def _load(self) -> Any:
         """The table's present state through Iceberg's own API. Raises TableJobError."""
@@ -224,6 +269,16 @@ class IcebergTable:
         except (Py4JJavaError, AnalysisException) as error:
             raise TableJobError(f"table {self.name} cannot be loaded: {str(error).splitlines()[0]}") from error
 
+    def _checked_offsets(self, table: Any) -> TableOffsets | None:
+        """Raises TableMismatch."""
+        offsets = self._offsets(table)
+        check_chain(_chain(table), offsets, self.name)
+        return offsets
+
+    def _check_staging(self, table: Any) -> None:
+        """Raises TableMismatch."""
+        check_staging(self._properties(table).get(WAP_PROPERTY), self.name)
+
     def _offsets(self, table: Any) -> TableOffsets | None:
         text = self._properties(table).get(OFFSETS_PROPERTY + self._key)
         return None if text is None else TableOffsets.from_json(text)
@@ -237,8 +292,18 @@ def _jvm(spark: SparkSession) -> Any:
     return spark._jvm
 
 
-def _is_conflict(error: Py4JJavaError) -> bool:
-    return error.java_exception.getClass().getName() in _CONFLICTS
+def _class_of(error: Py4JJavaError) -> str:
+    return str(error.java_exception.getClass().getName())
+
+
+def _chain(table: Any) -> Iterator[AncestorSnapshot]:
+    """The current snapshot and its ancestors, newest first, as far as they are kept."""
+    snapshot = table.currentSnapshot()
+    while snapshot is not None:
+        parent_id = snapshot.parentId()
+        is_stage = snapshot.summary().get(STAGE_SUMMARY) is not None
+        yield AncestorSnapshot(int(snapshot.snapshotId()), None if parent_id is None else int(parent_id), is_stage)
+        snapshot = None if parent_id is None else table.snapshot(parent_id)
 
 
 def _newest_first(table: Any) -> Iterator[Any]:

@@ -106,18 +106,31 @@ class TableJob:
         self._batches = self._batches_at_start = 0
         """Batches written in all, and their number when the stream was last started."""
 
-    def start(self, *, trigger_s: float | None, max_offsets_per_trigger: int | None, take_over: bool) -> None:
+    def start(
+        self,
+        *,
+        trigger_s: float | None,
+        max_offsets_per_trigger: int | None,
+        take_over: bool,
+        accept_rollback: bool = False,
+    ) -> None:
         """Check that everything matches, claim the table, and start. Raises TableJobError."""
         with told_as(f"table {self._name} cannot be begun"):
-            self._start(trigger_s, max_offsets_per_trigger, take_over)
+            self._start(trigger_s, max_offsets_per_trigger, take_over, accept_rollback)
 
-    def _start(self, trigger_s: float | None, max_offsets_per_trigger: int | None, take_over: bool) -> None:
+    def _start(
+        self, trigger_s: float | None, max_offsets_per_trigger: int | None, take_over: bool, accept_rollback: bool
+    ) -> None:
         self._catalog.configure(self._spark)
         self._checkpoint = Checkpoint(self._spark, self._checkpoint_path)
         self._topic_state = self._topic.state()
         self._ensure_tables(self._definition)
+        for table in self._tables:
+            table.tie_offsets(accept_rollback=accept_rollback)
         offsets = self._table.offsets()
         self._check_start(offsets)
+        if self._dead_letters is not None:
+            self._dead_letters.offsets()  # refuses a table that was rolled back
         self._writer = Writer(self._checkpoint.path, uuid.uuid4().hex)
         self._table.claim(claim(self._table.writer(), self._writer, self._name, take_over=take_over))
         starts = starting_offsets(
@@ -201,6 +214,10 @@ class TableJob:
         if self._dead_letters is not None:
             self._dead_letters.ensure(dead_letter_columns(), definition.topic)
 
+    @property
+    def _tables(self) -> tuple[IcebergTable, ...]:
+        return (self._table,) if self._dead_letters is None else (self._table, self._dead_letters)
+
     # --- a batch
 
     def _on_batch(self, records: DataFrame, batch: int) -> None:
@@ -232,8 +249,7 @@ class TableJob:
             raise TableTaken(f"table {self._name}: others keep writing it, batch {batch} found no place between them")
         self._report(batch, outcome, began_ns)
         if outcome.rows or outcome.dead_letters:
-            tables = (self._table, self._dead_letters) if self._dead_letters is not None else (self._table,)
-            self._maintenance.committed(tuple(table.identifier for table in tables))
+            self._maintenance.committed(tuple(table.identifier for table in self._tables))
 
     def _look_for_changes(self) -> None:
         """Use a definition that was altered meanwhile; if it cannot be read, keep the last one."""
@@ -330,8 +346,8 @@ class HowToRun(TypedDict, total=False):
 
     `source`: the stream's format, "kafka" or a registered one with the connector's columns and options;
     `source_options`: more of these options. `trigger_s`: interval of batches [10]; None: until the table has everything
-    that the topic has now. `take_over`: write a table that belonged to a job with another checkpoint. `on_progress`:
-    called after each batch.
+    that the topic has now. `take_over`: write a table that belonged to a job with another checkpoint. `accept_rollback`:
+    go on with a table that was rolled back, without the rows that are gone. `on_progress`: called after each batch.
     """
 
     bootstrap: Required[str]
@@ -343,6 +359,7 @@ class HowToRun(TypedDict, total=False):
     trigger_s: float | None
     max_offsets_per_trigger: int
     take_over: bool
+    accept_rollback: bool
     maintenance: MaintenancePolicy
     on_progress: Callable[[TableProgress], None]
 
@@ -378,6 +395,7 @@ def start_table(
         trigger_s=how.get("trigger_s", TRIGGER_S_DEFAULT),
         max_offsets_per_trigger=how.get("max_offsets_per_trigger"),
         take_over=how.get("take_over", False),
+        accept_rollback=how.get("accept_rollback", False),
     )
     return job
 

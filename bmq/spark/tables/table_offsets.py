@@ -1,8 +1,9 @@
 """How far a table is in its topic, and what a batch therefore has to write. Decisions only.
 
-The offsets are a property of the table that changes in the commit that adds the rows, so they always match the rows:
-when a job dies, a batch is replayed, snapshots expire, or files are merged. A batch is a range of offsets per
-partition. Its offsets below the table's are already written.
+The offsets are a property of the table that changes in the commit that adds the rows, so they match the rows when a job
+dies, a batch is replayed, snapshots expire, or files are merged. They name that commit's snapshot, since a rollback
+keeps properties (snapshot_chain.py). A batch is a range of offsets per partition. Its offsets below the table's are
+already written.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ class TableOffsets:
     """`next_offsets`: each partition's first offset that has not been written.
 
     `definition`: the definition, as JSON, that was used for the last rows; only a dead-letter table keeps it.
+    `snapshot_id`: of the commit that set these offsets; None before the commit, and in offsets of earlier releases.
     """
 
     topic: str
     topic_id: str
     next_offsets: Mapping[int, int]
     definition: str | None = None
+    snapshot_id: int | None = None
 
     def to_json(self) -> str:
         return json.dumps(
@@ -38,6 +41,7 @@ class TableOffsets:
                 "topic_id": self.topic_id,
                 "next": {str(partition): self.next_offsets[partition] for partition in sorted(self.next_offsets)},
                 **({} if self.definition is None else {"definition": self.definition}),
+                **({} if self.snapshot_id is None else {"snapshot": self.snapshot_id}),
             },
             separators=(",", ":"),
         )
@@ -48,7 +52,8 @@ class TableOffsets:
         try:
             form = json.loads(text)
             next_offsets = {int(partition): int(offset) for partition, offset in form["next"].items()}
-            return cls(str(form["topic"]), str(form["topic_id"]), next_offsets, form.get("definition"))
+            snapshot_id = None if form.get("snapshot") is None else int(form["snapshot"])
+            return cls(str(form["topic"]), str(form["topic_id"]), next_offsets, form.get("definition"), snapshot_id)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise TableMismatch(f"the table's property with its offsets is damaged: {text[:200]}") from None
 

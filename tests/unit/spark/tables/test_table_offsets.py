@@ -33,9 +33,15 @@ pytestmark = pytest.mark.unit
 OFFSETS = TableOffsets("orders", "an-id", {0: 5, 2: 9})
 
 
-@given(st.dictionaries(st.integers(0, 500), st.integers(0, 2**63 - 1)), st.none() | st.text())
-def test_its_json_gives_the_same_again(next_offsets: dict[int, int], definition: str | None) -> None:
-    offsets = TableOffsets("orders", "an-id", next_offsets, definition)
+@given(
+    st.dictionaries(st.integers(0, 500), st.integers(0, 2**63 - 1)),
+    st.none() | st.text(),
+    st.none() | st.integers(0, 2**63 - 1),
+)
+def test_its_json_gives_the_same_again(
+    next_offsets: dict[int, int], definition: str | None, snapshot_id: int | None
+) -> None:
+    offsets = TableOffsets("orders", "an-id", next_offsets, definition, snapshot_id)
     assert TableOffsets.from_json(offsets.to_json()) == offsets
 
 

@@ -1,0 +1,81 @@
+"""Commits into a fake of Iceberg; tests/e2e/test_spark_iceberg.py has the same on Iceberg itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+
+pytest.importorskip("pyspark")
+
+from bmq.spark.tables.errors import CommitConflict, TableMismatch
+from bmq.spark.tables.snapshot_chain import AncestorSnapshot, check_chain, check_staging
+from bmq.spark.tables.table_offsets import TableOffsets
+from tests.fakes.iceberg import FakeIceberg, FakeRows, fake_table
+from tests.support.iceberg_contract import CONTRACT, DisturbedTable, World, write, written
+
+pytestmark = pytest.mark.unit
+
+
+class FakeWorld(FakeIceberg):
+    def table(self) -> DisturbedTable:
+        return cast(DisturbedTable, fake_table(self, DisturbedTable))
+
+    def data(self, rows: int, before_append: Callable[[], object] = lambda: None) -> Any:
+        return FakeRows(self, rows, before_append)
+
+    def expire(self, snapshot_id: Any) -> None:
+        super().expire([snapshot_id])
+
+    def expire_all_but_current(self) -> None:
+        super().expire([number for number in self.metadata.snapshots if number != self.metadata.current])
+
+
+@pytest.mark.parametrize("check", CONTRACT, ids=lambda check: check.__name__)
+def test_contract(check: Callable[[World], None]) -> None:
+    check(FakeWorld())
+
+
+def test_a_table_that_others_keep_changing_is_given_up() -> None:
+    world = FakeWorld()
+    table, _ = written(world)
+
+    def again() -> None:
+        world.set_property("a", "b")
+        table.meanwhile = again
+
+    table.meanwhile = again
+    with pytest.raises(CommitConflict, match="others keep changing it"):
+        write(world, table, 5)
+    assert world.rows() == 20 and not world.metadata.tags
+
+
+def tied(snapshot_id: int | None) -> TableOffsets:
+    return TableOffsets("orders", "an-id", {0: 5}, snapshot_id=snapshot_id)
+
+
+def test_the_chain_is_walked_no_further_than_to_the_snapshot_of_the_offsets() -> None:
+    def chain() -> Iterator[AncestorSnapshot]:
+        yield AncestorSnapshot(9, 8)
+        yield AncestorSnapshot(8, 7)
+        raise AssertionError("8 was enough")
+
+    check_chain(chain(), tied(8), "t")
+    check_chain(chain(), tied(7), "t")
+
+
+@pytest.mark.parametrize("chain", [[], [AncestorSnapshot(1, None)], [AncestorSnapshot(9, 8)]])
+def test_a_snapshot_that_is_no_ancestor_as_far_as_they_are_known_is_refused(chain: list[AncestorSnapshot]) -> None:
+    check_chain(chain, None, "t")
+    check_chain(chain, tied(None), "t")
+    with pytest.raises(TableMismatch, match="up to snapshot 5"):
+        check_chain(chain, tied(5), "t")
+
+
+def test_only_a_table_that_stages_is_written() -> None:
+    check_staging("true", "t")
+    check_staging("TRUE", "t")
+    for value in (None, "", "false", "yes"):
+        with pytest.raises(TableMismatch, match="ALTER TABLE"):
+            check_staging(value, "t")
