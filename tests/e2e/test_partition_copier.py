@@ -77,7 +77,7 @@ def test_each_record_is_copied_once_through_kills_zombies_and_abandoned_transact
     settings = CopySettings(
         config=config,
         copy="bmq-test",
-        topics=(TopicCopy("source", "id", "copied", 1),),
+        topics=(TopicCopy("source", "id", "copied", 1, "of-copied"),),
         map_topic="map",
         transaction_records_max=TRANSACTION,
         producer={"transaction.timeout.ms": 5_000},
@@ -130,7 +130,7 @@ def test_each_record_is_copied_once_through_kills_zombies_and_abandoned_transact
     with closing(OffsetMaps(config, "map")) as maps:
         maps.catch_up()
         for target, number in found:
-            assert maps.of(("source", 0)).translate(SOURCE_OFFSETS[number]) == target
-        size = len(maps.of(("source", 0)))
+            assert maps.of(("source", 0), ("id", "of-copied")).translate(SOURCE_OFFSETS[number]) == target
+        size = len(maps.of(("source", 0), ("id", "of-copied")))
         maps.catch_up()
-        assert len(maps.of(("source", 0))) == size
+        assert len(maps.of(("source", 0), ("id", "of-copied"))) == size

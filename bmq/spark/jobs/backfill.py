@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from bmq.spark.jobs.cluster import Cluster, Topic
 from bmq.spark.jobs.copy_settings import CopySettings, Partitioner, TopicCopy
-from bmq.spark.jobs.copying import copy_ranges, names_of, require_same_topic, without_deleted
+from bmq.spark.jobs.copying import copy_ranges, names_of, require_same_target, require_same_topic, without_deleted
 from bmq.spark.jobs.outcome import JobFailed
 from bmq.spark.jobs.positions import Position, claim_positions, first_position, read_positions
 from bmq.spark.jobs.ranges import OFFSETS_PER_STEP, OffsetRange, offset_count
@@ -92,7 +92,7 @@ def plan_backfill(
     settings = CopySettings(
         config=target.config,
         copy=copy_name,
-        topics=(TopicCopy(topic, of.topic_id, target_topic, place_count),),
+        topics=(TopicCopy(topic, of.topic_id, target_topic, place_count, "" if there is None else there.topic_id),),
         partitioner=partitioner,
         producer=dict(producer or {}),
     )
@@ -102,6 +102,8 @@ def plan_backfill(
         if each.topic == topic
     }
     known = _known(settings, of) if first is not None else {}
+    if there is not None:
+        require_same_target(there, known)
     if known and any(position.asked != asked for position in known.values()):
         raise JobFailed(
             f"the backfill {settings.copy!r} was begun with another range or partitioner; give this one another --name"
@@ -140,9 +142,14 @@ def backfill(
     It can be killed at any time and called again with a new plan of the same name: it continues, and each record of the
     ranges is in the target once. Raises JobFailed, BrokenOff.
     """
+    settings = plan.settings
     if plan.makes_topic is not None:
         target.make_topic_like(plan.copy.target_topic, source_cluster, plan.copy.source_topic, plan.makes_topic)
-    claimed = claim_positions(target.config, names_of(plan.settings, plan.copy), plan.starts)
+        made = target.topics([plan.copy.target_topic])[plan.copy.target_topic]
+        settings = replace(settings, topics=(replace(plan.copy, target_topic_id=made.topic_id),))
+    copy = settings.topics[0]
+    wanted = {number: replace(at, target_topic_id=copy.target_topic_id) for number, at in plan.starts.items()}
+    claimed = claim_positions(target.config, names_of(settings, copy), wanted)
     # Another planner may have been faster: the claimed positions count.
     ranges = [
         replace(each, start_offset=max(each.start_offset, at.offset), end_offset=min(each.end_offset, at.end_offset))
@@ -153,7 +160,8 @@ def backfill(
         spark,
         source,
         source_cluster,
-        plan.settings,
+        target,
+        settings,
         [each for each in ranges if each.offset_count],
         progress or Unseen(),
         Persistence(give_up_after_s),

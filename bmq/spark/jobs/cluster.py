@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    ConsumerGroupTopicPartitions,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, OffsetSpec, ResourceType
 
 from bmq.spark.jobs.outcome import BrokenOff, JobFailed
@@ -18,6 +25,7 @@ from bmq.spark.jobs.ranges import OffsetRange, between
 ANSWER_WAIT_S: Final = 20.0
 _LOOK_AGAIN_S: Final = 0.1
 _NO_OFFSET: Final = -1
+_GROUPS_AT_ONCE: Final = 100
 
 Partition = tuple[str, int]
 """(topic, partition)."""
@@ -80,6 +88,7 @@ class Cluster:
         # Failures are reported in our own sentences.
         self.config = {"log_level": "2", **config}
         self.address = config["bootstrap.servers"]
+        self._cluster_id = ""
         with kafka_errors(f"the client of {self.address} cannot be set up"):
             self._admin = AdminClient(self.config)
 
@@ -147,6 +156,34 @@ class Cluster:
         """Add partitions up to `partition_count` in all."""
         with kafka_errors(f"partitions cannot be added to topic {name!r} of {self.address}"):
             self._admin.create_partitions([NewPartitions(name, partition_count)])[name].result(ANSWER_WAIT_S)
+
+    # --- groups
+
+    def cluster_id(self) -> str:
+        if not self._cluster_id:
+            with kafka_errors(f"the cluster at {self.address} cannot be described"):
+                described = self._admin.describe_cluster(request_timeout=ANSWER_WAIT_S).result(ANSWER_WAIT_S)
+            self._cluster_id = str(described.cluster_id)
+        return self._cluster_id
+
+    def group_names(self, prefix: str) -> list[str]:
+        with kafka_errors(f"the groups of {self.address} cannot be listed"):
+            listed = self._admin.list_consumer_groups(request_timeout=ANSWER_WAIT_S).result(ANSWER_WAIT_S)
+        return sorted(each.group_id for each in listed.valid if each.group_id.startswith(prefix))
+
+    def committed(self, groups: Sequence[str]) -> list[TopicPartition]:
+        """The committed offsets of these groups, with metadata."""
+        found: list[TopicPartition] = []
+        for first in range(0, len(groups), _GROUPS_AT_ONCE):
+            with kafka_errors(f"the offsets of groups of {self.address} cannot be read"):
+                answers = [
+                    self._admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
+                    for group in groups[first : first + _GROUPS_AT_ONCE]
+                ]
+                for answer in answers:
+                    places: list[TopicPartition] = answer.result(ANSWER_WAIT_S).topic_partitions
+                    found += [place for place in places if place.error is None and place.offset >= 0]
+        return found
 
     # --- offsets
 

@@ -23,12 +23,21 @@ class Partitioner(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicCopy:
-    """One source topic: its id, and its target topic. `place_count`: see CopyNames."""
+    """One source topic and its target topic, with their ids. `place_count`: see CopyNames.
+
+    `origins`: ids of the clusters that its records came from, the source's last; only a mirror's.
+    """
 
     source_topic: str
     source_topic_id: str
     target_topic: str
     place_count: int
+    target_topic_id: str
+    origins: tuple[str, ...] = ()
+
+    @property
+    def ids(self) -> tuple[str, str]:
+        return self.source_topic_id, self.target_topic_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,5 +82,5 @@ class CopySettings:
     @classmethod
     def from_json(cls, text: str) -> CopySettings:
         values = json.loads(text)
-        topics = tuple(TopicCopy(**each) for each in values.pop("topics"))
+        topics = tuple(TopicCopy(**{**each, "origins": tuple(each["origins"])}) for each in values.pop("topics"))
         return cls(topics=topics, partitioner=Partitioner(values.pop("partitioner")), **values)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from bmq.spark.jobs.cluster import Cluster, Partition, Topic
 from bmq.spark.jobs.copy_settings import CopySettings, TopicCopy
 from bmq.spark.jobs.outcome import BrokenOff, JobFailed
+from bmq.spark.jobs.partition_copier import PartitionCopier
 from bmq.spark.jobs.positions import CopyNames, Position, read_positions
 from bmq.spark.jobs.ranges import OFFSETS_PER_STEP, OffsetRange, Step, cut_into_steps, offset_count
 from bmq.spark.jobs.source import Source
@@ -21,6 +23,7 @@ def copy_ranges(
     spark: SparkSession,
     source: Source,
     source_cluster: Cluster,
+    target: Cluster,
     settings: CopySettings,
     ranges: Sequence[OffsetRange],
     progress: Progress,
@@ -39,7 +42,7 @@ def copy_ranges(
     while left:
         try:
             for step in cut_into_steps(left, offsets_max=offsets_per_step):
-                copy_step(spark, source, settings, step)
+                copy_step(spark, source, source_cluster, target, settings, step)
                 left = behind(left, step)
                 persistence.has_got_on()
                 progress.show(total - offset_count(left), total, "offsets")
@@ -48,16 +51,68 @@ def copy_ranges(
             left = still_left(settings, source_cluster, left, persistence, skips_deleted=skips_deleted)
 
 
-def copy_step(spark: SparkSession, source: Source, settings: CopySettings, step: Step) -> None:
+def copy_step(
+    spark: SparkSession,
+    source: Source,
+    source_cluster: Cluster,
+    target: Cluster,
+    settings: CopySettings,
+    step: Step,
+) -> None:
     """One write. Raises JobFailed, BrokenOff; part of the step may have been copied then."""
     from bmq.spark.jobs.copy_sink import COLUMNS, FORMAT, CopySink
 
+    copies = [settings.of(topic) for topic in sorted({each.topic for each in step})]
+
     def write() -> None:
         spark.dataSource.register(CopySink)
-        rows = source.load(spark, step, has_headers=True, is_in_order=True).select(*COLUMNS)
-        rows.write.format(FORMAT).mode("append").option("settings", settings.up_to(step).to_json()).save()
+        rows = source.load(
+            spark,
+            step,
+            has_headers=True,
+            is_in_order=True,
+            topic_ids={copy.source_topic: copy.source_topic_id for copy in copies},
+        )
+        writer = rows.select(*COLUMNS).write.format(FORMAT).mode("append")
+        writer.option("settings", settings.up_to(step).to_json()).save()
 
+    require_same_topics(source_cluster, target, copies)
     spark_errors("records cannot be copied", write)
+    # The Kafka connector reads by name alone: then only this notices a topic that was made again meanwhile.
+    require_same_topics(source_cluster, target, copies)
+    finish_ranges(settings, step)
+
+
+def finish_ranges(settings: CopySettings, step: Step) -> None:
+    """Move positions to the ends of ranges without any record: no task has seen these. Raises JobFailed, BrokenOff."""
+    positions = positions_of(settings, step)
+    for each in step:
+        if positions.get((each.topic, each.partition), each.end_offset) < each.end_offset:
+            with closing(PartitionCopier(settings.up_to(step), each.topic, each.partition)) as copier:
+                copier.finish()
+
+
+def require_same_topics(source_cluster: Cluster, target: Cluster, copies: Iterable[TopicCopy]) -> None:
+    """Raises JobFailed when a source topic was made again, BrokenOff when one is gone, or the target's was made again."""
+    wanted = list(copies)
+    here = source_cluster.find_topics(copy.source_topic for copy in wanted)
+    there = target.find_topics(copy.target_topic for copy in wanted)
+    for copy in wanted:
+        found = here.get(copy.source_topic)
+        if found is None:
+            raise BrokenOff(f"topic {copy.source_topic!r} was deleted while it was copied")
+        require_topic_id(copy.source_topic, copy.source_topic_id, found.topic_id)
+        if (made := there.get(copy.target_topic)) is None or made.topic_id != copy.target_topic_id:
+            raise BrokenOff(f"topic {copy.target_topic!r} of the target was deleted while it was written")
+
+
+def require_topic_id(topic: str, copied_id: str, topic_id: str) -> None:
+    """Raises JobFailed when the copy is of an earlier topic of the same name."""
+    if copied_id != topic_id:
+        raise JobFailed(
+            f"topic {topic!r} was deleted and made again since its copy began: "
+            "begin a copy of the new one under another --name"
+        )
 
 
 def behind(ranges: Iterable[OffsetRange], step: Iterable[OffsetRange]) -> list[OffsetRange]:
@@ -130,8 +185,19 @@ def without_deleted(
 
 def require_same_topic(topic: Topic, positions: Mapping[int, Position]) -> None:
     """Raises JobFailed when the positions belong to an earlier topic of the same name."""
-    if any(position.source_topic_id != topic.topic_id for position in positions.values()):
+    for position in positions.values():
+        require_topic_id(topic.name, position.source_topic_id, topic.topic_id)
+
+
+def require_same_target(target: Topic, positions: Mapping[int, Position]) -> None:
+    """Raises JobFailed when the positions count records of an earlier target topic of the same name."""
+    if any(position.target_topic_id not in ("", target.topic_id) for position in positions.values()):
         raise JobFailed(
-            f"topic {topic.name!r} was deleted and made again since its copy began: "
-            "begin a copy of the new one under another --name"
+            f"topic {target.name!r} of the target was deleted and made again since its copy began: "
+            "begin a copy into the new one under another --name"
         )
+
+
+def cut_short(positions: Mapping[Partition, int], ends: Mapping[Partition, int]) -> dict[Partition, int]:
+    """The ends of the partitions that end before their position: their logs were cut, as by a lossy election. Pure."""
+    return {at: max(ends[at], 0) for at, offset in sorted(positions.items()) if at in ends and ends[at] < offset}

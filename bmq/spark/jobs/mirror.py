@@ -17,8 +17,17 @@ import structlog
 
 from bmq.spark.jobs.cluster import Cluster, Partition, Topic
 from bmq.spark.jobs.copy_settings import CopySettings, TopicCopy
-from bmq.spark.jobs.copying import copy_step, names_of, require_same_topic, without_deleted
+from bmq.spark.jobs.copying import (
+    copy_step,
+    cut_short,
+    names_of,
+    require_same_target,
+    require_same_topic,
+    require_topic_id,
+    without_deleted,
+)
 from bmq.spark.jobs.mirrored_groups import OWN_PREFIX, GroupMirror, GroupSync, OffsetMaps
+from bmq.spark.jobs.origins import KnownOrigins, foreign, origins_of
 from bmq.spark.jobs.outcome import BrokenOff, JobFailed
 from bmq.spark.jobs.partition_copier import PartitionCopier
 from bmq.spark.jobs.positions import CopyNames, Position, claim_positions, first_position, read_positions
@@ -66,21 +75,44 @@ class MirrorRequest:
         return f"{self.prefix}{topic}"
 
     def takes(self, topic: str) -> bool:
-        """False for other mirrors' internal topics and, with a prefix, for topics mirrored from the target."""
+        """False for mirrors' internal topics and, with a prefix, for topics that have it already."""
         return not topic.startswith(OWN_PREFIX) and not (self.prefix and topic.startswith(self.prefix))
 
 
 def topics_of(source: Cluster, request: MirrorRequest) -> dict[str, Topic]:
-    """The source topics to mirror now. Raises JobFailed: a named topic does not exist."""
+    """The source topics that were asked for. Raises JobFailed: a named topic does not exist."""
     if request.topics:
         return source.topics(request.topics)
     names = source.topic_names(pattern=request.pattern)
     return source.find_topics(name for name in names if request.takes(name))
 
 
+def without_targets_own(
+    topics: Mapping[str, Topic], source: Cluster, target: Cluster, request: MirrorRequest, known: KnownOrigins
+) -> dict[str, Topic]:
+    """Without topics whose records came from the target, unless they were named. Raises JobFailed, BrokenOff.
+
+    Otherwise mirrors of both directions would copy each other's topics under ever longer names.
+    """
+    # The ends first: a topic that has records then has its origins, too.
+    ends = source.committed_ends(topics.values())
+    has_records = {
+        name: any(ends[name, number] > 0 for number in range(topics[name].partition_count)) for name in topics
+    }
+    due = [name for name, topic in topics.items() if known.is_due(name, topic.topic_id, has_records=has_records[name])]
+    if due:
+        origins = origins_of(source)
+        for name in due:
+            known.note(name, topics[name].topic_id, origins, has_records=has_records[name])
+    if request.topics:
+        return dict(topics)
+    taken = foreign(topics, {name: known.of(name) for name in topics}, target.cluster_id())
+    return {name: topics[name] for name in taken}
+
+
 def plan_mirror(source: Cluster, target: Cluster, request: MirrorRequest) -> list[dict[str, Any]]:
     """What a mirror would find, create and copy, topic by topic; changes nothing. Raises JobFailed, BrokenOff."""
-    topics = topics_of(source, request)
+    topics = without_targets_own(topics_of(source, request), source, target, request, KnownOrigins())
     there = target.find_topics(map(request.target_of, topics))
     starts, ends = source.earliest(topics.values()), source.committed_ends(topics.values())
     planned = []
@@ -139,6 +171,7 @@ class Mirror:
         self._positions: dict[Partition, Position] = {}
         self._written_s: dict[Partition, float] = {}
         self._copies: dict[str, TopicCopy] = {}
+        self._origins = KnownOrigins()
         self._maps: OffsetMaps | None = None
         self._groups = GroupMirror(source_cluster.config, target.config, request.groups) if request.groups else None
 
@@ -158,10 +191,13 @@ class Mirror:
 
     def prepare(self) -> list[OffsetRange]:
         """Create what the target lacks; returns what is left to copy now. Raises JobFailed, BrokenOff."""
-        topics = topics_of(self._from, self._request)
-        self._make_topics(topics)
-        starts, ends = self._from.earliest(topics.values()), self._from.committed_ends(topics.values())
-        self._claim(topics, starts)
+        asked = topics_of(self._from, self._request)
+        topics = without_targets_own(asked, self._from, self._to, self._request, self._origins)
+        targets = self._make_topics(topics)
+        self._claim(topics, targets, self._from.earliest(topics.values()))
+        # After the positions, which are never ahead of it then, unless the source has lost records.
+        ends = self._from.committed_ends(topics.values())
+        self._follow_cut_logs(ends)
         ranges = [
             OffsetRange(topic, number, self._positions[topic, number].offset, max(end, 0))
             for (topic, number), end in sorted(ends.items())
@@ -169,7 +205,8 @@ class Mirror:
         left = [each for each in ranges if each.offset_count]
         return without_deleted(self._from, left, skips_deleted=self._request.skips_deleted)
 
-    def _make_topics(self, topics: Mapping[str, Topic]) -> None:
+    def _make_topics(self, topics: Mapping[str, Topic]) -> dict[str, Topic]:
+        """The target topics by name."""
         wanted = {self._request.target_of(name): topic for name, topic in topics.items()}
         there = self._to.find_topics([*wanted, self._request.map_topic])
         # By their ids, since a cluster has several addresses.
@@ -177,36 +214,78 @@ class Mirror:
             raise JobFailed(_INTO_ITSELF)
         if self._request.map_topic not in there:
             self._to.make_topic(self._request.map_topic, 1, {"retention.ms": str(MAP_RETENTION_MS)})
+        missing = [target for target in wanted if target not in there]
         for target, topic in wanted.items():
-            if target not in there:
+            if target in missing:
                 self._to.make_topic_like(target, self._from, topic.name, topic.partition_count)
             elif there[target].partition_count < topic.partition_count:
                 self._to.add_partitions(target, topic.partition_count)
+        return there | self._to.topics(missing) if missing else there
 
-    def _claim(self, topics: Mapping[str, Topic], starts: Mapping[Partition, int]) -> None:
+    def _claim(
+        self, topics: Mapping[str, Topic], targets: Mapping[str, Topic], starts: Mapping[Partition, int]
+    ) -> None:
         """Set the positions of new partitions: an earlier run's, or the start of the log."""
         for name, topic in topics.items():
-            numbers = [number for number in range(topic.partition_count) if (name, number) not in self._positions]
+            target = targets[self._request.target_of(name)]
             copy = self._copies.get(name)
-            if copy is not None and copy.source_topic_id != topic.topic_id:
-                raise JobFailed(f"topic {name!r} was deleted and made again; mirror the new one under another --name")
+            if copy is not None:
+                require_topic_id(name, copy.source_topic_id, topic.topic_id)
+                if copy.target_topic_id != target.topic_id:
+                    _log.warning("target_topic_made_again", topic=target.name)
+                    self._forget_topic(name)
+            numbers = [number for number in range(topic.partition_count) if (name, number) not in self._positions]
             if not numbers:
                 continue
-            target = self._request.target_of(name)
-            first = first_position(self._to.config, self._request.copy, name, target)
+            first = first_position(self._to.config, self._request.copy, name, target.name)
             place_count = topic.partition_count if first is None else first.place_count
-            copy = self._copies[name] = TopicCopy(name, topic.topic_id, target, place_count)
+            origins = tuple(dict.fromkeys((*self._origins.of(name), self._from.cluster_id())))
+            copy = TopicCopy(name, topic.topic_id, target.name, place_count, target.topic_id, origins)
             wanted = {
-                number: Position(starts[name, number], starts[name, number], ENDLESS, topic.topic_id, place_count)
+                number: Position(
+                    starts[name, number],
+                    starts[name, number],
+                    ENDLESS,
+                    topic.topic_id,
+                    place_count,
+                    target_topic_id=target.topic_id,
+                    origins=origins,
+                )
                 for number in numbers
             }
             if first is None:
-                self._require_empty(target)
+                self._require_empty(target.name)
+            self._copies[name] = copy
             claimed = claim_positions(self._to.config, names_of(self._settings(), copy), wanted)
             require_same_topic(topic, claimed)
+            require_same_target(target, claimed)
             self._positions |= {(name, number): position for number, position in claimed.items()}
             now_s, now_ms = self._now(), time.time_ns() // 1_000_000
             self._written_s |= {(name, number): now_s - at.age_s(now_ms) for number, at in claimed.items()}
+
+    def _forget_topic(self, name: str) -> None:
+        self._copies.pop(name, None)
+        for known in (self._positions, self._written_s):
+            for key in [key for key in known if key[0] == name]:
+                del known[key]
+
+    def _follow_cut_logs(self, ends: Mapping[Partition, int]) -> None:
+        """Where the source ends before the position: records were lost, and their offsets are used anew.
+
+        Raises JobFailed; if it `skips_deleted`, move the positions back to the ends, so that new records are copied.
+        """
+        offsets = {at: position.offset for at, position in self._positions.items() if at[0] in self._copies}
+        for (topic, number), end in cut_short(offsets, ends).items():
+            lost = f"{topic}-{number} ends at {end}, and was copied up to {offsets[topic, number]}"
+            if not self._request.skips_deleted:
+                raise JobFailed(
+                    f"{lost}: the source has lost records that the target has; --skip-deleted goes on at {end}"
+                )
+            _log.warning("data_loss", what=lost)
+            with closing(PartitionCopier(self._settings(), topic, number)) as copier:
+                copier.move_back(end)
+                self._positions[topic, number] = copier.position
+            self._written_s[topic, number] = self._now()
 
     def _require_empty(self, target: str) -> None:
         """Refuse a topic with records but no position: somebody else wrote it, or its positions have expired."""
@@ -233,7 +312,7 @@ class Mirror:
         ranges = self.prepare()
         total, done = offset_count(ranges), 0
         for step in cut_into_steps(ranges, offsets_max=self._offsets_per_step):
-            copy_step(self._spark, self._source, self._settings(), step)
+            copy_step(self._spark, self._source, self._from, self._to, self._settings(), step)
             done += offset_count(step)
             self._has_copied(step)
             progress.show(done, total, "offsets")
@@ -265,11 +344,17 @@ class Mirror:
         if self._maps is None:
             self._maps = OffsetMaps(self._to.config, self._request.map_topic)
         self._maps.catch_up()
-        targets = {name: copy.target_topic for name, copy in self._copies.items()}
-        of_target = {target: name for name, target in targets.items()}
-        starts = self._to.earliest(self._to.topics(targets.values()).values())
+        # Topics that were deleted or made again meanwhile are left to the next round.
+        there = self._to.find_topics(copy.target_topic for copy in self._copies.values())
+        copies = {
+            name: copy
+            for name, copy in self._copies.items()
+            if copy.target_topic in there and there[copy.target_topic].topic_id == copy.target_topic_id
+        }
+        of_target = {copy.target_topic: name for name, copy in copies.items()}
+        starts = self._to.earliest(there[target] for target in of_target)
         return self._groups.sync(
-            targets, self._maps, {(of_target[topic], number): start for (topic, number), start in starts.items()}
+            copies, self._maps, {(of_target[topic], number): start for (topic, number), start in starts.items()}
         )
 
 

@@ -18,8 +18,9 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from bmq.spark.jobs.cluster import ANSWER_WAIT_S, Partition, kafka_errors, kafka_failure
+from bmq.spark.jobs.copy_settings import TopicCopy
 from bmq.spark.jobs.outcome import BrokenOff, JobFailed
-from bmq.spark.jobs.translation import MapEntry, OffsetMap
+from bmq.spark.jobs.translation import MapEntry, OffsetMap, TopicIds
 
 OWN_PREFIX: Final = "bmq-"
 _IDLE: Final = frozenset({ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD, ConsumerGroupState.UNKNOWN})
@@ -30,7 +31,7 @@ class OffsetMaps:
 
     def __init__(self, config: Mapping[str, str], map_topic: str) -> None:
         self._topic = map_topic
-        self._maps: dict[Partition, OffsetMap] = {}
+        self._maps: dict[Partition, tuple[TopicIds, OffsetMap]] = {}
         self._next_offset = OFFSET_BEGINNING
         with kafka_errors(f"the consumer of {map_topic} cannot be set up"):
             self._consumer = Consumer(
@@ -43,8 +44,10 @@ class OffsetMaps:
                 }
             )
 
-    def of(self, partition: Partition) -> OffsetMap:
-        return self._maps.get(partition) or OffsetMap()
+    def of(self, partition: Partition, ids: TopicIds) -> OffsetMap:
+        """The map of a source partition between the topics with these ids; empty if there is none."""
+        known = self._maps.get(partition)
+        return known[1] if known is not None and known[0] == ids else OffsetMap()
 
     def catch_up(self) -> None:
         """Read what was written since the last call. Raises JobFailed, BrokenOff."""
@@ -68,8 +71,16 @@ class OffsetMaps:
                 raise JobFailed(
                     f"{self._topic} has a record at offset {message.offset()} that no mirror wrote"
                 ) from wrong
-            self._maps.setdefault((entry.topic, entry.partition), OffsetMap()).add(entry.runs)
-            self._next_offset = (message.offset() or 0) + 1
+            offset = message.offset() or 0
+            if offset >= self._next_offset:  # each once, whatever the client delivers
+                self._take(entry)
+                self._next_offset = offset + 1
+
+    def _take(self, entry: MapEntry) -> None:
+        partition = entry.topic, entry.partition
+        if partition not in self._maps or self._maps[partition][0] != entry.ids:
+            self._maps[partition] = entry.ids, OffsetMap()
+        self._maps[partition][1].add(entry.runs)
 
     def close(self) -> None:
         self._consumer.close()
@@ -108,14 +119,17 @@ def translated(
 
 
 class GroupMirror:
-    """`targets`: source topic -> target topic. `pattern`: must match a group's whole name."""
+    """`pattern`: must match a group's whole name."""
 
     def __init__(self, source: Mapping[str, str], target: Mapping[str, str], pattern: str) -> None:
         self._source, self._target = AdminClient(dict(source)), AdminClient(dict(target))
         self._pattern = re.compile(pattern)
 
-    def sync(self, targets: Mapping[str, str], maps: OffsetMaps, starts: Mapping[Partition, int]) -> list[GroupSync]:
-        """One round. Raises JobFailed, BrokenOff."""
+    def sync(
+        self, copies: Mapping[str, TopicCopy], maps: OffsetMaps, starts: Mapping[Partition, int]
+    ) -> list[GroupSync]:
+        """One round. `copies`: by source topic. `starts`: by source topic too. Raises JobFailed, BrokenOff."""
+        targets = {name: copy.target_topic for name, copy in copies.items()}
         with kafka_errors("the groups of the source cannot be listed"):
             listed = self._source.list_consumer_groups(request_timeout=ANSWER_WAIT_S).result(ANSWER_WAIT_S)
         names = sorted(
@@ -130,7 +144,7 @@ class GroupMirror:
                 continue
             of_source = {(targets[topic], partition): (topic, partition) for topic, partition in offsets}
             there = {of_source[at]: offset for at, offset in _committed(self._target, group).items() if at in of_source}
-            wanted = translated(offsets, {at: maps.of(at) for at in offsets}, there, starts)
+            wanted = translated(offsets, {at: maps.of(at, copies[at[0]].ids) for at in offsets}, there, starts)
             if not wanted:
                 continue
             is_idle = self._is_idle(group)

@@ -65,10 +65,14 @@ class PartitionCopier:
                 raise JobFailed(f"the position of {topic}-{partition} is gone from group {group} of the target")
             if position.source_topic_id != self._copy.source_topic_id:
                 raise JobFailed(f"topic {topic!r} was deleted and made again since its copy began")
+            if position.target_topic_id not in ("", self._copy.target_topic_id):
+                raise JobFailed(f"topic {self._copy.target_topic!r} was deleted and made again since the copy began")
         except BaseException:
             self._offsets.close()
             raise
-        self.position: Position = position
+        self.position: Position = replace(
+            position, target_topic_id=self._copy.target_topic_id, origins=self._copy.origins
+        )
 
     def take(self, rows: pa.RecordBatch) -> None:
         """Take rows of this partition; those before the position were copied already. Raises JobFailed, BrokenOff."""
@@ -112,6 +116,11 @@ class PartitionCopier:
             self._producer.begin_transaction()
         commit_in_transaction(self._producer, self._offsets, self._place, self.position)
 
+    def move_back(self, offset: int) -> None:
+        """Commit an earlier position: the source's log was cut there. Raises JobFailed, BrokenOff."""
+        self.position = replace(self.position, offset=offset)
+        self.renew()
+
     def close(self) -> None:
         """Close; an open transaction is left to the next producer of its id, which aborts it."""
         self._offsets.close()
@@ -149,7 +158,7 @@ class PartitionCopier:
                 f"somebody else writes into {self._copy.target_topic}-{self._partition}: a mirror has to be alone"
             )
         offsets = np.concatenate([batch.column("offset").to_numpy() for batch in batches])
-        entry = MapEntry.of(self._copy.source_topic, self._partition, runs_of(offsets, first))
+        entry = MapEntry.of(self._copy.source_topic, self._partition, runs_of(offsets, first), self._copy.ids)
         self._send(self._settings.map_topic, entry.value, entry.key)
 
     def _send(self, topic: str, value: bytes | None, key: bytes | None, **more: Any) -> None:

@@ -29,8 +29,8 @@ POSITION_WAIT_S: Final = 90.0
 class Position:
     """`offset`: the next one to copy. [start_offset, end_offset): the whole range to copy; end -1: endless.
 
-    `place_count`: see CopyNames. `asked`: the copy's parameters, in any form that can be compared. `written_ms`: when it
-    was committed; 0: not known.
+    `place_count`: see CopyNames. `asked`: the copy's parameters, in any form that can be compared. `target_topic_id`:
+    empty in positions of earlier releases. `origins`: see TopicCopy. `written_ms`: when it was committed; 0: not known.
     """
 
     offset: int
@@ -39,6 +39,8 @@ class Position:
     source_topic_id: str
     place_count: int
     asked: str = ""
+    target_topic_id: str = ""
+    origins: tuple[str, ...] = ()
     written_ms: int = field(default=0, compare=False)
 
     def age_s(self, now_ms: int) -> float:
@@ -53,6 +55,8 @@ class Position:
             "id": self.source_topic_id,
             "places": self.place_count,
             "asked": self.asked,
+            "to": self.target_topic_id,
+            "origins": self.origins,
             "at": self.written_ms,
         }
         return json.dumps(told, separators=(",", ":"))
@@ -63,8 +67,18 @@ class Position:
         try:
             told: dict[str, Any] = json.loads(metadata or "")
             start_offset, end_offset, places = int(told["start"]), int(told["end"]), int(told["places"])
-            asked, written_ms = str(told["asked"]), int(told.get("at", 0))
-            return cls(offset, start_offset, end_offset, str(told["id"]), places, asked, written_ms)
+            origins = tuple(str(cluster_id) for cluster_id in told.get("origins", ()))
+            return cls(
+                offset,
+                start_offset,
+                end_offset,
+                str(told["id"]),
+                places,
+                str(told["asked"]),
+                str(told.get("to", "")),
+                origins,
+                int(told.get("at", 0)),
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise JobFailed(
                 f"an offset in a group of this job was not committed by it: its metadata is {metadata!r}"

@@ -34,12 +34,19 @@ class Source:
     options: Mapping[str, str] = field(default_factory=dict)
 
     def load(
-        self, spark: SparkSession, ranges: Iterable[OffsetRange], *, has_headers: bool, is_in_order: bool = False
+        self,
+        spark: SparkSession,
+        ranges: Iterable[OffsetRange],
+        *,
+        has_headers: bool,
+        is_in_order: bool = False,
+        topic_ids: Mapping[str, str] | None = None,
     ) -> DataFrame:
         """Committed records of the ranges, in the connector's columns.
 
         With `is_in_order` one task reads a whole range in offset order; else a range may be split among tasks. A record
-        deleted meanwhile fails the read. Raises JobFailed for an option that would split in-order ranges.
+        deleted meanwhile fails the read. Our own source reads nothing of a topic that has another id than in `topic_ids`.
+        Raises JobFailed for an option that would split in-order ranges.
         """
         if is_in_order and (cutting := sorted(name for name in self.options if name.lower() in _CUTTING)):
             raise JobFailed(
@@ -49,7 +56,11 @@ class Source:
             from bmq.spark.source import register
 
             register(spark)
-        own = {"maxBytesPerPartition": _NEVER_CUT} if self.kind is SourceKind.BMQ and is_in_order else {}
+        own = {}
+        if self.kind is SourceKind.BMQ:
+            own = {"maxBytesPerPartition": _NEVER_CUT} if is_in_order else {}
+            if topic_ids:
+                own["bmq.topic.ids"] = json.dumps(dict(topic_ids))
         reader = spark.read.format(self.kind.value)
         for name, value in {**read_options(ranges, has_headers=has_headers), **self.options, **own}.items():
             reader = reader.option(name, value)

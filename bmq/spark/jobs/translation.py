@@ -3,7 +3,8 @@
 They differ: the source has markers and gaps that are not copied, the target has markers of the mirror's own
 transactions. So each of the mirror's transactions writes one more record, into a separate topic: the runs of offsets it
 copied, and their target offsets. It exists exactly if the records do, so the map of all of them is exact wherever it
-reaches.
+reaches. It names both topics' ids, since the map outlives them: offsets of a deleted topic say nothing of the one that
+was made again.
 """
 
 from __future__ import annotations
@@ -17,20 +18,23 @@ from typing import Final
 RUNS_MAX: Final = 1_000
 Run = tuple[int, int, int]
 """(source offset, target offset, count)."""
+TopicIds = tuple[str, str]
+"""Ids of the source topic and of the target topic."""
 
 
 @dataclass(frozen=True, slots=True)
 class MapEntry:
-    """What one transaction copied of a partition, in ascending runs."""
+    """What one transaction copied of a partition, in ascending runs. `ids`: in entries of earlier releases empty."""
 
     topic: str
     partition: int
     runs: tuple[Run, ...]
+    ids: TopicIds = ("", "")
 
     @classmethod
-    def of(cls, topic: str, partition: int, runs: Iterable[Run]) -> MapEntry:
+    def of(cls, topic: str, partition: int, runs: Iterable[Run], ids: TopicIds) -> MapEntry:
         """Keeps at most RUNS_MAX runs: beyond that, runs are merged into ones that give a safe lower bound."""
-        return cls(topic, partition, tuple(_fewer(list(runs))))
+        return cls(topic, partition, tuple(_fewer(list(runs))), ids)
 
     @property
     def key(self) -> bytes:
@@ -38,17 +42,20 @@ class MapEntry:
 
     @property
     def value(self) -> bytes:
-        return json.dumps({"runs": self.runs}, separators=(",", ":")).encode()
+        source_id, target_id = self.ids
+        return json.dumps({"runs": self.runs, "from": source_id, "to": target_id}, separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, key: bytes, value: bytes) -> MapEntry:
         """Raises ValueError."""
         try:
             topic, partition = json.loads(key)
-            runs = tuple((int(s), int(t), int(n)) for s, t, n in json.loads(value)["runs"])
+            told = json.loads(value)
+            runs = tuple((int(s), int(t), int(n)) for s, t, n in told["runs"])
+            ids = str(told.get("from", "")), str(told.get("to", ""))
         except (KeyError, TypeError) as error:
             raise ValueError(f"no entry of an offset map: {value!r}") from error
-        return cls(str(topic), int(partition), runs)
+        return cls(str(topic), int(partition), runs, ids)
 
 
 def _fewer(runs: list[Run]) -> list[Run]:
@@ -60,7 +67,7 @@ def _fewer(runs: list[Run]) -> list[Run]:
 
 
 class OffsetMap:
-    """The map of one partition. Runs are added in the order in which they were copied."""
+    """The map of one partition. Runs are added in the order in which they were copied, each once."""
 
     __slots__ = ("_counts", "_sources", "_targets")
 
@@ -74,11 +81,18 @@ class OffsetMap:
 
     def add(self, runs: Iterable[Run]) -> None:
         for source, target, count in runs:
-            if self._sources and source <= self._sources[-1]:
-                continue  # read twice
+            self._cut(source)
             self._sources.append(source)
             self._targets.append(target)
             self._counts.append(count)
+
+    def _cut(self, offset: int) -> None:
+        """The source's log was cut at or before this offset, and written anew from there on."""
+        while self._sources and self._sources[-1] >= offset:
+            for numbers in (self._sources, self._targets, self._counts):
+                numbers.pop()
+        if self._sources and self._sources[-1] + self._counts[-1] > offset:
+            self._counts[-1] = offset - self._sources[-1]
 
     def translate(self, offset: int) -> int | None:
         """The target offset for a reader that has read up to source `offset`; None: the map does not reach back that

@@ -6,11 +6,13 @@ KafkaSourceProvider of Spark 4.2.
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import UUID
 
 import re2
 
@@ -59,6 +61,7 @@ _KNOWN: Final = (
     "columns",
     "bmq.root",
     "bmq.hdfs.user",
+    "bmq.topic.ids",
     "kafkaConsumer.pollTimeoutMs",
 )
 _WITHOUT_EFFECT: Final = ("groupIdPrefix", "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "topic", "path")
@@ -146,6 +149,7 @@ class ReadOptions:
     client_id: str
     request_timeout_s: float
     poll_timeout_s: float
+    topic_ids: Mapping[str, UUID]
 
 
 def read_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
@@ -183,6 +187,7 @@ def read_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
         client_id=kafka.get("client.id", "spark-bmq"),
         request_timeout_s=_milliseconds(kafka, "request.timeout.ms", "kafka.", _REQUEST_TIMEOUT_MS) / 1000,
         poll_timeout_s=_milliseconds(options, "kafkaconsumer.polltimeoutms", "", _POLL_TIMEOUT_MS) / 1000,
+        topic_ids=_topic_ids(options),
     )
 
 
@@ -253,6 +258,19 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
         except InvalidTopicName as error:
             raise BadOption(f"{kinds[0]}: {error}") from None
     return Subscription(topics=topics, partitions=partitions)
+
+
+def _topic_ids(options: Mapping[str, str]) -> dict[str, UUID]:
+    """Ids as Kafka's clients write them: Base64 for URLs, without padding."""
+    text = options.get("bmq.topic.ids", "")
+    form = '{"topic":"uJ5T6bGfQ1yY0Vw3kq2m4A"}'
+    found: dict[str, UUID] = {}
+    for topic, topic_id in (_json_object(text, "bmq.topic.ids", form) if text else {}).items():
+        try:
+            found[topic] = UUID(bytes=base64.b64decode(f"{topic_id}==", altchars=b"-_", validate=True))
+        except ValueError:
+            raise BadOption(f"bmq.topic.ids has {topic_id!r} for topic {topic!r}: it is written {form}") from None
+    return found
 
 
 def _position(options: Mapping[str, str], edge: str, otherwise: int) -> Position:

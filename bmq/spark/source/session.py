@@ -83,6 +83,9 @@ class Session:
             for name, topic in sorted(topics.items())
             if subscription.takes(name) and not (topic.is_internal and subscription.pattern)
         }
+        for name, topic_id in self._options.topic_ids.items():
+            if name in taken and taken[name].topic_id != topic_id:
+                raise UnknownTopic(f"topic {name} was deleted and made again: the one to be read is gone")
         found = [(name, number) for name, topic in taken.items() for number in topic.partitions]
         if subscription.partitions:
             unknown = sorted(set(subscription.partitions) - set(found))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -15,15 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.spark.jobs.backfill import plan_backfill
-from bmq.spark.jobs.cluster import Cluster, Topic
+from bmq.spark.jobs.cluster import Cluster
 from bmq.spark.jobs.copy_settings import CopySettings, Partitioner, TopicCopy
 from bmq.spark.jobs.copy_sink import by_partition
+from bmq.spark.jobs.copying import copy_step
 from bmq.spark.jobs.outcome import BrokenOff, ExitCode, JobFailed
 from bmq.spark.jobs.partition_copier import PartitionCopier, runs_of
 from bmq.spark.jobs.positions import CopyNames, Position, committed_at
 from bmq.spark.jobs.ranges import OffsetRange
 from bmq.spark.jobs.steps import Persistence, failure_of
+from tests.fakes.copied_clusters import FakeCluster, fake_copies
 
+__all__ = ["fake_copies"]
 pytestmark = pytest.mark.unit
 
 
@@ -31,7 +34,7 @@ def test_settings_survive_json() -> None:
     settings = CopySettings(
         config={"bootstrap.servers": "x:1"},
         copy="bmq-backfill-a",
-        topics=(TopicCopy("a", "id", "b", 3),),
+        topics=(TopicCopy("a", "id", "b", 3, "of-b", ("here",)),),
         partitioner=Partitioner.KEY,
         map_topic="m",
     ).up_to([OffsetRange("a", 2, 5, 9)])
@@ -51,25 +54,78 @@ def test_each_partition_has_a_place_of_its_own(place_count: int, partition_count
     assert names.place(0)[0] == CopyNames("c", "s", "t", 1).place(0)[0]
 
 
-class FakeCluster:
-    """Topics by name, at one address."""
-
-    def __init__(self, address: str, *topics: Topic) -> None:
-        self.address = address
-        self.config = {"bootstrap.servers": address}
-        self._topics = {topic.name: topic for topic in topics}
-
-    def find_topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        return {name: self._topics[name] for name in names if name in self._topics}
-
-    topics = find_topics
-
-
 def test_a_topic_is_not_copied_into_itself_under_another_address() -> None:
-    events = Topic("events", "id", 1)
-    here, there = (cast(Cluster, FakeCluster(address, events)) for address in ("localhost:9092", "127.0.0.1:9092"))
+    here, there = FakeCluster("localhost:9092", events=5), FakeCluster("127.0.0.1:9092")
+    there.topics_here = here.topics_here
     with pytest.raises(JobFailed, match="cannot be copied into itself"):
-        plan_backfill(here, there, "events", "events", [OffsetRange("events", 0, 0, 5)])
+        plan_backfill(cast(Cluster, here), cast(Cluster, there), "events", "events", [OffsetRange("events", 0, 0, 5)])
+
+
+class FakeWrite:
+    """Spark's session, source, rows and writer, in one; `during` happens while records are copied."""
+
+    def __init__(self, during: Callable[[], object] = lambda: None) -> None:
+        self._during = during
+        self.topic_ids: Mapping[str, str] = {}
+        self.dataSource = SimpleNamespace(register=lambda kind: None)
+
+    def load(self, spark: object, step: object, *, topic_ids: Mapping[str, str], **_: object) -> FakeWrite:
+        self.topic_ids = topic_ids
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        return self if name == "write" else lambda *_: self
+
+    def save(self) -> None:
+        self._during()
+
+
+def copied(here: FakeCluster, there: FakeCluster, write: FakeWrite, *, position: int = 0) -> Position:
+    """One step of 5 offsets of `s`, of which no task saw a record; the position behind it."""
+    settings = CopySettings(
+        there.config, "c", (TopicCopy("s", here.topics_here["s"].topic_id, "t", 1, there.topics_here["t"].topic_id),)
+    )
+    copy = settings.topics[0]
+    there.positions["c", "s", 0] = "t", Position(position, 0, 5, copy.source_topic_id, 1)
+    given: Any = write
+    clusters: Any = here, there
+    copy_step(given, given, *clusters, settings, (OffsetRange("s", 0, 0, 5),))
+    assert write.topic_ids == {"s": copy.source_topic_id}
+    return there.positions["c", "s", 0][1]
+
+
+def test_a_range_without_records_is_done_once(fake_copies: object) -> None:
+    """Else a backfill whose last records were aborted would copy "5 offsets" again whenever it is run."""
+    here, there = FakeCluster("a:1", s=5), FakeCluster("b:1", t=0)
+    assert copied(here, there, FakeWrite()).offset == 5
+    assert copied(here, there, FakeWrite(), position=5).offset == 5
+
+
+def made_again(cluster: FakeCluster, topic: str) -> Callable[[], object]:
+    def make() -> None:
+        cluster.delete_topic(topic, keeps_positions=True)
+        cluster.make_topic(topic, 1, {})
+
+    return make
+
+
+def test_a_topic_that_is_made_again_while_it_is_copied_is_noticed(fake_copies: object) -> None:
+    here, there = FakeCluster("a:1", s=5), FakeCluster("b:1", t=0)
+    with pytest.raises(JobFailed, match="'s' was deleted and made again since its copy began"):
+        copied(here, there, FakeWrite(made_again(here, "s")))
+    with pytest.raises(BrokenOff, match="'t' of the target was deleted while it was written"):
+        copied(here, there, FakeWrite(made_again(there, "t")))
+    with pytest.raises(BrokenOff, match="'s' was deleted while it was copied"):
+        copied(here, there, FakeWrite(lambda: here.delete_topic("s")))
+
+
+def test_nothing_is_copied_of_a_topic_that_was_made_again_between_two_steps(fake_copies: object) -> None:
+    here, there = FakeCluster("a:1", s=5), FakeCluster("b:1", t=0)
+    settings = CopySettings(there.config, "c", (TopicCopy("s", "an earlier one", "t", 1, "of-t"),))
+    write: Any = FakeWrite(lambda: pytest.fail("it was read"))
+    clusters: Any = here, there
+    with pytest.raises(JobFailed, match="made again"):
+        copy_step(write, write, *clusters, settings, (OffsetRange("s", 0, 0, 5),))
 
 
 class FakeProducer:
@@ -95,7 +151,7 @@ class FakeProducer:
 
 def copier_of(producer: FakeProducer, *, position: int, end_offset: int, records_max: int) -> PartitionCopier:
     copier: Any = PartitionCopier.__new__(PartitionCopier)  # without its clients
-    settings = CopySettings({}, "c", (TopicCopy("s", "id", "t", 1),), transaction_records_max=records_max)
+    settings = CopySettings({}, "c", (TopicCopy("s", "id", "t", 1, "of-t"),), transaction_records_max=records_max)
     copier._settings = settings.up_to([OffsetRange("s", 0, 0, end_offset)])
     copier._copy, copier._partition, copier._place = settings.topics[0], 0, TopicPartition("t", 0)
     copier._pending, copier._pending_rows, copier._pending_bytes, copier.copied = [], 0, 0, 0
@@ -131,7 +187,7 @@ def test_a_range_that_ends_with_a_marker_is_copied_to_its_end(records_max: int, 
 
 
 def test_a_position_is_read_from_its_metadata() -> None:
-    position = Position(7, 2, 9, "id", 3, "asked")
+    position = Position(7, 2, 9, "id", 3, "asked", "of-target", ("here", "there"))
     assert Position.of(7, position.metadata) == position
 
 
