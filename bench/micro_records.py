@@ -19,12 +19,12 @@ import numpy as np
 import pyarrow as pa
 from crc32c import crc32c
 
-from bmq.arrow_records.bodies import Scratch
-from bmq.arrow_records.cleaner import retain
 from bmq.arrow_records.decoder import decode
 from bmq.arrow_records.encoder import BatchFields, encode
 from bmq.arrow_records.layout import Layout
-from bmq.arrow_records.origin import Origin
+from bmq.compaction.batch_cleaner import retain
+from bmq.log.batch_bodies import Scratch
+from bmq.log.origin import Origin
 from bmq.protocol.compression import Compression, decompress_into
 from bmq.protocol.record_batch import HEADER_BYTES, Record, batches, encode_batch
 
@@ -101,7 +101,7 @@ def figures(record_bytes: int, batch_bytes: int, codec: Compression, total_bytes
     spans = [(place, place + header.size_bytes) for place, header in headers]
     target = memoryview(bytearray(2 * batch_bytes + 4096))
     cleaned = parts[:CLEANED_BATCHES_MAX]
-    masks = [np.arange(header.record_count) % 2 == 0 for _, header in headers[:CLEANED_BATCHES_MAX]]
+    masks = [(np.arange(header.record_count) % 2 == 0).tobytes() for _, header in headers[:CLEANED_BATCHES_MAX]]
     cleaned_share = sum(map(len, cleaned)) / len(log)
 
     def seconds(work: Callable[[], object]) -> float:

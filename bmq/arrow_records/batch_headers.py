@@ -8,38 +8,36 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from bmq.arrow_records import kernels
-from bmq.arrow_records.origin import DamagedBatch, Origin
-from bmq.log.padding import is_blank, is_padding, padding_end
-from bmq.protocol.compression import Compression
-from bmq.protocol.record_batch import HEADER_BYTES, MAGIC_2, TRANSACTIONAL
+from bmq.log import batch_scan
+from bmq.log.origin import Origin
+from bmq.protocol.compression import Buffer
+from bmq.protocol.record_batch import COMPRESSION_MASK, TRANSACTIONAL
+from bmq.records.batch_layout import BATCH
 
 HEADER: Final = np.dtype(
     [
-        ("base_offset", ">i8"),
-        ("length", ">i4"),
-        ("leader_epoch", ">i4"),
-        ("magic", "i1"),
-        ("crc", ">u4"),
-        ("attributes", ">i2"),
-        ("last_offset_delta", ">i4"),
-        ("base_timestamp_ms", ">i8"),
-        ("max_timestamp_ms", ">i8"),
-        ("producer_id", ">i8"),
-        ("producer_epoch", ">i2"),
-        ("base_sequence", ">i4"),
-        ("record_count", ">i4"),
+        ("base_offset", "i8"),
+        ("length", "i4"),
+        ("leader_epoch", "i4"),
+        ("magic", "i4"),
+        ("crc", "u4"),
+        ("attributes", "i4"),
+        ("last_offset_delta", "i4"),
+        ("base_timestamp_ms", "i8"),
+        ("max_timestamp_ms", "i8"),
+        ("producer_id", "i8"),
+        ("producer_epoch", "i4"),
+        ("base_sequence", "i4"),
+        ("record_count", "i4"),
+        ("unused", "i4"),
+        ("place", "i8"),
     ]
 )
-"""A batch header's layout in the bytes. The fields of bmq.protocol.record_batch.BatchHeader."""
+"""A batch_layout.BATCH as numpy has it."""
+assert HEADER.itemsize == BATCH.size
 
-CODEC_MASK: Final = 0b111
-LOG_APPEND_TIME: Final = 1 << 3
+CODEC_MASK: Final = COMPRESSION_MASK
 CONTROL: Final = 1 << 5
-RECORD_BYTES_MIN: Final = 7  # length, attributes, two deltas, two lengths and the number of headers, a byte each
-
-_POSITIONS_MAX: Final = 65_536
-_OFFSET_MAX: Final = (1 << 63) - (1 << 32)
 
 Headers = npt.NDArray[Any]
 """One element of type HEADER per batch."""
@@ -77,70 +75,10 @@ def transactional(headers: Headers) -> Mask:
     return has(headers, TRANSACTIONAL)
 
 
-def scan(
-    data: kernels.Bytes, origin: Origin, place: int, *, rows_max: int, bytes_max: int, batch_bytes_max: int
-) -> Scan:
-    """The whole batches from `place` on, up to the one that reaches `rows_max` or `bytes_max`; at least one.
-
-    Skips padding between them (bmq.log.padding) and checks no checksums. Raises DamagedBatch for an impossible header,
-    batches longer than `batch_bytes_max`, and offsets that do not ascend.
-    """
-    found: list[npt.NDArray[np.int64]] = []
-    start = place
-    missing_bytes = count = rows = 0
-    while True:
-        room = min(_POSITIONS_MAX, (len(data) - place) // HEADER_BYTES + 1)
-        positions = np.empty(room, np.int64)
-        number, place, why, size, more_rows = kernels.scan(
-            data, place, rows_max - rows, bytes_max - (place - start), batch_bytes_max, positions
-        )
-        found.append(positions[:number])
-        count += number
-        rows += more_rows
-        if why == kernels.BAD_BATCH_LENGTH:
-            raise DamagedBatch(origin, place, None, f"a record batch of {size} bytes, {batch_bytes_max} are allowed")
-        if why == kernels.BATCH_IS_CUT:
-            missing_bytes = size - (len(data) - place)
-            break
-        has_enough = rows >= rows_max or place - start >= bytes_max
-        if why == kernels.SCANNED_ENOUGH and number == room and not has_enough:
-            continue  # only the room for positions was used up
-        if why != kernels.NO_LENGTH:
-            break
-        view = memoryview(data)
-        position = origin.position_bytes + place
-        end = padding_end(position) - origin.position_bytes
-        if not is_padding(view, place) or not is_blank(view[place:end]):
-            raise DamagedBatch(origin, place, None, "neither a record batch nor padding")
-        if end > len(data):
-            missing_bytes = end - len(data)
-            break
-        place = end
-        if count and (rows >= rows_max or place - start >= bytes_max):
-            break
-    places = np.concatenate(found) if len(found) > 1 else found[0]
-    headers = data[places[:, None] + np.arange(HEADER_BYTES)].view(HEADER)[:, 0]
-    _refuse_impossible(headers, places, origin)
-    return Scan(places, headers, place, missing_bytes)
-
-
-def _refuse_impossible(headers: Headers, places: npt.NDArray[np.int64], origin: Origin) -> None:
-    base_offsets = headers["base_offset"].astype(np.int64)
-    last_offsets = base_offsets + headers["last_offset_delta"]
-    goes_back = np.zeros(len(headers), np.bool_)
-    goes_back[1:] = base_offsets[1:] <= last_offsets[:-1]
-    checks = (
-        (headers["magic"] != MAGIC_2, "the message format is not 2"),
-        ((base_offsets < 0) | (base_offsets > _OFFSET_MAX), "a record batch with an impossible offset"),
-        (headers["last_offset_delta"] < 0, "a record batch that ends in front of its first offset"),
-        (headers["record_count"] < 0, "a record batch with less than no records"),
-        (headers["record_count"] > headers["last_offset_delta"].astype(np.int64) + 1, "more records than offsets"),
-        ((headers["attributes"] & CODEC_MASK) > Compression.ZSTD, "a compression codec that does not exist"),
-        (goes_back, "a record batch that begins in front of the end of the one before it"),
+def scan(data: Buffer, origin: Origin, place: int, *, rows_max: int, bytes_max: int, batch_bytes_max: int) -> Scan:
+    """As bmq.log.batch_scan.scan."""
+    found = batch_scan.scan(
+        data, origin, place, rows_max=rows_max, bytes_max=bytes_max, batch_bytes_max=batch_bytes_max
     )
-    first = len(headers)
-    for wrong, words in checks:
-        if wrong.any() and (place := int(wrong.argmax())) < first:
-            first, reason = place, words
-    if first < len(headers):
-        raise DamagedBatch(origin, int(places[first]), int(base_offsets[first]), reason)
+    headers = np.frombuffer(found.batches, HEADER)
+    return Scan(headers["place"], headers, found.end, found.missing_bytes)

@@ -12,18 +12,15 @@ import sys
 from typing import BinaryIO, Final
 
 from bmq.cli.logs import configure_logs
-from bmq.cli.memory_release import release
 from bmq.cli.settings import Settings
 from bmq.cli.stores import open_store_beside
 from bmq.compaction.cleaning import CleaningHere
 from bmq.compaction.frames import FRAME_BYTES_MAX, HEAD, Failure, decode_plan, encode_event
-from bmq.compaction.warm_up import warm_up
 from bmq.log.compaction import Uncleanable
 from bmq.log.store import SegmentStore
 from bmq.protocol.errors import BmqError
 
 SEED_BYTES: Final = 16
-COMPILER: Final = "libllvmlite"
 
 
 class Worker:
@@ -98,6 +95,4 @@ async def run() -> None:
     if body is not None:
         settings = Settings.model_validate_json(body)
         configure_logs(settings.log_level, settings.log_format)
-        warm_up()
-        release(COMPILER)
         await Worker(settings, sys.stdout.buffer).serve(source, protocol.ended)

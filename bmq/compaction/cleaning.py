@@ -10,9 +10,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import Final
 
-from bmq.arrow_records.key_map import KeyMap, bytes_for
-from bmq.arrow_records.log_cleaner import CleanedBatch, LastRecord, LogCleaner, Step
-from bmq.arrow_records.origin import DamagedBatch, Origin
+from bmq.compaction.key_map import KeyMap, bytes_for
+from bmq.compaction.log_cleaner import CleanedBatch, LastRecord, LogCleaner, Step
 from bmq.log.compaction import (
     CleanedBytes,
     CleanedGroup,
@@ -23,6 +22,7 @@ from bmq.log.compaction import (
     Uncleanable,
 )
 from bmq.log.manifest import Extent
+from bmq.log.origin import DamagedBatch, Origin
 from bmq.log.segment_index import IndexBuilder, SegmentIndex
 from bmq.log.store import Buffer, SegmentStore, StoreError
 from bmq.protocol.record_batch import NO_TIMESTAMP_MS

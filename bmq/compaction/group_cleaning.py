@@ -1,24 +1,20 @@
 """A cleaning in parts, by many processes: each notes the keys of some segments, and later cleans one group of them.
 
 What a part has to know of the others is small: the newest offsets of the keys that are in its group, and which
-transactions are open where it begins. The cleaner is the same (bmq.arrow_records.log_cleaner), so the same is left.
+transactions are open where it begins. The cleaner is the same (log_cleaner), so the same is left.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-import numpy.typing as npt
 from crc32c import crc32c
 
-from bmq.arrow_records import kernels
-from bmq.arrow_records.key_map import KeyMap, bytes_for, hashes_of
-from bmq.arrow_records.log_cleaner import NO_TRANSACTIONS, LastRecord, LogCleaner, TransactionPart, TransactionState
 from bmq.compaction.cleaning import CHUNK_BYTES, Output, Segments, clean_group
+from bmq.compaction.key_map import HashedKeys, KeyHashes, KeyMap, bytes_for
+from bmq.compaction.log_cleaner import NO_TRANSACTIONS, LastRecord, LogCleaner, TransactionPart, TransactionState
 from bmq.log.compaction import CleanedBytes, CleaningPlan
 from bmq.log.delegated_compaction import CleanedFile, cleaned_name, description_name
 from bmq.log.manifest import Extent
@@ -28,60 +24,23 @@ GROWTH_MAX: Final = 3
 """As in bmq.broker.compaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotedKeys:
-    """Hashes of keys, by rows, with the offsets of their records; a key may be there many times."""
-
-    first: npt.NDArray[np.uint64]
-    second: npt.NDArray[np.uint64]
-    offsets: npt.NDArray[np.int64]
-
-
-class _KeyRows:
-    """bmq.arrow_records.log_cleaner.Keys that keeps nothing but what came last."""
-
-    def __init__(self, seed: bytes) -> None:
-        self._seed = seed
-        self.noted: list[NotedKeys] = []
-
-    def put(
-        self,
-        data: kernels.Bytes,
-        views: npt.NDArray[np.int32],
-        takes: npt.NDArray[np.bool_],
-        offsets: npt.NDArray[np.int64],
-    ) -> int:
-        first, second = hashes_of(data, views, takes, self._seed)
-        self.noted.append(NotedKeys(first, second, offsets[takes]))
-        return len(takes)
-
-    def newest(
-        self,
-        data: kernels.Bytes,
-        views: npt.NDArray[np.int32],
-        takes: npt.NDArray[np.bool_],
-        offsets: npt.NDArray[np.int64],
-    ) -> npt.NDArray[np.bool_]:
-        raise RuntimeError("keys are noted here, and asked for elsewhere")
-
-
 class SegmentNotes:
     """Notes the keys of one segment, those that are clean too: `keys` gives them, and then `part` is known."""
 
     def __init__(self, store: SegmentStore, plan: CleaningPlan, extent: Extent, path: str, seed: bytes) -> None:
         self._extent = extent
         self._path = path
-        self._rows = _KeyRows(seed)
-        self._cleaner = _cleaner(plan, self._rows, extent.base_offset, NO_TRANSACTIONS, dirty_offset=0)
+        self._hashed = HashedKeys(seed)
+        self._cleaner = _cleaner(plan, self._hashed, extent.base_offset, NO_TRANSACTIONS, dirty_offset=0)
         self._segments = Segments(store, plan, CHUNK_BYTES)
 
-    async def keys(self) -> AsyncIterator[NotedKeys]:
+    async def keys(self) -> AsyncIterator[KeyHashes]:
         """Raises DamagedBatch, StoreError."""
         async with aclosing(self._segments.steps(self._extent, self._path, self._cleaner.note)) as steps:
             async for _ in steps:
-                for noted in self._rows.noted:
-                    yield noted
-                self._rows.noted.clear()
+                for hashes in self._hashed.taken:
+                    yield hashes
+                self._hashed.taken.clear()
 
     @property
     def part(self) -> TransactionPart:
@@ -90,7 +49,7 @@ class SegmentNotes:
 
 def _cleaner(
     plan: CleaningPlan,
-    keys: _KeyRows | KeyMap,
+    keys: HashedKeys | KeyMap,
     begin_offset: int,
     transactions: TransactionState,
     *,
@@ -109,20 +68,17 @@ def _cleaner(
     )
 
 
-def newest_of_group(plan: CleaningPlan, group: int, newest: NotedKeys, seed: bytes) -> KeyMap:
+def newest_of_group(plan: CleaningPlan, group: int, newest: KeyHashes, seed: bytes) -> KeyMap:
     """The map for one group. `newest`: of each key that is in the group, once, the newest offset that is not clean.
 
     Raises ValueError.
     """
     extents = plan.groups[group]
-    base_offset, end_offset = max(extents[0].base_offset, plan.first_dirty_offset), extents[-1].end_offset
+    base_offset = max(extents[0].base_offset, plan.first_dirty_offset)
     # A key that was noted last before all records of the group has no older one in it.
-    counts = newest.offsets >= base_offset
-    keys = KeyMap(bytes_for(int(counts.sum())), base_offset, seed)
+    keys = KeyMap(bytes_for(len(newest)), base_offset, seed)
     # What follows the group is newer than all of it, however far away.
-    keys.put_hashes(
-        newest.first[counts], newest.second[counts], np.minimum(newest.offsets[counts], max(end_offset, base_offset))
-    )
+    keys.note_hashes(newest, max(extents[-1].end_offset, base_offset))
     return keys
 
 

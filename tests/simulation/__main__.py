@@ -24,7 +24,6 @@ from bmq.protocol.apis import APIS, INTERNAL_APIS
 from bmq.protocol.codec import message_format
 from bmq.protocol.formats import codec_of
 from bmq.proxy import handlers as proxy_handlers
-from tests.simulation.cleaning_watch import clean_once
 from tests.simulation.fault_rates import KINDS, FaultRates
 from tests.simulation.outcome import Outcome
 from tests.simulation.seeds import HISTORIES, run_seed
@@ -196,7 +195,6 @@ def warm_up() -> None:
         for kind in ("request", "response"):
             messages = message_format(kind, api_key)
             codec_of(messages, messages.version_max)
-    clean_once()
 
 
 def say_unless_dead(unraisable: sys.UnraisableHookArgs) -> None:

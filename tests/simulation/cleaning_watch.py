@@ -10,28 +10,13 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from bmq.compaction.cleaning import CleaningHere
 from bmq.log.compaction import CleanedGroup, CleaningEnd, CleaningEvent, CleaningInterrupted, CleaningPlan, LogCleaning
 from bmq.log.store import SegmentStore
-from bmq.protocol.record_batch import Record, encode_batch
 from tests.simulation.outcome import Outcome
 
 Host = TypeVar("Host")
 """Whatever is the process that cleans: a node, a server, an owner."""
-
-
-def clean_once() -> None:
-    """Have everything compiled that cleaning a log takes."""
-    # numba takes a second to import, and no other kind of history needs it.
-    from bmq.arrow_records.key_map import KeyMap
-    from bmq.arrow_records.log_cleaner import CleanedBatch, LogCleaner
-    from bmq.arrow_records.origin import Origin
-
-    batch = bytes(encode_batch([Record(b"key", b"value"), Record(b"key", None), Record(b"a key of some length", None)]))
-    out: list[CleanedBatch] = []
-    cleaner = LogCleaner(KeyMap(100, 0, bytes(16)), 0, 0, 0, 0, (), {})
-    cleaner.note(batch, Origin("", 0, "", 0))
-    cleaner.clean(batch, Origin("", 0, "", 0), 3, out)
-    assert len(out) == 1
 
 
 @dataclass(slots=True)
@@ -116,9 +101,6 @@ def watched_cleaning(
     chunk_bytes: int = 65_536,
 ) -> LogCleaning:
     """The real cleaning in this process, watched. `store`: its client."""
-    # numba takes a second to import, and most histories need none of it.
-    from bmq.compaction.cleaning import CleaningHere
-
     inner = CleaningHere(store, lambda: dice.randbytes(16), chunk_bytes=chunk_bytes)
     return WatchedCleaning(inner, node, watch, habits, dice)
 

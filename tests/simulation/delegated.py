@@ -51,7 +51,7 @@ class DelegatedJob:
                 self._cluster.outcome.delegations += 1
 
     async def _clean(self, plan: DelegatedPlan) -> None:
-        # numba takes a second to import, and no other kind of history needs it.
+        # Spark's job imports numpy, and no other kind of history needs it.
         from tests.support.delegated_job import clean
 
         self._number += 1

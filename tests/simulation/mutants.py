@@ -64,7 +64,7 @@ class Verdict:
 
 
 def copy_tree(target: Path) -> None:
-    ignored = shutil.ignore_patterns("*.pyc")  # but not what numba has compiled
+    ignored = shutil.ignore_patterns("*.pyc")
     for part in _COPIED:
         shutil.copytree(ROOT / part, target / part, ignore=ignored)
     for entry in ROOT.iterdir():  # settings, and the jars a cluster runs from
@@ -113,6 +113,19 @@ def options_of(patch: Path, histories: Sequence[str] = ()) -> list[str]:
     return options if re.search("^# judged: inside$", heading, re.MULTILINE) else [*options, "--outside"]
 
 
+_BUILD = "import setuptools; setuptools.setup = lambda **_: None; import setup; print(setup.build_kernel())"
+
+
+def build_kernel(tree: Path) -> bool:
+    """Compile the kernel of a copied tree, as an installation does. Whether it is there now."""
+    done = subprocess.run([sys.executable, "-c", _BUILD], cwd=tree, capture_output=True, text=True, check=False)
+    return done.stdout.strip() == "True"
+
+
+def changes_kernel(patch: Path) -> bool:
+    return re.search(r"^--- a/bmq/records/native/\S+\.[ch]$", patch.read_text(), re.MULTILINE) is not None
+
+
 def needs_hdfs(patch: Path) -> bool:
     return (found_by(patch) or "").startswith("tests/integration/")
 
@@ -143,6 +156,8 @@ def try_mutant(patch: Path, seeds: int, histories: Sequence[str]) -> Verdict:
         if not heading or not is_applying(patch, tree):
             return Verdict(name, rule, None, 0.0, "the patch has no heading or does not apply any more")
         _patch(patch, tree)
+        if changes_kernel(patch) and not build_kernel(tree):
+            return Verdict(name, rule, None, 0.0, "the kernel cannot be compiled with it")
         test = found_by(patch)
         if test is not None:
             code, output = run_tests(tree, [test])

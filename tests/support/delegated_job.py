@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
+from array import array
 
-from bmq.arrow_records.log_cleaner import TransactionState
-from bmq.compaction.group_cleaning import NotedKeys, SegmentNotes, newest_of_group, write_group
+from bmq.compaction.group_cleaning import SegmentNotes, newest_of_group, write_group
+from bmq.compaction.key_map import KeyHashes
+from bmq.compaction.log_cleaner import TransactionState
 from bmq.log.delegated_compaction import CleanedFile, DelegatedPlan
 from bmq.log.store import SegmentStore
 from bmq.spark.jobs.compact import states_of
@@ -13,7 +14,7 @@ from bmq.spark.jobs.compact import states_of
 SEED = bytes(range(16))
 
 
-async def keys_of(store: SegmentStore, plan: DelegatedPlan) -> tuple[dict[int, NotedKeys], list[TransactionState]]:
+async def keys_of(store: SegmentStore, plan: DelegatedPlan) -> tuple[dict[int, KeyHashes], list[TransactionState]]:
     """By group what a shuffle gives; and the state of transactions where each group begins."""
     cleaning = plan.cleaning
     found: dict[tuple[int, int], tuple[int, set[int]]] = {}
@@ -33,7 +34,8 @@ async def keys_of(store: SegmentStore, plan: DelegatedPlan) -> tuple[dict[int, N
     for group in range(len(cleaning.groups)):
         rows = [(*key, last) for key, (last, groups) in found.items() if group in groups and last >= 0]
         first, second, newest = zip(*rows, strict=True) if rows else ((), (), ())
-        by_group[group] = NotedKeys(np.array(first, np.uint64), np.array(second, np.uint64), np.array(newest, np.int64))
+        columns = array("Q", first), array("Q", second), array("q", newest)
+        by_group[group] = KeyHashes(*map(memoryview, columns))
     return by_group, states_of(cleaning, parts)
 
 

@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from bmq.arrow_records.log_cleaner import NO_TRANSACTIONS, TransactionPart, TransactionState
-from bmq.compaction.group_cleaning import NotedKeys, SegmentNotes, newest_of_group, write_group
+from bmq.compaction.group_cleaning import SegmentNotes, newest_of_group, write_group
+from bmq.compaction.key_map import KeyHashes
+from bmq.compaction.log_cleaner import NO_TRANSACTIONS, TransactionPart, TransactionState
 from bmq.hdfs.config import HdfsSettings
 from bmq.log.compaction import CleaningPlan
 from bmq.log.delegated_compaction import DESCRIPTION_BYTES_MAX, CleanedFile, DelegatedPlan, descriptions
@@ -301,13 +302,13 @@ async def _note_segment(
     group, extent, path = extents[number]
     notes = SegmentNotes(store, cleaning, extent, path, seed)
     async for keys in notes.keys():
-        is_clean = keys.offsets < cleaning.first_dirty_offset
+        offsets = np.frombuffer(keys.offsets, np.int64)
         yield pa.RecordBatch.from_arrays(
             [
-                pa.array(np.full(len(keys.offsets), group, np.int32)),
-                pa.array(keys.first.view(np.int64)),
-                pa.array(keys.second.view(np.int64)),
-                pa.array(keys.offsets, mask=is_clean),
+                pa.array(np.full(len(keys), group, np.int32)),
+                pa.array(np.frombuffer(keys.first, np.int64)),
+                pa.array(np.frombuffer(keys.second, np.int64)),
+                pa.array(offsets, mask=offsets < cleaning.first_dirty_offset),
             ],
             names=["group", "first", "second", "newest"],
         )
@@ -326,9 +327,7 @@ def _write_group(
     group = keys.column("group")[0].as_py()
     found = keys.filter(keys.column("newest").is_valid())
     first, second, offsets = (found.column(name).to_numpy() for name in ("first", "second", "newest"))
-    newest = newest_of_group(
-        plan.cleaning, group, NotedKeys(first.view(np.uint64), second.view(np.uint64), offsets), seed
-    )
+    newest = newest_of_group(plan.cleaning, group, KeyHashes(first.data, second.data, offsets.data), seed)
 
     async def write(opened: SegmentStore) -> CleanedFile:
         return await write_group(

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from struct import Struct
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bmq.arrow_records import kernels
-from bmq.arrow_records.batch_headers import CONTROL, HEADER, Headers, has, scan
-from bmq.arrow_records.bodies import Scratch
+from bmq.arrow_records.batch_headers import CONTROL, Headers, has, scan
 from bmq.arrow_records.decoder import decode
 from bmq.arrow_records.layout import Layout
-from bmq.arrow_records.origin import DamagedBatch, Origin
+from bmq.log.batch_bodies import Scratch
+from bmq.log.origin import DamagedBatch, Origin
 from bmq.log.segment_index import SegmentIndex
 from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX
 from bmq.protocol.record_batch import HEADER_BYTES, LENGTH_OVERHEAD_BYTES
 
 FINDINGS_MAX: Final = 100
 _EVERYTHING: Final = 1 << 62
+_LENGTH: Final = Struct(">8xi")
 _ALL_OF_A_RECORD: Final = Layout(("offset", "headers"), content=pa.binary_view())
 """Reading headers walks each record to its end, so all of it is checked; keys and values are not collected."""
 
@@ -97,7 +98,7 @@ class SegmentCheck:
             topic, partition, file, _ = self._origin
             self.findings.append(Finding(kind, topic, partition, file, reason, offset, position_bytes))
 
-    def take(self, position: int, data: kernels.Bytes) -> tuple[int, int]:
+    def take(self, position: int, data: memoryview) -> tuple[int, int]:
         """Check the whole batches in `data`, which begins with one at `position`: (bytes used, bytes missing for the
         next).
 
@@ -128,7 +129,7 @@ class SegmentCheck:
             return found.end, found.missing_bytes
         return len(data), 0
 
-    def take_whole(self, position: int, data: kernels.Bytes, place: int) -> None:
+    def take_whole(self, position: int, data: memoryview, place: int) -> None:
         """Check batches that are known to be complete, up to the end of `data`."""
         found = scan(
             data,
@@ -140,9 +141,7 @@ class SegmentCheck:
         )
         self._check(position, data, place, found.end, found.places, found.headers)
 
-    def _check(
-        self, position: int, data: kernels.Bytes, place: int, end: int, places: Int64s, headers: Headers
-    ) -> None:
+    def _check(self, position: int, data: memoryview, place: int, end: int, places: Int64s, headers: Headers) -> None:
         if not len(headers):
             return
         base_offsets = headers["base_offset"].astype(np.int64)
@@ -166,7 +165,7 @@ class SegmentCheck:
                 break
             place = decoded.end
 
-    def _pass_over(self, damage: DamagedBatch, position: int, data: kernels.Bytes, place: int) -> int:
+    def _pass_over(self, damage: DamagedBatch, position: int, data: memoryview, place: int) -> int:
         """Decode the batches before a damaged one separately; returns the place after the damaged one."""
         bad = damage.position_bytes - position
         while place < bad:
@@ -266,12 +265,13 @@ def _joined(parts: list[Int64s]) -> Int64s:
     return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
 
-def _batch_bytes(data: kernels.Bytes, place: int) -> int:
+def _batch_bytes(data: memoryview, place: int) -> int:
     """The batch's length according to its header."""
-    return int(data[place : place + HEADER_BYTES].view(HEADER)[0]["length"]) + LENGTH_OVERHEAD_BYTES
+    length: int = _LENGTH.unpack_from(data, place)[0]
+    return length + LENGTH_OVERHEAD_BYTES
 
 
-def _believable_bytes(data: kernels.Bytes, place: int) -> int:
+def _believable_bytes(data: memoryview, place: int) -> int:
     """The plausible length of a batch with a bad header; 0 when it is too small or reaches past `data`."""
     if len(data) - place < HEADER_BYTES:
         return 0

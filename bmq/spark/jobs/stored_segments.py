@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from bmq.arrow_records import kernels
 from bmq.arrow_records.batch_headers import CODEC_MASK, scan
-from bmq.arrow_records.origin import Origin
 from bmq.log.names import is_cleaned, partition_directory, renamed_path
+from bmq.log.origin import Origin
 from bmq.log.partition_log import TopicPartition
 from bmq.log.partition_view import PartitionView, view_partition
 from bmq.log.store import Buffer, FileMissing, SegmentStore
@@ -145,7 +144,7 @@ async def read_anywhere(store: SegmentStore, task: SegmentTask, position: int, l
         return await store.read(moved, file_id=task.file_id, position=position, length_bytes=length_bytes)
 
 
-Taker = Callable[[int, kernels.Bytes], tuple[int, int]]
+Taker = Callable[[int, memoryview], tuple[int, int]]
 """Takes (position in the file, bytes beginning with a batch); returns (bytes used, bytes missing for the next)."""
 
 
@@ -167,7 +166,7 @@ async def feed(store: SegmentStore, task: SegmentTask, take: Taker, *, piece_byt
             is_cut = len(rest) > 0
             more = piece[place : place + max(1, missing_bytes)] if is_cut else piece[place:]
             data = b"".join((rest, more)) if is_cut else more
-            used, missing_bytes = take(position, kernels.read_only(data))
+            used, missing_bytes = take(position, memoryview(data).toreadonly())
             position += used
             place += len(more)
             rest = bytes(data[used:])
@@ -188,7 +187,7 @@ def count_codecs(store: StoreAddress, task: SegmentTask) -> list[list[Any]]:
     """Reads only headers; a segment that was deleted meanwhile has no rows."""
     counts: dict[int, list[int]] = {}
 
-    def take(position: int, data: kernels.Bytes) -> tuple[int, int]:
+    def take(position: int, data: memoryview) -> tuple[int, int]:
         origin = task.origin._replace(position_bytes=position)
         found = scan(
             data, origin, 0, rows_max=_EVERYTHING, bytes_max=_EVERYTHING, batch_bytes_max=DECOMPRESSED_BYTES_MAX

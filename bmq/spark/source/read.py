@@ -19,12 +19,11 @@ import pyarrow as pa
 import structlog
 
 from bmq.arrow_records.batch_headers import BatchFilter, Headers, markers, scan
-from bmq.arrow_records.bodies import Scratch
 from bmq.arrow_records.decoder import OFFSET_MAX, Decoded, decode
 from bmq.arrow_records.isolation import CommittedOnly, aborted_in
-from bmq.arrow_records.kernels import read_only
-from bmq.arrow_records.origin import DamagedBatch, Origin
+from bmq.log.batch_bodies import Scratch
 from bmq.log.names import renamed_path
+from bmq.log.origin import DamagedBatch, Origin
 from bmq.log.store import Buffer, FileMissing, SegmentStore, StoreError
 from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX
 from bmq.protocol.errors import BmqError
@@ -204,7 +203,7 @@ class _RangeReader:
                     return
                 coming = self._fetch(cluster, offset)
                 continue
-            data = read_only(fetched.records)
+            data = memoryview(fetched.records).toreadonly()
             found = scan(
                 data, origin, 0, rows_max=OFFSET_MAX, bytes_max=OFFSET_MAX, batch_bytes_max=DECOMPRESSED_BYTES_MAX
             )

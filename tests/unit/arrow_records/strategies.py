@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from bmq.arrow_records.origin import Origin
+from bmq.log.origin import Origin
 from bmq.log.padding import padding_end
 from bmq.protocol.compression import Compression
 from bmq.protocol.record_batch import (

@@ -11,12 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bmq.arrow_records import kernels
 from bmq.arrow_records.batch_headers import markers, scan
-from bmq.arrow_records.bodies import Scratch
 from bmq.arrow_records.decoder import OFFSET_MAX, Decoded, decode
 from bmq.arrow_records.layout import COLUMNS, Layout
-from bmq.arrow_records.origin import DamagedBatch, Origin
+from bmq.log.batch_bodies import Scratch
+from bmq.log.origin import DamagedBatch, Origin
 from bmq.protocol.compression import Compression, compress
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
@@ -29,6 +28,7 @@ from bmq.protocol.record_batch import (
     encode_batch,
     rewrite_log_append_time,
 )
+from bmq.records.batch_layout import LONG_VARINT, REASONS
 from tests.unit.arrow_records.strategies import ORIGIN, batches_in, expected_rows, logs, one_batch
 
 pytestmark = pytest.mark.unit
@@ -77,7 +77,7 @@ def test_a_scan_finds_more_batches_than_there_is_room_for_at_once() -> None:
     count = 2 * room + 5
     log = np.tile(np.frombuffer(batch, np.uint8), (count, 1))
     log[:, :8] = np.arange(count, dtype=">i8").view(np.uint8).reshape(count, 8)
-    data = kernels.read_only(log.tobytes())
+    data = log.tobytes()
     limits = {"rows_max": OFFSET_MAX, "bytes_max": OFFSET_MAX, "batch_bytes_max": BATCH_BYTES_MAX}
     found = scan(data, ORIGIN, 0, **limits)
     assert (len(found.places), found.end, found.missing_bytes) == (count, len(data), 0)
@@ -200,7 +200,7 @@ def test_hostile_records_are_damage_or_what_the_plain_decoder_reads(batch: bytea
         # Numbers that do not fit into 64 bits, and a batch that ends in front of its beginning, the plain one lets pass.
         assert (
             expected is None
-            or error.reason == kernels.REASONS[kernels.LONG_VARINT]
+            or error.reason == REASONS[LONG_VARINT]
             or (not expected and BatchHeader.parse(batch).last_offset_delta < 0)
         )
         return

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from bmq.arrow_records.batch_headers import scan
 from bmq.arrow_records.decoder import decode
 from bmq.arrow_records.isolation import CommittedOnly, aborted_in
-from bmq.arrow_records.kernels import read_only
 from bmq.arrow_records.layout import Layout
 from bmq.log.aborted_transactions import AbortedEntry
 from bmq.log.partition_log import AbortedTransaction
@@ -62,9 +61,7 @@ def test_aborted_records_and_markers_are_left_out(steps: list[tuple[int, str]]) 
     table = decode(log, ORIGIN, Layout(("offset",)), leaves_out=CommittedOnly(aborted)).table
     assert table.column("offset").to_pylist() == sorted(committed)
     # A fetch does not say where they end.
-    headers = scan(
-        read_only(bytes(log)), ORIGIN, 0, rows_max=1 << 20, bytes_max=1 << 30, batch_bytes_max=1 << 20
-    ).headers
+    headers = scan(bytes(log), ORIGIN, 0, rows_max=1 << 20, bytes_max=1 << 30, batch_bytes_max=1 << 20).headers
     told = [AbortedTransaction(entry.producer_id, entry.first_offset) for entry in aborted]
     ends = {(entry.producer_id, entry.first_offset): entry.last_offset for entry in aborted_in(told, headers)}
     assert ends == {(entry.producer_id, entry.first_offset): entry.last_offset for entry in aborted}
@@ -72,7 +69,7 @@ def test_aborted_records_and_markers_are_left_out(steps: list[tuple[int, str]]) 
 
 def test_an_aborted_transaction_that_goes_on_behind_what_was_fetched() -> None:
     batch = encode_batch([Record(b"k", b"v")], base_offset=7, producer_id=3, producer_epoch=0, is_transactional=True)
-    headers = scan(read_only(bytes(batch)), ORIGIN, 0, rows_max=9, bytes_max=999, batch_bytes_max=999).headers
+    headers = scan(bytes(batch), ORIGIN, 0, rows_max=9, bytes_max=999, batch_bytes_max=999).headers
     (entry,) = aborted_in([AbortedTransaction(3, 5)], headers)
     assert (entry.first_offset, entry.last_offset > 1 << 62) == (5, True)
     assert CommittedOnly([entry])(headers).tolist() == [True]

@@ -235,7 +235,7 @@ Traceback (most recent call last):
     [
         ("bmq.spark.jobs.outcome.BrokenOff", BrokenOff),
         ("bmq.spark.jobs.outcome.JobFailed", JobFailed),
-        ("bmq.arrow_records.origin.DamagedBatch", JobFailed),
+        ("bmq.log.origin.DamagedBatch", JobFailed),
         ("bmq.spark.source.storage.StoreUnreadable", JobFailed),
         ("bmq.spark.source.storage.StoreAway", BrokenOff),
         ("OSError", BrokenOff),

@@ -12,8 +12,7 @@ from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bmq.arrow_records.kernels import read_only
-from bmq.arrow_records.origin import Origin
+from bmq.log.origin import Origin
 from bmq.log.padding import padded_end
 from bmq.log.segment_index import IndexBuilder, SegmentIndex
 from bmq.protocol.compression import Compression
@@ -63,7 +62,7 @@ class Segment:
             fresh = self.data[at : at + max(piece_bytes, missing)]
             at += len(fresh)
             data = rest + fresh
-            used, missing = check.take(position, read_only(data))
+            used, missing = check.take(position, memoryview(data))
             position += used
             rest = bytes(data[used:])
         check.compare(index or self.index)

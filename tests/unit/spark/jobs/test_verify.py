@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from bmq.arrow_records.batch_headers import scan
-from bmq.arrow_records.kernels import Bytes
 from bmq.local.store import LocalStore
 from bmq.log.manifest import Extent, Manifest
 from bmq.log.names import PartitionPaths, partition_directory
@@ -116,7 +115,7 @@ def test_pieces_are_fed_in_order_and_only_a_cut_batch_is_copied(partition: Parti
     fed: list[int] = []
     used = bytearray()
 
-    def take(position: int, data: Bytes) -> tuple[int, int]:
+    def take(position: int, data: memoryview) -> tuple[int, int]:
         assert position == len(used)
         fed.append(len(data))
         origin = partition.task.origin._replace(position_bytes=position)

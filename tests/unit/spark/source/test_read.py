@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bmq.arrow_records.origin import DamagedBatch
 from bmq.local.store import LocalStore
 from bmq.log.names import renamed_path
+from bmq.log.origin import DamagedBatch
 from bmq.log.store import StoreError
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.compression import Compression

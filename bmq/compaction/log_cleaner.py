@@ -12,26 +12,22 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, NoReturn, Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from bmq.arrow_records import kernels
-from bmq.arrow_records.batch_headers import CONTROL, Headers, has, scan, transactional
-from bmq.arrow_records.bodies import Bodies, Rows, Scratch, open_bodies, walk
-from bmq.arrow_records.cleaner import with_some, without_records
-from bmq.arrow_records.origin import Origin
+from bmq.compaction.batch_cleaner import with_some, without_records
 from bmq.log.aborted_transactions import AbortedEntry
+from bmq.log.batch_bodies import Scratch, open_bodies
+from bmq.log.batch_scan import scan
+from bmq.log.origin import DamagedBatch, Origin
 from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX, Buffer
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, parse_end_transaction_marker
 from bmq.protocol.record_batch import BatchHeader
+from bmq.records import batch_layout as layout
+from bmq.records.batch_layout import Bodies, Chosen, Noted
 
 ROWS_MAX: Final = 1 << 18
 BYTES_MAX: Final = 8 << 20
-_DELETE_HORIZON: Final = 1 << 6
-_WANTED: Final = kernels.WANTS_KEY | kernels.WANTS_VALUE
-_WANTED_WHOLE: Final = _WANTED | kernels.WANTS_TIMESTAMP | kernels.WANTS_HEADERS
+_WANTED: Final = layout.WANTS_KEY | layout.WANTS_VALUE
 
 
 class LastRecord(NamedTuple):
@@ -42,23 +38,11 @@ class LastRecord(NamedTuple):
 
 
 class Keys(Protocol):
-    """Newest offsets of keys: bmq.arrow_records.key_map.KeyMap, or one that only takes them."""
+    """Newest offsets of keys: bmq.compaction.key_map.KeyMap, or one that only takes them."""
 
-    def put(
-        self,
-        data: kernels.Bytes,
-        views: npt.NDArray[np.int32],
-        takes: npt.NDArray[np.bool_],
-        offsets: npt.NDArray[np.int64],
-    ) -> int: ...
+    def note(self, bodies: Bodies, skipped: Buffer, dirty_offset: int) -> Noted: ...
 
-    def newest(
-        self,
-        data: kernels.Bytes,
-        views: npt.NDArray[np.int32],
-        takes: npt.NDArray[np.bool_],
-        offsets: npt.NDArray[np.int64],
-    ) -> npt.NDArray[np.bool_]: ...
+    def choose(self, bodies: Bodies, discarded: Buffer, noted_offset: int, now_ms: int) -> Chosen: ...
 
 
 class Step(NamedTuple):
@@ -172,20 +156,19 @@ class Transactions:
 
 @dataclass(slots=True)
 class _Opened:
-    """The first batches of a buffer, with their rows; `row_batches` has the number of each row's batch."""
+    """The first batches of a buffer with their records decompressed, and their headers and places in it."""
 
-    data: kernels.Bytes
+    data: Buffer
+    origin: Origin
     bodies: Bodies
-    rows: Rows
-    first_rows: npt.NDArray[np.int64]
-    counts: npt.NDArray[np.int64]
-    row_batches: npt.NDArray[np.int64]
+    headers: list[BatchHeader]
+    places: list[int]
     end: int
     missing_bytes: int
 
-    @property
-    def headers(self) -> Headers:
-        return self.bodies.headers
+    def damaged(self, number: int, status: int) -> NoReturn:
+        reason = layout.REASONS[-status]
+        raise DamagedBatch(self.origin, self.places[number], self.headers[number].base_offset, reason)
 
 
 @dataclass(slots=True)
@@ -228,19 +211,21 @@ class LogCleaner:
 
         Raises DamagedBatch.
         """
-        opened = self._open(buffer, origin, _WANTED)
-        if not len(opened.headers):
+        opened = self._open(buffer, origin)
+        if not opened.headers:
             return Step(opened.end, opened.missing_bytes)
-        discarded = self._discarded(opened, self._noted)
-        offsets = opened.rows.offsets
-        takes = (opened.rows.key_nulls == 0) & (offsets >= self.dirty_offset)
-        takes &= ~(discarded | has(opened.headers, CONTROL))[opened.row_batches]
-        came = self.keys.put(opened.bodies.data, opened.rows.key_views, takes, offsets)
-        if came < len(takes):
+        discards = self._discards(opened, self._noted)
+        skipped = bytes(
+            is_discarded or header.is_control for is_discarded, header in zip(discards, opened.headers, strict=True)
+        )
+        status, number, full_offset = self.keys.note(opened.bodies, skipped, self.dirty_offset)
+        if status:
+            opened.damaged(number, status)
+        if full_offset >= 0:
             self.is_full = True
-            self.noted_offset = max(self.noted_offset, int(offsets[came]))
+            self.noted_offset = max(self.noted_offset, full_offset)
         else:
-            self.noted_offset = max(self.noted_offset, _end_offset(opened.headers))
+            self.noted_offset = max(self.noted_offset, opened.headers[-1].end_offset)
         return Step(opened.end, opened.missing_bytes)
 
     @property
@@ -254,110 +239,93 @@ class LogCleaner:
         The batch that ends at `end_offset` stays, if need be without records, so that the file that is made ends there.
         Raises DamagedBatch.
         """
-        opened = self._open(buffer, origin, _WANTED_WHOLE)
-        headers, rows = opened.headers, opened.rows
-        if not len(headers):
+        opened = self._open(buffer, origin)
+        if not opened.headers:
             return Step(opened.end, opened.missing_bytes)
-        is_control = has(headers, CONTROL)
-        horizons = np.where(has(headers, _DELETE_HORIZON), headers["base_timestamp_ms"], np.iinfo(np.int64).max)
-        can_discard = self._discarded(opened, self._cleaned)
+        discards = self._discards(opened, self._cleaned)
         # A marker of a transaction of which nothing is left has a delete horizon, as a tombstone has.
-        discarded = can_discard & (~is_control | (horizons <= self.now_ms))
-        has_value = rows.value_nulls == 0
-        keep = self._kept_by_key(opened, has_value | (horizons > self.now_ms)[opened.row_batches])
-        keep |= is_control[opened.row_batches]
-        keep &= ~discarded[opened.row_batches]
-        kept = _sums(keep, opened)
-        needs_horizon = (_sums(keep & ~has_value, opened) > 0) & ~is_control | can_discard & is_control
-        needs_horizon &= ~has(headers, _DELETE_HORIZON)
-        self._write(opened, keep, kept, needs_horizon, end_offset, out)
-        self._count(opened, kept)
-        self._note_dropped_aborts(opened, discarded & is_control)
+        discarded = bytes(
+            discards_it and (not header.is_control or self._is_over(header))
+            for discards_it, header in zip(discards, opened.headers, strict=True)
+        )
+        status, number, keep, kept = self.keys.choose(opened.bodies, discarded, self.noted_offset, self.now_ms)
+        if status:
+            opened.damaged(number, status)
+        self._write(opened, discards, keep, kept, end_offset, out)
+        self._note_dropped_aborts(opened, discarded)
         return Step(opened.end, opened.missing_bytes)
 
-    def _open(self, buffer: Buffer, origin: Origin, wanted: int) -> _Opened:
-        data = kernels.read_only(buffer)
-        found = scan(data, origin, 0, rows_max=ROWS_MAX, bytes_max=BYTES_MAX, batch_bytes_max=DECOMPRESSED_BYTES_MAX)
+    def _open(self, buffer: Buffer, origin: Origin) -> _Opened:
+        found = scan(buffer, origin, 0, rows_max=ROWS_MAX, bytes_max=BYTES_MAX, batch_bytes_max=DECOMPRESSED_BYTES_MAX)
         bodies = open_bodies(
-            data,
+            buffer,
             origin,
-            found.places,
-            found.headers,
-            wanted,
+            found.batches,
+            _WANTED,
             bytes_max=BYTES_MAX,
             batch_bytes_max=DECOMPRESSED_BYTES_MAX,
             is_verified=False,
             scratch=self._scratch,
-        )
-        count = len(bodies.places)
-        is_all = count == len(found.places)
-        counts = bodies.headers["record_count"].astype(np.int64)
+        ).bodies
+        batches = list(layout.BATCH.iter_unpack(bodies.batches))
+        is_all = bodies.batch_count == found.batch_count
         return _Opened(
-            data,
+            buffer,
+            origin,
             bodies,
-            walk(bodies, origin, wanted),
-            np.cumsum(counts) - counts,
-            counts,
-            np.repeat(np.arange(count), counts),
-            found.end if is_all else int(found.places[count]),
+            [layout.header_of(batch) for batch in batches[: bodies.batch_count]],
+            [batch[layout.PLACE] for batch in batches[: bodies.batch_count]],
+            found.end if is_all else batches[bodies.batch_count][layout.PLACE],
             found.missing_bytes if is_all else 0,
         )
 
-    def _discarded(self, opened: _Opened, transactions: Transactions) -> npt.NDArray[np.bool_]:
-        """Batches of aborted transactions, and markers of transactions of which nothing is left."""
-        headers = opened.headers
-        is_control = has(headers, CONTROL)
-        discarded = np.zeros(len(headers), np.bool_)
-        for number in np.flatnonzero(is_control | transactional(headers)).tolist():
-            header = headers[number]
-            producer_id = int(header["producer_id"])
-            last_offset = int(header["base_offset"]) + int(header["last_offset_delta"])
-            if not is_control[number]:
-                discarded[number] = transactions.discards(producer_id, last_offset)
-                continue
-            marker = None
-            if header["record_count"]:
-                marker = parse_end_transaction_marker(memoryview(opened.data), int(opened.bodies.places[number]))
-                if marker is None:
-                    continue  # another kind of control record
-            discarded[number] = transactions.discards_marker(producer_id, last_offset, marker)
-        return discarded
+    def _discards(self, opened: _Opened, transactions: Transactions) -> list[bool]:
+        """Whether each batch is of an aborted transaction, or a marker of a transaction of which nothing is left."""
+        found = []
+        for header, place in zip(opened.headers, opened.places, strict=True):
+            if header.is_control:
+                marker = parse_end_transaction_marker(opened.data, place) if header.record_count else None
+                # None of a batch with records: another kind of control record.
+                is_marker = marker is not None or not header.record_count
+                found.append(is_marker and transactions.discards_marker(header.producer_id, header.last_offset, marker))
+            else:
+                found.append(header.is_transactional and transactions.discards(header.producer_id, header.last_offset))
+        return found
 
-    def _kept_by_key(self, opened: _Opened, may_stay: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        rows = opened.rows
-        is_noted = rows.offsets < self.noted_offset
-        newest = self.keys.newest(opened.bodies.data, rows.key_views, is_noted & (rows.key_nulls == 0), rows.offsets)
-        return newest & may_stay | ~is_noted
+    def _is_over(self, header: BatchHeader) -> bool:
+        """Whether it has a delete horizon that has passed."""
+        horizon_ms = header.delete_horizon_ms
+        return horizon_ms is not None and horizon_ms <= self.now_ms
 
     def _write(
         self,
         opened: _Opened,
-        keep: npt.NDArray[np.bool_],
-        kept: npt.NDArray[np.int64],
-        needs_horizon: npt.NDArray[np.bool_],
+        discards: list[bool],
+        keep: bytearray,
+        kept: bytearray,
         end_offset: int,
         out: list[CleanedBatch],
     ) -> None:
-        bodies, view = opened.bodies, memoryview(opened.data)
-        for number, place in enumerate(bodies.places.tolist()):
-            header = BatchHeader.parse(view, place)
-            if not kept[number]:
+        view, keeps, row = memoryview(opened.data), memoryview(keep), 0
+        counts = layout.KEPT.iter_unpack(kept)
+        for number, (header, (count, tombstone_count)) in enumerate(zip(opened.headers, counts, strict=True)):
+            may_go = discards[number] if header.is_control else tombstone_count > 0
+            needs_horizon = may_go and header.delete_horizon_ms is None
+            self.counts.records_read += header.record_count
+            self.counts.records_kept += count
+            if not count:
                 if header.end_offset == end_offset or self._is_last_of_producer(header):
                     data: Buffer = without_records(header)
                     out.append(CleanedBatch(BatchHeader.parse(data), data))
-            elif kept[number] == opened.counts[number] and not needs_horizon[number]:
+            elif count == header.record_count and not needs_horizon:
+                place = opened.places[number]
                 out.append(CleanedBatch(header, view[place : place + header.size_bytes]))
             else:
-                first = opened.first_rows[number]
-                of_batch = slice(first, first + opened.counts[number])
-                data = with_some(
-                    header,
-                    bodies.data[bodies.starts[number] : bodies.ends[number]],
-                    keep[of_batch],
-                    opened.rows.timestamps[of_batch],
-                    delete_horizon_ms=self._horizon_ms(header) if needs_horizon[number] else None,
-                )
+                horizon_ms = self._horizon_ms(header) if needs_horizon else None
+                of_batch = keeps[row : row + header.record_count]
+                data = with_some(header, opened.bodies, number, of_batch, delete_horizon_ms=horizon_ms)
                 out.append(CleanedBatch(BatchHeader.parse(data), data))
+            row += header.record_count
 
     def _horizon_ms(self, header: BatchHeader) -> int:
         return self.now_ms + (self.marker_retention_ms if header.is_control else self.delete_retention_ms)
@@ -369,23 +337,10 @@ class LogCleaner:
             return header.is_control and header.producer_epoch == last.epoch
         return header.end_offset - 1 == last.offset
 
-    def _count(self, opened: _Opened, kept: npt.NDArray[np.int64]) -> None:
-        self.counts.records_read += int(opened.counts.sum())
-        self.counts.records_kept += int(kept.sum())
-
-    def _note_dropped_aborts(self, opened: _Opened, dropped: npt.NDArray[np.bool_]) -> None:
-        for number in np.flatnonzero(dropped).tolist():
-            if not opened.counts[number]:
+    def _note_dropped_aborts(self, opened: _Opened, discarded: bytes) -> None:
+        for header, place, is_discarded in zip(opened.headers, opened.places, discarded, strict=True):
+            if not is_discarded or not header.is_control or not header.record_count:
                 continue
-            marker = parse_end_transaction_marker(memoryview(opened.data), int(opened.bodies.places[number]))
+            marker = parse_end_transaction_marker(opened.data, place)
             if marker is not None and marker.control_type is ControlType.ABORT:
-                self.dropped_aborts.append(int(opened.headers["base_offset"][number]))
-
-
-def _sums(rows: npt.NDArray[np.bool_], opened: _Opened) -> npt.NDArray[np.int64]:
-    """How many rows of each batch are true."""
-    return np.bincount(opened.row_batches[rows], minlength=len(opened.counts)).astype(np.int64)
-
-
-def _end_offset(headers: Headers) -> int:
-    return int(headers["base_offset"][-1]) + int(headers["last_offset_delta"][-1]) + 1
+                self.dropped_aborts.append(header.base_offset)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
+import random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.arrow_records.cleaner import retain
-from bmq.arrow_records.origin import DamagedBatch
+from bmq.compaction.batch_cleaner import retain
+from bmq.log.origin import DamagedBatch
 from bmq.protocol.compression import Compression
 from bmq.protocol.record_batch import (
     BatchHeader,
@@ -36,7 +37,7 @@ TAKEN_FROM_THE_BATCH = (
 @given(batch=one_batch(50), seed=st.integers(0, 2**32), horizon_ms=st.none() | st.integers(0, 2**45))
 def test_what_is_kept_stays_as_it_was(batch: bytearray, seed: int, horizon_ms: int | None) -> None:
     records = decode_records(batch)
-    keep = np.random.default_rng(seed).integers(0, 2, len(records)).astype(np.bool_)
+    keep = bytes(random.Random(seed).choices((0, 1), k=len(records)))
     before = BatchHeader.parse(batch)
     cleaned = retain(batch, ORIGIN, keep, delete_horizon_ms=horizon_ms)
     after = BatchHeader.parse(cleaned)
@@ -73,19 +74,19 @@ def test_what_is_kept_stays_as_it_was(batch: bytearray, seed: int, horizon_ms: i
 
 def test_a_delete_horizon_that_was_set_stays() -> None:
     batch = encode_batch([Record(b"k", None, (), 1_000 + i) for i in range(3)], compression=Compression.LZ4)
-    everything = np.ones(3, np.bool_)
+    everything = bytes((1, 1, 1))
     first = retain(batch, ORIGIN, everything, delete_horizon_ms=900_000)
     assert retain(first, ORIGIN, everything, delete_horizon_ms=950_000) == first
-    second = retain(first, ORIGIN, np.array([False, True, True]), delete_horizon_ms=950_000)
+    second = retain(first, ORIGIN, bytes((0, 1, 1)), delete_horizon_ms=950_000)
     assert BatchHeader.parse(second).delete_horizon_ms == 900_000
     assert [record.timestamp_ms for record in decode_records(second)] == [1_001, 1_002]
 
 
 def test_what_is_not_one_good_batch_is_damage() -> None:
     batch = encode_batch([Record(b"k", b"v", (), 1_000)])
-    keep = np.ones(1, np.bool_)
+    keep = b"\1"
     for bad in (batch + batch, batch[:-1], bytes(batch[:-1]) + b"x", b"", bytes(512) + batch):
         with pytest.raises(DamagedBatch):
             retain(bad, ORIGIN, keep)
     with pytest.raises(ValueError, match="2 records to keep or not"):
-        retain(batch, ORIGIN, np.ones(2, np.bool_))
+        retain(batch, ORIGIN, b"\1\1")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.arrow_records.log_cleaner import NO_TRANSACTIONS, Transactions, TransactionState
+from bmq.compaction.log_cleaner import NO_TRANSACTIONS, Transactions, TransactionState
 from bmq.log.aborted_transactions import AbortedEntry
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bmq.arrow_records.key_map import LOAD_MAX, SLOT_BYTES, KeyMap
-from bmq.arrow_records.log_cleaner import CleanedBatch, LastRecord, LogCleaner, Step
-from bmq.arrow_records.origin import DamagedBatch
+from bmq.compaction.key_map import LOAD_MAX, SLOT_BYTES, KeyMap
+from bmq.compaction.log_cleaner import CleanedBatch, LastRecord, LogCleaner, Step
 from bmq.log.aborted_transactions import AbortedEntry
+from bmq.log.origin import DamagedBatch
 from bmq.log.producer_state import ProducerStates
 from bmq.protocol.compression import Compression
 from bmq.protocol.control_batch import (

@@ -1,0 +1,115 @@
+"""Opens record batches: verifies their checksums and decompresses their records into one piece of memory. Pure."""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass
+from mmap import mmap
+from typing import Final
+
+from crc32c import crc32c
+
+from bmq.log.origin import DamagedBatch, Origin
+from bmq.protocol.compression import BadCompressedData, Buffer, Compression, decompress_into
+from bmq.protocol.record_batch import COMPRESSION_MASK, HEADER_BYTES, LENGTH_OVERHEAD_BYTES, LOG_APPEND_TIME
+from bmq.records import batch_layout as layout
+from bmq.records.batch_layout import Bodies
+
+_CRC_BEGINS: Final = 21
+
+
+class Scratch:
+    """Memory for decompressed batches, reused for the next ones: fresh memory costs about as much as LZ4.
+
+    For one thread at a time. It stays as large as the largest table was; pages that are never touched use no memory.
+    """
+
+    __slots__ = ("_memory", "_size_bytes")
+
+    def __init__(self) -> None:
+        self._memory: memoryview = memoryview(b"")
+        self._size_bytes = 0
+
+    def of(self, size_bytes: int) -> memoryview:
+        """So many bytes, to be written."""
+        if self._size_bytes < size_bytes:
+            # Views of the old memory may still be in use: it goes with the last of them.
+            self._memory, self._size_bytes = memoryview(mmap(-1, size_bytes)), size_bytes
+        return self._memory
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedBatches:
+    """The first batches of a scan with their records decompressed.
+
+    `bodies`: as the kernel takes them, their data the buffer itself when nothing was compressed, else part of a Scratch.
+    `is_opened`: a byte per batch; one that did not have to be opened has no body there.
+    """
+
+    bodies: Bodies
+    is_opened: bytearray
+
+
+def open_bodies(
+    data: Buffer,
+    origin: Origin,
+    batches: Buffer,
+    wanted: int,
+    *,
+    bytes_max: int,
+    batch_bytes_max: int,
+    is_verified: bool,
+    scratch: Scratch,
+) -> OpenedBatches:
+    """Verify checksums and decompress, up to the batch with which the bodies reach `bytes_max`; at least one.
+
+    `batches`: batch_layout.BATCH structures. A batch is not opened if its header has all that is `wanted`
+    (batch_layout.WANTS_…): a record for each of its offsets, and their time if that is the log's.
+    Raises DamagedBatch: a wrong checksum, a body that does not decompress or is longer than `batch_bytes_max`, more records
+    than it has room for.
+    """
+    view = memoryview(data)
+    starts, ends, is_opened = array("q"), array("q"), bytearray()
+    is_compressed = any(
+        batch[5] & COMPRESSION_MASK and not _is_shut(batch, wanted) for batch in layout.BATCH.iter_unpack(batches)
+    )
+    # Leave room for the last batch, however long it turns out to be.
+    target = scratch.of(bytes_max + batch_bytes_max) if is_compressed else memoryview(b"")
+    used_bytes = 0
+    for batch in layout.BATCH.iter_unpack(batches):
+        place, codec, count = batch[layout.PLACE], batch[5] & COMPRESSION_MASK, batch[12]
+        start, end = place + HEADER_BYTES, place + batch[1] + LENGTH_OVERHEAD_BYTES
+        opens = not _is_shut(batch, wanted)
+        try:
+            if not is_verified and (found := crc32c(view[place + _CRC_BEGINS : end])) != batch[4]:
+                raise BadCompressedData(
+                    f"record batch checksum {batch[4]:#010x} does not match its bytes ({found:#010x})"
+                )
+            body_bytes = end - start
+            if not opens:
+                # An unopened batch may be compressed to almost nothing, but holds no more records than the longest
+                # body.
+                body_bytes = batch_bytes_max if codec else body_bytes
+            elif is_compressed:
+                room = target[used_bytes : used_bytes + batch_bytes_max]
+                body_bytes = decompress_into(Compression(codec), view[start:end], room)
+                start, end = used_bytes, used_bytes + body_bytes
+            if count * layout.RECORD_BYTES_MIN > body_bytes:
+                raise BadCompressedData(f"{count} records cannot be in {body_bytes} bytes")
+        except BadCompressedData as error:
+            raise DamagedBatch(origin, place, batch[0], str(error)) from error
+        starts.append(start if opens else 0)
+        ends.append(end if opens else 0)
+        is_opened.append(opens)
+        used_bytes += body_bytes if opens else 0
+        if used_bytes >= bytes_max:
+            break
+    opened = target[:used_bytes].toreadonly() if is_compressed else data
+    return OpenedBatches(Bodies(opened, batches, starts, ends, len(starts)), is_opened)
+
+
+def _is_shut(batch: tuple[int, ...], wanted: int) -> bool:
+    """Whether the header has all that is wanted."""
+    if wanted > layout.WANTS_TIMESTAMP or batch[12] != batch[6] + 1:
+        return False
+    return not wanted & layout.WANTS_TIMESTAMP or batch[5] & LOG_APPEND_TIME != 0

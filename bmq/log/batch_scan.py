@@ -1,0 +1,82 @@
+"""Finds the record batches in a piece of a segment's file: their places and headers, many at once. Pure."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from bmq.log.origin import DamagedBatch, Origin
+from bmq.log.padding import is_blank, is_padding, padding_end
+from bmq.protocol.compression import Buffer
+from bmq.protocol.record_batch import HEADER_BYTES
+from bmq.records import batch_layout as layout
+from bmq.records.reading import scan_batches
+
+_BASE_OFFSET: Final = Struct(">q")
+_BATCHES_MAX: Final = 4096
+"""Batches found by one call of the kernel."""
+
+
+class Scan(NamedTuple):
+    """Whole batches found in a buffer: so many (`batch_count`) batch_layout.BATCH structures, with their places in it.
+
+    `end`: the position behind the last one, and behind padding there. `missing_bytes`: how many more bytes the batch or
+    padding at `end` needs, as far as known; 0 if the buffer ends there or the scan stopped early.
+    """
+
+    batches: Buffer
+    batch_count: int
+    end: int
+    missing_bytes: int
+
+
+def scan(data: Buffer, origin: Origin, place: int, *, rows_max: int, bytes_max: int, batch_bytes_max: int) -> Scan:
+    """The whole batches from `place` on, up to the one that reaches `rows_max` or `bytes_max`; at least one.
+
+    Skips padding between them (bmq.log.padding) and checks no checksums. Raises DamagedBatch for an impossible header,
+    batches longer than `batch_bytes_max`, and offsets that do not ascend.
+    """
+    found = bytearray()
+    start = place
+    missing_bytes = rows = 0
+    last_offset = layout.NO_OFFSET_BEFORE
+    while True:
+        bytes_left = min(bytes_max - (place - start), len(data) - place)
+        room = max(1, min(_BATCHES_MAX, bytes_left // HEADER_BYTES + 1))
+        part = scan_batches(
+            data,
+            place,
+            rows_max=rows_max - rows,
+            bytes_max=bytes_max - (place - start),
+            batch_bytes_max=batch_bytes_max,
+            last_offset=last_offset,
+            batches_max=room,
+        )
+        found += part.batches
+        rows += part.rows
+        place, last_offset = part.place, part.last_offset
+        if part.why == layout.BAD_BATCH_LENGTH:
+            reason = f"a record batch of {part.size_bytes} bytes, {batch_bytes_max} are allowed"
+            raise DamagedBatch(origin, place, None, reason)
+        if part.why >= layout.BAD_HEADER:
+            base_offset = _BASE_OFFSET.unpack_from(data, place)[0]
+            raise DamagedBatch(origin, place, base_offset, layout.IMPOSSIBLE[part.why - layout.BAD_HEADER])
+        if part.why == layout.BATCH_IS_CUT:
+            missing_bytes = part.size_bytes - (len(data) - place)
+            break
+        has_enough = bool(found) and (rows >= rows_max or place - start >= bytes_max)
+        if part.why == layout.SCANNED_ENOUGH and not has_enough:
+            continue  # only the room for batches was used up
+        if part.why != layout.NO_LENGTH:
+            break
+        view = memoryview(data)
+        end = padding_end(origin.position_bytes + place) - origin.position_bytes
+        if not is_padding(view, place) or not is_blank(view[place:end]):
+            raise DamagedBatch(origin, place, None, "neither a record batch nor padding")
+        if end > len(data):
+            missing_bytes = end - len(data)
+            break
+        place = end
+        if found and (rows >= rows_max or place - start >= bytes_max):
+            break
+    return Scan(found, len(found) // layout.BATCH.size, place, missing_bytes)

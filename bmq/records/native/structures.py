@@ -1,0 +1,108 @@
+"""The structures of native/*.h and *.c as ctypes has them."""
+
+from __future__ import annotations
+
+import ctypes
+
+_Pointer = ctypes.c_void_p
+_Int64 = ctypes.c_int64
+
+
+class Bodies(ctypes.Structure):
+    """struct bmq_bodies"""
+
+    _fields_ = (
+        ("data", _Pointer),
+        ("data_bytes", _Int64),
+        ("batches", _Pointer),
+        ("starts", _Pointer),
+        ("ends", _Pointer),
+        ("count", _Int64),
+    )
+
+
+class Scan(ctypes.Structure):
+    """struct bmq_scan"""
+
+    _fields_ = (
+        ("place", _Int64),
+        ("count", _Int64),
+        ("rows", _Int64),
+        ("size_bytes", _Int64),
+        ("last_offset", _Int64),
+        ("why", _Int64),
+    )
+
+
+class KeyMap(ctypes.Structure):
+    """struct bmq_key_map"""
+
+    _fields_ = (
+        ("slots", _Pointer),
+        ("slot_count", _Int64),
+        ("count", _Int64),
+        ("count_max", _Int64),
+        ("base_offset", _Int64),
+        ("key0", ctypes.c_uint64),
+        ("key1", ctypes.c_uint64),
+    )
+
+
+class Noting(ctypes.Structure):
+    """struct bmq_noting"""
+
+    _fields_ = (("number", _Int64), ("full_offset", _Int64))
+
+
+class Retained(ctypes.Structure):
+    """struct bmq_retained"""
+
+    _fields_ = (
+        ("bytes", _Int64),
+        ("count", _Int64),
+        ("base_timestamp_ms", _Int64),
+        ("max_timestamp_ms", _Int64),
+    )
+
+
+class Columns(ctypes.Structure):
+    """struct bmq_columns"""
+
+    _fields_ = (
+        ("rows_max", _Int64),
+        ("offsets", _Pointer),
+        ("timestamps", _Pointer),
+        ("key_views", _Pointer),
+        ("key_nulls", _Pointer),
+        ("value_views", _Pointer),
+        ("value_nulls", _Pointer),
+        ("header_places", _Pointer),
+        ("header_offsets", _Pointer),
+    )
+
+
+class Binary(ctypes.Structure):
+    """struct bmq_binary"""
+
+    _fields_ = (("data", _Pointer), ("data_bytes", _Int64), ("offsets", _Pointer), ("nulls", _Pointer))
+
+
+class Table(ctypes.Structure):
+    """struct bmq_table"""
+
+    _fields_ = (
+        ("offsets", _Pointer),
+        ("timestamps", _Pointer),
+        ("header_offsets", _Pointer),
+        ("keys", Binary),
+        ("values", Binary),
+        ("names", Binary),
+        ("contents", Binary),
+        ("header_count", _Int64),
+    )
+
+
+class Written(ctypes.Structure):
+    """struct bmq_written"""
+
+    _fields_ = (("bytes", _Int64), ("row", _Int64), ("max_timestamp_ms", _Int64))
