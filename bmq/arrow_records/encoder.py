@@ -87,37 +87,40 @@ def encode(
         contents,
         int(header_offsets[-1]),
     )
+    if not count:
+        return
     room = bytearray(batch_bytes_max)
     row = 0
-    while row < count:
-        out = room
-        written = columns.write(rows, row, count, out)
-        if written.row == row:
-            # A record longer than a batch's limit gets a batch of its own.
-            out = bytearray(_record_bytes_max(rows, row))
-            written = columns.write(rows, row, row + 1, out)
-        body = memoryview(out)[: written.size_bytes]
-        yield assemble_batch(
-            BatchHeader(
-                base_offset=int(offsets[row]),
-                length=0,
-                leader_epoch=fields.leader_epoch,
-                magic=MAGIC_2,
-                crc=0,
-                attributes=fields.attributes,
-                last_offset_delta=int(offsets[written.row - 1] - offsets[row]),
-                base_timestamp_ms=int(timestamps[row]),
-                max_timestamp_ms=written.max_timestamp_ms,
-                producer_id=fields.producer_id,
-                producer_epoch=fields.producer_epoch,
-                base_sequence=(fields.base_sequence + row) & _SEQUENCE_MASK
-                if fields.base_sequence >= 0
-                else NO_SEQUENCE,
-                record_count=written.row - row,
-            ),
-            body if fields.compression is Compression.NONE else compress(fields.compression, body),
-        )
-        row = written.row
+    with columns.Writer(rows, count) as writer:
+        while row < count:
+            out = room
+            written = writer.write(row, count, out)
+            if written.row == row:
+                # A record longer than a batch's limit gets a batch of its own.
+                out = bytearray(_record_bytes_max(rows, row))
+                written = writer.write(row, row + 1, out)
+            body = memoryview(out)[: written.size_bytes]
+            yield assemble_batch(
+                BatchHeader(
+                    base_offset=int(offsets[row]),
+                    length=0,
+                    leader_epoch=fields.leader_epoch,
+                    magic=MAGIC_2,
+                    crc=0,
+                    attributes=fields.attributes,
+                    last_offset_delta=int(offsets[written.row - 1] - offsets[row]),
+                    base_timestamp_ms=int(timestamps[row]),
+                    max_timestamp_ms=written.max_timestamp_ms,
+                    producer_id=fields.producer_id,
+                    producer_epoch=fields.producer_epoch,
+                    base_sequence=(fields.base_sequence + row) & _SEQUENCE_MASK
+                    if fields.base_sequence >= 0
+                    else NO_SEQUENCE,
+                    record_count=written.row - row,
+                ),
+                body if fields.compression is Compression.NONE else compress(fields.compression, body),
+            )
+            row = written.row
 
 
 def _record_bytes_max(table: Table, row: int) -> int:

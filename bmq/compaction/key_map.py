@@ -7,12 +7,12 @@ one hash would lose a record. SipHash is keyed, so nobody can choose keys that c
 from __future__ import annotations
 
 from dataclasses import dataclass
-from mmap import mmap
 from typing import Final
 
 from bmq.protocol.compression import Buffer
 from bmq.records import cleaning
 from bmq.records.batch_layout import SLOT, Bodies, Chosen, KeyTable, Noted
+from bmq.records.fresh_memory import fresh_memory
 
 SLOT_BYTES: Final = SLOT.size
 LOAD_MAX: Final = 0.8
@@ -30,7 +30,7 @@ class KeyMap:
     def __init__(self, size_bytes: int, base_offset: int, seed: bytes) -> None:
         slots = max(2, size_bytes // SLOT_BYTES)
         # Fresh pages are zeros, and take no memory until a key comes into them.
-        self._table = KeyTable(mmap(-1, slots * SLOT_BYTES), max(1, int(slots * LOAD_MAX)), base_offset, seed)
+        self._table = KeyTable(fresh_memory(slots * SLOT_BYTES), max(1, int(slots * LOAD_MAX)), base_offset, seed)
 
     def __len__(self) -> int:
         """How many keys it has."""

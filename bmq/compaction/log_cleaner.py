@@ -27,6 +27,8 @@ from bmq.records.batch_layout import Bodies, Chosen, Noted
 
 ROWS_MAX: Final = 1 << 18
 BYTES_MAX: Final = 8 << 20
+BATCHES_MAX: Final = 8192
+"""Of one step: each has some objects of Python, half a kilobyte of memory."""
 _WANTED: Final = layout.WANTS_KEY | layout.WANTS_VALUE
 
 
@@ -256,7 +258,15 @@ class LogCleaner:
         return Step(opened.end, opened.missing_bytes)
 
     def _open(self, buffer: Buffer, origin: Origin) -> _Opened:
-        found = scan(buffer, origin, 0, rows_max=ROWS_MAX, bytes_max=BYTES_MAX, batch_bytes_max=DECOMPRESSED_BYTES_MAX)
+        found = scan(
+            buffer,
+            origin,
+            0,
+            rows_max=ROWS_MAX,
+            bytes_max=BYTES_MAX,
+            batch_bytes_max=DECOMPRESSED_BYTES_MAX,
+            batches_max=BATCHES_MAX,
+        )
         bodies = open_bodies(
             buffer,
             origin,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
-from mmap import mmap
 from typing import Final
 
 from crc32c import crc32c
@@ -14,6 +13,7 @@ from bmq.protocol.compression import BadCompressedData, Buffer, Compression, dec
 from bmq.protocol.record_batch import COMPRESSION_MASK, HEADER_BYTES, LENGTH_OVERHEAD_BYTES, LOG_APPEND_TIME
 from bmq.records import batch_layout as layout
 from bmq.records.batch_layout import Bodies
+from bmq.records.fresh_memory import fresh_memory
 
 _CRC_BEGINS: Final = 21
 
@@ -34,7 +34,7 @@ class Scratch:
         """So many bytes, to be written."""
         if self._size_bytes < size_bytes:
             # Views of the old memory may still be in use: it goes with the last of them.
-            self._memory, self._size_bytes = memoryview(mmap(-1, size_bytes)), size_bytes
+            self._memory, self._size_bytes = memoryview(fresh_memory(size_bytes)), size_bytes
         return self._memory
 
 
@@ -70,46 +70,47 @@ def open_bodies(
     """
     view = memoryview(data)
     starts, ends, is_opened = array("q"), array("q"), bytearray()
+    # Both are known from the header alone: offsets if there is one for each record, times if they are the log's.
+    can_be_shut, needs_append_time = wanted <= layout.WANTS_TIMESTAMP, wanted & layout.WANTS_TIMESTAMP
     is_compressed = any(
-        batch[5] & COMPRESSION_MASK and not _is_shut(batch, wanted) for batch in layout.BATCH.iter_unpack(batches)
+        attributes & COMPRESSION_MASK
+        for _, _, _, _, _, attributes, delta, _, _, _, _, _, count, _, _ in layout.BATCH.iter_unpack(batches)
+        if not can_be_shut or count != delta + 1 or (needs_append_time and not attributes & LOG_APPEND_TIME)
     )
     # Leave room for the last batch, however long it turns out to be.
     target = scratch.of(bytes_max + batch_bytes_max) if is_compressed else memoryview(b"")
     used_bytes = 0
-    for batch in layout.BATCH.iter_unpack(batches):
-        place, codec, count = batch[layout.PLACE], batch[5] & COMPRESSION_MASK, batch[12]
-        start, end = place + HEADER_BYTES, place + batch[1] + LENGTH_OVERHEAD_BYTES
-        opens = not _is_shut(batch, wanted)
+    for base_offset, length, _, _, crc, attributes, delta, _, _, _, _, _, count, _, place in layout.BATCH.iter_unpack(
+        batches
+    ):
+        start, end = place + HEADER_BYTES, place + length + LENGTH_OVERHEAD_BYTES
+        opens = not can_be_shut or count != delta + 1 or (needs_append_time and not attributes & LOG_APPEND_TIME)
         try:
-            if not is_verified and (found := crc32c(view[place + _CRC_BEGINS : end])) != batch[4]:
-                raise BadCompressedData(
-                    f"record batch checksum {batch[4]:#010x} does not match its bytes ({found:#010x})"
-                )
+            if not is_verified and (found := crc32c(view[place + _CRC_BEGINS : end])) != crc:
+                raise BadCompressedData(f"record batch checksum {crc:#010x} does not match its bytes ({found:#010x})")
             body_bytes = end - start
             if not opens:
-                # An unopened batch may be compressed to almost nothing, but holds no more records than the longest
-                # body.
-                body_bytes = batch_bytes_max if codec else body_bytes
+                if attributes & COMPRESSION_MASK:
+                    # It may be compressed to almost nothing, but holds no more records than the longest body.
+                    body_bytes = batch_bytes_max
             elif is_compressed:
                 room = target[used_bytes : used_bytes + batch_bytes_max]
-                body_bytes = decompress_into(Compression(codec), view[start:end], room)
+                body_bytes = decompress_into(Compression(attributes & COMPRESSION_MASK), view[start:end], room)
                 start, end = used_bytes, used_bytes + body_bytes
             if count * layout.RECORD_BYTES_MIN > body_bytes:
                 raise BadCompressedData(f"{count} records cannot be in {body_bytes} bytes")
         except BadCompressedData as error:
-            raise DamagedBatch(origin, place, batch[0], str(error)) from error
-        starts.append(start if opens else 0)
-        ends.append(end if opens else 0)
-        is_opened.append(opens)
-        used_bytes += body_bytes if opens else 0
-        if used_bytes >= bytes_max:
-            break
+            raise DamagedBatch(origin, place, base_offset, str(error)) from error
+        if opens:
+            starts.append(start)
+            ends.append(end)
+            is_opened.append(1)
+            used_bytes += body_bytes
+            if used_bytes >= bytes_max:
+                break
+        else:
+            starts.append(0)
+            ends.append(0)
+            is_opened.append(0)
     opened = target[:used_bytes].toreadonly() if is_compressed else data
     return OpenedBatches(Bodies(opened, batches, starts, ends, len(starts)), is_opened)
-
-
-def _is_shut(batch: tuple[int, ...], wanted: int) -> bool:
-    """Whether the header has all that is wanted."""
-    if wanted > layout.WANTS_TIMESTAMP or batch[12] != batch[6] + 1:
-        return False
-    return not wanted & layout.WANTS_TIMESTAMP or batch[5] & LOG_APPEND_TIME != 0

@@ -13,6 +13,7 @@ from bmq.records import batch_layout as layout
 from bmq.records.reading import scan_batches
 
 _BASE_OFFSET: Final = Struct(">q")
+NO_LIMIT: Final = 1 << 62
 _BATCHES_MAX: Final = 4096
 """Batches found by one call of the kernel."""
 
@@ -30,8 +31,17 @@ class Scan(NamedTuple):
     missing_bytes: int
 
 
-def scan(data: Buffer, origin: Origin, place: int, *, rows_max: int, bytes_max: int, batch_bytes_max: int) -> Scan:
-    """The whole batches from `place` on, up to the one that reaches `rows_max` or `bytes_max`; at least one.
+def scan(
+    data: Buffer,
+    origin: Origin,
+    place: int,
+    *,
+    rows_max: int,
+    bytes_max: int,
+    batch_bytes_max: int,
+    batches_max: int = NO_LIMIT,
+) -> Scan:
+    """The whole batches from `place` on, up to the one that reaches `rows_max`, `bytes_max` or `batches_max`; at least one.
 
     Skips padding between them (bmq.log.padding) and checks no checksums. Raises DamagedBatch for an impossible header,
     batches longer than `batch_bytes_max`, and offsets that do not ascend.
@@ -40,9 +50,15 @@ def scan(data: Buffer, origin: Origin, place: int, *, rows_max: int, bytes_max: 
     start = place
     missing_bytes = rows = 0
     last_offset = layout.NO_OFFSET_BEFORE
+
+    def has_enough() -> bool:
+        count = len(found) // layout.BATCH.size
+        return count > 0 and (rows >= rows_max or place - start >= bytes_max or count >= batches_max)
+
     while True:
         bytes_left = min(bytes_max - (place - start), len(data) - place)
-        room = max(1, min(_BATCHES_MAX, bytes_left // HEADER_BYTES + 1))
+        batches_left = batches_max - len(found) // layout.BATCH.size
+        room = max(1, min(_BATCHES_MAX, batches_left, bytes_left // HEADER_BYTES + 1))
         part = scan_batches(
             data,
             place,
@@ -64,8 +80,7 @@ def scan(data: Buffer, origin: Origin, place: int, *, rows_max: int, bytes_max: 
         if part.why == layout.BATCH_IS_CUT:
             missing_bytes = part.size_bytes - (len(data) - place)
             break
-        has_enough = bool(found) and (rows >= rows_max or place - start >= bytes_max)
-        if part.why == layout.SCANNED_ENOUGH and not has_enough:
+        if part.why == layout.SCANNED_ENOUGH and not has_enough():
             continue  # only the room for batches was used up
         if part.why != layout.NO_LENGTH:
             break
@@ -77,6 +92,6 @@ def scan(data: Buffer, origin: Origin, place: int, *, rows_max: int, bytes_max: 
             missing_bytes = end - len(data)
             break
         place = end
-        if found and (rows >= rows_max or place - start >= bytes_max):
+        if has_enough():
             break
     return Scan(found, len(found) // layout.BATCH.size, place, missing_bytes)

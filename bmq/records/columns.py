@@ -5,8 +5,9 @@
   record for each of their offsets.
 - `walk_headers` fills in names and values of the record headers of rows that were walked through: one entry per header. A
   status, 0 or the negative of a kind of damage.
-- `write` encodes the rows [row, row_end) as the body of one batch, as many as fit into `out`, with deltas from the first one.
-  None is written when `out` is too small for the first one.
+- `Writer(table, row_count)` holds the table's memory until it is closed (`with`). `write(row, row_end, out)` encodes the rows
+  [row, row_end) as the body of one batch, as many as fit into `out`, with deltas from the first one. None is written when `out` is too small
+  for the first one.
 
 All raise ValueError for arguments that contradict each other.
 """
@@ -18,8 +19,8 @@ from typing import TYPE_CHECKING
 from bmq.records.native.library import kernel
 
 if TYPE_CHECKING or kernel().library is None:
-    from bmq.records.columns_twin import walk, walk_headers, write
+    from bmq.records.columns_twin import Writer, walk, walk_headers
 else:
-    from bmq.records.columns_native import walk, walk_headers, write
+    from bmq.records.columns_native import Writer, walk, walk_headers
 
-__all__ = ["walk", "walk_headers", "write"]
+__all__ = ["Writer", "walk", "walk_headers"]

@@ -17,6 +17,7 @@ _Pointer: Final = ctypes.c_void_p
 
 _walk = function("bmq_walk", _Pointer, _Pointer, _Int64, _Pointer, _Pointer)
 _walk_headers = function("bmq_walk_headers", _Pointer, _Int64, _Pointer, _Int64, _Int64, _Pointer, _Pointer, _Pointer)
+_first_byte = ctypes.c_char.from_buffer
 _write = function("bmq_write", _Pointer, _Int64, _Int64, _Pointer, _Int64, _Pointer)
 
 
@@ -78,28 +79,46 @@ def _binary(column: Binary, count: int, pins: Pins) -> structures.Binary:
     )
 
 
-def write(table: Table, row: int, row_end: int, out: Buffer) -> Written:
-    """As columns.write."""
-    written = structures.Written()
-    with Pins() as pins:
-        memory = structures.Table(
-            pins.address(table.offsets, 8 * row_end),
-            pins.address(table.timestamps, 8 * row_end),
-            pins.address(table.header_offsets, 8 * (row_end + 1)),
-            _binary(table.keys, row_end, pins),
-            _binary(table.values, row_end, pins),
-            _binary(table.names, table.header_count, pins),
-            _binary(table.contents, table.header_count, pins),
-            table.header_count,
-        )
+class Writer:
+    """As columns.Writer."""
+
+    def __init__(self, table: Table, row_count: int) -> None:
+        self._row_count = row_count
+        self._pins = pins = Pins()
+        try:
+            self._table = structures.Table(
+                pins.address(table.offsets, 8 * row_count),
+                pins.address(table.timestamps, 8 * row_count),
+                pins.address(table.header_offsets, 8 * (row_count + 1)),
+                _binary(table.keys, row_count, pins),
+                _binary(table.values, row_count, pins),
+                _binary(table.names, table.header_count, pins),
+                _binary(table.contents, table.header_count, pins),
+                table.header_count,
+            )
+        except BaseException:
+            pins.close()
+            raise
+        self._written = structures.Written()
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._pins.close()
+
+    def write(self, row: int, row_end: int, out: bytearray) -> Written:
+        """As columns.Writer.write."""
+        first = _first_byte(out) if out else None
+        written = self._written
         checked(
             _write(
-                ctypes.byref(memory),
+                ctypes.byref(self._table),
                 row,
-                row_end,
-                pins.address(out),
-                memoryview(out).nbytes,
+                min(row_end, self._row_count),
+                None if first is None else ctypes.addressof(first),
+                len(out),
                 ctypes.byref(written),
             )
         )
-    return Written(written.bytes, written.row, written.max_timestamp_ms)
+        return Written(written.bytes, written.row, written.max_timestamp_ms)

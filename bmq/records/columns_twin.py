@@ -127,34 +127,59 @@ class _Field:
         out += self._data[begin:end]
 
 
-def write(table: Table, row: int, row_end: int, out: Buffer) -> Written:
-    """As columns.write."""
-    if not 0 <= row < row_end:
-        raise ValueError(_CONTRADICTION)
-    offsets, timestamps, headers = (memoryview(column).cast("B").cast("q") for column in table[:3])
-    keys, values, names, contents = map(_Field, (table.keys, table.values, table.names, table.contents))
-    target, place, greatest_ms = memoryview(out).cast("B"), 0, -(1 << 63)
-    first_offset, first_timestamp = offsets[row], timestamps[row]
-    while row < row_end:
-        offset_delta = wrapped(offsets[row] - first_offset)
-        if not 0 <= headers[row] <= headers[row + 1] <= table.header_count:
+class Writer:
+    """As columns.Writer."""
+
+    def __init__(self, table: Table, row_count: int) -> None:
+        self._row_count = row_count
+        self._offsets, self._timestamps, self._headers = (
+            memoryview(column).cast("B").cast("q") for column in table[:3]
+        )
+        self._columns = [_Field(column) for column in (table.keys, table.values, table.names, table.contents)]
+        self._header_count = table.header_count
+        if len(self._offsets) < row_count or len(self._timestamps) < row_count or len(self._headers) <= row_count:
             raise ValueError(_CONTRADICTION)
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        pass
+
+    def write(self, row: int, row_end: int, out: bytearray) -> Written:
+        """As columns.Writer.write."""
+        row_end = min(row_end, self._row_count)
+        if not 0 <= row < row_end:
+            raise ValueError(_CONTRADICTION)
+        offsets, timestamps = self._offsets, self._timestamps
+        place, greatest_ms = 0, -(1 << 63)
+        first_offset, first_timestamp = offsets[row], timestamps[row]
+        while row < row_end:
+            offset_delta = wrapped(offsets[row] - first_offset)
+            record = self._record(row, offset_delta, wrapped(timestamps[row] - first_timestamp))
+            head = bytearray()
+            append_varint(head, len(record))
+            size = len(head) + len(record)
+            if not 0 <= offset_delta <= _INT32_MAX or size > len(out) - place:
+                break
+            out[place : place + size] = head + record
+            place += size
+            greatest_ms = max(greatest_ms, timestamps[row])
+            row += 1
+        return Written(place, row, greatest_ms)
+
+    def _record(self, row: int, offset_delta: int, timestamp_delta: int) -> bytearray:
+        first, last = self._headers[row], self._headers[row + 1]
+        if not 0 <= first <= last <= self._header_count:
+            raise ValueError(_CONTRADICTION)
+        keys, values, names, contents = self._columns
         record = bytearray(1)
-        append_varint(record, wrapped(timestamps[row] - first_timestamp))
+        append_varint(record, timestamp_delta)
         append_varint(record, offset_delta)
         keys.append(record, row)
         values.append(record, row)
-        append_varint(record, headers[row + 1] - headers[row])
-        for header in range(headers[row], headers[row + 1]):
+        append_varint(record, last - first)
+        for header in range(first, last):
             names.append(record, header)
             contents.append(record, header)
-        head = bytearray()
-        append_varint(head, len(record))
-        size = len(head) + len(record)
-        if not 0 <= offset_delta <= _INT32_MAX or size > len(target) - place:
-            break
-        target[place : place + size] = head + record
-        place += size
-        greatest_ms = max(greatest_ms, timestamps[row])
-        row += 1
-    return Written(place, row, greatest_ms)
+        return record

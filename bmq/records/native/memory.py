@@ -50,6 +50,10 @@ class Pins:
         return self
 
     def __exit__(self, *_error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let all of them go."""
         while self._held:
             _release(self._held.pop())
 

@@ -137,12 +137,14 @@ def binary(contents: list[bytes | None]) -> Binary:
     headers=st.lists(st.tuples(st.binary(max_size=3), CONTENTS), min_size=12, max_size=12),
     out_bytes=st.integers(0, 400),
     first=st.integers(0, 2),
+    count=st.integers(1, 9),
 )
 def test_the_same_records_are_written(
     rows: list[tuple[bytes | None, bytes | None, int, int, int]],
     headers: list[tuple[bytes, bytes | None]],
     out_bytes: int,
     first: int,
+    count: int,
 ) -> None:
     table = Table(
         memoryview(array("q", accumulate(row[3] for row in rows))),
@@ -155,9 +157,10 @@ def test_the_same_records_are_written(
         sum(row[4] for row in rows),
     )
     first = min(first, len(rows) - 1)
+    row_end = first + count
     outs = [bytearray(out_bytes), bytearray(out_bytes)]
-    written = columns_native.write(table, first, len(rows), outs[0])
-    assert written == columns_twin.write(table, first, len(rows), outs[1])
+    with columns_native.Writer(table, len(rows)) as ours, columns_twin.Writer(table, len(rows)) as theirs:
+        assert ours.write(first, row_end, outs[0]) == theirs.write(first, row_end, outs[1])
     assert outs[0] == outs[1]
 
 
@@ -169,13 +172,19 @@ def test_a_table_whose_places_lie_outside_of_its_bytes_is_refused(kernel: object
         offsets, times = memoryview(array("q", [5])), memoryview(array("q", [NO_TIMESTAMP_MS]))
         return Table(offsets, times, memoryview(array("q", headers)), column, column, nothing, nothing, 0)
 
-    write = kernel.write  # type: ignore[attr-defined]
-    assert write(table([0, 3], [0, 0]), 0, 1, bytearray(100)).row == 1
+    def write(table: Table, row: int = 0, row_count: int = 1) -> int:
+        with kernel.Writer(table, row_count) as writer:  # type: ignore[attr-defined]
+            found: int = writer.write(row, row_count, bytearray(100)).row
+            return found
+
+    assert write(table([0, 3], [0, 0])) == 1
     for places in ([-1, 2], [2, 1], [1, 4], [2**62, 2**62 + 1]):
         with pytest.raises(ValueError, match="contradict"):
-            write(table(places, [0, 0]), 0, 1, bytearray(100))
+            write(table(places, [0, 0]))
     for headers in ([-1, 0], [1, 0], [0, 1]):
         with pytest.raises(ValueError, match="contradict"):
-            write(table([0, 3], headers), 0, 1, bytearray(100))
+            write(table([0, 3], headers))
     with pytest.raises(ValueError, match="contradict"):
-        write(table([0, 3], [0, 0]), 1, 1, bytearray(100))
+        write(table([0, 3], [0, 0]), 1)
+    with pytest.raises(ValueError, match=r"."):
+        write(table([0, 3], [0, 0]), 0, 2)
