@@ -24,7 +24,7 @@ from typing import Final
 from tools.campaign_record import RECORD, PartRecord, described_record, due_parts, read_record, write_record
 from tools.machine_lock import machine_lock
 from tools.machine_state import described, machine_state
-from tools.stages import BY_FILE, REAL, REPOSITORY, Outcome, Stage, pytest, report, run
+from tools.stages import BY_FILE, REAL, REPOSITORY, Outcome, Stage, pytest, report, run_all
 
 LIMIT_S: Final = 1_800
 """Ends a part that hangs. TARGET_S is what it may take on a machine that has nothing else to do."""
@@ -112,7 +112,7 @@ def last_changes() -> dict[str, str]:
 
 def run_part(part: Part, seed: int, at: str) -> tuple[PartRecord, list[Outcome]]:
     load, began = os.getloadavg()[0], time.time()
-    outcomes = [run(stage) for stage in part.stages(seed)]
+    outcomes = run_all(part.stages(seed))
     seconds = sum(outcome.seconds for outcome in outcomes)
     if seconds > TARGET_S:
         print(f"warning: part {part.name} took {seconds:.0f} s, more than {TARGET_S}", flush=True)

@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +36,7 @@ from tests.support.running_test import VARIABLE, overdue_tests, running_tests  #
 from tools.campaign_record import RECORD, described_record, read_record  # noqa: E402
 from tools.machine_lock import machine_lock  # noqa: E402
 from tools.machine_state import MARK, described, machine_state, mark_of, pressure  # noqa: E402
+from tools.shared_daemons import SharedDaemons  # noqa: E402
 from tools.stall_meter import StallMeter  # noqa: E402
 
 DICE: Final = 1
@@ -44,12 +45,13 @@ DICE: Final = 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stage:
-    """`dice`: the seed of its processes' hashes."""
+    """`dice`: the seed of its processes' hashes. `shares`: whether its tests use the run's HDFS and ZooKeeper."""
 
     name: str
     command: Sequence[str]
     limit_s: int
     dice: int = DICE
+    shares: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,18 +66,18 @@ def tool(name: str) -> str:
     return str(BIN / name)
 
 
+REAL: Final = ("tests/integration", "tests/e2e")
+"""Where the tests lie that start processes: to collect all others as well takes half a minute of a processor."""
+
+
 def pytest(place: str, limit_s: int, test_limit_s: int, *arguments: str, name: str = "", dice: int = DICE) -> Stage:
     """The tests of a place (tests/support/places.py), in an order that `dice` decides."""
     command = (sys.executable, "-m", "pytest", "-q", "-p", "tests.support.running_test", "--place", place)
-    order = f"--randomly-seed={dice}"
-    return Stage(
-        name or place, (*command, order, f"--timeout={test_limit_s}", "--durations=3", *arguments), limit_s, dice
-    )
+    limits = (f"--randomly-seed={dice}", f"--timeout={test_limit_s}", "--durations=3")
+    return Stage(name or place, (*command, *limits, *arguments), limit_s, dice, shares=arguments[-2:] == REAL)
 
 
 WATCH_INTERVAL_S = 5.0
-REAL: Final = ("tests/integration", "tests/e2e")
-"""Where the tests lie that start processes: to collect all others as well takes half a minute of a processor."""
 BY_FILE: Final = (
     *("-n", "logical", "--dist", "loadfile", "--no-loadscope-reorder", "-p", "tests.support.long_files_first"),
     # pytest-xdist 3.8 does not hand a file out again of which one test is left, and waits for it for ever.
@@ -107,10 +109,15 @@ STAGES = {
 }
 
 
-def run(stage: Stage) -> Outcome:
+def run_all(stages: Sequence[Stage]) -> list[Outcome]:
+    with SharedDaemons(REPOSITORY) as daemons:
+        return [run(stage, daemons.environment() if stage.shares else {}) for stage in stages]
+
+
+def run(stage: Stage, environment: Mapping[str, str] | None = None) -> Outcome:
     """Run one stage, its output shown as it comes and its verdict at its end: whoever ends the whole run sees no later one."""
     with tempfile.TemporaryDirectory(prefix="bmq-stage-") as running:
-        outcome = run_noting(stage, Path(running))
+        outcome = run_noting(stage, Path(running), environment or {})
     print(verdict(outcome), flush=True)
     return outcome
 
@@ -120,7 +127,7 @@ def verdict(outcome: Outcome) -> str:
     return f"{mark} {outcome.stage.name:16} {outcome.seconds:5.0f} s  {outcome.closing_line}"
 
 
-def run_noting(stage: Stage, running: Path) -> Outcome:
+def run_noting(stage: Stage, running: Path, environment: Mapping[str, str]) -> Outcome:
     """`running`: where its tests say that they run."""
     print(f"=== {stage.name}", flush=True)
     began, waited = time.monotonic(), pressure()
@@ -142,6 +149,7 @@ def run_noting(stage: Stage, running: Path) -> Outcome:
             "PYTHONHASHSEED": str(stage.dice),
             MARK: mark_of(psutil.Process()),
             VARIABLE: str(running),
+            **environment,
         },
     )
     is_out_of_time = threading.Event()
@@ -213,7 +221,7 @@ def main() -> int:
     with machine_lock("make test") if is_whole else contextlib.nullcontext():
         if is_whole:
             print("\n".join(described(machine_state())), flush=True)
-        outcomes = [run(stage) for stage in chosen]
+        outcomes = run_all(chosen)
     if is_whole:
         print("\n".join(["=== last campaign", *described_record(read_record(REPOSITORY / RECORD))]))
     return report(given.what, outcomes)

@@ -21,6 +21,7 @@ from bmq.hdfs.blocks import FileBlocks
 from bmq.hdfs.config import Address, HdfsConfig
 from tests.support.free_ports import started_on_free_ports
 from tests.support.processes import JARS
+from tests.support.shared_daemons import shared_hdfs
 
 HADOOP_JARS = JARS / "hadoop"
 USER = "bmq"
@@ -93,7 +94,10 @@ def running(cluster: HdfsCluster) -> Iterator[HdfsCluster]:
 
 @contextmanager
 def shared(directory: Callable[[], Path], **wishes: int) -> Iterator[HdfsCluster]:
-    """One for many tests, in a new `directory()`. `wishes`: as `new_cluster` takes them."""
+    """The run's, which all its processes share; without one, a new one in `directory()`, with `wishes` for `new_cluster`."""
+    if there := shared_hdfs():
+        yield there
+        return
     cluster = started_on_free_ports(lambda: new_cluster(directory(), **wishes), outside_any_loop)
     try:
         yield cluster

@@ -17,6 +17,7 @@ from bmq.dev.zookeeper import ZooKeeperServer
 from tests.support.free_ports import started_on_free_ports
 from tests.support.hdfs import outside_any_loop
 from tests.support.processes import JARS
+from tests.support.shared_daemons import shared_zookeeper
 
 ZOOKEEPER_JARS = JARS / "zookeeper"
 
@@ -44,7 +45,10 @@ def fresh_chroot(test_name: str, random: Random | None = None) -> str:
 
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    """One server for all tests of the session: it is not to be hurt."""
+    """One server for all tests of the session, or of the run: it is not to be hurt."""
+    if there := shared_zookeeper():
+        yield there
+        return
     server = started_on_free_ports(lambda: new_zookeeper(tmp_path_factory.mktemp("zookeeper")), outside_any_loop)
     try:
         yield server

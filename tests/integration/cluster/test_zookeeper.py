@@ -104,6 +104,19 @@ class ZooKeeperGround(ElectionGround):
         await self.server.start()
 
 
+class CalmGround(ZooKeeperGround):
+    """On the server that tests share. Its sessions hang and are cut by the proxies alone."""
+
+    async def stop(self) -> None:
+        raise AssertionError("this test stops the shared server: it belongs to HURTING")
+
+    async def start(self) -> None:
+        raise AssertionError("this test starts the shared server: it belongs to HURTING")
+
+    async def wipe(self) -> None:
+        raise AssertionError("this test wipes the shared server: it belongs to HURTING")
+
+
 @pytest.fixture
 def threads_ended() -> Iterator[None]:
     before = set(threading.enumerate())
@@ -111,9 +124,27 @@ def threads_ended() -> Iterator[None]:
     assert set(threading.enumerate()) <= before
 
 
+HURTING = frozenset(
+    {
+        "test_epochs_rise_over_terms_sessions_and_restarts",
+        "test_away_nothing_is_lost_and_nobody_is_told_so",
+        "test_orders_while_it_is_away_are_refused_in_time",
+        "test_data_that_was_lost",
+        "test_a_root_that_another_cluster_took_after_a_wipe",
+        "test_unreachable_at_the_start",
+        "test_closing_while_the_service_is_away_is_quick",
+        "test_a_hung_server_is_away_and_loses_nothing_in_time",
+        "test_an_operator_reads_a_line_each_time",
+    }
+)
+"""Tests that stop, hang or wipe the server, and get one of their own. The shared one refuses such orders."""
+
+
 @pytest.fixture
-def ground(own_zookeeper: ZooKeeperServer, threads_ended: None) -> ZooKeeperGround:
-    return ZooKeeperGround(own_zookeeper, "/bmq")
+def ground(threads_ended: None, request: pytest.FixtureRequest) -> ZooKeeperGround:
+    if request.function.__name__ in HURTING:
+        return ZooKeeperGround(request.getfixturevalue("own_zookeeper"), "/bmq")
+    return CalmGround(request.getfixturevalue("zookeeper"), fresh_chroot(request.node.name))
 
 
 class TestZooKeeperElectionContract(ElectionContract):
