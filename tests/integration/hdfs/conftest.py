@@ -10,6 +10,7 @@ import pytest
 from bmq.dev.hdfs import HdfsCluster
 from bmq.hdfs.config import HdfsConfig
 from tests.support.hdfs import PATIENT, config_of, fresh_root, new_cluster, running, shared
+from tests.support.healed_hdfs import HealedHdfs
 
 
 @pytest.fixture(scope="session")
@@ -19,16 +20,23 @@ def hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
         yield cluster
 
 
+@pytest.fixture(scope="session")
+def healed_hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HealedHdfs]:
+    healed = HealedHdfs(lambda: tmp_path_factory.mktemp("healed-hdfs"))
+    yield healed
+    healed.close()
+
+
 @pytest.fixture
-def own_hdfs(tmp_path: Path) -> Iterator[HdfsCluster]:
-    """A cluster of the test's own: kill, pause and restart what you like. It costs some seconds."""
-    with running(new_cluster(tmp_path / "hdfs")) as cluster:
+def own_hdfs(healed_hdfs: HealedHdfs) -> Iterator[HdfsCluster]:
+    """A cluster without a file, whose daemons the test may kill, pause and restart: it is healed behind the test."""
+    with healed_hdfs.lent() as cluster:
         yield cluster
 
 
 @pytest.fixture
 def own_ha_hdfs(tmp_path: Path) -> Iterator[HdfsCluster]:
-    """As `own_hdfs` with two NameNodes, the first of them active."""
+    """A cluster of the test's own with two NameNodes, the first of them active."""
     with running(new_cluster(tmp_path / "hdfs", is_ha=True)) as cluster:
         yield cluster
 
