@@ -82,10 +82,13 @@ from bmq.protocol.messages.update_features_response import UpdateFeaturesRespons
 from bmq.protocol.metadata_records import ProducerIdsRecord
 from bmq.protocol.refusals import refused
 from bmq.protocol.request_context import RequestContext, RequestMethod, by_itself
+from bmq.protocol.turns import Pace, in_turns
+from bmq.protocol.wire_turns import InTurns
 
 _log = structlog.get_logger("bmq.controller")
 
 PRODUCER_IDS_PER_BLOCK: Final = 1_000
+_LOGGED_PER_TURN_MAX: Final = 100
 _KAFKAS_LEVELS: Final = {"warning": "WARN"}
 """By the name of the setting log_level, where Kafka's is another one."""
 _RESERVED_IDS: Final = frozenset({UUID(int=0), METADATA_TOPIC_ID})
@@ -163,14 +166,22 @@ class ClientRequests:
 
     async def create_topics(self, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
         """CreateTopics 2-7. Versions before 5 have no room for the configs (KIP-525), before 7 none for the topic id."""
-        topic_ids = [self._new_uuid() for _ in request.topics]
-        request = replace(request, topics=[self._with_own_settings(topic) for topic in request.topics])
+        topic_ids, topics = list[UUID](), list[CreatableTopic]()
+        async for some in in_turns(request.topics, context.turns):
+            topic_ids += (self._new_uuid() for _ in some)
+            topics += map(self._with_own_settings, some)
+        request = replace(request, topics=topics)
 
-        def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[CreateTopicsResponse]:
-            return decide_create_topics(image, request, broker, self._config.topic_limits, topic_ids)
+        def decide(image: MetadataImage, broker: BrokerConfigs) -> InTurns[Decision[CreateTopicsResponse]]:
+            return decide_create_topics.in_turns(image, request, broker, self._config.topic_limits, topic_ids)
 
-        response = await self._decisions.answer(decide, request.timeout_ms, lambda response: response.topics)
+        response = await self._decisions.answer(
+            decide, request.timeout_ms, lambda response: response.topics, context.turns
+        )
+        pace = Pace(_LOGGED_PER_TURN_MAX)
         for result in response.topics:
+            if pace.is_over():
+                await context.turns.next()
             if result.error_code != ErrorCode.NONE:
                 result.topic_id, result.num_partitions, result.replication_factor = None, -1, -1
                 result.configs = ()
@@ -185,12 +196,17 @@ class ClientRequests:
         """DeleteTopics 1-6. Files are removed later, in the background."""
         request = with_topic_states(request, context.api_version)
 
-        def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[DeleteTopicsResponse]:
+        def decide(image: MetadataImage, broker: BrokerConfigs) -> InTurns[Decision[DeleteTopicsResponse]]:
             is_enabled = broker.value_of("delete.topic.enable") != "false"
-            return decide_delete_topics(image, request, is_enabled=is_enabled)
+            return decide_delete_topics.in_turns(image, request, is_enabled=is_enabled)
 
-        response = await self._decisions.answer(decide, request.timeout_ms, lambda response: response.responses)
+        response = await self._decisions.answer(
+            decide, request.timeout_ms, lambda response: response.responses, context.turns
+        )
+        pace = Pace(_LOGGED_PER_TURN_MAX)
         for result in response.responses:
+            if pace.is_over():
+                await context.turns.next()
             if result.error_code == ErrorCode.NONE:
                 _log.info(
                     "topic_deleted", topic=result.name, principal=context.principal, client_host=context.client_host,
@@ -203,10 +219,12 @@ class ClientRequests:
     ) -> CreatePartitionsResponse:
         """CreatePartitions 0-3."""
 
-        def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[CreatePartitionsResponse]:
-            return decide_create_partitions(image, request, self._config.topic_limits)
+        def decide(image: MetadataImage, broker: BrokerConfigs) -> InTurns[Decision[CreatePartitionsResponse]]:
+            return decide_create_partitions.in_turns(image, request, self._config.topic_limits)
 
-        return await self._decisions.answer(decide, request.timeout_ms, lambda response: response.results)
+        return await self._decisions.answer(
+            decide, request.timeout_ms, lambda response: response.results, context.turns
+        )
 
     async def describe_configs(
         self, request: DescribeConfigsRequest, context: RequestContext
@@ -232,30 +250,35 @@ class ClientRequests:
     ) -> IncrementalAlterConfigsResponse:
         """IncrementalAlterConfigs 0-1 (KIP-339)."""
 
-        def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[IncrementalAlterConfigsResponse]:
-            return decide_incremental_alter_configs(image, request, broker, self._node.node_id, self._other_brokers())
+        def decide(image: MetadataImage, broker: BrokerConfigs) -> InTurns[Decision[IncrementalAlterConfigsResponse]]:
+            return decide_incremental_alter_configs.in_turns(
+                image, request, broker, self._node.node_id, self._other_brokers()
+            )
 
         return await self._decisions.answer(
-            decide, self._config.internal_request_wait_max_ms, lambda response: response.responses
+            decide, self._config.internal_request_wait_max_ms, lambda response: response.responses, context.turns
         )
 
     async def alter_configs(self, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
         """AlterConfigs 0-2: configs that are not named go back to their defaults."""
 
-        def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[AlterConfigsResponse]:
-            return decide_alter_configs(image, request, broker, self._node.node_id, self._other_brokers())
+        def decide(image: MetadataImage, broker: BrokerConfigs) -> InTurns[Decision[AlterConfigsResponse]]:
+            return decide_alter_configs.in_turns(image, request, broker, self._node.node_id, self._other_brokers())
 
         return await self._decisions.answer(
-            decide, self._config.internal_request_wait_max_ms, lambda response: response.responses
+            decide, self._config.internal_request_wait_max_ms, lambda response: response.responses, context.turns
         )
 
     async def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
         """ElectLeaders 0-2 (KIP-460): an error for the whole request is in its error code and in every partition's."""
         try:
             return await self._decisions.answer(
-                lambda image, broker: decide_elect_leaders(self._decision_context(), request, self._reports.is_offline),
+                lambda image, broker: decide_elect_leaders.in_turns(
+                    self._decision_context(), request, self._reports.is_offline
+                ),
                 request.timeout_ms,
                 lambda response: (one for topic in response.replica_election_results for one in topic.partition_result),
+                context.turns,
             )
         except ControllerGone:
             raise
@@ -268,9 +291,10 @@ class ClientRequests:
     ) -> AlterPartitionReassignmentsResponse:
         """AlterPartitionReassignments 0-1 (KIP-455)."""
         return await self._decisions.answer(
-            lambda image, broker: decide_alter_partition_reassignments(self._decision_context(), request),
+            lambda image, broker: decide_alter_partition_reassignments.in_turns(self._decision_context(), request),
             request.timeout_ms,
             lambda response: (one for topic in response.responses for one in topic.partitions),
+            context.turns,
         )
 
     async def list_partition_reassignments(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from bmq.controller.config_describe import NO_OTHERS, require_node
-from bmq.controller.decision import Decision
+from bmq.controller.decision import Deciding, Decision
 from bmq.metadata.broker_configs import BROKER_CONFIGS, BrokerConfigs, require_bounds
 from bmq.metadata.client_metrics_configs import CLIENT_METRICS_CONFIGS, validate_client_metrics
 from bmq.metadata.config_keys import ConfigKey, ConfigType, InvalidConfig, Operation, ResourceType
@@ -37,8 +37,11 @@ from bmq.protocol.messages.incremental_alter_configs_response import (
 )
 from bmq.protocol.metadata_records import ConfigRecord, MetadataRecord
 from bmq.protocol.topic_names import validate_name
+from bmq.protocol.turns import Pace
+from bmq.protocol.wire_turns import InTurns
 
 RECORDS_PER_REQUEST_MAX = 10_000
+_RESOURCE_COST = 10
 CLIENT_METRICS_MAX = 1_000
 """Subscriptions to clients' metrics: every node compares each client with each of them."""
 
@@ -57,20 +60,24 @@ class _NamedConfig(Protocol):
     def value(self) -> str | None: ...
 
 
+@Deciding
 def decide_incremental_alter_configs(
     image: MetadataImage,
     request: IncrementalAlterConfigsRequest,
     broker: BrokerConfigs,
     node_id: int,
     others: Mapping[int, BrokerConfigs] = NO_OTHERS,
-) -> Decision[IncrementalAlterConfigsResponse]:
+) -> InTurns[Decision[IncrementalAlterConfigsResponse]]:
     """Single changes on top of the set configs.
 
     `broker`: the configs of this node, `node_id`; `others`: of other nodes.
     """
     counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     results, records = [], list[MetadataRecord]()
+    pace = Pace()
     for resource in request.resources:
+        if pace.is_over(_RESOURCE_COST + len(resource.configs)):
+            yield
         result = AlterConfigsResourceResponse(
             resource_type=resource.resource_type, resource_name=resource.resource_name
         )
@@ -88,17 +95,21 @@ def decide_incremental_alter_configs(
     return Decision(IncrementalAlterConfigsResponse(responses=results), () if request.validate_only else records)
 
 
+@Deciding
 def decide_alter_configs(
     image: MetadataImage,
     request: AlterConfigsRequest,
     broker: BrokerConfigs,
     node_id: int,
     others: Mapping[int, BrokerConfigs] = NO_OTHERS,
-) -> Decision[AlterConfigsResponse]:
+) -> InTurns[Decision[AlterConfigsResponse]]:
     """All configs of a resource at once: configs that are not named go back to their defaults."""
     counts = Counter((resource.resource_type, resource.resource_name) for resource in request.resources)
     results, records = [], list[MetadataRecord]()
+    pace = Pace()
     for resource in request.resources:
+        if pace.is_over(_RESOURCE_COST + len(resource.configs)):
+            yield
         result = FullResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
         try:
             if resource.resource_type == ResourceType.BROKER_LOGGER:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.metadata_records import MetadataRecord
+from bmq.protocol.wire_turns import InTurns, at_once
 
 R = TypeVar("R")
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,21 @@ class Decision(Generic[R]):
 
     response: R
     records: Sequence[MetadataRecord] = ()
+
+
+class Deciding(Generic[P, R]):
+    """A function that decides about many things: at once where it is called, or in turns of the event loop.
+
+    Made of a generator function that yields after a bounded number of them (decorator). Nothing it looks at may change
+    until it ends: it is run within its turn of the metadata log (decision_log.py).
+    """
+
+    def __init__(self, steps: Callable[P, InTurns[Decision[R]]]) -> None:
+        self.in_turns = steps
+        self.__doc__ = steps.__doc__
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Decision[R]:
+        return at_once(self.in_turns(*args, **kwargs))
 
 
 def refuse_all(results: Iterable[Any], code: ErrorCode, message: str) -> None:

@@ -8,11 +8,12 @@ metadata log's high watermark is acted on, answered or published (rule 17).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import Any, TypeVar
 
 import structlog
 
+from bmq.aio.loop_turns import run_in_turns
 from bmq.controller.config import ControllerConfig
 from bmq.controller.decision import Decision, refuse_all
 from bmq.controller.metrics import ControllerMetrics
@@ -25,10 +26,13 @@ from bmq.metadata.state import ImpossibleRecord, MetadataState
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.metadata_records import MetadataRecord, decode_record, encode_record
+from bmq.protocol.turns import NO_TURNS, Pace, Turns
+from bmq.protocol.wire_turns import InTurns
 
 _log = structlog.get_logger("bmq.controller")
 R = TypeVar("R")
-Decide = Callable[[MetadataImage, BrokerConfigs], Decision[R]]
+Decide = Callable[[MetadataImage, BrokerConfigs], Decision[R] | InTurns[Decision[R]]]
+"""Decides at once, or in turns of the event loop (decision.Deciding); nobody else decides meanwhile."""
 
 
 class ControllerGone(KafkaError):
@@ -121,29 +125,37 @@ class DecisionLog:
 
     # --- deciding in turn
 
-    async def answer(self, decide: Decide[R], timeout_ms: int, results_of: Callable[[R], Iterable[Any]]) -> R:
+    async def answer(
+        self,
+        decide: Decide[R],
+        timeout_ms: int,
+        results_of: Callable[[R], Iterable[Any]],
+        turns: Turns = NO_TURNS,
+    ) -> R:
         """Decide and write.
 
         If writing fails, results that had succeeded get that error instead. Raises ControllerGone.
         """
         decided: list[R] = []
 
-        def remember(image: MetadataImage, broker: BrokerConfigs) -> Decision[R]:
-            decision = decide(image, broker)
+        def remember(image: MetadataImage, broker: BrokerConfigs) -> InTurns[Decision[R]]:
+            decision = yield from _steps(decide(image, broker))
             decided.append(decision.response)
             return decision
 
         try:
-            return await self.decide(remember, timeout_ms)
+            return await self.decide(remember, timeout_ms, turns)
         except ControllerGone:
             raise
         except BmqError as error:
             # If it never got its turn, decide on the present image only to see which results would have succeeded.
-            response = decided[-1] if decided else decide(self.image, self.broker_configs).response
+            if not decided:
+                await run_in_turns(remember(self.image, self.broker_configs), turns)
+            response = decided[-1]
             refuse_all(results_of(response), error.code, str(error))
             return response
 
-    async def decide(self, decide: Decide[R], timeout_ms: int) -> R:
+    async def decide(self, decide: Decide[R], timeout_ms: int, turns: Turns = NO_TURNS) -> R:
         """Decide when our turn comes; returns the answer once its records are applied.
 
         Raises KafkaError: REQUEST_TIMED_OUT after `timeout_ms` (nothing is decided after that, but what was being
@@ -155,7 +167,7 @@ class DecisionLog:
         wait_s = min(max(timeout_ms, config.request_wait_min_ms), config.request_wait_max_ms) / 1000
         deadline = asyncio.get_running_loop().time() + wait_s
         self._waiting += 1
-        task = self.spawn(self._take_turn(decide, deadline))
+        task = self.spawn(self._take_turn(decide, deadline, turns))
         try:
             async with asyncio.timeout(wait_s):
                 return await asyncio.shield(task)
@@ -170,22 +182,27 @@ class DecisionLog:
         task.add_done_callback(_report)
         return task
 
-    async def _take_turn(self, decide: Decide[R], deadline: float) -> R:
+    async def _take_turn(self, decide: Decide[R], deadline: float, turns: Turns) -> R:
         try:
             async with self._turn:
                 if asyncio.get_running_loop().time() >= deadline:
                     raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the controller was busy")
                 self.require_active()
-                decision = decide(self.image, self.broker_configs)
+                decision = await run_in_turns(_steps(decide(self.image, self.broker_configs)), turns)
                 if decision.records:
-                    await self._append(decision.records)
+                    await self._append(decision.records, turns)
                 return decision.response
         finally:
             self._waiting -= 1
 
-    async def _append(self, records: Iterable[MetadataRecord]) -> None:
+    async def _append(self, records: Iterable[MetadataRecord], turns: Turns = NO_TURNS) -> None:
         """Write records as one batch, all or none, and publish the new image. Raises KafkaError."""
-        values = [(b"", encode_record(record)) for record in records]
+        values = []
+        pace = Pace()
+        for record in records:
+            values.append((b"", encode_record(record)))
+            if pace.is_over():
+                await turns.next()
         try:
             await self._state_log.append(values)
         except BmqError as error:
@@ -241,6 +258,12 @@ class DecisionLog:
                 _log.info("metadata_snapshot_saved", offset=self._state_log.applied_offset)
         except BmqError as error:
             _log.warning("metadata_snapshot_failed", error=str(error))
+
+
+def _steps(decided: Decision[R] | InTurns[Decision[R]]) -> InTurns[Decision[R]]:
+    if isinstance(decided, Generator):
+        return (yield from decided)
+    return decided
 
 
 def _report(task: asyncio.Task[Any]) -> None:

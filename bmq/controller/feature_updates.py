@@ -30,6 +30,10 @@ _OWN_RANGES: Final = {
 }
 
 
+FEATURES_MAX: Final = 1_000
+"""Of one request; there are a handful."""
+
+
 class UpgradeType(IntEnum):
     """Numbers of FeatureUpdateKey.upgrade_type."""
 
@@ -42,8 +46,10 @@ def decide_update_features(
     context: DecisionContext, request: UpdateFeaturesRequest, api_version: int, node_id: int
 ) -> Decision[UpdateFeaturesResponse]:
     """All updates or none; `node_id` is the controller's. Versions up to 1 have one result for each feature."""
-    names = [update.feature for update in request.feature_updates]
+    names = [update.feature for update in request.feature_updates[: FEATURES_MAX + 1]]
     try:
+        if len(names) > FEATURES_MAX:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"More than {FEATURES_MAX} features are named.")
         if len(set(names)) != len(names):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A feature is named more than once.")
         records = [

@@ -13,7 +13,7 @@ from enum import IntEnum
 from typing import Final
 from uuid import UUID
 
-from bmq.controller.decision import Decision
+from bmq.controller.decision import Deciding, Decision
 from bmq.controller.decision_context import DecisionContext
 from bmq.controller.failover import NextOwners
 from bmq.metadata.image import NO_LEADER, PartitionImage
@@ -22,6 +22,8 @@ from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest
 from bmq.protocol.messages.elect_leaders_response import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 from bmq.protocol.metadata_records import PartitionChangeRecord
+from bmq.protocol.turns import Pace
+from bmq.protocol.wire_turns import InTurns
 
 PREFERRED_ELECTION: Final = "preferred leader election"
 UNCLEAN_ELECTION: Final = "unclean leader election"
@@ -35,9 +37,10 @@ class ElectionType(IntEnum):
     UNCLEAN = 1
 
 
+@Deciding
 def decide_elect_leaders(
     context: DecisionContext, request: ElectLeadersRequest, is_offline: Callable[[UUID, PartitionImage], bool]
-) -> Decision[ElectLeadersResponse]:
+) -> InTurns[Decision[ElectLeadersResponse]]:
     """Each partition by itself. With no topics named: all, and the answer has only elected and failed partitions.
 
     `is_offline`: whether the owner refuses to serve. Raises KafkaError INVALID_REQUEST for an unknown type of election.
@@ -48,14 +51,24 @@ def decide_elect_leaders(
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {request.election_type}") from error
     elections = _Elections(context, election, is_offline, is_by_name=request.topic_partitions is not None)
     results = []
+    pace = Pace()
     if request.topic_partitions is None:
         for topic in context.image.topics.values():
-            done = [elections.elect(topic.name, partition.partition) for partition in topic.partitions]
-            done = [result for result in done if result.error_code != ErrorCode.ELECTION_NOT_NEEDED]
+            done = []
+            for partition in topic.partitions:
+                if pace.is_over():
+                    yield
+                result = elections.elect(topic.name, partition.partition)
+                if result.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+                    done.append(result)
             results.append(ReplicaElectionResult(topic=topic.name, partition_result=done))
     else:
         for wanted in request.topic_partitions:
-            done = [elections.elect(wanted.topic, number) for number in wanted.partitions]
+            done = []
+            for number in wanted.partitions:
+                if pace.is_over():
+                    yield
+                done.append(elections.elect(wanted.topic, number))
             results.append(ReplicaElectionResult(topic=wanted.topic, partition_result=done))
     return Decision(ElectLeadersResponse(replica_election_results=results), elections.records)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 from bmq.controller.assignment import new_partition, owner_nodes, place
-from bmq.controller.decision import Decision
+from bmq.controller.decision import Deciding, Decision
 from bmq.controller.topics import TopicLimits, validate_assignment
 from bmq.metadata.image import MetadataImage, TopicImage
 from bmq.metadata.state import partition_record
@@ -17,17 +17,23 @@ from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.messages.create_partitions_request import CreatePartitionsRequest, CreatePartitionsTopic
 from bmq.protocol.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from bmq.protocol.metadata_records import MetadataRecord
+from bmq.protocol.turns import Pace
+from bmq.protocol.wire_turns import InTurns
 
 
+@Deciding
 def decide_create_partitions(
     image: MetadataImage, request: CreatePartitionsRequest, limits: TopicLimits
-) -> Decision[CreatePartitionsResponse]:
+) -> InTurns[Decision[CreatePartitionsResponse]]:
     """New partitions after the existing ones, which keep their owners."""
     names = Counter(topic.name for topic in request.topics)
     results, records = [], list[MetadataRecord]()
     seen = set[str]()
     room = limits.partitions_max - image.partition_count
+    pace = Pace()
     for wanted in request.topics:
+        if pace.is_over():
+            yield
         if wanted.name in seen:
             continue
         seen.add(wanted.name)
@@ -46,6 +52,8 @@ def decide_create_partitions(
                     f"{limits.partitions_per_request_max} per request, {limits.partitions_max} in the cluster.",
                 )
             records += _new_partitions(image, topic, wanted, added)
+            if pace.is_over(added):
+                yield
             room -= added
         except BmqError as error:
             result.error_code, result.error_message = error.code, str(error)

@@ -12,7 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from bmq.controller.assignment import first_live
-from bmq.controller.decision import Decision
+from bmq.controller.decision import Deciding, Decision
 from bmq.controller.decision_context import DecisionContext
 from bmq.metadata.image import NO_LEADER, ROLE_BROKER, PartitionImage
 from bmq.metadata.state import node_of
@@ -30,20 +30,26 @@ from bmq.protocol.messages.alter_partition_reassignments_response import (
 from bmq.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
 from bmq.protocol.messages.list_partition_reassignments_response import ListPartitionReassignmentsResponse
 from bmq.protocol.metadata_records import PartitionChangeRecord
+from bmq.protocol.turns import Pace
+from bmq.protocol.wire_turns import InTurns
 
 REASSIGNED: Final = "partition reassignment"
 
 
+@Deciding
 def decide_alter_partition_reassignments(
     context: DecisionContext, request: AlterPartitionReassignmentsRequest
-) -> Decision[AlterPartitionReassignmentsResponse]:
+) -> InTurns[Decision[AlterPartitionReassignmentsResponse]]:
     """Each partition succeeds or fails by itself. The owner stays if it is among the new replicas."""
     records: list[PartitionChangeRecord] = []
     seen = set[tuple[str, int]]()
     topics = []
+    pace = Pace()
     for topic in request.topics:
         results = []
         for wanted in topic.partitions:
+            if pace.is_over():
+                yield
             result = ReassignablePartitionResponse(partition_index=wanted.partition_index)
             try:
                 if (topic.name, wanted.partition_index) in seen:

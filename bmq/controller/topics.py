@@ -17,7 +17,7 @@ from uuid import UUID
 
 from bmq.controller.assignment import new_partition, owner_nodes, place
 from bmq.controller.config_describe import created_topic_configs
-from bmq.controller.decision import Decision
+from bmq.controller.decision import Deciding, Decision
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.config_keys import InvalidConfig
 from bmq.metadata.image import METADATA_TOPIC_NAME, MetadataImage, Node, PartitionImage
@@ -37,7 +37,11 @@ from bmq.protocol.metadata_records import (
     TopicRecord,
 )
 from bmq.protocol.topic_names import collision_key, validate_name
+from bmq.protocol.turns import Pace
+from bmq.protocol.wire_turns import InTurns
 
+_CREATION_COST: Final = 40
+"""Of describing a topic's configs: times that of looking at a name."""
 NO_VALUE: Final = -1
 """A count in a request that leaves the choice to the server."""
 
@@ -50,13 +54,14 @@ class TopicLimits:
     partitions_max: int = 200_000
 
 
+@Deciding
 def decide_create_topics(
     image: MetadataImage,
     request: CreateTopicsRequest,
     broker: BrokerConfigs,
     limits: TopicLimits,
     new_topic_ids: Sequence[UUID],
-) -> Decision[CreateTopicsResponse]:
+) -> InTurns[Decision[CreateTopicsResponse]]:
     """`new_topic_ids`: one for each topic of the request, never used before."""
     names = Counter(topic.name for topic in request.topics)
     results, records = [], list[MetadataRecord]()
@@ -67,7 +72,10 @@ def decide_create_topics(
     room = limits.partitions_max - image.partition_count
     owners = owner_nodes(image.nodes)
     seen = set[str]()
+    pace = Pace()
     for topic, topic_id in zip(request.topics, new_topic_ids, strict=True):
+        if pace.is_over():
+            yield
         if topic.name in seen:
             continue
         seen.add(topic.name)
@@ -92,6 +100,8 @@ def decide_create_topics(
         except BmqError as error:
             results.append(CreatableTopicResult(name=topic.name, error_code=error.code, error_message=str(error)))
             continue
+        if pace.is_over(_CREATION_COST + len(partitions)):
+            yield
         room -= len(partitions)
         collisions[collision_key(topic.name)] = topic.name
         records += topic_records(topic.name, topic_id, configs, partitions)
@@ -237,20 +247,29 @@ def validate_assignment(replicas: tuple[int, ...], nodes: Mapping[int, Node], re
 # --- deletion
 
 
+@Deciding
 def decide_delete_topics(
     image: MetadataImage, request: DeleteTopicsRequest, *, is_enabled: bool = True
-) -> Decision[DeleteTopicsResponse]:
+) -> InTurns[Decision[DeleteTopicsResponse]]:
     """Topics by name or id, all in `request.topics`. Their files are removed later: `image.deleted_topics`."""
-    names = Counter(state.name for state in request.topics)
-    ids = Counter(state.topic_id for state in request.topics)
-    ids_of_named = {
-        image.topics[state.name or ""].topic_id
-        for state in request.topics
-        if state.topic_id is None and state.name in image.topics and names[state.name] == 1
-    }
+    names, ids = Counter[str | None](), Counter[UUID | None]()
+    ids_of_named = set[UUID]()
+    pace = Pace()
+    for state in request.topics:
+        names[state.name] += 1
+        ids[state.topic_id] += 1
+        if pace.is_over():
+            yield
+    for state in request.topics:
+        if state.topic_id is None and state.name in image.topics and names[state.name] == 1:
+            ids_of_named.add(image.topics[state.name or ""].topic_id)
+        if pace.is_over():
+            yield
     results, records = [], list[MetadataRecord]()
     answered = set[str | UUID]()
     for state in request.topics:
+        if pace.is_over():
+            yield
         result = DeletableTopicResult(name=state.name, topic_id=state.topic_id)
         is_valid_form = (state.name is None) != (state.topic_id is None)
         key = state.name if state.name is not None else state.topic_id

@@ -51,6 +51,7 @@ from bmq.protocol.messages.list_groups_response import ListedGroup, ListGroupsRe
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest
 from bmq.protocol.messages.sync_group_response import SyncGroupResponse
 from bmq.protocol.request_context import RequestContext, RequestMethod
+from bmq.protocol.turns import Pace, in_turns
 
 _CLOSE_SNAPSHOT_RECORDS_MIN: Final = 1_000
 _GO_ON: Final = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -320,15 +321,24 @@ class GroupCoordinator(StreamsApi):
 
     async def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
         """ListGroups 0-5: the groups of every shard this process owns; empty while there is no offsets topic."""
-        states = {state.strip().lower() for state in request.states_filter}
-        kinds = {kind.strip().lower() for kind in request.types_filter} or {CLASSIC, CONSUMER, STREAMS}
+        states, kinds = set[str](), set[str]()
+        async for some in in_turns(request.states_filter, context.turns):
+            states.update(state.strip().lower() for state in some)
+        async for some in in_turns(request.types_filter, context.turns):
+            kinds.update(kind.strip().lower() for kind in some)
+        kinds = kinds or {CLASSIC, CONSUMER, STREAMS}
         try:
             shards = await self.directory.all() if self._has_offsets_topic() else []
         except KafkaError as error:
             return ListGroupsResponse(error_code=coordinator_error(error))
         listed = []
+        pace = Pace()
         for shard in shards:
             for group_id in shard.group_ids():
+                if pace.is_over():
+                    await context.turns.next()
+                    if shard.is_lost:
+                        return ListGroupsResponse(error_code=ErrorCode.NOT_COORDINATOR)
                 group = _listed(group_id, shard)
                 if group.group_type in kinds and (not states or group.group_state.lower() in states):
                     listed.append(group)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import Final, Protocol
 
 from bmq.coordinator.commit_plans import CommitPlans
 from bmq.coordinator.commit_run import CommitDone
@@ -40,6 +40,9 @@ from bmq.protocol.messages.offset_fetch_response import (
     OffsetFetchResponseTopics,
 )
 from bmq.protocol.request_context import RequestContext
+from bmq.protocol.request_parts import Joined, parts_of
+
+_DELETED_PARTITIONS: Final = ("topics", "partitions")
 
 
 class Committer(Protocol):
@@ -240,14 +243,26 @@ class OffsetApi:
             shard, is_there = await self._with_group(group_id)
             if not is_there:
                 return OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
-            group = shard.groups.get(group_id)
-            if group is not None and group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
-                return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
-            _, new = shard.find_new(group_id)
-            subscriber = new or group
-            records, topics = shard.offsets.delete(group_id, subscriber, request.topics, self._image())
         except BmqError as error:
             return OffsetDeleteResponse(error_code=coordinator_error(error))
+        joined = Joined(_DELETED_PARTITIONS)
+        for part in parts_of(request, _DELETED_PARTITIONS):
+            if not joined.add(part, await self._delete_offsets(shard, part.request)):
+                break
+            await context.turns.next()
+        answer: OffsetDeleteResponse = joined.response
+        return answer
+
+    async def _delete_offsets(self, shard: GroupShard, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+        """Decide and write in one turn: nobody subscribes in between."""
+        group_id = request.group_id
+        if shard.is_lost:
+            return OffsetDeleteResponse(error_code=ErrorCode.NOT_COORDINATOR)
+        group = shard.groups.get(group_id)
+        if group is not None and group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
+            return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
+        _, new = shard.find_new(group_id)
+        records, topics = shard.offsets.delete(group_id, new or group, request.topics, self._image())
         if records:
             try:
                 await asyncio.shield(shard.append(records))

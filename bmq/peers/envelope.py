@@ -10,10 +10,11 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from bmq.aio.loop_turns import run_in_turns
 from bmq.peers.link import LinkLost
 from bmq.peers.links import Links
 from bmq.protocol.apis import APIS, ApiKey, Route
-from bmq.protocol.codec import decode_response, encode_request
+from bmq.protocol.codec import decode_response_in_turns, encode_request
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError, MalformedMessage
 from bmq.protocol.formats import Format, FormatField, codec_of
@@ -85,7 +86,8 @@ async def forward(
     if response.error_code:
         raise _refusal(node_id, api_key, response.error_code)
     try:
-        return decode_response(api_key, version, response.response_data or b"")[1]
+        decoding = decode_response_in_turns(api_key, version, response.response_data or b"")
+        return await run_in_turns(decoding, context.turns)
     except MalformedMessage as error:
         raise LinkLost(f"the answer of node {node_id} to {api_key.name} does not parse: {error}") from None
 

@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple
 from bmq.protocol.apis import ALL_APIS, APIS, OWN_API_KEYS_FROM, ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import MalformedMessage, UnsupportedVersion
-from bmq.protocol.formats import Format, codec_of
+from bmq.protocol.formats import Format, codec_of, turns_codec_of
 from bmq.protocol.wire import ELEMENTS_MAX, Buffer, EntityCodec, skip_tagged_fields
+from bmq.protocol.wire_turns import InTurns, TurnsCodec
 
 RESPONSE_ELEMENTS_MAX: Final = 10_000_000
 """Array elements of one response: it comes from a server we chose, and may describe a whole cluster."""
@@ -81,10 +82,21 @@ def decode_request(header: RequestHeader, frame: Buffer) -> Any:
 
     Raises UnsupportedVersion for an API or version that is not served, MalformedMessage for bytes that do not parse.
     """
+    _require_served(header)
+    return decode("request", header.api_key, header.api_version, frame, header.body_position)
+
+
+def decode_request_in_turns(header: RequestHeader, frame: Buffer) -> InTurns[Any]:
+    """Like `decode_request`, for a large frame."""
+    _require_served(header)
+    codec = _turns_codec("request", header.api_key, header.api_version)
+    return (yield from codec.read(frame, header.body_position))
+
+
+def _require_served(header: RequestHeader) -> None:
     api = ALL_APIS.get(header.api_key)  # type: ignore[call-overload]
     if api is None or not api.version_min <= header.api_version <= api.version_max:
         raise UnsupportedVersion(f"API {header.api_key} version {header.api_version} is not served")
-    return decode("request", header.api_key, header.api_version, frame, header.body_position)
 
 
 def decode(
@@ -112,6 +124,13 @@ def encode_response(api_key: int, api_version: int, correlation_id: int, message
     return bytes(out)
 
 
+def encode_response_in_turns(api_key: int, api_version: int, correlation_id: int, message: Any) -> InTurns[bytearray]:
+    """Like `encode_response`, for a message that may be large."""
+    out = bytearray(encode_response_header(api_key, api_version, correlation_id))
+    yield from _turns_codec("response", api_key, api_version).write_to(out, message)
+    return out
+
+
 def encode_request(api_key: int, api_version: int, correlation_id: int, client_id: str | None, message: Any) -> bytes:
     """A whole request frame without its length prefix (for clients: tests, tools, one role talking to another)."""
     name = b"" if client_id is None else client_id.encode()
@@ -132,6 +151,17 @@ def decode_response(api_key: int, api_version: int, frame: Buffer) -> tuple[int,
         position = _after_header_tags(frame, position)
     message = decode("response", api_key, api_version, frame, position, RESPONSE_ELEMENTS_MAX)
     return _INT32.unpack_from(frame)[0], message
+
+
+def decode_response_in_turns(api_key: int, api_version: int, frame: Buffer) -> InTurns[Any]:
+    """The message of a response frame that may be large. Raises MalformedMessage."""
+    if len(frame) < _INT32.size:
+        raise MalformedMessage("a response shorter than its header")
+    position = _INT32.size
+    if api_key != ApiKey.API_VERSIONS and is_flexible(api_key, api_version):
+        position = _after_header_tags(frame, position)
+    codec = _turns_codec("response", api_key, api_version)
+    return (yield from codec.read(frame, position, RESPONSE_ELEMENTS_MAX))
 
 
 def leading_string(data: Buffer, position: int) -> str | None:
@@ -173,6 +203,11 @@ def message_format(kind: str, api_key: int) -> Format:
 @cache
 def _codec(kind: str, api_key: int, api_version: int) -> EntityCodec:
     return codec_of(message_format(kind, api_key), api_version)
+
+
+@cache
+def _turns_codec(kind: str, api_key: int, api_version: int) -> TurnsCodec:
+    return turns_codec_of(message_format(kind, api_key), api_version)
 
 
 def _after_header_tags(frame: Buffer, position: int) -> int:

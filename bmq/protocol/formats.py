@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any, Final
 
 from bmq.protocol.wire import Entity, EntityCodec, Field, compile_entity
+from bmq.protocol.wire_turns import TurnsCodec, compile_turns
 
 NEWEST: Final = 0x7FFF
 
@@ -68,3 +69,10 @@ def codec_of(message_format: Format, version: int) -> EntityCodec:
     if not message_format.version_min <= version <= message_format.version_max:
         raise ValueError(f"{message_format.message_class.__name__} has no version {version}")
     return compile_entity(message_format.entity(version))
+
+
+@cache
+def turns_codec_of(message_format: Format, version: int) -> TurnsCodec:
+    """Like `codec_of`, for messages that may be large."""
+    codec_of(message_format, version)  # raises ValueError
+    return compile_turns(message_format.entity(version))

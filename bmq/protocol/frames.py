@@ -48,6 +48,14 @@ class FrameSplitter:
         """Memory held for an incomplete frame."""
         return 0 if self._frame is None else len(self._frame)
 
+    @property
+    def unfinished(self) -> tuple[int, int]:
+        """Announced size and API key of an incomplete frame; the key is -1 while it is not known, or there is no such
+        frame."""
+        if self._frame is None:
+            return 0, -1
+        return self._needed, int.from_bytes(self._frame[:2], "big") if self._filled >= 2 else -1
+
     def get_buffer(self) -> memoryview:
         """The buffer for the next bytes. Never empty."""
         frame = self._frame

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from bmq.protocol.apis import APIS, Api, ApiKey
+from bmq.protocol.turns import NO_TURNS, Turns
 
 
 class Peer(Protocol):
@@ -38,7 +39,8 @@ class RequestContext:
     `apis`: the APIs served by the listener. `received_s` (the loop's time): the request was not received before that;
     None: it was received just now. `received`: kept for requests that another node may have to answer. `leader_epoch`:
     of the group's shard, as known to the node that forwarded the request; -1: not forwarded, or the request names many.
-    `client_port`: -1 if the request did not come over its own connection.
+    `client_port`: -1 if the request did not come over its own connection. `turns`: how a long request gives the event
+    loop to others.
     """
 
     api_version: int
@@ -53,6 +55,7 @@ class RequestContext:
     received: Received | None = None
     leader_epoch: int = -1
     client_port: int = -1
+    turns: Turns = NO_TURNS
 
 
 RequestMethod = Callable[[Any, RequestContext], Coroutine[Any, Any, Any]]

@@ -88,14 +88,18 @@ class EntityCodec:
             raise MalformedMessage("a string of the message is not UTF-8") from error
 
 
-def compile_entity(entity: Entity) -> EntityCodec:
-    """Reader and writer of an entity and all it nests."""
+def compile_entity(
+    entity: Entity, compiled: Callable[[Entity, EntityCodec], object] = lambda part, codec: None
+) -> EntityCodec:
+    """Reader and writer of an entity and all it nests. `compiled` is called for each, those nested in it first."""
     codecs: dict[int, EntityCodec] = {}
 
     def codec_of(part: Entity) -> EntityCodec:
         if id(part) not in codecs:
             nested = {id(f.entity): codec_of(f.entity) for f in part.fields if f.entity is not None}
-            codecs[id(part)] = EntityCodec(_Reader(part, nested).function(), _Writer(part, nested).function())
+            codec = EntityCodec(ReaderSource(part, nested).reader(), WriterSource(part, nested).writer())
+            codecs[id(part)] = codec
+            compiled(part, codec)
         return codecs[id(part)]
 
     return codec_of(entity)
@@ -209,14 +213,19 @@ class _Source:
         return sorted((f for f in self.entity.fields if f.tag is not None), key=lambda field: field.tag or 0)
 
 
+def is_number(field: Field) -> bool:
+    """Whether it holds numbers of a fixed size, one or an array of them."""
+    return field.kafka_type in _FIXED
+
+
 def _is_fixed(field: Field) -> bool:
     return field.kafka_type in _FIXED and not field.is_array
 
 
-class _Reader(_Source):
+class ReaderSource(_Source):
     """Writes `read_at(data, at, end, left)`."""
 
-    def function(self) -> Read:
+    def reader(self) -> Any:
         self.lines.append("def read_at(data, at, end, left):")
         for run in self.runs():
             if _is_fixed(run[0]):
@@ -229,7 +238,7 @@ class _Reader(_Source):
             self.tagged_fields()
         arguments = ", ".join(f"{f.name}=v_{f.name}" for f in self.entity.fields)
         self.add(1, f"return Message({arguments}), at")
-        return self.compiled("read_at")  # type: ignore[no-any-return]
+        return self.compiled("read_at")
 
     def add(self, depth: int, *lines: str) -> None:
         self.lines += ["    " * depth + line for line in lines]
@@ -253,11 +262,10 @@ class _Reader(_Source):
         if field.is_array:
             self.array(depth, field, target)
         elif field.entity is not None:
-            reader = self.name_for("read", self.nested[id(field.entity)].read_at)
             if field.is_nullable:  # a nullable struct has a byte in front (KIP-893)
                 self.add(depth, "n = data[at]", "at += 1", "if n > 127:", f"    {target} = None", "else:")
                 depth += 1
-            self.add(depth, f"{target}, at = {reader}(data, at, end, left)")
+            self.nested_entity(depth, field.entity, target)
         else:
             self.primitive(depth, field, target)
 
@@ -291,23 +299,35 @@ class _Reader(_Source):
             depth += 1
         else:
             self.add(depth, f"if n < 0: raise unexpected_null({field.name!r})")
+        if field.kafka_type not in _FIXED:
+            self.elements(depth, field, target)
+            return
         self.add(depth, "left[0] -= n")
         self.add(depth, f"if n > end - at or left[0] < 0: raise too_many({field.name!r}, n)")
-        if field.kafka_type in _FIXED:
-            code = _FIXED[field.kafka_type]
-            # Check the count against the bytes left before struct makes a tuple of that size.
-            size = struct.calcsize(">" + code)
-            self.add(depth, f"stop = at + n * {size}", f"if stop > end: raise past_the_end({field.name!r})")
-            self.add(depth, f"{target} = unpack_from(f'>{{n}}{code}', data, at)", "at = stop")
-            return
+        code = _FIXED[field.kafka_type]
+        # Check the count against the bytes left before struct makes a tuple of that size.
+        size = struct.calcsize(">" + code)
+        self.add(depth, f"stop = at + n * {size}", f"if stop > end: raise past_the_end({field.name!r})")
+        self.add(depth, f"{target} = unpack_from(f'>{{n}}{code}', data, at)", "at = stop")
+
+    def elements(self, depth: int, field: Field, target: str) -> None:
+        """Reads `n` elements that are no numbers."""
+        self.add(depth, "left[0] -= n")
+        self.add(depth, f"if n > end - at or left[0] < 0: raise too_many({field.name!r}, n)")
         self.add(depth, "items = []", "for _ in range(n):")
-        if field.entity is not None:
-            reader = self.name_for("read", self.nested[id(field.entity)].read_at)
-            self.add(depth + 1, f"item, at = {reader}(data, at, end, left)")
-        else:
-            self.primitive(depth + 1, Field(field.name, field.kafka_type), "item")
+        self.element(depth + 1, field)
         self.add(depth + 1, "items.append(item)")
         self.add(depth, f"{target} = tuple(items)")
+
+    def element(self, depth: int, field: Field) -> None:
+        if field.entity is not None:
+            self.nested_entity(depth, field.entity, "item")
+        else:
+            self.primitive(depth, Field(field.name, field.kafka_type), "item")
+
+    def nested_entity(self, depth: int, entity: Entity, target: str) -> None:
+        reader = self.name_for("read", self.nested[id(entity)].read_at)
+        self.add(depth, f"{target}, at = {reader}(data, at, end, left)")
 
     def tagged_fields(self) -> None:
         for field in self.tagged():
@@ -332,11 +352,13 @@ class _Reader(_Source):
         self.add(2, "at = tag_end")
 
 
-class _Writer(_Source):
+class WriterSource(_Source):
     """Writes `write(out, message)`."""
 
-    def function(self) -> Write:
-        self.lines.append("def write(out, message):")
+    parameters = "out, message"
+
+    def writer(self) -> Any:
+        self.lines.append(f"def write({self.parameters}):")
         self.lines.append("    pass")
         for run in self.runs():
             if _is_fixed(run[0]):
@@ -348,7 +370,7 @@ class _Writer(_Source):
                 self.field(1, run[0], "out")
         if self.flexible:
             self.tagged_fields()
-        return self.compiled("write")  # type: ignore[no-any-return]
+        return self.compiled("write")
 
     def add(self, depth: int, *lines: str) -> None:
         self.lines += ["    " * depth + line for line in lines]
@@ -371,11 +393,10 @@ class _Writer(_Source):
         if field.is_array:
             self.array(depth, field, out)
         elif field.entity is not None:
-            writer = self.name_for("write", self.nested[id(field.entity)].write)
             if field.is_nullable:
                 self.add(depth, f"if value is None: {out}.append(255)", "else:", f"    {out}.append(1)")
                 depth += 1
-            self.add(depth, f"{writer}({out}, value)")
+            self.nested_entity(depth, field.entity, out, "value")
         else:
             self.primitive(depth, field, out)
 
@@ -399,12 +420,25 @@ class _Writer(_Source):
         self.length(depth, out, "len(value)", of_string=False)
         if field.kafka_type in _FIXED:
             self.add(depth, f"{out} += pack(f'>{{len(value)}}{_FIXED[field.kafka_type]}', *value)")
-        elif field.entity is not None:
-            writer = self.name_for("write", self.nested[id(field.entity)].write)
-            self.add(depth, f"for item in value: {writer}({out}, item)")
         else:
-            self.add(depth, "for value in value:")
+            self.elements(depth, field, out)
+
+    def elements(self, depth: int, field: Field, out: str) -> None:
+        """Writes the elements of `value`, which are no numbers."""
+        self.add(depth, "for item in value:")
+        self.before_element(depth + 1)
+        if field.entity is not None:
+            self.nested_entity(depth + 1, field.entity, out, "item")
+        else:
+            self.add(depth + 1, "value = item")
             self.primitive(depth + 1, Field(field.name, field.kafka_type), out)
+
+    def before_element(self, depth: int) -> None:
+        """What is done before each of an array's elements: nothing here."""
+
+    def nested_entity(self, depth: int, entity: Entity, out: str, source: str) -> None:
+        writer = self.name_for("write", self.nested[id(entity)].write)
+        self.add(depth, f"{writer}({out}, {source})")
 
     def tagged_fields(self) -> None:
         tagged = self.tagged()

@@ -15,34 +15,43 @@ import socket
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Protocol, cast
 
 import structlog
 
+from bmq.aio.loop_turns import LoopTurns, run_in_turns
 from bmq.protocol.apis import Api, ApiKey, Route
 from bmq.protocol.codec import (
     RequestHeader,
     decode_request,
-    encode_response,
+    decode_request_in_turns,
     encode_response_header,
+    encode_response_in_turns,
     unsupported_api_versions_response,
 )
-from bmq.protocol.errors import BmqError, MalformedMessage, UnsupportedVersion
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError, MalformedMessage, UnsupportedVersion
 from bmq.protocol.frames import FrameSplitter, ReceiveBuffer
 from bmq.protocol.parts import MEMORY, Part
 from bmq.protocol.refusals import refused
 from bmq.protocol.request_context import Received, RequestContext
 from bmq.protocol.request_heads import RequestHeads
+from bmq.protocol.request_parts import Joined
 from bmq.protocol.wire import Buffer
 from bmq.proxy.dispatch import EAGER_HANDLERS, HANDLERS, HOT_HANDLERS, EncodedBody, Handler
 from bmq.proxy.file_sender import FileSender
+from bmq.proxy.large_requests import LargeRequests, decoded_bytes
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.services import Services
+from bmq.proxy.split_requests import CHANGES_MAX, Split, cut, split_of, without_repeats
 from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.stats import ProxyStats
 
 log = structlog.get_logger("bmq.proxy")
 
+WAIT_FOR_MEMBERS: Final = frozenset((ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
+"""Requests that are answered when other members of their group have sent theirs."""
 _NO_ANSWER: Final[Sequence[Part]] = ()
 
 
@@ -55,6 +64,8 @@ class Listener(Protocol):
     stalls: StallWatch
     services: Services
     receive_buffer: ReceiveBuffer
+    turns: LoopTurns
+    large_requests: LargeRequests
     apis: Mapping[ApiKey, Api]
     served: Mapping[int, tuple[ApiKey, Api]]
     is_ordered: bool
@@ -80,10 +91,8 @@ class Listener(Protocol):
     def wait_for_room(self, connection: Connection) -> None: ...
 
 
-def _encoded(api_key: ApiKey, header: RequestHeader, response: Any) -> Sequence[Part]:
-    if isinstance(response, EncodedBody):
-        return encode_response_header(api_key, header.api_version, header.correlation_id), response.data
-    return (encode_response(api_key, header.api_version, header.correlation_id, response),)
+async def _refuse_many(request: Any, context: RequestContext, services: Services) -> Any:
+    raise KafkaError(ErrorCode.POLICY_VIOLATION, f"one request may change {CHANGES_MAX} things at most")
 
 
 class Slot:
@@ -136,6 +145,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_receiving = False
         self._is_turn_due = False
         self._is_stopping = False
+        self._alone: Slot | None = None  # a large request under way: the next one begins when it is answered
         self._context: RequestContext | None = None
         self._software = ("unknown", "unknown")
         self._tasks: dict[asyncio.Task[None], None] = {}  # cancelled in this order
@@ -174,6 +184,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         if self._unfinished_bytes or self._splitter.held_bytes:
             self._count_unfinished()
+            if self._unfinished_bytes > self._limits.other_request_bytes_max and not self._may_be_so_long():
+                return
         if not frames:
             if self._unfinished_bytes and self._is_full:
                 self._pause_reading()
@@ -261,6 +273,7 @@ class Connection(asyncio.BufferedProtocol):
         limits = self._limits
         return (
             self._is_writing_paused
+            or self._alone is not None
             or len(self._slots) + len(self._unplaced) >= limits.in_flight_requests_max
             or self._in_flight_bytes >= limits.in_flight_bytes_max
             or (
@@ -280,6 +293,15 @@ class Connection(asyncio.BufferedProtocol):
             self._listener.give_back(-grown_bytes)
         if not held_bytes:
             self._listener.end_overdraft(self)
+
+    def _may_be_so_long(self) -> bool:
+        """Whether the incomplete frame is a Produce; else the connection is closed."""
+        announced_bytes, api_key = self._splitter.unfinished
+        if api_key == ApiKey.PRODUCE or not self._is_ordered:
+            return True
+        allowed_bytes = self._limits.other_request_bytes_max
+        self.close(f"a request of API {api_key} announces {announced_bytes} bytes, {allowed_bytes} are allowed")
+        return False
 
     def _begin_frames(self) -> None:
         """Begin received requests within the limits, a limited number per turn; resume reading once all are begun."""
@@ -356,19 +378,63 @@ class Connection(asyncio.BufferedProtocol):
             return
         context = self._context_of(header)
         hot = HOT_HANDLERS.get(api_key)
+        if api_key is ApiKey.FETCH and len(frame) > self._limits.fetch_at_once_bytes_max:
+            self._alone = slot
+            self.begin(self._fetch_large(header, frame, context, slot), partial(self._not_alone, slot))
+            return
         if hot is not None:
             hot(frame, header, context, self._listener.services, slot)
             return
         eager = None if self._tasks else EAGER_HANDLERS.get(api_key)
         if eager is not None and eager(frame, header, context, self._received_s, self._listener.services, slot):
             return
+        if len(frame) > self._limits.at_once_bytes_max and self._is_ordered:
+            self._alone = slot
+            self.begin(self._answer_large(api_key, api, header, frame, context, slot), partial(self._not_alone, slot))
+            return
         request = decode_request(header, frame)
         if api_key is ApiKey.API_VERSIONS and header.api_version >= 3:
             self._software = (request.client_software_name, request.client_software_version)
             self._context = None
-        received = None if api.route is Route.LOCAL else Received(frame, request)
-        context = replace(context, received_s=self._received_s, received=received)
+        context = self._context_for(api, frame, request, context, self._received_s)
         self.begin(self._answer(HANDLERS[api_key], api_key, header, request, context, slot))
+
+    def _context_for(
+        self, api: Api, frame: bytearray, request: Any, context: RequestContext, received_s: float
+    ) -> RequestContext:
+        received = None if api.route is Route.LOCAL else Received(frame, request)
+        return replace(context, received_s=received_s, received=received)
+
+    def _not_alone(self, slot: Slot) -> None:
+        """Call once this request is answered, or its order among the connection's requests is certain."""
+        if self._alone is slot:
+            self._alone = None
+            self._begin_frames()
+
+    async def _answer_large(
+        self, api_key: ApiKey, api: Api, header: RequestHeader, frame: bytearray, context: RequestContext, slot: Slot
+    ) -> None:
+        """Decode and answer in turns, once there is room for it."""
+        received_s = self._received_s
+        admission = await self._listener.large_requests.admit(decoded_bytes(len(frame)))
+        try:
+            try:
+                request = await run_in_turns(decode_request_in_turns(header, frame), self._listener.turns)
+            except (MalformedMessage, UnsupportedVersion) as error:
+                self.close(f"{api_key.name} version {header.api_version}: {error}")
+                return
+            if api_key in WAIT_FOR_MEMBERS:
+                # They wait for minutes, and end with their connection, so that has to be read. What groups keep of them
+                # has bounds of its own.
+                admission.release()
+                self._loop.call_soon(self._not_alone, slot)
+            context = self._context_for(api, frame, request, context, received_s)
+            handler, split = HANDLERS[api_key], split_of(api_key, header.api_version, request)
+            if split is not None:
+                handler = partial(self._in_parts, handler, api_key, split)
+            await self._answer(handler, api_key, header, request, context, slot)
+        finally:
+            admission.release()
 
     def _context_of(self, header: RequestHeader) -> RequestContext:
         context = self._context
@@ -382,6 +448,7 @@ class Connection(asyncio.BufferedProtocol):
                 peer=self,
                 apis=self._listener.apis,
                 client_port=self._port,
+                turns=self._listener.turns,
             )
         return context
 
@@ -407,12 +474,47 @@ class Connection(asyncio.BufferedProtocol):
         code = getattr(response, "error_code", 0)
         if code:
             self._listener.stats.note_error(api_key, code)
+        head = (api_key, header.api_version, header.correlation_id)
         try:
-            slot(_encoded(api_key, header, response))
+            if isinstance(response, EncodedBody):
+                slot((encode_response_header(*head), response.data))
+            else:
+                slot((await run_in_turns(encode_response_in_turns(*head, response), self._listener.turns),))
         except Exception as error:
             # For example a string too long for the response. Later requests must not wait for ever.
             self._note_failure(api_key, error)
             slot(None)
+
+    async def _fetch_large(self, header: RequestHeader, frame: bytearray, context: RequestContext, slot: Slot) -> None:
+        admission = await self._listener.large_requests.admit(decoded_bytes(len(frame)))
+        services = self._listener.services
+        try:
+            await services.fetcher.fetch_in_turns(frame, header, context, services, slot)
+        except (MalformedMessage, UnsupportedVersion) as error:
+            self.close(f"FETCH version {header.api_version}: {error}")
+        except Exception as error:
+            self._note_failure(ApiKey.FETCH, error)
+            slot(None)
+        finally:
+            admission.release()
+
+    async def _in_parts(
+        self, handler: Handler, api_key: ApiKey, split: Split, request: Any, context: RequestContext, services: Services
+    ) -> Any:
+        """The answer to a large request, one part after the other."""
+        joined = Joined(split.answered)
+        turns = self._listener.turns
+        if split.bounded:
+            handler = _refuse_many
+        for part in cut(await run_in_turns(without_repeats(request, split), turns), split):
+            try:
+                response = await handler(part.request, context, services)
+            except BmqError as error:
+                response = refused(api_key, part.request, error.code, str(error))
+            if response is None or not joined.add(part, response):
+                break
+            await turns.next()
+        return joined.response
 
     def _note_failure(self, api_key: ApiKey, error: Exception) -> None:
         log.error(

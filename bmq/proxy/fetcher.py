@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import inf
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
+from bmq.aio.loop_turns import run_in_turns
 from bmq.log.latency import LatencyHistogram
 from bmq.log.store import SegmentStore
 from bmq.protocol.apis import ApiKey
-from bmq.protocol.codec import RequestHeader, decode_request
+from bmq.protocol.codec import RequestHeader, decode_request, decode_request_in_turns
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import MalformedMessage
+from bmq.protocol.hot_fetch import encode_fetch_response
 from bmq.proxy.catch_up_throttle import LOOK_INTERVAL_S
 from bmq.proxy.consumer_pace import ConsumerPaces
 from bmq.proxy.fetch_job import FetchJob
@@ -29,6 +32,12 @@ if TYPE_CHECKING:
     from bmq.protocol.request_context import RequestContext
     from bmq.proxy.reply import Reply
     from bmq.proxy.services import Services
+
+
+PARTITIONS_MAX: Final = 20_000
+"""Partitions, and topics, of one Fetch: they are looked at in one turn of the event loop."""
+_ERROR_CODES_FROM: Final = 7
+"""From this version on a Fetch response has an error code for the whole request."""
 
 
 class Fetcher:
@@ -62,7 +71,27 @@ class Fetcher:
         self, frame: bytearray, header: RequestHeader, context: RequestContext, services: Services, reply: Reply
     ) -> None:
         """See FetchHandler."""
-        request = decode_request(header, frame)
+        self._begin(decode_request(header, frame), header, context, services, reply)
+
+    async def fetch_in_turns(
+        self, frame: bytearray, header: RequestHeader, context: RequestContext, services: Services, reply: Reply
+    ) -> None:
+        """See FetchHandler."""
+        request = await run_in_turns(decode_request_in_turns(header, frame), context.turns)
+        named = sum(len(topic.partitions) for topic in request.topics)
+        named += sum(len(topic.partitions) for topic in request.forgotten_topics_data)
+        if max(named, len(request.topics), len(request.forgotten_topics_data)) > PARTITIONS_MAX:
+            if header.api_version < _ERROR_CODES_FROM:
+                raise MalformedMessage(f"more than {PARTITIONS_MAX} partitions are named")
+            services.stats.note_error(ApiKey.FETCH, ErrorCode.INVALID_REQUEST)
+            code = ErrorCode.INVALID_REQUEST
+            reply(encode_fetch_response(header.api_version, header.correlation_id, (), error_code=code))
+            return
+        self._begin(request, header, context, services, reply)
+
+    def _begin(
+        self, request: Any, header: RequestHeader, context: RequestContext, services: Services, reply: Reply
+    ) -> None:
         if request.isolation_level not in ISOLATION_LEVELS:
             services.stats.note_error(ApiKey.FETCH, ErrorCode.UNKNOWN_SERVER_ERROR)
             reply(refused_fetch(header, request, ErrorCode.UNKNOWN_SERVER_ERROR))

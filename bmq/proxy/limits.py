@@ -16,6 +16,16 @@ class ProxyLimits:
 
     request_bytes_max: Annotated[int, Field(gt=0, le=FORWARDED_BYTES_MAX)] = 100 * 1024 * 1024
     """`socket.request.max.bytes`: a longer frame closes its connection."""
+    other_request_bytes_max: int = 16 * 1024 * 1024
+    """Likewise for requests other than Produce, which have no records: none of Kafka's clients sends one of a tenth of
+    that."""
+    at_once_bytes_max: int = 2 * 1024
+    """A longer request (Produce and Fetch have their own bounds) is decoded and answered in parts, one in each turn of the
+    event loop, and the next request of its connection begins when it is answered, as at Kafka's brokers."""
+    fetch_at_once_bytes_max: int = 64 * 1024
+    """A longer Fetch, of a thousand partitions or more, is decoded in parts as well."""
+    decoded_bytes_max: int = 64 * 1024 * 1024
+    """Memory of such requests and their answers, in total; beyond it they wait undecoded."""
     in_flight_requests_max: int = 512
     """Unanswered requests of one connection. librdkafka sends one request per batch, and batches that stay unread
     cannot share an append: a low limit makes many small appends for a client that writes to hundreds of partitions."""

@@ -13,11 +13,13 @@ from typing import Final
 
 import structlog
 
+from bmq.aio.loop_turns import LoopTurns
 from bmq.metadata.connection_limits import ConnectionLimits
 from bmq.protocol.apis import APIS, Api, ApiKey
 from bmq.protocol.frames import ReceiveBuffer
 from bmq.proxy import handlers
 from bmq.proxy.connection import Connection
+from bmq.proxy.large_requests import LargeRequests
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch
@@ -35,7 +37,8 @@ class KafkaServer:
 
     `apis`: the APIs it serves; a request of another API closes its connection. `is_ordered`: answers are sent in
     request order, as clients expect; False: each as soon as it is ready. `stats` also counts the bytes in flight, so
-    every listener has its own. `stalls`: when it notices a stall of the event loop, all connections are dropped.
+    every listener has its own. `stalls`: when it notices a stall of the event loop, all connections are dropped. `turns`:
+    of all long work on this loop.
     """
 
     services: Services
@@ -49,6 +52,7 @@ class KafkaServer:
         apis: Mapping[ApiKey, Api] = APIS,
         is_ordered: bool = True,
         stalls: StallWatch | None = None,
+        turns: LoopTurns | None = None,
     ) -> None:
         handlers.load_all()
         self.apis = apis
@@ -60,6 +64,8 @@ class KafkaServer:
         self.loop = asyncio.get_running_loop()
         self.stalls = stalls or StallWatch()
         self.stalls.on_stall(self._drop_all)
+        self.turns = turns or LoopTurns()
+        self.large_requests = LargeRequests(limits.decoded_bytes_max)
         self.receive_buffer = ReceiveBuffer(limits.receive_buffer_bytes)
         self._is_serving = False
         self._connections: dict[Connection, None] = {}  # ordered, so that runs are reproducible

@@ -120,6 +120,12 @@ class FetchHandler(Protocol):
     ) -> None:
         """Answer a Fetch (4-18), at once if it need not wait. Raises MalformedMessage."""
 
+    async def fetch_in_turns(
+        self, frame: bytearray, header: RequestHeader, context: RequestContext, services: Services, reply: Reply
+    ) -> None:
+        """Like `fetch`, for a large frame; returns once it is decoded. INVALID_REQUEST for too many partitions. Raises
+        MalformedMessage."""
+
 
 @dataclass(slots=True)
 class Services:

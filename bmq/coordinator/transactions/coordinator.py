@@ -8,12 +8,13 @@ codes and the differences between versions are those of Apache Kafka's Transacti
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
 import structlog
 
+from bmq.aio.loop_turns import run_in_turns
 from bmq.coordinator.directory import ShardDirectory, Shards
 from bmq.coordinator.inherited_shards import InheritedShards
 from bmq.coordinator.log_errors import coordinator_error
@@ -74,6 +75,8 @@ from bmq.protocol.transaction_records import (
     TransactionStatus,
     TransactionValue,
 )
+from bmq.protocol.turns import NO_TURNS, Pace, Turns
+from bmq.protocol.wire_turns import InTurns
 
 Decide = Callable[[TransactionValue | None, bool, int, int], Outcome]
 """(the last durable state, whether a record is in flight, now (wall ms), a fresh producer id or none)"""
@@ -250,30 +253,33 @@ class TransactionCoordinator:
             results: list[AddPartitionsToTxnResult] = []
             for start in range(0, len(request.transactions), _AT_ONCE_MAX):
                 some = request.transactions[start : start + _AT_ONCE_MAX]
-                results += await asyncio.gather(*(self._one_transaction(one) for one in some))
+                results += await asyncio.gather(*(self._one_transaction(one, context.turns) for one in some))
             return AddPartitionsToTxnResponse(results_by_transaction=results)
-        partitions = _partitions(request.v3_and_below_topics)
+        partitions = await run_in_turns(_partitions(request.v3_and_below_topics), context.turns)
         codes = await self._add(
             request.v3_and_below_transactional_id,
             Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
             partitions,
             transaction_version=0,
             not_served=_NOT_ADDED_BY_CLIENTS,
+            turns=context.turns,
         )
-        told = [_told(code, ApiKey.ADD_PARTITIONS_TO_TXN, context) for code in codes]
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_by_topic(request.v3_and_below_topics, told))
+        told = (_told(code, ApiKey.ADD_PARTITIONS_TO_TXN, context) for code in codes)
+        results_by_topic = await run_in_turns(_by_topic(request.v3_and_below_topics, told), context.turns)
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results_by_topic)
 
-    async def _one_transaction(self, asked: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult:
-        partitions = _partitions(asked.topics)
+    async def _one_transaction(self, asked: AddPartitionsToTxnTransaction, turns: Turns) -> AddPartitionsToTxnResult:
+        partitions = await run_in_turns(_partitions(asked.topics), turns)
         producer = Producer(asked.producer_id, asked.producer_epoch)
         self.metrics.verifications += len(partitions)
         if asked.verify_only:
-            codes = await self._verify(asked.transactional_id, producer, partitions)
+            codes = await self._verify(asked.transactional_id, producer, partitions, turns)
         else:
-            codes = await self._add(asked.transactional_id, producer, partitions, transaction_version=EPOCH_BUMPED_FROM)
-        return AddPartitionsToTxnResult(
-            transactional_id=asked.transactional_id, topic_results=_by_topic(asked.topics, codes)
-        )
+            codes = await self._add(
+                asked.transactional_id, producer, partitions, transaction_version=EPOCH_BUMPED_FROM, turns=turns
+            )
+        topic_results = await run_in_turns(_by_topic(asked.topics, iter(codes)), turns)
+        return AddPartitionsToTxnResult(transactional_id=asked.transactional_id, topic_results=topic_results)
 
     async def verify(
         self, claim: TransactionClaim, producer_id: int, producer_epoch: int, topic: str, partitions: Sequence[int]
@@ -294,11 +300,12 @@ class TransactionCoordinator:
         *,
         transaction_version: int,
         not_served: Container[str] = _NO_CLIENTS_MARKERS,
+        turns: Turns = NO_TURNS,
     ) -> list[ErrorCode]:
         """A code for each partition; one bad partition, and none is added. `not_served`: topics that are refused."""
         if not _is_valid_id(transactional_id):
             return [ErrorCode.INVALID_REQUEST] * len(partitions)
-        bad = self._bad(partitions, not_served)
+        bad = await run_in_turns(self._bad(partitions, not_served), turns)
         if bad is not None:
             return bad
 
@@ -309,11 +316,11 @@ class TransactionCoordinator:
         return [outcome.error] * len(partitions)
 
     async def _verify(
-        self, transactional_id: str, producer: Producer, partitions: Sequence[Partition]
+        self, transactional_id: str, producer: Producer, partitions: Sequence[Partition], turns: Turns = NO_TURNS
     ) -> list[ErrorCode]:
         if not _is_valid_id(transactional_id):
             return [ErrorCode.INVALID_REQUEST] * len(partitions)
-        bad = self._bad(partitions)
+        bad = await run_in_turns(self._bad(partitions), turns)
         if bad is not None:
             return bad
         try:
@@ -328,10 +335,13 @@ class TransactionCoordinator:
 
     def _bad(
         self, partitions: Sequence[Partition], not_served: Container[str] = _NO_CLIENTS_MARKERS
-    ) -> list[ErrorCode] | None:
+    ) -> InTurns[list[ErrorCode] | None]:
         topics = self._topics().topics
         codes = []
+        pace = Pace()
         for name, number in partitions:
+            if pace.is_over():
+                yield
             topic = topics.get(name)
             if name in not_served:
                 codes.append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -582,22 +592,29 @@ def _told(code: ErrorCode, api_key: ApiKey, context: RequestContext) -> ErrorCod
     return code
 
 
-def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> list[Partition]:
-    return [(topic.name, number) for topic in topics for number in topic.partitions]
+def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> InTurns[list[Partition]]:
+    named: list[Partition] = []
+    pace = Pace()
+    for topic in topics:
+        named += ((topic.name, number) for number in topic.partitions)
+        if pace.is_over():
+            yield
+    return named
 
 
 def _by_topic(
-    topics: Sequence[AddPartitionsToTxnTopic], codes: Sequence[ErrorCode]
-) -> list[AddPartitionsToTxnTopicResult]:
+    topics: Sequence[AddPartitionsToTxnTopic], codes: Iterator[ErrorCode]
+) -> InTurns[list[AddPartitionsToTxnTopicResult]]:
     """In the request's order, which is that of `_partitions`."""
-    left = iter(codes)
-    return [
-        AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=[
-                AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=next(left))
-                for number in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
+    results = []
+    pace = Pace()
+    for topic in topics:
+        of_topic = []
+        for number in topic.partitions:
+            of_topic.append(AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=next(codes)))
+            if pace.is_over():
+                yield
+        results.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=of_topic))
+        if pace.is_over():
+            yield
+    return results

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from bmq.aio.loop_turns import run_in_turns
 from bmq.internal.services import InternalServices
 from bmq.peers.envelope import FORWARDED, parse_host, parse_principal
 from bmq.protocol.apis import APIS, ApiKey, Route
-from bmq.protocol.codec import RequestHeader, decode_request, encode_response, parse_request_header
+from bmq.protocol.codec import (
+    RequestHeader,
+    decode_request_in_turns,
+    encode_response_in_turns,
+    parse_request_header,
+)
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, MalformedMessage, UnsupportedVersion
 from bmq.protocol.messages.envelope_request import EnvelopeRequest
@@ -35,7 +41,7 @@ async def envelope(request: EnvelopeRequest, context: RequestContext, services: 
         header = parse_request_header(request.request_data)
         if header.api_key not in FORWARDED:
             return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
-        message = decode_request(header, request.request_data)
+        message = await run_in_turns(decode_request_in_turns(header, request.request_data), context.turns)
         client_host = parse_host(request.client_host_address)
     except (UnsupportedVersion, MalformedMessage) as error:
         return EnvelopeResponse(error_code=error.code)
@@ -47,7 +53,12 @@ async def envelope(request: EnvelopeRequest, context: RequestContext, services: 
         is_controllers = APIS[ApiKey(header.api_key)].route is Route.CONTROLLER
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER if is_controllers else ErrorCode.NOT_COORDINATOR)
     asking = RequestContext(
-        header.api_version, header.client_id, client_host, principal=principal, leader_epoch=request.leader_epoch
+        header.api_version,
+        header.client_id,
+        client_host,
+        principal=principal,
+        leader_epoch=request.leader_epoch,
+        turns=context.turns,
     )
     return await _answer(header, message, asking, services)
 
@@ -74,6 +85,5 @@ async def _answer(
             return EnvelopeResponse(error_code=error.code)
     except Exception as error:
         raise RuntimeError(f"{api_key.name} in an Envelope: {error!r}") from error
-    return EnvelopeResponse(
-        response_data=encode_response(header.api_key, header.api_version, header.correlation_id, response)
-    )
+    encoding = encode_response_in_turns(header.api_key, header.api_version, header.correlation_id, response)
+    return EnvelopeResponse(response_data=bytes(await run_in_turns(encoding, context.turns)))

@@ -23,6 +23,7 @@ from bmq.protocol.messages.describe_log_dirs_response import (
     DescribeLogDirsTopic,
 )
 from bmq.protocol.request_context import RequestContext
+from bmq.protocol.turns import Pace
 from bmq.proxy.dispatch import handles
 from bmq.proxy.services import Services
 
@@ -32,10 +33,18 @@ async def describe_log_dirs(
     request: DescribeLogDirsRequest, context: RequestContext, services: Services
 ) -> DescribeLogDirsResponse:
     """DescribeLogDirs 1-5. Clients take an empty answer for missing rights, so it always has the directory."""
-    wanted = None if request.topics is None else {topic.topic: set(topic.partitions) for topic in request.topics}
+    wanted: dict[str, set[int]] | None = None if request.topics is None else {}
+    pace = Pace()
+    for asked in request.topics or ():
+        assert wanted is not None
+        wanted[asked.topic] = set(asked.partitions)
+        if pace.is_over():
+            await context.turns.next()
     topics_by_id = services.controller.image.topics_by_id
     found: dict[str, list[DescribeLogDirsPartition]] = {}
-    for key, size_bytes in services.own_log.sizes():
+    for key, size_bytes in tuple(services.own_log.sizes()):
+        if pace.is_over():
+            await context.turns.next()
         topic = topics_by_id.get(key.topic_id)
         if topic is not None and (wanted is None or key.partition in wanted.get(topic.name, ())):
             one = DescribeLogDirsPartition(partition_index=key.partition, partition_size=size_bytes)
@@ -67,18 +76,19 @@ async def alter_replica_log_dirs(
         is_there = topic is not None and topic.partition(partition) is not None
         return ErrorCode.NONE if is_there else ErrorCode.REPLICA_NOT_AVAILABLE
 
-    return AlterReplicaLogDirsResponse(
-        results=[
-            AlterReplicaLogDirTopicResult(
-                topic_name=topic.name,
-                partitions=[
-                    AlterReplicaLogDirPartitionResult(
-                        partition_index=partition, error_code=code(directory.path, topic.name, partition)
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for directory in request.dirs
-            for topic in directory.topics
-        ]
-    )
+    results = []
+    pace = Pace()
+    for directory in request.dirs:
+        for topic in directory.topics:
+            partitions = []
+            for partition in topic.partitions:
+                told = code(directory.path, topic.name, partition)
+                partitions.append(AlterReplicaLogDirPartitionResult(partition_index=partition, error_code=told))
+                if pace.is_over():
+                    await context.turns.next()
+            results.append(AlterReplicaLogDirTopicResult(topic_name=topic.name, partitions=partitions))
+            if pace.is_over():
+                await context.turns.next()
+        if pace.is_over():
+            await context.turns.next()
+    return AlterReplicaLogDirsResponse(results=results)

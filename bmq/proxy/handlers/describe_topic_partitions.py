@@ -7,7 +7,9 @@ next page.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from heapq import heapify, heappop
 
+from bmq.aio.loop_turns import run_in_turns
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.image import MetadataImage, PartitionImage, TopicImage
 from bmq.protocol.apis import ApiKey
@@ -20,6 +22,8 @@ from bmq.protocol.messages.describe_topic_partitions_response import (
     DescribeTopicPartitionsResponseTopic,
 )
 from bmq.protocol.request_context import RequestContext
+from bmq.protocol.turns import Pace
+from bmq.protocol.wire_turns import InTurns, at_once
 from bmq.proxy.authorized_operations import TOPIC_OPERATIONS
 from bmq.proxy.dispatch import handles
 from bmq.proxy.services import DESCRIBED_PARTITIONS_MAX, Services
@@ -31,12 +35,20 @@ async def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext, services: Services
 ) -> DescribeTopicPartitionsResponse:
     """DescribeTopicPartitions 0. A request without topics means all of them; then unknown ones cannot occur."""
-    return page_of(services.controller.image, request, services.described_partitions_max)
+    page = page_in_turns(services.controller.image, request, services.described_partitions_max)
+    return await run_in_turns(page, context.turns)
 
 
 def page_of(
     image: MetadataImage, request: DescribeTopicPartitionsRequest, partitions_max: int = DESCRIBED_PARTITIONS_MAX
 ) -> DescribeTopicPartitionsResponse:
+    """`page_in_turns`, at once."""
+    return at_once(page_in_turns(image, request, partitions_max))
+
+
+def page_in_turns(
+    image: MetadataImage, request: DescribeTopicPartitionsRequest, partitions_max: int
+) -> InTurns[DescribeTopicPartitionsResponse]:
     """One page. At least one partition, whatever the requested limit. INVALID_REQUEST for a cursor below 0."""
     names: Iterable[str] = {topic.name for topic in request.topics} or image.topics
     first_name, first_partition = "", 0
@@ -51,7 +63,13 @@ def page_of(
             )
     left = max(min(partitions_max, request.response_partition_limit), 1)
     described: list[DescribeTopicPartitionsResponseTopic] = []
-    for name in sorted(name for name in names if name >= first_name):
+    pace = Pace()
+    left_names = [name for name in names if name >= first_name]
+    heapify(left_names)  # sorting a hundred thousand names would take a turn of its own
+    while left_names:
+        name = heappop(left_names)
+        if pace.is_over():
+            yield
         if left <= 0:
             return DescribeTopicPartitionsResponse(topics=described, next_cursor=Cursor(topic_name=name))
         topic = image.topics.get(name)
@@ -61,6 +79,8 @@ def page_of(
         begin = first_partition if name == first_name else 0
         chosen = topic.partitions[begin : begin + left]
         described.append(_described(image, topic, chosen))
+        if pace.is_over(len(chosen)):
+            yield
         left -= len(chosen)
         if begin + len(chosen) < len(topic.partitions):
             cursor = Cursor(topic_name=name, partition_index=begin + len(chosen))

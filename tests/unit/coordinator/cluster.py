@@ -39,6 +39,7 @@ from bmq.protocol.messages.txn_offset_commit_request import (
 )
 from bmq.protocol.record_batch import BatchHeader
 from bmq.protocol.request_context import Received
+from bmq.protocol.turns import NO_TURNS, Turns
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog
 from tests.unit.coordinator.group_bench import subscription
@@ -53,6 +54,7 @@ class FakeContext:
     client_id: str | None = "client"
     client_host: str = "127.0.0.1"
     received: Received | None = None
+    turns: Turns = NO_TURNS
 
 
 @dataclass(frozen=True)

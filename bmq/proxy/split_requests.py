@@ -1,0 +1,145 @@
+"""Which large requests are cut into small ones (bmq.protocol.request_parts), and which are refused for their size. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Final, NamedTuple
+
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.request_parts import Part, Path, distinct_elements, parts_of
+from bmq.protocol.turns import ELEMENTS_PER_TURN_MAX, Pace
+from bmq.protocol.wire_turns import InTurns
+
+
+class Split(NamedTuple):
+    """How the requests of an API are cut.
+
+    `asked`: the arrays from the request to its elements; `answered`: those from the response to the elements' answers,
+    in the same order. `distinct`: (the array whose elements may repeat, what tells two apart); of those alike the last
+    one counts, at the place of the first, as in a request that is not cut. `at_once`: elements of a part. `bounded`:
+    arrays that may have CHANGES_MAX elements in all, each of them. Such a request is decided as a whole, or refused (part
+    by part) with POLICY_VIOLATION.
+    """
+
+    asked: Path
+    answered: Path
+    at_once: int = ELEMENTS_PER_TURN_MAX
+    distinct: tuple[Path, Callable[[Any], Hashable]] | None = None
+    bounded: tuple[Path, ...] = ()
+
+
+CHANGES_MAX: Final = 10_000
+"""Things that one request to the controller may change: Kafka's MAX_RECORDS_PER_USER_OP, with its error code."""
+
+
+def split_of(api_key: ApiKey, api_version: int, request: Any) -> Split | None:
+    """How this request is cut; None: it is answered as a whole."""
+    match api_key:
+        case ApiKey.FIND_COORDINATOR if api_version < 4:
+            return None
+        case ApiKey.LEAVE_GROUP if api_version < 3:
+            return None
+        case ApiKey.OFFSET_FETCH if api_version < 8:
+            return Split(("topics", "partition_indexes"), ("topics", "partitions")) if request.topics else None
+        case ApiKey.METADATA if not request.topics:
+            return None
+        case ApiKey.ADD_PARTITIONS_TO_TXN if api_version < 4:
+            return None
+    split = _SPLITS.get(api_key)
+    if api_key is ApiKey.DELETE_TOPICS and split is not None and request.topic_names:
+        split = split._replace(asked=("topic_names",))
+    return None if split is not None and split.bounded and not is_refused(request, split) else split
+
+
+def is_refused(request: Any, split: Split) -> bool:
+    """Whether it asks for more changes than one request may."""
+    return any(_has_more(request, path) for path in split.bounded)
+
+
+def _has_more(request: Any, path: Path) -> bool:
+    owners, count = [request], 0
+    for name in path[:-1]:
+        owners = [inner for owner in owners for inner in getattr(owner, name) or ()]
+    for owner in owners:
+        count += len(getattr(owner, path[-1]) or ())
+    return count > CHANGES_MAX
+
+
+def without_repeats(request: Any, split: Split) -> InTurns[Any]:
+    """The request without repeated elements."""
+    if split.distinct is None:
+        return request
+    path, key = split.distinct
+    return (yield from distinct_elements(request, path, key, Pace()))
+
+
+def cut(request: Any, split: Split) -> Iterator[Part]:
+    """The parts of a request, in order."""
+    return parts_of(request, split.asked, split.at_once)
+
+
+_A_CONFIG_RESOURCE: Final = 50
+"""Times the cost of another element: each resource is answered with all its configs."""
+_A_WRITE: Final = 10
+"""Times the cost of another element: each is a start or a round trip to the store."""
+
+_SPLITS: Final[dict[ApiKey, Split]] = {
+    ApiKey.METADATA: Split(("topics",), ("topics",), distinct=(("topics",), lambda one: (one.topic_id, one.name))),
+    ApiKey.LIST_OFFSETS: Split(
+        ("topics", "partitions"),
+        ("topics", "partitions"),
+        ELEMENTS_PER_TURN_MAX // 2,
+        distinct=(("topics", "partitions"), lambda one: one.partition_index),
+    ),
+    ApiKey.OFFSET_COMMIT: Split(("topics", "partitions"), ("topics", "partitions"), ELEMENTS_PER_TURN_MAX // 2),
+    ApiKey.TXN_OFFSET_COMMIT: Split(("topics", "partitions"), ("topics", "partitions"), ELEMENTS_PER_TURN_MAX // 2),
+    ApiKey.OFFSET_FETCH: Split(
+        ("groups", "topics", "partition_indexes"), ("groups", "topics", "partitions"), ELEMENTS_PER_TURN_MAX // 2
+    ),
+    ApiKey.FIND_COORDINATOR: Split(("coordinator_keys",), ("coordinators",)),
+    ApiKey.DESCRIBE_GROUPS: Split(("groups",), ("groups",), ELEMENTS_PER_TURN_MAX // _A_WRITE),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: Split(("group_ids",), ("groups",), ELEMENTS_PER_TURN_MAX // _A_WRITE),
+    ApiKey.STREAMS_GROUP_DESCRIBE: Split(("group_ids",), ("groups",), ELEMENTS_PER_TURN_MAX // _A_WRITE),
+    ApiKey.DELETE_GROUPS: Split(
+        ("groups_names",),
+        ("results",),
+        ELEMENTS_PER_TURN_MAX // _A_WRITE,
+        distinct=(("groups_names",), lambda one: one),
+    ),
+    ApiKey.LEAVE_GROUP: Split(("members",), ("members",)),
+    ApiKey.DESCRIBE_TRANSACTIONS: Split(("transactional_ids",), ("transaction_states",)),
+    ApiKey.DESCRIBE_CONFIGS: Split(("resources",), ("results",), ELEMENTS_PER_TURN_MAX // _A_CONFIG_RESOURCE),
+    ApiKey.DESCRIBE_PRODUCERS: Split(
+        ("topics", "partition_indexes"), ("topics", "partitions"), ELEMENTS_PER_TURN_MAX // 4
+    ),
+    ApiKey.DESCRIBE_QUORUM: Split(("topics", "partitions"), ("topics", "partitions")),
+    ApiKey.DELETE_RECORDS: Split(("topics", "partitions"), ("topics", "partitions"), ELEMENTS_PER_TURN_MAX // 4),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Split(
+        ("topics", "partitions"), ("topics", "partitions"), ELEMENTS_PER_TURN_MAX // 4
+    ),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Split(
+        ("transactions",), ("results_by_transaction",), ELEMENTS_PER_TURN_MAX // _A_WRITE
+    ),
+    ApiKey.WRITE_TXN_MARKERS: Split(
+        ("markers", "topics", "partition_indexes"),
+        ("markers", "topics", "partitions"),
+        ELEMENTS_PER_TURN_MAX // _A_WRITE,
+    ),
+    ApiKey.CREATE_TOPICS: Split(
+        ("topics",), ("topics",), bounded=(("topics",), ("topics", "assignments"), ("topics", "configs"))
+    ),
+    ApiKey.DELETE_TOPICS: Split(("topics",), ("responses",), bounded=(("topics",), ("topic_names",))),
+    ApiKey.CREATE_PARTITIONS: Split(("topics",), ("results",), bounded=(("topics",), ("topics", "assignments"))),
+    ApiKey.ALTER_CONFIGS: Split(("resources",), ("responses",), bounded=(("resources",), ("resources", "configs"))),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Split(
+        ("resources",), ("responses",), bounded=(("resources",), ("resources", "configs"))
+    ),
+    ApiKey.ELECT_LEADERS: Split(
+        ("topic_partitions", "partitions"),
+        ("replica_election_results", "partition_result"),
+        bounded=(("topic_partitions",), ("topic_partitions", "partitions")),
+    ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Split(
+        ("topics", "partitions"), ("responses", "partitions"), bounded=(("topics",), ("topics", "partitions"))
+    ),
+}

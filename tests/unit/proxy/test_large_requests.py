@@ -1,0 +1,148 @@
+"""The budget of decoded requests: nobody is admitted beyond it, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
+from bmq.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from bmq.proxy.large_requests import DECODED_ELEMENT_BYTES, LargeRequests, decoded_bytes
+from bmq.proxy.limits import ProxyLimits
+from tests.simulation.loop import VirtualTimeLoop
+from tests.unit.proxy.conftest import StartProxy
+from tests.unit.proxy.harness import Proxy
+
+pytestmark = pytest.mark.unit
+
+LARGE = MetadataRequest(
+    topics=[MetadataRequestTopic(name=f"missing-{number}") for number in range(5_000)], allow_auto_topic_creation=False
+)
+
+
+async def test_those_beyond_the_budget_wait_in_their_order() -> None:
+    budget = LargeRequests(100)
+    first = await budget.admit(60)
+    second = asyncio.ensure_future(budget.admit(50))
+    third = asyncio.ensure_future(budget.admit(10))  # has room, but not before the second
+    await asyncio.sleep(0)
+    assert (budget.held_bytes, budget.waiting_count) == (60, 2)
+    first.release()
+    first.release()
+    await asyncio.gather(second, third)
+    assert (budget.held_bytes, budget.waiting_count) == (60, 0)
+    second.result().release()
+    third.result().release()
+    assert budget.held_bytes == 0
+
+
+async def test_one_that_is_larger_than_the_budget_is_admitted_alone() -> None:
+    budget = LargeRequests(100)
+    small = await budget.admit(1)
+    large = asyncio.ensure_future(budget.admit(1_000))
+    await asyncio.sleep(0)
+    assert not large.done()
+    small.release()
+    (await large).release()
+    assert budget.held_bytes == 0
+
+
+async def test_one_whose_client_left_makes_room() -> None:
+    budget = LargeRequests(100)
+    held = await budget.admit(90)
+    gone, waiting = (asyncio.ensure_future(budget.admit(size)) for size in (50, 10))
+    await asyncio.sleep(0)
+    gone.cancel()
+    (await waiting).release()
+    also_gone = asyncio.ensure_future(budget.admit(50))
+    await asyncio.sleep(0)
+    held.release()  # it is admitted, and cancelled before it hears of it
+    also_gone.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await also_gone
+    assert (budget.held_bytes, budget.waiting_count) == (0, 0)
+
+
+def test_room_is_given_back_by_a_request_that_waits_for_long() -> None:
+    loop = VirtualTimeLoop()
+
+    async def main() -> None:
+        budget = LargeRequests(100)
+        await budget.admit(100)
+        (await budget.admit(100)).release()
+
+    try:
+        loop.run_until_complete(main())
+    finally:
+        loop.discard()
+
+
+def test_the_estimate_grows_with_the_frame_up_to_what_a_message_may_have() -> None:
+    assert decoded_bytes(1_000) == 1_000 + 500 * DECODED_ELEMENT_BYTES
+    assert decoded_bytes(10**7) == 10**7 + 250_000 * DECODED_ELEMENT_BYTES
+
+
+async def test_a_large_request_is_answered_as_a_small_one(proxy: Proxy) -> None:
+    client = await proxy.connect()
+    answer = await client.ask(ApiKey.METADATA, 12, LARGE)
+    assert [topic.name for topic in answer.topics] == [topic.name for topic in LARGE.topics]
+    assert {topic.error_code for topic in answer.topics} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert [broker.node_id for broker in answer.brokers] == [1]
+    assert proxy.server.large_requests.held_bytes == 0
+    await client.close()
+
+
+async def test_the_next_request_begins_when_the_large_one_is_answered(proxy: Proxy) -> None:
+    client = await proxy.connect()
+    first = client.send(ApiKey.METADATA, 12, LARGE)
+    second = client.send(ApiKey.API_VERSIONS, 3, ApiVersionsRequest())
+    other = await proxy.connect()
+    await other.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest())  # others are served meanwhile
+    assert (await client.answer(ApiKey.METADATA, 12))[0] == first
+    assert (await client.answer(ApiKey.API_VERSIONS, 3))[0] == second
+    await client.close()
+    await other.close()
+
+
+async def test_a_large_request_that_does_not_parse_closes_its_connection(proxy: Proxy) -> None:
+    client = await proxy.connect()
+    client.send_frame(ApiKey.METADATA.to_bytes(2, "big") + b"\0\x0c" + b"\xff" * 5_000)
+    assert await client.is_closed_by_server()
+    await client.close()
+
+
+async def test_a_client_that_leaves_while_its_request_waits_leaves_nothing(start: StartProxy) -> None:
+    proxy = await start(ProxyLimits(decoded_bytes_max=1))
+    held = await proxy.server.large_requests.admit(1)
+    client, other = await proxy.connect(), await proxy.connect()
+    client.send(ApiKey.METADATA, 12, LARGE)
+    while not proxy.server.large_requests.waiting_count:
+        await other.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest())
+    proxy.server.connections[0].abort()
+    while proxy.server.large_requests.waiting_count:
+        await other.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest())
+    held.release()
+    assert proxy.server.large_requests.held_bytes == 0
+    assert proxy.stats.in_flight_bytes == 0
+    await client.close()
+    await other.close()
+
+
+async def test_only_a_produce_may_be_very_long(start: StartProxy) -> None:
+    proxy = await start(ProxyLimits(other_request_bytes_max=100_000))
+    client = await proxy.connect()
+    head = (300_000).to_bytes(4, "big")
+    client.writer.write(head + ApiKey.METADATA.to_bytes(2, "big") + bytes(200_000))
+    assert await client.is_closed_by_server()
+    await client.close()
+    client = await proxy.connect()
+    client.writer.write(head + ApiKey.PRODUCE.to_bytes(2, "big") + bytes(200_000))
+    other = await proxy.connect()
+    while not proxy.stats.in_flight_bytes > 100_000:
+        await other.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest())
+    assert len(proxy.server.connections) == 2
+    await client.close()
+    await other.close()
