@@ -21,6 +21,7 @@ from bmq.coordinator.group import CLASSIC, Group
 from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.log_errors import coordinator_error, deletion_error
 from bmq.coordinator.member import Caller, distinct_protocols
+from bmq.coordinator.member_memory import GROUP_BYTES, MemberMemory
 from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.streams.streams_group import STREAMS, StreamsGroupState
 from bmq.coordinator.streams_api import StreamsApi
@@ -79,10 +80,13 @@ class GroupCoordinator(StreamsApi):
         create_topics: RequestMethod | None = None,
     ) -> None:
         self.metrics = GroupMetrics(self._groups_by_state, self._offset_count)
+        self.memory = MemberMemory(config.members_bytes_max)
         self._made: WeakSet[GroupShard] = WeakSet()  # those that are loading, too
 
         def make(number: int, log: ReplayableLog, on_lost: Callable[[GroupShard], None]) -> GroupShard:
-            shard = GroupShard(number, log, clock, self.config, self.metrics, image, on_lost, create_topics)
+            shard = GroupShard(
+                number, log, clock, self.config, self.metrics, image, on_lost, create_topics, self.memory
+            )
             self._made.add(shard)
             return shard
 
@@ -177,6 +181,8 @@ class GroupCoordinator(StreamsApi):
             return join_error(ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
         if request.rebalance_timeout_ms < 0:
             request.rebalance_timeout_ms = request.session_timeout_ms  # v0 has no such field
+        if len(request.protocols) > config.group_protocols_max:
+            return join_error(ErrorCode.UNKNOWN_SERVER_ERROR, request.member_id)
         try:
             shard = await self.directory.get(request.group_id)
         except KafkaError as error:
@@ -192,6 +198,8 @@ class GroupCoordinator(StreamsApi):
             client_host=f"/{context.client_host}",
             new_member_uuid=self._new_uuid(),
         )
+        if self._can_never_be_written(joining):
+            return join_error(ErrorCode.UNKNOWN_SERVER_ERROR, request.member_id)
         asked_ms = shard.now().loop_ms
         try:
             answer = await self._join_of_any_kind(shard, joining)
@@ -199,6 +207,14 @@ class GroupCoordinator(StreamsApi):
         except KafkaError as error:
             return join_error(coordinator_error(error), request.member_id)
         return answer
+
+    def _can_never_be_written(self, joining: Joining) -> bool:
+        """Whether the group's record would be too large with this member alone, whatever the group's protocol. Kafka lets
+        it join, and refuses the record with this code once the leader has sent the assignments."""
+        member_id = joining.request.member_id or joining.new_member_uuid
+        names = (member_id, joining.request.group_instance_id or "", joining.client_id, joining.client_host)
+        smallest_bytes = min((len(metadata) for _, metadata in joining.protocols), default=0)
+        return smallest_bytes + sum(map(len, names)) > self.config.message_max_bytes
 
     async def _join_of_any_kind(self, shard: GroupShard, joining: Joining) -> JoinGroupResponse:
         request = joining.request
@@ -217,7 +233,13 @@ class GroupCoordinator(StreamsApi):
                 return join_error(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
             if shard.group_count >= self.config.groups_per_shard_max:
                 return join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
+            if not shard.memory.has_room(joining.grows_by_bytes(None) + len(request.group_id) + GROUP_BYTES):
+                return join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, "")
             group = shard.groups[request.group_id] = Group(request.group_id, self.config)
+        elif not shard.memory.has_room(
+            joining.grows_by_bytes(group.members.known(request.member_id, request.group_instance_id))
+        ):
+            return join_error(ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id)
         shard.perform(group, group.join(joining, shard.now()))
         shard.forget_if_unused(group)
         answer: JoinGroupResponse = await shard.answer_of(joining.caller)

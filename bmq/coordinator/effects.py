@@ -43,6 +43,13 @@ class Joining(NamedTuple):
     client_host: str
     new_member_uuid: str
 
+    def grows_by_bytes(self, before: Member | None) -> int:
+        """Memory that it takes more than what this member said before."""
+        new = self.member(self.request.member_id).size_bytes + len(self.new_member_uuid)
+        if not self.request.member_id:
+            new += len(self.request.group_instance_id or self.client_id)
+        return new - (0 if before is None else before.size_bytes + len(self.new_member_uuid))
+
     def member(self, member_id: str) -> Member:
         """A new member made from this request."""
         request = self.request

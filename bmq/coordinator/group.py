@@ -156,7 +156,7 @@ class Group:
                 else:
                     effects += self._remove(known)
             elif member_id in self.members.pending:
-                del self.members.pending[member_id]
+                self.members.expect_no_more(member_id)
             else:
                 error = self._check_member(member_id, instance_id)
                 if error is ErrorCode.NONE:
@@ -220,7 +220,7 @@ class Group:
                 else:
                     effects += self._after_removal(now)
         for member_id in [m for m, deadline_ms in self.members.pending.items() if deadline_ms <= now.loop_ms]:
-            self.members.pending.pop(member_id, None)
+            self.members.expect_no_more(member_id)
             if self.state is GroupState.PREPARING_REBALANCE and self.members.has_everybody_joined():
                 effects += self._complete_join(now)
         self.wake_ms = min(
@@ -388,7 +388,7 @@ class Group:
             if len(self.members.pending) >= self._config.group_pending_members_max:
                 return [Answer(joining.caller, join_error(ErrorCode.GROUP_MAX_SIZE_REACHED, ""))]
             # KIP-394: hand out a member id first, so that a client's retries do not each leave a ghost member behind.
-            self.members.pending[new_id] = self._wake_by(now.loop_ms + joining.request.session_timeout_ms)
+            self.members.expect(new_id, self._wake_by(now.loop_ms + joining.request.session_timeout_ms))
             return [Answer(joining.caller, join_error(ErrorCode.MEMBER_ID_REQUIRED, new_id))]
         return self._add_then_rebalance(new_id, joining, now)
 

@@ -25,6 +25,7 @@ from bmq.coordinator.group import CLASSIC, Group
 from bmq.coordinator.group_draft import GroupDraft
 from bmq.coordinator.group_runtime import GroupRuntime
 from bmq.coordinator.log_errors import coordinator_error
+from bmq.coordinator.member_memory import MemberMemory, ShardMemory
 from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.offset_columns import PackedOffsets
 from bmq.coordinator.offsets import Offsets, Record
@@ -81,10 +82,12 @@ class GroupShard(Shard):
         image: CurrentTopics,
         on_lost: Callable[[GroupShard], None],
         create_topics: RequestMethod | None = None,
+        memory: MemberMemory | None = None,
     ) -> None:
         policy = SnapshotPolicy(config.snapshot_records_max, config.snapshot_bytes_max)
         super().__init__(number, log, clock, policy, metrics, on_lost)
         self.groups: dict[str, Group] = {}
+        self.memory = ShardMemory(memory or MemberMemory(config.members_bytes_max), config.members_bytes_per_shard_max)
         self.offsets = Offsets(config)
         self.consumer = ConsumerGroups(self, config, metrics, image)
         self.streams = StreamsGroups(self, config, metrics, image, create_topics)
@@ -127,6 +130,7 @@ class GroupShard(Shard):
             except Exception:  # the other groups' members must be answered too
                 _log.exception("group_not_unloaded", shard=self.number, group=group.group_id)
         self.groups = {}
+        self.memory.clear()
         self.offsets = Offsets(self._config)
         for groups in self._runtimes:
             groups.unload(error)
@@ -192,6 +196,8 @@ class GroupShard(Shard):
                 else:
                     self._persist(group, effect)
             self._schedule(group)
+            if self.groups.get(group.group_id) is group:
+                self.memory.holds(group.group_id, group.members.held_bytes)
         except Exception as error:
             self.fail(error)
             raise
@@ -226,6 +232,7 @@ class GroupShard(Shard):
         if group is not None:
             self._wake_ups.forget(group_id)
             self.perform(group, group.unload(ErrorCode.REBALANCE_IN_PROGRESS))
+            self.memory.forget(group_id)
 
     def rebalance_classic(self, group_id: str) -> None:
         group = self.groups.get(group_id)
@@ -407,6 +414,7 @@ class GroupShard(Shard):
         if is_here and group.is_unused and group.group_id not in self._persisting:
             del self.groups[group.group_id]
             self._wake_ups.forget(group.group_id)
+            self.memory.forget(group.group_id)
 
     # ---------------------------------------------------------------- snapshots
 

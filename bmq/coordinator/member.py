@@ -36,6 +36,16 @@ def distinct_protocols(protocols: Iterable[JoinGroupRequestProtocol]) -> Protoco
     return tuple(named.items())
 
 
+MEMBER_BYTES: Final = 500
+"""Memory of a member besides its names and subscriptions, about."""
+_PROTOCOL_BYTES: Final = 100
+
+
+def protocols_bytes(protocols: Protocols) -> int:
+    """Memory of these subscriptions."""
+    return sum(len(name) + len(metadata) + _PROTOCOL_BYTES for name, metadata in protocols)
+
+
 class Member:
     """A member that joined. `deadline_ms` is on the event loop's clock; the rest is Kafka's ClassicGroupMember."""
 
@@ -95,6 +105,12 @@ class Member:
         deadline_ms = loop_ms + self.session_timeout_ms
         if not self.is_new and self.deadline_ms < deadline_ms:
             self.deadline_ms = deadline_ms
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory of what it said."""
+        names = (self.member_id, self.instance_id or "", self.client_id, self.client_host)
+        return MEMBER_BYTES + sum(map(len, names)) + protocols_bytes(self.protocols)
 
     def metadata(self, protocol_name: str | None) -> bytes:
         """Its metadata for this protocol; empty if it does not support it."""

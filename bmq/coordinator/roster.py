@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bmq.coordinator.member import Caller, Member, Protocols
+from bmq.coordinator.member import MEMBER_BYTES, Caller, Member, Protocols, protocols_bytes
 from bmq.protocol.error_codes import ErrorCode
 
 
@@ -20,6 +20,7 @@ class Roster:
         self.pending: dict[str, float] = {}
         self.leader_id: str | None = None
         self.waiting_count = 0  # members whose JoinGroup waits
+        self.held_bytes = 0  # memory of what members, pending ones too, have said
         self._speakers: dict[str, int] = {}  # protocol name -> number of members that support it
 
     def __len__(self) -> int:
@@ -33,6 +34,10 @@ class Roster:
 
     def get(self, member_id: str | None) -> Member | None:
         return None if member_id is None else self.by_id.get(member_id)
+
+    def known(self, member_id: str, instance_id: str | None) -> Member | None:
+        """The member of this id, or the static one of this instance id."""
+        return self.get(member_id) or self.get(self.static_ids.get(instance_id or ""))
 
     def check(self, member_id: str, instance_id: str | None) -> ErrorCode:
         """NONE for a member; FENCED_INSTANCE_ID if another member has taken its instance id (KIP-345)."""
@@ -51,15 +56,28 @@ class Roster:
             self.static_ids[member.instance_id] = member.member_id
         if self.leader_id is None:
             self.leader_id = member.member_id
-        self.pending.pop(member.member_id, None)
+        self.expect_no_more(member.member_id)
         self._count(member.protocols, 1)
+        self.held_bytes += member.size_bytes
+
+    def expect(self, member_id: str, deadline_ms: float) -> None:
+        """This member id was given out."""
+        if member_id not in self.pending:
+            self.held_bytes += _pending_bytes(member_id)
+        self.pending[member_id] = deadline_ms
+
+    def expect_no_more(self, member_id: str) -> None:
+        """Its member has joined, or will not."""
+        if self.pending.pop(member_id, None) is not None:
+            self.held_bytes -= _pending_bytes(member_id)
 
     def remove(self, member_id: str) -> Member | None:
         """Remove a member, pending or not; if it led, the next in order does. Answer its requests first."""
-        self.pending.pop(member_id, None)
+        self.expect_no_more(member_id)
         member = self.by_id.pop(member_id, None)
         if member is None:
             return None
+        self.held_bytes -= member.size_bytes
         self._count(member.protocols, -1)
         if member.instance_id is not None and self.static_ids.get(member.instance_id) == member_id:
             del self.static_ids[member.instance_id]
@@ -70,6 +88,7 @@ class Roster:
     def rename(self, old: Member, new_id: str) -> Member:
         """A static member came back under a new member id; it leads if it did before. Answer its requests first."""
         member = old.renamed(new_id)
+        self.held_bytes += member.size_bytes - old.size_bytes
         del self.by_id[old.member_id]
         self.by_id[new_id] = member
         if self.leader_id == old.member_id:
@@ -80,6 +99,7 @@ class Roster:
 
     def change(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
         self._count(member.protocols, -1)
+        self.held_bytes += protocols_bytes(protocols) - protocols_bytes(member.protocols)
         member.protocols = protocols
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
@@ -138,3 +158,7 @@ class Roster:
                 self._speakers[name] = count
             else:
                 self._speakers.pop(name, None)
+
+
+def _pending_bytes(member_id: str) -> int:
+    return MEMBER_BYTES + len(member_id)

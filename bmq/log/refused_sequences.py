@@ -13,7 +13,7 @@ waited so long.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Final, NamedTuple
 
 from bmq.log.partition_log import AppendResult
@@ -48,9 +48,10 @@ class RefusedSequences:
     `partition` may be any key that is the same for all of a partition's batches.
     """
 
-    __slots__ = ("_age_s", "_looked_s", "entries")
+    __slots__ = ("_age_s", "_looked_s", "_may_exist", "entries")
 
-    def __init__(self) -> None:
+    def __init__(self, may_exist: Callable[[Hashable], bool] = lambda partition: True) -> None:
+        self._may_exist = may_exist
         self._age_s = 0.0  # advances with each look, by at most STEP_S_MAX
         self._looked_s = 0.0
         self.entries: dict[tuple[Hashable, int, int], _Refused] = {}
@@ -63,7 +64,8 @@ class RefusedSequences:
         error_code: ErrorCode,
     ) -> None:
         """Remember a batch refused with `error_code`, if a client retries after that code."""
-        producer = producer_of(records) if error_code in _SENT_AGAIN else None
+        is_kept = error_code in _SENT_AGAIN and self._may_exist(partition)
+        producer = producer_of(records) if is_kept else None
         if producer is None:
             return
         producer_id, producer_epoch, sequence = producer

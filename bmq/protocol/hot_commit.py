@@ -33,6 +33,8 @@ NAME_BYTES_MAX: Final = 126
 """Longer names would make a small commit of many partitions large: each record has the group's name."""
 KNOWN_MAX: Final = 4_096
 """Groups to remember, some hundred bytes each."""
+KNOWN_PARTITIONS_MAX: Final = 65_536
+"""Partitions of all of them together, some hundred bytes each."""
 _LEADER_EPOCHS_FROM: Final = 6
 _INSTANCE_IDS_FROM: Final = 7
 _FLEXIBLE_FROM: Final = 8
@@ -135,10 +137,11 @@ class PlainCommits:
     Remembers the last commit of each of KNOWN_MAX groups.
     """
 
-    __slots__ = ("_known",)
+    __slots__ = ("_known", "partition_count")
 
     def __init__(self) -> None:
         self._known: dict[bytes, _Known] = {}  # by the group's name as encoded in the frame
+        self.partition_count = 0
 
     @property
     def count(self) -> int:
@@ -172,8 +175,12 @@ class PlainCommits:
         said = bytes(frame[position : position + _bytes_before_rows(commit)])
         if len(frame) != position + len(said) + rows.size + len(_NO_TAGS):
             return  # something follows the rows that would not be read
-        if name not in self._known and len(self._known) >= KNOWN_MAX:
-            del self._known[next(iter(self._known))]
+        before = self._known.pop(name, None)
+        if before is not None:
+            self.partition_count -= len(before.indexes)
+        self.partition_count += len(indexes)
+        while len(self._known) >= KNOWN_MAX or (self._known and self.partition_count > KNOWN_PARTITIONS_MAX):
+            self.partition_count -= len(self._known.pop(next(iter(self._known))).indexes)
         self._known[name] = _Known(commit.api_version, said, len(frame) - position, rows, indexes, commit)
 
 

@@ -52,6 +52,8 @@ log = structlog.get_logger("bmq.proxy")
 
 WAIT_FOR_MEMBERS: Final = frozenset((ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
 """Requests that are answered when other members of their group have sent theirs."""
+KEPT_NAME_CHARS_MAX: Final = 256
+"""Of a client's id and software that are kept for its connection: there may be thousands of idle ones."""
 _NO_ANSWER: Final[Sequence[Part]] = ()
 
 
@@ -394,7 +396,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         request = decode_request(header, frame)
         if api_key is ApiKey.API_VERSIONS and header.api_version >= 3:
-            self._software = (request.client_software_name, request.client_software_version)
+            self._software = (
+                request.client_software_name[:KEPT_NAME_CHARS_MAX],
+                request.client_software_version[:KEPT_NAME_CHARS_MAX],
+            )
             self._context = None
         context = self._context_for(api, frame, request, context, self._received_s)
         self.begin(self._answer(HANDLERS[api_key], api_key, header, request, context, slot))
@@ -439,7 +444,7 @@ class Connection(asyncio.BufferedProtocol):
     def _context_of(self, header: RequestHeader) -> RequestContext:
         context = self._context
         if context is None or context.api_version != header.api_version or context.client_id != header.client_id:
-            context = self._context = RequestContext(
+            context = RequestContext(
                 header.api_version,
                 header.client_id,
                 self.host,
@@ -450,6 +455,8 @@ class Connection(asyncio.BufferedProtocol):
                 client_port=self._port,
                 turns=self._listener.turns,
             )
+            if len(header.client_id or "") <= KEPT_NAME_CHARS_MAX:
+                self._context = context
         return context
 
     async def _answer(

@@ -18,6 +18,7 @@ from bmq.log.partition_log import TopicPartition
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.hot_fetch import FetchResult
 from bmq.protocol.messages.fetch_request import FetchRequest
+from bmq.protocol.topic_names import NAME_LENGTH_MAX
 
 NO_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -145,6 +146,9 @@ class SessionCache:
             return FetchScope((), ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.has_topic_ids != has_topic_ids:
             return FetchScope((), ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        if not has_topic_ids and any(len(topic.topic or "") > NAME_LENGTH_MAX for topic in request.topics):
+            self._remove(session)  # no topic has such a name, and a session would keep it
+            return FetchScope((), ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         _update(session.interests, request, has_topic_ids)
         for topic in request.forgotten_topics_data:
             key = topic.topic_id if has_topic_ids else topic.topic
@@ -191,6 +195,8 @@ class SessionCache:
     def _open(self, scope: FetchScope, told: list[tuple[Interest, FetchResult]], now_ms: int) -> int:
         size = len(told)
         if not 0 < size <= SESSION_PARTITIONS_MAX or self.partition_count + size > self.partitions_max:
+            return NO_SESSION_ID
+        if any(len(interest.name or "") > NAME_LENGTH_MAX for interest, _ in told):
             return NO_SESSION_ID
         if not self._make_room(size, now_ms):
             return NO_SESSION_ID

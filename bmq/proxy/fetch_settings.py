@@ -15,7 +15,7 @@ class FetchSettings:
     fetch_waiting_max: int = 50_000  # waiting requests; beyond it they are answered with what there is
     fetch_start_wait_ms: int = 200  # how long partitions with records wait for a starting one
     fetch_session_slots_max: int = 1_000
-    fetch_session_partitions_max: int = 1_000_000  # in all sessions together
+    fetch_session_partitions_max: int = 200_000  # in all sessions together; some 300 bytes each
     fetch_session_eviction_ms: int = 120_000
     fetch_rack_again_ms: int = 60_000  # before a consumer that came back is sent to its own rack again
     fetch_rack_told_max: int = 100_000  # remembered redirects; beyond it the earliest are forgotten

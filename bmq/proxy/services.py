@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
@@ -19,6 +19,7 @@ from bmq.protocol.codec import RequestHeader
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.hot_commit import PlainCommit, PlainCommits
 from bmq.protocol.request_context import RequestContext
+from bmq.protocol.topic_names import NAME_LENGTH_MAX
 from bmq.proxy.appender import Appender, Partitions
 from bmq.proxy.client_telemetry import ClientTelemetry
 from bmq.proxy.log_levels import LogLevels
@@ -127,6 +128,12 @@ class FetchHandler(Protocol):
         MalformedMessage."""
 
 
+def _has_valid_name(partition: Hashable) -> bool:
+    """Whether a topic may have the name in (topic name or id, partition): longer names are not to be remembered."""
+    named = partition[0] if isinstance(partition, tuple) else partition
+    return not isinstance(named, str) or len(named) <= NAME_LENGTH_MAX
+
+
 @dataclass(slots=True)
 class Services:
     """Passed to every handler. `loop` is the time; `node` is this server as clients see it.
@@ -152,7 +159,7 @@ class Services:
     is_auto_create_enabled: bool = True
     departed: Callable[[], tuple[Node, ...]] = tuple
     produce_deadlines: ProduceDeadlines = field(default_factory=ProduceDeadlines)
-    refused_unknown: RefusedSequences = field(default_factory=RefusedSequences)
+    refused_unknown: RefusedSequences = field(default_factory=lambda: RefusedSequences(_has_valid_name))
     own_log: OwnLog = field(default_factory=NoLog)
     telemetry: ClientTelemetry = field(default_factory=ClientTelemetry)
     connection_limits: Callable[[], ConnectionLimits] | None = None

@@ -19,7 +19,7 @@ from bmq.coordinator.streams.draft import StreamsDraft
 from bmq.coordinator.streams.member import MemberState
 from bmq.coordinator.streams.progress import StreamsSurroundings
 from bmq.coordinator.streams.streams_group import STREAMS, StreamsGroup
-from bmq.coordinator.streams.topology_description import DESCRIPTION_BYTES_MAX, KnownDescription
+from bmq.coordinator.streams.topology_description import DESCRIPTION_BYTES_MAX, DESCRIPTIONS_BYTES_MAX, KnownDescription
 from bmq.coordinator.topics import CurrentTopics, Topics
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
@@ -194,7 +194,12 @@ class StreamsGroups(GroupRuntime[StreamsGroup, StreamsDraft, StreamsSurroundings
             why = f"Topology epoch {update.topology_epoch} is not that of the group's topology."
             raise KafkaError(ErrorCode.INVALID_REQUEST, why)
         volatile = self._volatile_of(update.group_id)
-        volatile.description = volatile.description.of(group.topology.epoch).brought(update)
+        brought = volatile.description.of(group.topology.epoch).brought(update)
+        kept_bytes = sum(one.description.size_bytes for one in self._volatile.values() if one is not volatile)
+        if kept_bytes + brought.size_bytes > DESCRIPTIONS_BYTES_MAX:
+            why = f"The descriptions of all groups here have more than {DESCRIPTIONS_BYTES_MAX} bytes."
+            raise KafkaError(ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED, why)
+        volatile.description = brought
         if volatile.description.is_refused:
             why = f"The description has more than {DESCRIPTION_BYTES_MAX} bytes."
             raise KafkaError(ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED, why)

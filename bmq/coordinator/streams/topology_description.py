@@ -27,6 +27,8 @@ ASKED_FROM: Final = 1
 """First version of StreamsGroupHeartbeat whose answer can ask for a description."""
 DESCRIPTION_BYTES_MAX: Final = 256 * 1024
 """Limit per group: some thousand nodes."""
+DESCRIPTIONS_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Limit for all groups of a shard together."""
 _ASK_AGAIN_MS: Final = 30_000
 _ASK_AGAIN_MS_MAX: Final = 3_600_000
 _DOUBLED_MAX: Final = 7
@@ -66,6 +68,10 @@ class KnownDescription:
     is_refused: bool = False
     asked: int = 0
     next_ask_ms: float = float("-inf")
+
+    @property
+    def size_bytes(self) -> int:
+        return 0 if self.encoded is None else len(self.encoded)
 
     def of(self, topology_epoch: int) -> KnownDescription:
         """Return this state, or an empty one if `topology_epoch` is another topology."""

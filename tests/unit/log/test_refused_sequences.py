@@ -62,3 +62,11 @@ def test_what_waited_while_the_process_stood_still_does_not_pass() -> None:
     refused = RefusedSequences()
     refused.add("p", numbered(1, 0), 100, ErrorCode.KAFKA_STORAGE_ERROR)
     assert refused.is_passed_by("p", numbered(1, 1), 100 + 2 * FORGOTTEN_S)
+
+
+def test_partitions_that_cannot_exist_are_not_remembered() -> None:
+    refused = RefusedSequences(lambda partition: partition != "p")
+    refused.add("p", numbered(1, 5), 100.0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert not refused.entries
+    refused.add("q", numbered(1, 5), 100.0, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    assert refused.entries

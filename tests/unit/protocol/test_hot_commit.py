@@ -22,6 +22,7 @@ from bmq.protocol.group_records import (
 )
 from bmq.protocol.hot_commit import (
     KNOWN_MAX,
+    KNOWN_PARTITIONS_MAX,
     NAME_BYTES_MAX,
     PARTITIONS_MAX,
     PlainCommits,
@@ -259,3 +260,15 @@ def test_a_batch_of_encoded_records(values: list[bytes], now_ms: int) -> None:
     batch = encode_batch_of(encode_records(records, 0), len(records), now_ms)
     assert batch == encode_batch(records)
     assert [record.value for record in decode_records(batch)] == values
+
+
+def test_the_partitions_that_are_remembered_are_bounded() -> None:
+    known = PlainCommits()
+    partitions = [OffsetCommitRequestPartition(partition_index=number) for number in range(PARTITIONS_MAX)]
+    for number in range(KNOWN_PARTITIONS_MAX // PARTITIONS_MAX + 10):
+        topics = [OffsetCommitRequestTopic(name="t", partitions=partitions)]
+        request = OffsetCommitRequest(group_id=f"g{number}", topics=topics)
+        frame = bytearray(codec.encode("request", ApiKey.OFFSET_COMMIT, 9, request))
+        assert known.parse(frame, 0, 9) == known.parse(frame, 0, 9) == parse_plain_commit(frame, 0, 9)
+    assert known.partition_count == known.count * PARTITIONS_MAX
+    assert KNOWN_PARTITIONS_MAX - PARTITIONS_MAX < known.partition_count <= KNOWN_PARTITIONS_MAX

@@ -10,6 +10,7 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
 from bmq.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from bmq.proxy.connection import KEPT_NAME_CHARS_MAX
 from bmq.proxy.large_requests import DECODED_ELEMENT_BYTES, LargeRequests, decoded_bytes
 from bmq.proxy.limits import ProxyLimits
 from tests.simulation.loop import VirtualTimeLoop
@@ -146,3 +147,14 @@ async def test_only_a_produce_may_be_very_long(start: StartProxy) -> None:
     assert len(proxy.server.connections) == 2
     await client.close()
     await other.close()
+
+
+async def test_a_connection_keeps_no_long_names(proxy: Proxy) -> None:
+    client = await proxy.connect()
+    hello = ApiVersionsRequest(client_software_name="n" * 30_000, client_software_version="1" * 30_000)
+    await client.ask(ApiKey.API_VERSIONS, 3, hello, client_id="c" * 30_000)
+    await client.ask(ApiKey.METADATA, 12, MetadataRequest(topics=[]), client_id="c" * 30_000)
+    connection = proxy.server.connections[0]
+    assert all(len(name) <= KEPT_NAME_CHARS_MAX for name in connection._software)
+    assert connection._context is None
+    await client.close()

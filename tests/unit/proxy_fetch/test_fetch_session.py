@@ -232,3 +232,19 @@ def test_a_huge_session_is_none() -> None:
     assert fetched(SESSION_PARTITIONS_MAX, 0, 0) == (ErrorCode.NONE, 7)
     assert fetched(1, 7, 1, SESSION_PARTITIONS_MAX) == (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0)
     assert cache.partition_count == 0
+
+
+def test_a_session_keeps_no_name_that_no_topic_may_have() -> None:
+    cache = cache_of()
+
+    def named(name: str, session_id: int, epoch: int) -> FetchRequest:
+        request = request_of({0: 0}, session_id, epoch)
+        for topic in request.topics:
+            topic.topic = name
+        return request
+
+    scope = cache.resolve(named("t" * 250, 0, 0), 11, 0)
+    assert cache.answer(scope, [(one, FetchResult(one.partition)) for one in scope.interests], 0)[1] == 0
+    session_id = open_session(cache, 1, 0)
+    assert cache.resolve(named("t" * 250, session_id, 1), 11, 0).error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert (len(cache), cache.partition_count) == (0, 0)

@@ -230,6 +230,10 @@ async def test_the_topology_is_described(world: World) -> None:
     too_many = [f"n{number}" for number in range(50_000)]
     assert await update(successors=too_many) == ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED
     assert await shown() == (1, [])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bmq.coordinator.streams.runtime.DESCRIPTIONS_BYTES_MAX", 10)
+        assert await update() == ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED
+    assert await update() == 0
 
 
 async def test_other_protocols_on_a_streams_group(world: World) -> None:
