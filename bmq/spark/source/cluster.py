@@ -200,7 +200,8 @@ class ClusterClient:
             link = None
             try:
                 link = await self._opened()
-                return read(await link.call(api_key, request, timeout_s=self._timeout_s))
+                left_s = max(deadline_s - loop.time(), PAUSE_FIRST_S)
+                return read(await link.call(api_key, request, timeout_s=min(self._timeout_s, left_s)))
             except UnsupportedVersion as error:
                 raise ClusterAway(f"no server of a bmq cluster answers there: {error}") from None
             except LinkLost as error:

@@ -31,6 +31,9 @@ Partition = tuple[str, int]
 
 _REQUEST_TIMEOUT_MS: Final = 30_000
 _POLL_TIMEOUT_MS: Final = 120_000
+_PLAN_TIMEOUT_MS: Final = 60_000
+"""As Kafka's default.api.timeout.ms: somebody may be waiting for the plan."""
+MIN_PARTITIONS_MAX: Final = 100_000
 _REFUSED: Final[Mapping[str, str]] = {
     "auto.offset.reset": "use startingOffsets",
     "key.deserializer": "keys are always binary",
@@ -149,6 +152,7 @@ class ReadOptions:
     client_id: str
     request_timeout_s: float
     poll_timeout_s: float
+    plan_timeout_s: float
     topic_ids: Mapping[str, UUID]
 
 
@@ -179,7 +183,7 @@ def read_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
         columns=_columns(options),
         root=options.get("bmq.root", ""),
         hdfs_user=options.get("bmq.hdfs.user", ""),
-        min_partitions=_count(options, "minPartitions") or 1,
+        min_partitions=_min_partitions(options),
         records_per_partition=_count(options, "maxRecordsPerPartition"),
         bytes_per_partition=_size(options, "maxBytesPerPartition") or BYTES_PER_PARTITION,
         offsets_per_trigger=_count(options, "maxOffsetsPerTrigger") if is_stream else None,
@@ -187,6 +191,7 @@ def read_options(given: Mapping[str, str], *, is_stream: bool) -> ReadOptions:
         client_id=kafka.get("client.id", "spark-bmq"),
         request_timeout_s=_milliseconds(kafka, "request.timeout.ms", "kafka.", _REQUEST_TIMEOUT_MS) / 1000,
         poll_timeout_s=_milliseconds(options, "kafkaconsumer.polltimeoutms", "", _POLL_TIMEOUT_MS) / 1000,
+        plan_timeout_s=_milliseconds(options, "kafkaconsumer.polltimeoutms", "", _PLAN_TIMEOUT_MS) / 1000,
         topic_ids=_topic_ids(options),
     )
 
@@ -355,6 +360,13 @@ def _count(options: Mapping[str, str], name: str) -> int | None:
     if not _is_number(text) or int(text) < 1:
         raise BadOption(f"{name} is {text!r}: it is a number from 1 on")
     return int(text)
+
+
+def _min_partitions(options: Mapping[str, str]) -> int:
+    count = _count(options, "minPartitions") or 1
+    if count > MIN_PARTITIONS_MAX:
+        raise BadOption(f"minPartitions is {count}: it is {MIN_PARTITIONS_MAX} at most")
+    return count
 
 
 def _size(options: Mapping[str, str], name: str) -> int | None:

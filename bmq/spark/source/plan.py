@@ -11,7 +11,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from heapq import heapify, heappop, heapreplace
+from itertools import chain, pairwise
 from math import ceil
 from typing import Final
 
@@ -175,6 +176,7 @@ def cut_by_bytes(snapshot: PartitionSnapshot, start: int, end: int, count: int) 
     """
     pieces = cover(snapshot, start, end)
     total_bytes = sum(piece.size_bytes for piece in pieces)
+    count = min(count, end - start)
     if count < 2:
         return []
     if not total_bytes:
@@ -183,8 +185,34 @@ def cut_by_bytes(snapshot: PartitionSnapshot, start: int, end: int, count: int) 
     return sorted({cut for cut in cuts if start < cut < end})
 
 
+def cut_further(snapshot: PartitionSnapshot, start: int, end: int, cuts: Sequence[int], count: int) -> list[int]:
+    """These and more cuts, up to `count` parts: those with the most bytes are cut at offsets, first the largest."""
+    parts = list(pairwise((start, *cuts, end)))
+    sizes = [sum(piece.size_bytes for piece in cover(snapshot, first, last)) for first, last in parts]
+    heap: list[tuple[float, int, int]] = [
+        (-size, place, 1)
+        for place, (size, (first, last)) in enumerate(zip(sizes, parts, strict=True))
+        if last - first > 1
+    ]
+    heapify(heap)
+    counts = [1] * len(parts)
+    for _ in range(count - len(parts)):
+        if not heap:
+            break
+        _, place, of_part = heap[0]
+        counts[place] = of_part = of_part + 1
+        first, last = parts[place]
+        if of_part < last - first:
+            heapreplace(heap, (-sizes[place] / of_part, place, of_part))
+        else:
+            heappop(heap)
+    further = [cut_by_offsets(first, last, of_part) for (first, last), of_part in zip(parts, counts, strict=True)]
+    return sorted({*cuts, *chain.from_iterable(further)})
+
+
 def cut_by_offsets(start: int, end: int, count: int) -> list[int]:
     """Offsets that cut [start, end) into `count` parts of equally many offsets, or one per offset if it has fewer."""
+    count = min(count, end - start)
     cuts = {start + (end - start) * number // count for number in range(1, count)}
     return sorted(cut for cut in cuts if start < cut < end)
 
@@ -214,12 +242,14 @@ def plan(
     """The tasks for the partitions' ranges [start, end): parts of about `bytes_per_partition`.
 
     No part has more than `records_per_partition` offsets. If there would be fewer parts than `min_partitions`, all are
-    made smaller, in proportion to their bytes (or their offsets if bytes are unknown), to get about that number.
+    made smaller, in proportion to their bytes (or their offsets if bytes are unknown), to get that number or somewhat
+    more, as far as there are offsets. Where the index has too few entries, tasks then read the same bytes.
     """
     ranges = [(snapshot, start, end) for snapshot, start, end in wanted if start < end]
     sizes = [sum(piece.size_bytes for piece in cover(*one)) for one in ranges]
     counts = [max(1, ceil(size / bytes_per_partition)) for size in sizes]
-    if sum(counts) < min_partitions:
+    is_cut_further = sum(counts) < min_partitions
+    if is_cut_further:
         weights = sizes if sum(sizes) else [end - start for _, start, end in ranges]
         whole = sum(weights) or 1
         counts = [
@@ -227,7 +257,10 @@ def plan(
         ]
     planned: list[RangeToRead] = []
     for (snapshot, start, end), count in zip(ranges, counts, strict=True):
-        for first, last in pairwise((start, *cut_by_bytes(snapshot, start, end, count), end)):
+        cuts = cut_by_bytes(snapshot, start, end, count)
+        if is_cut_further:
+            cuts = cut_further(snapshot, start, end, cuts, count)
+        for first, last in pairwise((start, *cuts, end)):
             parts = ceil((last - first) / records_per_partition) if records_per_partition else 1
             for part_start, part_end in pairwise((first, *cut_by_offsets(first, last, parts), last)):
                 planned.append(part(snapshot, part_start, part_end))

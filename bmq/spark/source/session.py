@@ -31,7 +31,6 @@ from bmq.spark.source.snapshot import snapshot_partition
 from bmq.spark.source.storage import open_store, require_cluster
 from bmq.spark.source.stream_offset import Cluster, StreamOffset, starts
 
-PATIENCE_S: Final = 60.0
 LOOKS_MAX: Final = 16
 """Partitions whose directories are read concurrently."""
 
@@ -51,9 +50,7 @@ class Session:
 
     @classmethod
     @asynccontextmanager
-    async def opened(
-        cls, options: ReadOptions, *, patience_s: float = PATIENCE_S, may_lack: bool = False
-    ) -> AsyncIterator[Session]:
+    async def opened(cls, options: ReadOptions, *, may_lack: bool = False) -> AsyncIterator[Session]:
         """A session with the subscribed partitions. Raises UnknownTopic, ClusterAway.
 
         `may_lack`: leave out named topics and partitions that do not exist.
@@ -63,7 +60,7 @@ class Session:
             options.client_id,
             Random(),
             timeout_s=options.request_timeout_s,
-            patience_s=patience_s,
+            patience_s=options.plan_timeout_s,
         )
         try:
             session = cls(options, cluster)
@@ -196,13 +193,21 @@ class Session:
         """The tasks' parts, and how they access them. Raises StoreUnreadable, PlanFailed."""
         options = self._options
         root = await self._root()
-        snapshots = await self._snapshots(root, ranges, options.bytes_per_partition)
-        planned = plan(
-            [(snapshots[one], start, end) for one, (start, end) in ranges.items()],
-            bytes_per_partition=options.bytes_per_partition,
-            records_per_partition=options.records_per_partition,
-            min_partitions=options.min_partitions,
-        )
+
+        async def planned_for(bytes_per_partition: int) -> list[RangeToRead]:
+            """`bytes_per_partition`: only of segments larger than about this the indexes are read."""
+            snapshots = await self._snapshots(root, ranges, bytes_per_partition)
+            return plan(
+                [(snapshots[one], start, end) for one, (start, end) in ranges.items()],
+                bytes_per_partition=options.bytes_per_partition,
+                records_per_partition=options.records_per_partition,
+                min_partitions=options.min_partitions,
+            )
+
+        planned = await planned_for(options.bytes_per_partition)
+        size_bytes = sum(piece.size_bytes for one in planned for piece in one.pieces)
+        if (smaller_bytes := size_bytes // options.min_partitions) < options.bytes_per_partition:
+            planned = await planned_for(smaller_bytes)
         access = Access(
             servers=tuple(dict.fromkeys((*self._cluster.proxies, *options.bootstrap))),
             root=root,

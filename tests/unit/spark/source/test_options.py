@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -37,6 +38,27 @@ def test_defaults_are_the_connectors() -> None:
     assert batch.columns == ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
     assert batch.subscription == Subscription(topics=("orders",))
     assert (stream.offsets_per_trigger, stream.bytes_per_trigger) == (None, None)
+
+
+def test_patience() -> None:
+    assert (parsed().plan_timeout_s, parsed().poll_timeout_s, parsed().request_timeout_s) == (60, 120, 30)
+    given = parsed(**{"kafkaConsumer.pollTimeoutMs": "5000"})
+    assert (given.plan_timeout_s, given.poll_timeout_s) == (5, 5)
+
+
+def test_topic_ids() -> None:
+    assert parsed().topic_ids == {}
+    ids = parsed(**{"bmq.topic.ids": '{"orders":"AAECAwQFBgcICQoLDA0O_w"}'}).topic_ids
+    assert ids == {"orders": UUID("00010203-0405-0607-0809-0a0b0c0d0eff")}
+    for wrong in ("x", "[]", '{"orders":5}', '{"orders":"AAEC"}', '{"orders":"AAECAwQFBgcICQoLDA0O!w"}'):
+        with pytest.raises(BadOption, match=r"bmq.topic.ids (is|has) "):
+            parsed(**{"bmq.topic.ids": wrong})
+
+
+def test_so_many_partitions_are_no_plan() -> None:
+    assert parsed(minPartitions="100000").min_partitions == 100_000
+    with pytest.raises(BadOption, match="100000 at most"):
+        parsed(minPartitions="100001")
 
 
 def test_subscriptions() -> None:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from bmq.local.store import LocalStore
 from bmq.log.names import renamed_path
 from bmq.log.origin import DamagedBatch
-from bmq.log.store import StoreError
+from bmq.log.store import FileMissing, StoreError
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.compression import Compression
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
@@ -373,6 +373,55 @@ async def test_only_committed_records(steps: list[tuple[int, str]], rolls: set[i
             how = access(root, port=proxy.port, is_committed=True)
             found = [row["offset"] for one in planned for row in rows_of(one, how, ("offset",))]
         assert found == sorted(offset for offset in committed if first <= offset < last)
+
+
+async def test_a_transaction_that_is_open_where_the_closed_files_end_may_have_been_aborted(root: Path) -> None:
+    """Its records lie in closed files, whose end is no last stable offset; the abort is in the open segment."""
+    store = LocalStore(root)
+    owner = await Owner(store, 1).start()
+    await owner.produce(batch_of(0, count=2))
+    in_transaction = {"producer_id": 7, "producer_epoch": 0, "base_sequence": -1, "is_transactional": True}
+    first = await owner.produce(batch_of(1, count=2, **in_transaction))
+    await owner.produce(batch_of(2, count=2))
+    await owner.roll_segment()
+    marker = encode_end_transaction_marker(
+        EndTransactionMarker(ControlType.ABORT, 0), producer_id=7, producer_epoch=0, timestamp_ms=0
+    )
+    last = await owner.produce(marker)
+    await owner.produce(batch_of(3, count=2))
+    await store.close()
+    snapshot = await looked_at(root, 0, 9, is_committed=True)
+    assert snapshot.decided_offset == first
+    wanted = part(snapshot, 0, 9)
+    assert [(type(piece), piece.first_offset) for piece in wanted.pieces] == [(FilePiece, 0), (ProxyPiece, first)]
+    log = FakeLog(owner.acknowledged, aborted=[(7, first, last)])
+    with FakeProxy(log.answers) as proxy:
+        found = rows_of(wanted, access(root, port=proxy.port, is_committed=True), ("offset",))
+    assert [row["offset"] for row in found] == [0, 1, 4, 5, 7, 8]
+
+
+@pytest.mark.parametrize("reads", [0, 1, 3])
+async def test_a_file_that_is_deleted_while_it_is_read_is_gone_on_with_behind_what_was_read(
+    root: Path, monkeypatch: pytest.MonkeyPatch, reads: int
+) -> None:
+    owner = await three_segments(root)
+    wanted = part(await looked_at(root, 0, 9), 0, 9)
+    read_file, left = read._read, reads
+
+    async def until_deleted(*given: Any) -> Any:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise FileMissing("deleted by retention")
+        return await read_file(*given)
+
+    monkeypatch.setattr(read, "_read", until_deleted)
+    monkeypatch.setattr(read, "CHUNK_BYTES", 100)
+    with FakeProxy(FakeLog(owner.acknowledged).answers) as proxy:
+        found = rows_of(wanted, access(root, port=proxy.port), ("offset",))
+        assert [row["offset"] for row in found] == list(range(9)), "each once"
+        asked = [request.topics[0].partitions[0].fetch_offset for request in proxy.requests]
+        assert (asked[0] > 0) == (reads > 1), "what the file gave is not read again"
 
 
 def test_a_store_that_is_not_here() -> None:

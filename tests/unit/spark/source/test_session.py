@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import socket
 from contextlib import closing
@@ -210,10 +211,14 @@ async def test_a_server_that_hangs_is_left_for_the_next_one() -> None:
 async def test_only_a_server_that_hangs_is_a_cluster_that_is_away() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
-        given = {"kafka.bootstrap.servers": address, "kafka.request.timeout.ms": "50", "subscribe": "a"}
-        with pytest.raises(ClusterAway, match=rf"the cluster at {address} does not answer METADATA"):
-            async with Session.opened(read_options(given, is_stream=False), patience_s=0.2):
-                pass
+        given = {"kafka.bootstrap.servers": address, "subscribe": "a"}
+        for options in (
+            {"kafka.request.timeout.ms": "50", "kafkaConsumer.pollTimeoutMs": "200"},
+            {"kafkaConsumer.pollTimeoutMs": "50"},  # less than an answer may take
+        ):
+            with pytest.raises(ClusterAway, match=rf"the cluster at {address} does not answer METADATA"):
+                async with Session.opened(read_options({**given, **options}, is_stream=False)):
+                    pass
 
 
 async def test_the_store_has_to_be_the_clusters(tmp_path: Path) -> None:
@@ -287,7 +292,47 @@ async def test_a_cluster_that_is_away_is_told() -> None:
     with FakeProxy({}) as closed:
         pass
     given = {"kafka.bootstrap.servers": f"127.0.0.1:{closed.port}", "subscribe": "a"}
-    options = read_options(given, is_stream=False)
+    options = read_options({**given, "kafkaConsumer.pollTimeoutMs": "50"}, is_stream=False)
     with pytest.raises(ClusterAway, match=r"does not answer METADATA"):
-        async with Session.opened(options, patience_s=0.05):
+        async with Session.opened(options):
             pass
+
+
+async def test_a_topic_of_another_id_is_not_read() -> None:
+    cluster = FakeCluster({"a": [(0, 5)], "b": [(0, 5)]})
+
+    def ids(topic: str) -> str:
+        text = base64.urlsafe_b64encode(cluster.topic_id(topic).bytes).decode().rstrip("=")
+        return json.dumps({"a": text})
+
+    assert ends(await planned(cluster, subscribe="a", **{"bmq.topic.ids": ids("a")})) == {("a", 0): (0, 5)}
+    with pytest.raises(UnknownTopic, match=r"topic a was deleted and made again"):
+        await planned(cluster, subscribe="a", **{"bmq.topic.ids": ids("b")})
+
+
+async def small_log(tmp_path: Path, cluster: FakeCluster, segments: int, batches: int) -> None:
+    """Segments of batches of ten records, each far below what would be cut for its size."""
+    store = LocalStore(tmp_path)
+    await open_root(store, holder="h", new_cluster_id=CLUSTER_ID)
+    owner = await Owner(store, 1).start()
+    for _ in range(segments):
+        for _ in range(batches):
+            await owner.produce(batch_of(10))
+        await owner.roll_segment()
+    await store.close()
+    directory = tmp_path / partition_directory(TopicPartition(cluster.topic_id("a"), 0))
+    directory.parent.mkdir()
+    (tmp_path / PARTITION).rename(directory)
+
+
+@pytest.mark.parametrize("wanted", [1, 3, 9, 11, 40, 89, 90, 91])
+async def test_as_many_tasks_as_are_asked_for(tmp_path: Path, wanted: int) -> None:
+    """As far as there are offsets: 90 here, in 3 segments that have no index entries to cut at."""
+    cluster = FakeCluster({"a": [(0, 90)]}, str(tmp_path))
+    await small_log(tmp_path, cluster, segments=3, batches=3)
+    found = await planned(cluster, subscribe="a", minPartitions=str(wanted), **{"bmq.root": ""})
+    assert len(found) == min(wanted, 90)
+    offsets = [offset for one in found for offset in range(one.start_offset, one.end_offset)]
+    assert offsets == list(range(90))
+    lengths = [one.end_offset - one.start_offset for one in found]
+    assert max(lengths) <= 3 * min(lengths), "of about equally much each"
