@@ -105,6 +105,14 @@ def when_text(at: str) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03}Z"
 
 
+def duration_text(seconds: int) -> str:
+    """In the largest unit that fits: 45 s, 12 min, 3 h, 2 d."""
+    for unit, size_s in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size_s:
+            return f"{seconds // size_s} {unit}"
+    return f"{seconds} s"
+
+
 def owner_text(node_id: int) -> str:
     return "nobody" if node_id == NO_LEADER else f"node {node_id}"
 

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from bmq.cli.cluster import DEFAULT_URL, AsJson, DryRun, Rest, Yes
 from bmq.cli.cluster_client import ClusterClient, ClusterRefused
-from bmq.cli.cluster_output import quoted, when_text
+from bmq.cli.cluster_output import duration_text, quoted, when_text
 from bmq.cli.table_file import read_definition
 from bmq.cli.terminal import add_row, is_terminal, print_json, print_table
 
@@ -262,6 +262,8 @@ def _text(value: object) -> str:
 def _state_text(found: Any) -> str:
     if found["state"] is None:
         return "not known"
+    if found.get("silent_s") is not None:  # older releases do not say it
+        return f"silent for {duration_text(found['silent_s'])}"
     return str(found["state"]) if found["topic_exists"] else f"{found['state']}, without its topic"
 
 

@@ -21,7 +21,7 @@ from bmq.metadata.image import MetadataImage
 from bmq.operations.operations import NotActiveController
 from bmq.operations.ports import TableController
 from bmq.tables.definition import TableDefinition
-from bmq.tables.progress import PartitionLag, Progress, Reports, lags
+from bmq.tables.progress import PartitionLag, Progress, Reports, lags, silent_s
 from bmq.tables.stored import StoredTable
 
 _log = structlog.get_logger("bmq.operations")
@@ -31,7 +31,8 @@ _log = structlog.get_logger("bmq.operations")
 class TableStatus:
     """`report` came at `reported_at_ms`; both are None while no job has reported to this controller.
 
-    `has_topic`: whether the topic that the table was made of is still there. `lags`: empty without it.
+    `has_topic`: whether the topic that the table was made of is still there. `lags`: empty without it. `silent_s`: how
+    long a running job has not reported, once that is too long.
     """
 
     table: StoredTable
@@ -39,6 +40,7 @@ class TableStatus:
     lags: tuple[PartitionLag, ...]
     reported_at_ms: int | None = None
     report: Progress | None = None
+    silent_s: int | None = None
 
 
 class Tables:
@@ -102,11 +104,12 @@ class Tables:
         table = find_table(controller.image, name)
         known = self._present_reports(controller).of(table)
         reported_at_ms, report = (None, None) if known is None else known
+        silence_s = silent_s(report, reported_at_ms, controller.now_ms())
         topic = controller.image.topics_by_id.get(table.topic_id)
         if topic is None:
-            return TableStatus(table, False, (), reported_at_ms, report)
+            return TableStatus(table, False, (), reported_at_ms, report, silence_s)
         ends = [self._end_offset(controller, topic.topic_id, each.partition) for each in topic.partitions]
-        return TableStatus(table, True, lags(ends, report), reported_at_ms, report)
+        return TableStatus(table, True, lags(ends, report), reported_at_ms, report, silence_s)
 
     async def _changed(
         self, decide: Callable[[MetadataImage, UUID, int], Decision[TableChange]], is_dry_run: bool

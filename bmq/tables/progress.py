@@ -7,7 +7,7 @@ active controller's memory: another controller has none until the job reports ag
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 from uuid import UUID
@@ -17,6 +17,10 @@ from bmq.tables.stored import StoredTable
 
 TABLES_MAX: Final = 1_000
 """Limit on tables, and on the reports kept."""
+REPORT_EVERY_S: Final = 30.0
+"""A running job reports at least so often, whether it has written or not."""
+SILENT_AFTER_MS: Final = 100_000
+"""Three reports that did not come."""
 
 
 class ReportRefused(BmqError):
@@ -86,6 +90,10 @@ class Reports:
             raise ReportRefused(
                 f"this job reads another topic {table.definition.topic} than the one that table {name} was made of: stop it"
             )
+        known = self.of(table)
+        if known is not None and not report.offsets:
+            # A job that has written nothing yet, or ended before it could: what is known of the table still holds.
+            report = replace(known[1], state=report.state, error=report.error)
         self._newest[name] = (now_ms, report)
 
     def of(self, table: StoredTable) -> tuple[int, Progress] | None:
@@ -97,6 +105,14 @@ class Reports:
         """Forget deleted tables."""
         for name in self._newest.keys() - names.keys():
             del self._newest[name]
+
+
+def silent_s(report: Progress | None, reported_at_ms: int | None, now_ms: int) -> int | None:
+    """For how long a job that said it runs has not reported; None: it reports, has ended, or there is none."""
+    if report is None or reported_at_ms is None or report.state is not JobState.RUNNING:
+        return None
+    age_ms = now_ms - reported_at_ms
+    return age_ms // 1_000 if age_ms > SILENT_AFTER_MS else None
 
 
 def lags(end_offsets: Sequence[int], report: Progress | None) -> tuple[PartitionLag, ...]:

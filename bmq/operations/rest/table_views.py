@@ -99,7 +99,8 @@ class TableStatusView(BaseModel):
     """How far a table is: what its job said last to this controller, beside where the topic ends.
 
     Without a report (`reported_at` is null: no job runs, or it has not reported to this controller yet) all that
-    the job would say is null. `topic_exists`: whether the topic that the table was made of is still there. `lag`: of all
+    the job would say is null. `silent_s`: for so many seconds a job whose `state` is running has not reported, which it does
+    every 30 s; null while it does. `topic_exists`: whether the topic that the table was made of is still there. `lag`: of all
     partitions together.
     """
 
@@ -110,6 +111,7 @@ class TableStatusView(BaseModel):
     version: int
     reported_at: datetime | None
     state: JobState | None
+    silent_s: int | None
     error: str | None
     committed_at: datetime | None
     snapshot_id: int | None
@@ -191,6 +193,7 @@ def status_view(status: TableStatus) -> TableStatusView:
         version=status.table.version,
         reported_at=None if status.reported_at_ms is None else at_ms(status.reported_at_ms),
         state=None if report is None else report.state,
+        silent_s=status.silent_s,
         error=None if report is None else report.error,
         committed_at=None if report is None or report.committed_at_ms is None else at_ms(report.committed_at_ms),
         snapshot_id=None if report is None else report.snapshot_id,

@@ -3,9 +3,10 @@
     spark-submit --jars … bmq/spark/tables/__main__.py --table orders --rest http://HOST:8080 --bootstrap HOST:9092
         --warehouse hdfs://…/warehouse --checkpoint hdfs://…/checkpoints/orders
 
-With `--rest` the cluster provides the definition and receives progress reports; otherwise the definition is a file.
-Prints a line of JSON after each batch. Exit code 0: it was stopped or has all there was; 1: the cluster, the table or
-Spark failed, so the same command may succeed later; 2: something has to be changed first.
+With `--rest` the cluster provides the definition and is told of progress, that the job runs, and how it ended;
+otherwise the definition is a file. Prints a line of JSON after each batch. Exit code 0: it was stopped or has all there
+was; 1: the cluster, the table or Spark failed, so the same command may succeed later; 2: something has to be changed
+first; 130: interrupted while Spark started.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ import argparse
 import math
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -22,7 +25,8 @@ from pyspark.sql import SparkSession
 
 from bmq.spark.release import SparkTooOld, require_spark
 from bmq.spark.tables.cluster_tables import ClusterTable
-from bmq.spark.tables.errors import ChangeNeeded, TableJobError
+from bmq.spark.tables.errors import ChangeNeeded, TableJobError, TableTaken
+from bmq.spark.tables.heartbeat import heartbeat
 from bmq.spark.tables.iceberg import Catalog
 from bmq.spark.tables.job import TRIGGER_S_DEFAULT, HowToRun, start_table
 from bmq.spark.tables.jvm_errors import first_line, innermost
@@ -30,13 +34,19 @@ from bmq.spark.tables.maintenance_policy import MaintenancePolicy
 from bmq.spark.tables.progress import TableProgress
 from bmq.spark.tables.stop_signals import stop_at_signals
 from bmq.tables.definition import InvalidDefinition, TableDefinition
+from bmq.tables.progress import REPORT_EVERY_S
 
 FAILED = 1
 REFUSED = 2
+INTERRUPTED = 130
 
 
 class NoSpark(Exception):
     """Spark cannot be started; the message is one sentence."""
+
+
+_KNOWN: Final = (TableJobError, InvalidDefinition, SparkTooOld, NoSpark, OSError)
+"""Failures that are one sentence."""
 
 
 def definition_file(path: Path) -> Callable[[], TableDefinition]:
@@ -159,21 +169,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if cluster is not None:
             cluster.report(progress)
 
+    failure: Exception | None = None
+    is_interrupted = False
     try:
         require_spark("a table")
         cluster = None if given.table is None else ClusterTable(given.rest, given.table)
         read = definition_file(given.definition) if cluster is None else cluster.definition
-        spark = _session(f"bmq table {read().name}")
-        job = start_table(spark, read, **how_to_run(given, on_progress))
-        stop_at_signals(job.stop)
-        job.wait()
-    except (ChangeNeeded, InvalidDefinition, SparkTooOld, NoSpark, OSError) as error:
+        name = read().name
+        with heartbeat(cluster.beat, REPORT_EVERY_S) if cluster is not None else nullcontext():
+            spark = _session(f"bmq table {name}")
+            job = start_table(spark, read, **how_to_run(given, on_progress))
+            stop_at_signals(job.stop)
+            job.wait()
+    except _KNOWN as error:
+        failure = error
         sys.stderr.write(f"bmq: {error}\n")
-        return REFUSED
-    except TableJobError as error:
-        sys.stderr.write(f"bmq: {error}\n")
-        return FAILED
-    return 0
+    except KeyboardInterrupt:
+        is_interrupted = True
+    except Exception as error:
+        failure = error
+        raise
+    finally:
+        tell_end(cluster, failure)
+    return INTERRUPTED if is_interrupted else exit_code(failure)
+
+
+def tell_end(cluster: ClusterTable | None, failure: Exception | None) -> None:
+    """Tell the cluster how the job ended, unless the table is another job's now, which tells of itself."""
+    if cluster is not None and not isinstance(failure, TableTaken):
+        cluster.ended(None if failure is None else str(failure) or type(failure).__name__)
+
+
+def exit_code(failure: Exception | None) -> int:
+    if failure is None:
+        return 0
+    return FAILED if isinstance(failure, TableJobError) and not isinstance(failure, ChangeNeeded) else REFUSED
 
 
 if __name__ == "__main__":

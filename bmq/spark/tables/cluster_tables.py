@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import threading
 import uuid
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -17,6 +18,7 @@ from bmq.tables.definition import TableDefinition
 
 _LOG: Final = logging.getLogger(__name__)
 _TIMEOUT_S: Final = 10.0
+_ERROR_CHARACTERS_MAX: Final = 1_000
 
 
 def report(progress: TableProgress, table_id: str) -> dict[str, Any]:
@@ -44,12 +46,17 @@ def uuid_of(topic_id: str) -> uuid.UUID:
 
 
 class ClusterTable:
-    """`definition` and `report` fit `run_table`: its second argument, and `on_progress`."""
+    """`definition` and `report` fit `run_table`: its second argument, and `on_progress`.
+
+    `beat` may be called from another thread.
+    """
 
     def __init__(self, rest_url: str, name: str, transport: httpx.BaseTransport | None = None) -> None:
         """Raises TableMismatch: the URL is none."""
         self._name = name
-        self._table_id = ""
+        self._table_id = self._topic_id = ""
+        self._newest: dict[str, Any] | None = None
+        self._in_order = threading.Lock()
         # Only the active controller accepts reports; other nodes redirect to it.
         try:
             self._client = httpx.Client(
@@ -81,13 +88,37 @@ class ClusterTable:
             raise TableMismatch(
                 f"table {self._name} was dropped and made again since this job began; start the job again for the new one"
             )
-        self._table_id = table_id
+        self._table_id, self._topic_id = table_id, form.get("topic_id", "")
         return TableDefinition.from_json(json.dumps(definition))
 
     def report(self, progress: TableProgress) -> None:
         """Report progress; a missing answer is only logged. Raises TableMismatch: the table has been replaced."""
+        with self._in_order:
+            self._newest = report(progress, self._table_id)
+            self._send(self._newest)
+
+    def beat(self) -> None:
+        """Say that the job runs: its last report again, or one without offsets. Nothing that goes wrong is raised."""
+        self._say({})
+
+    def ended(self, error: str | None) -> None:
+        """Say that the job was stopped, or why it failed. Nothing that goes wrong is raised."""
+        state = "stopped" if error is None else "failed"
+        self._say({"state": state, "error": None if error is None else error[:_ERROR_CHARACTERS_MAX]})
+
+    def _say(self, state: dict[str, Any]) -> None:
+        if not self._topic_id:
+            return  # the cluster has not told which table this is
         try:
-            answer = self._client.put(f"/v1/tables/{self._name}/status", json=report(progress, self._table_id))
+            with self._in_order:
+                newest = self._newest or {"table_id": self._table_id, "topic_id": self._topic_id, "partitions": []}
+                self._send({**newest, **state})
+        except TableMismatch as error:
+            _LOG.warning("%s", error)
+
+    def _send(self, body: dict[str, Any]) -> None:
+        try:
+            answer = self._client.put(f"/v1/tables/{self._name}/status", json=body)
         except httpx.HTTPError as error:
             _LOG.warning("progress of table %s was not reported: %s", self._name, error)
             return

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from bmq.cli import cluster_client
 from bmq.cli.cluster_client import ClusterRefused
 from bmq.cli.commands import app
+from bmq.cli.table import _state_text
 from bmq.cli.table_file import read_definition
 from bmq.tables.definition import InvalidDefinition, TableDefinition
 from tests.unit.cli.rest_node import Node
@@ -201,8 +202,17 @@ def test_how_far_tables_are(node: Node) -> None:
         assert line in lines
     row = shown("status").splitlines()[1].split()
     assert row[:6] == ["orders", "failed", "3", "7", "-", "3"]
+    assert document("status", "orders")["silent_s"] is None
     assert document("status", "orders")["lag"] == 3
     assert [each["name"] for each in document("status")] == ["orders"]
+
+
+def test_a_job_that_is_silent_is_told_with_an_age() -> None:
+    running = {"state": "running", "topic_exists": True}
+    assert _state_text({**running, "silent_s": None}) == "running"
+    assert _state_text(running) == "running", "of an older release"
+    for seconds, text in ((101, "1 min"), (59, "59 s"), (3_600, "1 h"), (86_399, "23 h"), (200_000, "2 d")):
+        assert _state_text({**running, "silent_s": seconds}) == f"silent for {text}"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.tables.progress import JobState, Progress, Reports, lags
+from bmq.tables.progress import (
+    REPORT_EVERY_S,
+    SILENT_AFTER_MS,
+    JobState,
+    Progress,
+    Reports,
+    lags,
+    silent_s,
+)
 from bmq.tables.stored import StoredTable
 from tests.unit.tables.definitions import definition
 
@@ -33,6 +41,29 @@ def test_a_lag_is_never_negative(known: list[int], offsets: dict[int, int], seen
         assert each.offset == offsets.get(each.partition)
         assert each.lag == max(end - offsets.get(each.partition, 0), 0)
         assert each.end_offset >= end
+
+
+def test_a_job_that_has_nothing_to_say_of_the_table_leaves_what_is_known() -> None:
+    """It starts, or fails before it has written anything."""
+    reports = Reports()
+    begun = replace(REPORT, offsets={}, end_offsets={})
+    reports.take(TABLE, begun, 5)
+    assert reports.of(TABLE) == (5, begun)
+    reports.take(TABLE, replace(REPORT, rows=7), 10)
+    reports.take(TABLE, replace(begun, state=JobState.FAILED, error="no Java"), 20)
+    assert reports.of(TABLE) == (20, replace(REPORT, rows=7, state=JobState.FAILED, error="no Java"))
+    reports.take(TABLE, begun, 30)
+    assert reports.of(TABLE) == (30, replace(REPORT, rows=7))
+
+
+def test_only_a_job_that_should_report_and_does_not_is_silent() -> None:
+    late_ms = 10 + SILENT_AFTER_MS
+    assert silent_s(None, None, late_ms) is None
+    assert silent_s(REPORT, 10, late_ms) is None
+    assert silent_s(REPORT, 10, late_ms + 1) == SILENT_AFTER_MS // 1_000
+    for state in (JobState.STOPPED, JobState.FAILED):
+        assert silent_s(replace(REPORT, state=state), 10, 10 * late_ms) is None
+    assert SILENT_AFTER_MS > 3_000 * REPORT_EVERY_S, "three reports may be lost"
 
 
 def test_the_newest_report_counts_until_the_table_is_another() -> None:

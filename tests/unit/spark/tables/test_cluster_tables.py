@@ -9,6 +9,7 @@ from uuid import UUID
 import httpx
 import pytest
 
+from bmq.operations.rest.table_views import TableReport
 from bmq.spark.tables.cluster_tables import ClusterTable
 from bmq.spark.tables.errors import TableJobError, TableMismatch
 from bmq.tables.definition import TableDefinition
@@ -38,7 +39,7 @@ class Node:
 
 
 def table_body(table: TableDefinition) -> dict[str, object]:
-    return {"table_id": TABLE_ID, "definition": json.loads(table.to_json())}
+    return {"table_id": TABLE_ID, "topic_id": str(UUID(int=1)), "definition": json.loads(table.to_json())}
 
 
 def test_the_definition_is_the_clusters() -> None:
@@ -62,6 +63,29 @@ def test_a_report_says_where_the_table_is() -> None:
     assert (sent["table_id"], sent["topic_id"]) == (TABLE_ID, str(UUID(int=1)))
     assert (sent["rows"], sent["files"], sent["bytes"], sent["dead_letter_rows"]) == (70, 9, 1_000, 4)
     assert sent["committed_at"] == "1970-01-01T00:00:00.001000+00:00"
+
+
+def test_a_job_says_that_it_runs_and_how_it_ended() -> None:
+    node = Node(body=table_body(definition()))
+    table = node.table()
+    table.beat()
+    assert not node.sent, "it does not know yet which table it is"
+    table.definition()
+    table.beat()
+    assert json.loads(node.sent[-1].content) == {
+        "table_id": TABLE_ID,
+        "topic_id": str(UUID(int=1)),
+        "partitions": [],
+    }
+    table.report(progress())
+    reported = json.loads(node.sent[-1].content)
+    table.beat()
+    assert json.loads(node.sent[-1].content) == reported
+    table.ended("x" * 2_000)
+    assert json.loads(node.sent[-1].content) == {**reported, "state": "failed", "error": "x" * 1_000}
+    table.ended(None)
+    assert json.loads(node.sent[-1].content) == {**reported, "state": "stopped", "error": None}
+    TableReport.model_validate_json(node.sent[-1].content)
 
 
 def test_a_table_that_is_gone_stops_the_job() -> None:
@@ -88,6 +112,18 @@ def test_a_cluster_that_does_not_answer_stops_no_report(node: Node, caplog: pyte
     with caplog.at_level(logging.WARNING):
         node.table().report(progress())
     assert "was not reported" in caplog.text
+
+
+@pytest.mark.parametrize("status", [0, 404, 409, 500])
+def test_a_heartbeat_and_an_end_that_nobody_takes_stop_nothing(status: int, caplog: pytest.LogCaptureFixture) -> None:
+    node = Node(body=table_body(definition()))
+    table = node.table()
+    table.definition()
+    node.status, node.body = status, {"detail": "x"}
+    with caplog.at_level(logging.WARNING):
+        table.beat()
+        table.ended(None)
+    assert len(caplog.records) == 2
 
 
 @pytest.mark.parametrize("body", ["<html>", '"x"', "{}", '{"table_id": "x"}'])
