@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from bmq.spark.jobs.cluster import Cluster
 from bmq.spark.jobs.copy_settings import CopySettings, TopicCopy
 from bmq.spark.jobs.mirrored_groups import OffsetMaps
+from bmq.spark.jobs.origins import origins_of
 from bmq.spark.jobs.outcome import BrokenOff
 from bmq.spark.jobs.partition_copier import PartitionCopier
 from bmq.spark.jobs.positions import CopyNames, Position, claim_positions, read_positions
@@ -134,3 +136,21 @@ def test_each_record_is_copied_once_through_kills_zombies_and_abandoned_transact
         size = len(maps.of(("source", 0), ("id", "of-copied")))
         maps.catch_up()
         assert len(maps.of(("source", 0), ("id", "of-copied"))) == size
+
+
+def test_origins_are_read_from_the_positions_of_mirrors(new_server: ServerMaker) -> None:
+    server = new_server()
+    server.start()
+    config = {"bootstrap.servers": server.bootstrap}
+    for topic in ("there.events", "again.events", "copied"):
+        create_topic(server, topic)
+    for copy, target, origins in (
+        ("bmq-mirror-m", "there.events", ("a-cluster", "another")),
+        ("bmq-mirror-n", "again.events", ()),  # of an earlier release
+        ("bmq-backfill-b", "copied", ("a-cluster",)),
+    ):
+        names = CopyNames(copy, "events", target, 1)
+        claim_positions(config, names, {0: Position(3, 0, -1, "id", 1, origins=origins)})
+    cluster = Cluster(config)
+    assert origins_of(cluster) == {"there.events": ("a-cluster", "another"), "again.events": ()}
+    assert len(cluster.cluster_id()) == 22

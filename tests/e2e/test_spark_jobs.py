@@ -29,6 +29,7 @@ KEYS = 100
 HOUR_MS = 3_600_000
 FIRST_MS = 1_700_006_400_000  # an hour begins
 GROUP_AT = 1234
+ABORTED = 50
 STEP = "1200"
 # Of a run that is killed: many more steps are to come then.
 SMALL_STEP = "300"
@@ -70,6 +71,17 @@ def produce(bootstrap: str, topic: str) -> None:
                 )
             assert producer.flush(20) == 0
             producer.commit_transaction(20) if is_kept else producer.abort_transaction(20)
+
+
+def produce_aborted(bootstrap: str, topic: str) -> None:
+    """A topic of one transaction that was aborted."""
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": topic})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    for number in range(ABORTED):
+        producer.produce(topic, b"%d" % number)
+    assert producer.flush(20) == 0
+    producer.abort_transaction(20)
 
 
 def contents(bootstrap: str, topic: str) -> dict[int, list[Sent]]:
@@ -157,6 +169,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
         create_topic(servers[0], "events", PARTITIONS, {"segment.bytes": "1048576", "retention.ms": "-1"})
         produce(source, "events")
         commit_group(source)
+        create_topic(servers[0], "aborted")
+        produce_aborted(source, "aborted")
         here = ["--bootstrap", source]
         backfill = ["backfill", "events", "copied", *here, "--target", target, "--step", STEP]
         mirror = ["mirror", "events", *here, "--target", target, "--prefix", "m.", "--once", "--step", STEP]
@@ -169,6 +183,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             "backfill again": [*backfill, "--json"],
             "backfill otherwise": [*backfill, "--from-offset", "7"],
             "mirror": [*mirror, "--json"],
+            "mirror back plan": [
+                *("mirror", "--pattern", r"(.*\.)?events", "--name", "back", "--prefix", "b.", "--dry-run"),
+                *("--bootstrap", target, "--target", source),
+            ],
+            "backfill aborted": ["backfill", "aborted", "aborted-again", *here, "--json"],
+            "backfill aborted again": ["backfill", "aborted", "aborted-again", *here, "--json"],
             "stats": [
                 "stats",
                 "events",
@@ -213,6 +233,18 @@ def test_a_killed_backfill_has_lost_and_doubled_nothing(world: World) -> None:
     assert plan["offsets_done"] > 0, "the first run was in the middle"
     assert done["offsets"] == plan["offsets_left"] > 0
     assert world.document("backfill again")["offsets"] == 0
+
+
+def test_a_backfill_whose_last_records_were_aborted_is_done_once(world: World) -> None:
+    first, again = world.document("backfill aborted"), world.document("backfill aborted again")
+    assert (first["offsets"], first["offsets_before"]) == (ABORTED + 1, 0)
+    assert (again["offsets"], again["offsets_before"]) == (0, ABORTED + 1)
+
+
+def test_a_mirror_back_leaves_out_what_came_from_its_target(world: World) -> None:
+    """It finds `m.events` by its pattern, which the other mirror writes."""
+    assert world.results["mirror back plan"]["exit_code"] == 0, world.results["mirror back plan"]
+    assert world.document("mirror back plan") == []
 
 
 def test_another_range_under_the_same_name_is_refused(world: World) -> None:

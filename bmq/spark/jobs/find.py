@@ -92,7 +92,8 @@ def find(
     found: list[FoundRecord] = []
 
     def perform(step: Step) -> Any:
-        return [record.to_journal() for record in _find(spark, source, step, plan["condition"], found_max - len(found))]
+        left = found_max - len(found)
+        return [record.to_journal() for record in _find(spark, source, step, plan["condition"], left, topic_ids)]
 
     for result in run_steps(steps, perform, journal, progress or Unseen(), size_of=offset_count, unit="offsets"):
         found += map(FoundRecord.from_journal, result)
@@ -101,11 +102,18 @@ def find(
     return sorted(found, key=lambda record: (record.topic, record.partition, record.offset))
 
 
-def _find(spark: SparkSession, source: Source, step: Step, condition: str, found_max: int) -> list[FoundRecord]:
+def _find(
+    spark: SparkSession,
+    source: Source,
+    step: Step,
+    condition: str,
+    found_max: int,
+    topic_ids: Mapping[str, str] | None,
+) -> list[FoundRecord]:
     from pyspark.sql import functions as sql
 
     def collect() -> list[Any]:
-        records = source.load(spark, step, has_headers=True).where(condition)
+        records = source.load(spark, step, has_headers=True, topic_ids=topic_ids).where(condition)
         columns = ("topic", "partition", "offset", sql.unix_millis("timestamp").alias("ms"), "key", "value", "headers")
         rows: list[Any] = records.select(*columns).orderBy("topic", "partition", "offset").limit(found_max).collect()
         return rows

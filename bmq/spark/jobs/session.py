@@ -26,23 +26,24 @@ def open_session(name: str, *, master: str = "", conf: Mapping[str, str] | None 
         require_spark("bmq spark")
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
-        from pyspark.sql import SparkSession
 
+        from bmq.spark.jvm import start_session
         from bmq.spark.tables.jvm_errors import innermost
     except ImportError as error:
         raise JobFailed("jobs need Spark: pip install 'bmq[spark]'") from error
     except SparkTooOld as error:
         raise JobFailed(str(error)) from error
-    builder = SparkSession.builder.appName(name)
+    settings: dict[str, str] = {}
     if _SUBMITTED not in os.environ:
         # Otherwise workers would use whatever `python3` is on the PATH.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        builder = builder.master(master or LOCAL).config("spark.ui.enabled", "false")
-        builder = builder.config("spark.ui.showConsoleProgress", "false")
-    for key, value in (conf or {}).items():
-        builder = builder.config(key, value)
+        settings |= {
+            "spark.master": master or LOCAL,
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+        }
     try:
-        session: SparkSession = builder.getOrCreate()
+        session = start_session(name, {**settings, **(conf or {})})
     except PySparkException as error:
         raise JobFailed(f"Spark cannot be started (it needs Java 17 or later): {error}") from error
     except Py4JJavaError as error:  # before the first session exceptions of Java are not made Spark's own

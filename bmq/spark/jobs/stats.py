@@ -66,7 +66,7 @@ def stats(
 
     def perform(step: Step | list[SegmentTask]) -> Any:
         if isinstance(step, tuple):
-            return {"records": _count(spark, source, step)}
+            return {"records": _count(spark, source, step, topic_ids)}
         assert store is not None
         return {"codecs": codec_rows(spark, store, step)}
 
@@ -90,9 +90,12 @@ def _size(step: Step | list[SegmentTask]) -> int:
     return offset_count(step) if isinstance(step, tuple) else 0
 
 
-def _count(spark: SparkSession, source: Source, step: Step) -> list[dict[str, Any]]:
+def _count(
+    spark: SparkSession, source: Source, step: Step, topic_ids: Mapping[str, str] | None
+) -> list[dict[str, Any]]:
     rows = spark_errors(
-        "records cannot be counted", lambda: _counted(source.load(spark, step, has_headers=True)).collect()
+        "records cannot be counted",
+        lambda: _counted(source.load(spark, step, has_headers=True, topic_ids=topic_ids)).collect(),
     )
     counted = [{**row.asDict(), "sketch": b64encode(row["sketch"]).decode()} for row in rows]
     return sorted(counted, key=lambda row: (row["topic"], row["partition"], row["hour"]))

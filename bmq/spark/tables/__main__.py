@@ -23,6 +23,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from bmq.spark.jvm import start_session
 from bmq.spark.release import SparkTooOld, require_spark
 from bmq.spark.tables.cluster_tables import ClusterTable
 from bmq.spark.tables.errors import ChangeNeeded, TableJobError, TableTaken
@@ -149,7 +150,7 @@ def how_to_run(given: argparse.Namespace, on_progress: Callable[[TableProgress],
 def _session(name: str) -> SparkSession:
     """Raises NoSpark."""
     try:
-        return SparkSession.builder.appName(name).getOrCreate()
+        return start_session(name, {})
     except PySparkException as error:
         raise NoSpark(f"Spark cannot be started (it needs Java 17 or later): {first_line(error)}") from error
     except Py4JJavaError as error:  # before the first session exceptions of Java are not made Spark's own

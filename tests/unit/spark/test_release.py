@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from bmq.spark import release
@@ -87,6 +88,7 @@ def test_a_master_that_is_none_is_one_sentence(
         raise Py4JJavaError("An error occurred", JavaException())
 
     monkeypatch.setenv("PYSPARK_PYTHON", "python")  # open_session sets it
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", lambda **_: None)
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", fail)
     sentence = "SparkException: Could not parse Master URL: 'foo'"
     with pytest.raises(JobFailed, match=f"Spark cannot be started .*: {sentence}$"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -84,3 +86,32 @@ def test_a_copy_cannot_be_told_to_cut_ranges(name: str) -> None:
     source = Source("localhost:1", SourceKind.KAFKA, {name: "3"})
     with pytest.raises(JobFailed, match="one task has to copy all"):
         source.load(None, [], has_headers=False, is_in_order=True)  # type: ignore[arg-type]
+
+
+class FakeReader:
+    """Spark and its reader; keeps the options."""
+
+    def __init__(self) -> None:
+        self.options: dict[str, str] = {}
+        self.dataSource = SimpleNamespace(register=lambda kind: None)
+        self.read = self
+
+    def format(self, kind: str) -> FakeReader:
+        return self
+
+    def option(self, name: str, value: str) -> FakeReader:
+        self.options[name] = value
+        return self
+
+    def load(self) -> FakeReader:
+        return self
+
+
+def test_only_topics_of_these_ids_are_read_where_the_source_knows_ids() -> None:
+    """Spark's own connector refuses no option, and heeds none that it does not know."""
+    pytest.importorskip("pyspark")
+    for kind, wanted in ((SourceKind.BMQ, '{"a": "an-id"}'), (SourceKind.KAFKA, None)):
+        spark: Any = FakeReader()
+        ranges = [OffsetRange("a", 0, 0, 5)]
+        Source("localhost:1", kind).load(spark, ranges, has_headers=False, topic_ids={"a": "an-id"})
+        assert spark.options.get("bmq.topic.ids") == wanted

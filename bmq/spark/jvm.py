@@ -1,0 +1,51 @@
+"""Starts Spark's JVM so that Ctrl-C leaves none behind.
+
+pyspark's JVM ends with its parent only once it has told its port. Until then it ignores Ctrl-C, and when pyspark is
+interrupted it has nowhere to tell it, and stays for ever.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import FrameType
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+
+def start_session(name: str, settings: Mapping[str, str]) -> SparkSession:
+    """The session with these settings, or the one that is there. Raises what pyspark does, KeyboardInterrupt."""
+    conf = SparkConf().setAppName(name).setAll(list(settings.items()))
+    with deferred_interrupt():
+        SparkContext._ensure_initialized(conf=conf)
+    return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+@contextmanager
+def deferred_interrupt() -> Iterator[None]:
+    """Ctrl-C takes effect at the end of the block; a second one at once. Only in the main thread, as Python has it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler:
+        yield
+        return
+    is_interrupted = False
+
+    def defer(number: int, frame: FrameType | None) -> None:
+        nonlocal is_interrupted
+        if is_interrupted:
+            signal.default_int_handler(number, frame)
+        is_interrupted = True
+
+    signal.signal(signal.SIGINT, defer)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if is_interrupted:
+            raise KeyboardInterrupt
