@@ -104,6 +104,8 @@ def without_targets_own(
         origins = origins_of(source)
         for name in due:
             known.note(name, topics[name].topic_id, origins, has_records=has_records[name])
+            if not request.topics and target.cluster_id() in known.of(name):
+                _log.info("topic_left_out", topic=name, reason="its records came from the target")
     if request.topics:
         return dict(topics)
     taken = foreign(topics, {name: known.of(name) for name in topics}, target.cluster_id())

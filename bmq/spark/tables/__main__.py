@@ -176,11 +176,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         require_spark("a table")
         cluster = None if given.table is None else ClusterTable(given.rest, given.table)
         read = definition_file(given.definition) if cluster is None else cluster.definition
-        name = read().name
+        spark = _session(f"bmq table {read().name}")
+        job = start_table(spark, read, **how_to_run(given, on_progress))
+        stop_at_signals(job.stop)
+        # Only now: a job that is refused says nothing of the one that has the table.
         with heartbeat(cluster.beat, REPORT_EVERY_S) if cluster is not None else nullcontext():
-            spark = _session(f"bmq table {name}")
-            job = start_table(spark, read, **how_to_run(given, on_progress))
-            stop_at_signals(job.stop)
             job.wait()
     except _KNOWN as error:
         failure = error
