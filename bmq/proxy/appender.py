@@ -41,12 +41,14 @@ class Appender(Protocol):
         leader_epoch: int = ANY_EPOCH,
         is_wanted: Callable[[], bool] = always,
         claim: TransactionClaim | None = None,
+        is_answered: bool = True,
     ) -> None:
         """Like PartitionLog.append, also while the partition starts or moves.
 
         `deadline_s` (the loop's time): no waiting batch goes to a log after it, as the client will have given up.
         `leader_epoch`: the only one that may take the batch; any other is refused with FENCED_LEADER_EPOCH or
         UNKNOWN_LEADER_EPOCH. `is_wanted()`: False once the client has disconnected; a batch still waiting then fails.
+        `is_answered`: False with acks=0: a batch that is refused is lost.
         """
 
     def expire(self, now_s: float) -> None:

@@ -7,6 +7,12 @@ number, and answers success. One without a sequence number is not retried here, 
 
 No waiting batch is handed to a log after its deadline, or after its client has disconnected: the client may have sent
 it, and later ones, again over another connection.
+
+The answers of a connection leave in order, and stock clients send only five requests ahead. So batches that wait for a
+start keep those behind them waiting, whose partitions are well. That is right for a few partitions, which are back sooner
+than a client tries again. When more than PARTITIONS_HELD_MAX wait (a node died), all their batches are refused at once
+with NOT_LEADER_OR_FOLLOWER, which clients retry after a backoff, and the partitions start meanwhile. Batches with acks=0
+wait all the same: nobody would send them again.
 """
 
 from __future__ import annotations
@@ -30,11 +36,17 @@ from bmq.proxy.appender import ANY_EPOCH, QUEUED_BYTES_MAX, Partitions, always
 
 BACKOFF_FIRST_S: Final = 0.01
 BACKOFF_MAX_S: Final = 0.2
+PARTITIONS_HELD_MAX: Final = 4
+"""While more partitions than this move or start, clients are asked to try again. Below the five requests that librdkafka and
+Kafka's Java client send ahead on a connection, so that one client alone can notice."""
 
 _MOVED: Final = NOT_LEADER_AT_EPOCH | {ErrorCode.NETWORK_EXCEPTION}
 _FOLLOWS_FROM_A_REFUSAL: Final = frozenset((ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,))
 _EXPIRED: Final = AppendResult(
     ErrorCode.REQUEST_TIMED_OUT, message="the partition had no owner within the request's timeout"
+)
+_CROWDED: Final = AppendResult(
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, message="many partitions are being started, this one among them: try again"
 )
 _STOPPED: Final = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="the server stops")
 _FAILED: Final = AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -52,11 +64,20 @@ class RetryingAppender:
     """Implements bmq.proxy.appender.Appender over partitions whose owners change.
 
     `bytes_max`: limit on batches that wait for a partition, over all partitions; more are refused.
+    `partitions_held_max`: while more partitions move or start, their batches are refused.
     """
 
-    def __init__(self, partitions: Partitions, bytes_max: int = QUEUED_BYTES_MAX) -> None:
+    def __init__(
+        self,
+        partitions: Partitions,
+        bytes_max: int = QUEUED_BYTES_MAX,
+        *,
+        partitions_held_max: int = PARTITIONS_HELD_MAX,
+    ) -> None:
         self._partitions = partitions
         self._bytes_max = bytes_max
+        self._partitions_held_max = partitions_held_max
+        self._moving_count = 0
         self._loop = asyncio.get_running_loop()
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._number = 0
@@ -74,6 +95,7 @@ class RetryingAppender:
         leader_epoch: int = ANY_EPOCH,
         is_wanted: Callable[[], bool] = always,
         claim: TransactionClaim | None = None,
+        is_answered: bool = True,
     ) -> None:
         """Like Appender.append, but any owner of the partition may take the batch: clients name no leader epoch."""
         if self._refused.entries and self._refused.is_passed_by(topic_partition, records, self._loop.time()):
@@ -84,7 +106,17 @@ class RetryingAppender:
             queue = self._queues[topic_partition] = PartitionQueue(topic_partition)
         self._number += 1
         batch = _Batch(
-            self, queue, self._number, records, done, is_acks_all, deadline_s, is_wanted, self._loop.time(), claim
+            self,
+            queue,
+            self._number,
+            records,
+            done,
+            is_acks_all,
+            deadline_s,
+            is_wanted,
+            self._loop.time(),
+            claim,
+            is_answered,
         )
         if queue.move is None:
             log = self._partitions.ready(topic_partition)
@@ -96,6 +128,8 @@ class RetryingAppender:
             self._begin_move(queue)
         if self._is_stopped:
             done(_STOPPED)
+        elif self._is_crowded and is_answered and queue.is_empty:
+            self._tell(batch, _CROWDED)
         elif not self._take(batch):
             self._tell(
                 batch, AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="too much waits for partitions that move")
@@ -149,12 +183,28 @@ class RetryingAppender:
     # --- moving
 
     def _begin_move(self, queue: PartitionQueue) -> None:
+        queue.is_start_due = True
         queue.move = self._loop.create_task(self._move(queue))
+        self._moving_count += 1
+        if self._moving_count == self._partitions_held_max + 1:
+            for other in tuple(self._queues.values()):
+                # Behind batches whose answers are still to come nothing is refused before these: `_move` does it then.
+                if other.move is not None and not other.outstanding and not other.refused:
+                    self._refuse_in_a_crowd(other)
+
+    @property
+    def _is_crowded(self) -> bool:
+        return self._moving_count > self._partitions_held_max
 
     async def _move(self, queue: PartitionQueue) -> None:
-        """Retry until no batch of the partition waits any more."""
+        """Retry until no batch of the partition waits any more. Starts the partition though none may be left."""
         try:
-            while await self._gather(queue):
+            while await self._gather(queue) or queue.is_start_due:
+                if self._is_crowded:
+                    self._refuse_in_a_crowd(queue)
+                    if not queue.waiting and not queue.is_start_due:
+                        continue
+                queue.is_start_due = False
                 if queue.is_retrying:
                     if queue.backoff is None:
                         queue.backoff = Backoff(None, first_s=BACKOFF_FIRST_S, max_s=BACKOFF_MAX_S)
@@ -177,6 +227,7 @@ class RetryingAppender:
             self._refuse(queue, _FAILED)
         finally:
             queue.move = None
+            self._moving_count -= 1
             if not queue.outstanding:
                 self._queues.pop(queue.topic_partition, None)
 
@@ -247,6 +298,15 @@ class RetryingAppender:
         queue.waiting.clear()
         self._answer(batches, result)
 
+    def _refuse_in_a_crowd(self, queue: PartitionQueue) -> None:
+        """Refuse what waits, but for acks=0. Only while none of the partition's batches is at a log."""
+        refused = [batch for batch in queue.waiting if batch.is_answered]
+        if refused:
+            kept = [batch for batch in queue.waiting if not batch.is_answered]
+            queue.waiting.clear()
+            queue.waiting.extend(kept)
+            self._answer(refused, _CROWDED)
+
     def _answer(self, batches: Iterable[_Batch], result: AppendResult) -> None:
         for batch in batches:
             self.queued_bytes -= len(batch.records)
@@ -265,6 +325,7 @@ class PartitionQueue:
     __slots__ = (
         "backoff",
         "is_retrying",
+        "is_start_due",
         "log",
         "move",
         "newest_written",
@@ -286,6 +347,11 @@ class PartitionQueue:
         self.newest_written = 0  # number of the newest batch that a log took
         self.backoff: Backoff | None = None  # created for the first pause, dropped at an owner's answer
         self.is_retrying = False  # no owner has answered since the last try
+        self.is_start_due = False  # a move has begun, and no owner was looked for yet
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.outstanding and not self.refused and not self.waiting
 
 
 class _Batch:
@@ -298,6 +364,7 @@ class _Batch:
         "deadline_s",
         "done",
         "is_acks_all",
+        "is_answered",
         "is_wanted",
         "number",
         "queue",
@@ -316,8 +383,10 @@ class _Batch:
         is_wanted: Callable[[], bool],
         arrived_s: float,
         claim: TransactionClaim | None,
+        is_answered: bool,
     ) -> None:
         self._appends = appends
+        self.is_answered = is_answered
         self.claim = claim
         self.is_wanted = is_wanted
         self.arrived_s = arrived_s

@@ -60,6 +60,7 @@ class StartingAppender:
         leader_epoch: int = ANY_EPOCH,
         is_wanted: Callable[[], bool] = always,
         claim: TransactionClaim | None = None,
+        is_answered: bool = True,
     ) -> None:
         """See Appender.append."""
         if self._refused.entries and self._refused.is_passed_by(topic_partition, records, self._loop.time()):

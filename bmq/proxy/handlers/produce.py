@@ -56,7 +56,7 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
         claim = _claim_of(request.transactional_id, request, header.api_version, services)
     pending = _PendingProduce(header, request, services, reply)
     image = services.controller.image
-    is_acks_all = request.acks == -1
+    is_acks_all, is_answered = request.acks == -1, request.acks != 0
     is_before_zstd = header.api_version < _ZSTD_FROM
     now_s, unknown = services.loop.time(), services.refused_unknown
     # Produces forwarded by another node were checked there.
@@ -89,7 +89,15 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
                 epoch = leader_epoch_in(records) if is_between_nodes else -1
                 key = TopicPartition(topic.topic_id, partition)
                 services.appender.append(
-                    key, records, done, is_acks_all, pending.send_until_s, epoch, pending.is_wanted, claim
+                    key,
+                    records,
+                    done,
+                    is_acks_all,
+                    pending.send_until_s,
+                    epoch,
+                    pending.is_wanted,
+                    claim,
+                    is_answered,
                 )
     pending.all_begun()
 

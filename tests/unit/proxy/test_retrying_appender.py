@@ -327,6 +327,143 @@ def test_what_stands_behind_a_batch_that_is_refused_at_once_stays_behind_it() ->
     virtual(main)
 
 
+class ManyMoving:
+    """Partitions none of which has an owner until the test gives it one; `asked`: whose owner was looked for."""
+
+    def __init__(self) -> None:
+        self.owners: dict[TopicPartition, Owner] = {}
+        self.asked: list[TopicPartition] = []
+        self._news = asyncio.Event()
+
+    def ready(self, topic_partition: TopicPartition) -> PartitionLog | None:
+        return self.owners.get(topic_partition)  # type: ignore[return-value]
+
+    async def leader_of(self, topic_partition: TopicPartition) -> PartitionLog:
+        self.asked.append(topic_partition)
+        while topic_partition not in self.owners:
+            self._news.clear()
+            await self._news.wait()
+        return self.owners[topic_partition]  # type: ignore[return-value]
+
+    def lead(self, topic_partition: TopicPartition) -> Owner:
+        owner = self.owners[topic_partition] = Owner([], 1)
+        self._news.set()
+        return owner
+
+
+class Crowd:
+    """A retrying appender over partitions that all wait, and the answers by partition and sequence."""
+
+    def __init__(self, partitions_held_max: int) -> None:
+        self.partitions = ManyMoving()
+        self.appender = RetryingAppender(self.partitions, partitions_held_max=partitions_held_max)
+        self.answers: list[tuple[int, int, ErrorCode]] = []
+
+    def send(self, partition: int, sequence: int = 0, *, is_answered: bool = True) -> None:
+        def done(result: AppendResult) -> None:
+            self.answers.append((partition, sequence, result.error_code))
+
+        self.appender.append(
+            self.key(partition), encoded((1, sequence)), done, is_acks_all=is_answered, is_answered=is_answered
+        )
+
+    @staticmethod
+    def key(partition: int) -> TopicPartition:
+        return TopicPartition(KEY.topic_id, partition)
+
+
+def test_a_crowd_of_partitions_that_wait_is_refused_at_once_and_started_all_the_same() -> None:
+    """Answers of a connection leave in order: what waits keeps the partitions that are well waiting."""
+
+    async def main() -> None:
+        crowd = Crowd(partitions_held_max=3)
+        for partition in range(3):
+            crowd.send(partition)
+        await asyncio.sleep(5)
+        assert not crowd.answers
+        crowd.send(3)
+        assert sorted(crowd.answers) == [(partition, 0, MOVED) for partition in range(4)]
+        assert crowd.appender.queued_bytes == 0
+        await turns()
+        assert crowd.partitions.asked == [crowd.key(partition) for partition in range(4)]
+        for partition in (0, 3):
+            owner = crowd.partitions.lead(crowd.key(partition))
+            await turns()
+            crowd.answers.clear()
+            crowd.send(partition)
+            owner.store(1)
+            assert crowd.answers == [(partition, 0, ErrorCode.NONE)]
+        crowd.send(1)  # two wait, which is no crowd
+        await asyncio.sleep(5)
+        assert len(crowd.answers) == 1
+        crowd.partitions.lead(crowd.key(1))
+        crowd.partitions.lead(crowd.key(2))
+        await turns()
+        assert not crowd.appender._queues[crowd.key(1)].waiting and crowd.appender.queued_bytes == 0
+
+    virtual(main)
+
+
+def test_nothing_overtakes_what_was_refused_in_a_crowd() -> None:
+    async def main() -> None:
+        crowd = Crowd(partitions_held_max=1)
+        crowd.send(0, 7)
+        crowd.send(1)
+        owner = crowd.partitions.lead(crowd.key(0))
+        await turns()
+        crowd.answers.clear()
+        crowd.send(0, 8)
+        assert crowd.answers == [(0, 8, MOVED)] and not owner.pending
+        crowd.send(0, 7)
+        crowd.send(0, 8)
+        assert [batch for batch, _ in owner.pending] == [(1, 7), (1, 8)]
+
+    virtual(main)
+
+
+def test_batches_that_nobody_would_send_again_wait_in_a_crowd() -> None:
+    """With acks=0 a refusal loses the records."""
+
+    async def main() -> None:
+        crowd = Crowd(partitions_held_max=1)
+        for partition in range(4):
+            crowd.send(partition, is_answered=False)
+        await asyncio.sleep(1)
+        assert not crowd.answers
+        for partition in range(4):
+            owner = crowd.partitions.lead(crowd.key(partition))
+            await turns()
+            owner.store(1)
+        assert sorted(crowd.answers) == [(partition, 0, ErrorCode.NONE) for partition in range(4)]
+        assert not crowd.appender._queues and crowd.appender.queued_bytes == 0
+
+    virtual(main)
+
+
+def test_in_a_crowd_what_a_former_owner_refuses_is_refused_once_it_has_answered_everything() -> None:
+    """Refused before, a batch behind it would be out of order for the former owner, and its producer would hear that."""
+
+    async def main() -> None:
+        crowd = Crowd(partitions_held_max=1)
+        old = crowd.partitions.lead(crowd.key(0))
+        for sequence in range(3):
+            crowd.send(0, sequence)
+        for partition in (1, 2, 3):
+            crowd.send(partition)
+        del crowd.partitions.owners[crowd.key(0)]
+        crowd.answers.clear()
+        _, done = old.pending.popleft()
+        done(AppendResult(MOVED))
+        await turns()
+        assert not crowd.answers
+        old.refuse(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        await turns()
+        assert crowd.answers == [(0, sequence, MOVED) for sequence in range(3)]
+        assert crowd.partitions.asked[-1] == crowd.key(0)
+
+    virtual(main)
+
+
 def test_partitions_do_not_wait_for_each_other() -> None:
     async def main() -> None:
         producing = Producing()

@@ -20,7 +20,7 @@ from bmq.metadata.image import NO_LEADER
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from bmq.proxy.retrying_appender import RetryingAppender
+from bmq.proxy.retrying_appender import PARTITIONS_HELD_MAX, RetryingAppender
 from bmq.routing.remote_log import RemoteLog
 from bmq.routing.router import Router
 from bmq.routing.settings import RouterSettings
@@ -467,30 +467,30 @@ def test_an_owner_that_begins_anew_lets_nothing_overtake_what_it_refused() -> No
 
 @pytest.mark.parametrize("how", ["kill", "hang"])
 def test_a_produce_waits_for_the_next_owner_of_a_dead_ones_partitions(how: str) -> None:
-    cluster = Cluster(partition_count=5)
+    cluster = Cluster(partition_count=PARTITIONS_HELD_MAX)
 
     async def main() -> None:
         producers = Producers(cluster)
-        for partition in range(5):
+        for partition in range(PARTITIONS_HELD_MAX):
             producers.send(2, partition)
         await until(lambda: not producers.unanswered)
         if how == "kill":
             cluster.nodes[2].kill()
         else:
             cluster.nodes[2].process.pause()
-        for partition in range(5):
+        for partition in range(PARTITIONS_HELD_MAX):
             for _ in range(3):
                 producers.send(2, partition)
         await asyncio.sleep(0.3)
-        assert producers.unanswered == 15
+        assert producers.unanswered == 3 * PARTITIONS_HELD_MAX
         cluster.lose_node(2)
         begun_s = cluster.loop.time()
-        for partition in range(5):
+        for partition in range(PARTITIONS_HELD_MAX):
             cluster.take_over(partition, 3)
         await until(lambda: not producers.unanswered)
         assert cluster.loop.time() - begun_s < 0.5
         assert {answer.error_code for answer in producers.answers.values()} == {ErrorCode.NONE}
-        for partition in range(5):
+        for partition in range(PARTITIONS_HELD_MAX):
             producers.check(partition, await records_of(await cluster.nodes[3].log(partition)), has_losses=True)
         cluster.nodes[2].process.resume()
 
