@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from random import Random
 from typing import Final
@@ -93,11 +94,11 @@ class PartitionManager:
         self._started: dict[PartitionRuntime, None] = {}  # every runtime that has not ended
         self._unserved: dict[PartitionRuntime, None] = {}
         self._loop = asyncio.get_running_loop()
-        self._starts = asyncio.Semaphore(self.settings.starts_max)
+        self._starts = self.surroundings.starts
         self._starting: dict[asyncio.Task[None], None] = {}
         self._backlogs = GroupBacklogs(clock)
         self._retention: asyncio.Task[None] | None = None
-        self._idle_starts = IdleStarts(store, self.leader_of)
+        self._idle_starts = IdleStarts(store, partial(self.leader_of, is_awaited=False))
         self._idle_round: asyncio.Task[int] | None = None
         self._idle_timer: asyncio.TimerHandle | None = None
         self._upkeep_timer = self._loop.call_later(self.settings.upkeep_interval_s, self._upkeep)
@@ -259,8 +260,10 @@ class PartitionManager:
         """The log, if it is owned here and started."""
         return self._ready.get(topic_partition)
 
-    async def leader_of(self, topic_partition: TopicPartition) -> PartitionRuntime:
+    async def leader_of(self, topic_partition: TopicPartition, *, is_awaited: bool = True) -> PartitionRuntime:
         """The log, started if it was idle; concurrent callers share one start. Waits for an expected partition.
+
+        `is_awaited`: a client waits for it, so its start passes those for which none does.
 
         Raises KafkaError NOT_LEADER_OR_FOLLOWER (not assigned here, fenced), KAFKA_STORAGE_ERROR (offline), or
         PartitionStarting, which has that code too.
@@ -275,9 +278,11 @@ class PartitionManager:
         if assignment is None or self._is_closed:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not assigned here")
         if assignment.runtime is None:
-            runtime = self._start(assignment)
+            runtime = self._start(assignment, is_awaited=is_awaited)
         else:
             runtime = assignment.runtime
+            if is_awaited:
+                self._starts.ask(runtime)
             if isinstance(runtime.state, Offline):
                 raise runtime.offline_error()
             if runtime.state.is_final:
@@ -288,7 +293,7 @@ class PartitionManager:
         runtime.started.result()
         return runtime
 
-    def _start(self, assignment: _Assignment) -> PartitionRuntime:
+    def _start(self, assignment: _Assignment, *, is_awaited: bool) -> PartitionRuntime:
         runtime = PartitionRuntime(
             self.surroundings,
             assignment.topic_partition,
@@ -300,14 +305,14 @@ class PartitionManager:
         )
         assignment.runtime = runtime
         self._started[runtime] = None
-        task = self._loop.create_task(self._begin(runtime))
+        task = self._loop.create_task(self._begin(runtime, is_awaited=is_awaited))
         self._starting[task] = None
         task.add_done_callback(self._starting.pop)
         return runtime
 
-    async def _begin(self, runtime: PartitionRuntime) -> None:
-        """Run the start in one of the start slots, and free the slot when the start is over or takes too long."""
-        async with self._starts:
+    async def _begin(self, runtime: PartitionRuntime, *, is_awaited: bool) -> None:
+        """Run the start when it has its turn, and let the next one begin when it is over or takes too long."""
+        async with self._starts.slot(runtime, is_awaited=is_awaited):
             if not runtime.state.is_final:
                 runtime.begin()
                 await asyncio.wait({runtime.started}, timeout=self.settings.start_wait_max_s)

@@ -714,6 +714,7 @@ class PartitionRuntime(TransactionWriter):
     def stop(self) -> None:
         """Drain, seal, save the checkpoint, seal the directory; `ended` resolves when done."""
         self._refuse_held()
+        self._lifecycle.leave()
         self._feed(ev.StopRequested())
 
     def give_up(self) -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import structlog
 
@@ -43,6 +44,8 @@ from bmq.log.store import (
     WriterBroken,
 )
 
+INDEX_LOOK_INTERVAL_S: Final = 0.25
+
 _log = structlog.get_logger("bmq.broker")
 
 
@@ -76,6 +79,7 @@ class SegmentLifecycle:
         self._discards: set[asyncio.Task[None]] = set()  # under way
         self._cuts_due: dict[int, int] = {}
         self._next_first_roll = 0
+        self._leaving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._is_failing = False
         self._is_full = False  # the store had no room for the last segment we asked for
 
@@ -238,9 +242,35 @@ class SegmentLifecycle:
         await self._save(segment.roll, own.writer.path, partial(self._close_and_index, own, end_offset))
 
     async def save_recovered(self) -> None:
-        """Make the indexes that the start rebuilt durable. Keeps trying in the background; ends in an event."""
+        """Make the indexes that the start rebuilt durable. Keeps trying in the background; ends in an event.
+
+        Not while other partitions start, for at most `index_wait_max_s`: an index costs as much of the store as a third of
+        a start. But at once when it stops, or the first segment fills: the next one waits for the index (rule 4).
+        """
         assert self.files is not None
-        await self._save(RECOVERED, self._paths.own, self.files.save_rebuilt)
+        starts = self._surroundings.starts
+        await self._wait_for_quiet()
+        async with starts.leftover() if not self._is_urgent() else nullcontext():
+            await self._save(RECOVERED, self._paths.own, self.files.save_rebuilt)
+
+    async def _wait_for_quiet(self) -> None:
+        loop, starts = asyncio.get_running_loop(), self._surroundings.starts
+        until_s = loop.time() + self._surroundings.settings.index_wait_max_s
+        while not (starts.is_idle or self._is_over() or self._is_urgent() or loop.time() >= until_s):
+            either = {starts.idle(), self._leaving}
+            await asyncio.wait(either, timeout=INDEX_LOOK_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED)
+
+    def leave(self) -> None:
+        """A planned stop has begun: what would be done later is done now."""
+        if not self._leaving.done():
+            self._leaving.set_result(None)
+
+    def _is_urgent(self) -> bool:
+        """Whether the partition stops or rolls, or a segment has half of the size that a first one gets."""
+        if self._leaving.done():
+            return True
+        half_bytes = first_segment_bytes(self.config, self._surroundings.settings.segment_first_bytes) // 2
+        return len(self.segments) != 1 or any(one.written_bytes >= half_bytes for one in self.segments.values())
 
     async def _save(self, roll: int, path: str, save: Callable[[], Awaitable[None]]) -> None:
         """Call `save` until it succeeds. `path`: for log messages."""

@@ -15,6 +15,7 @@ from bmq.broker.append_budget import AppendBudget
 from bmq.broker.metrics import PartitionCounts
 from bmq.broker.search_pace import SearchPace
 from bmq.broker.segment_size import FIRST_BYTES
+from bmq.broker.start_queue import StartQueue
 from bmq.broker.tail_cache import TailCache
 from bmq.broker.trash import Trash
 from bmq.log.clock import Clock
@@ -25,7 +26,8 @@ from bmq.log.transactions import TransactionVerifier
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """`starts_max`: partitions being started at once. `start_wait_max_s`: how long a caller waits for one of them.
+    """`starts_max`: partitions being started at once, at most (broker/start_pace). `start_wait_max_s`: how long a caller waits for
+    one of them. `index_wait_max_s`: how long a partition's rebuilt indexes wait, to be written, for the start of others.
 
     `backoff_first_s` doubles up to `backoff_max_s` while the store fails. `storage_wait_max_s`: how long a batch waits for
     a store that does not answer before it is refused. `replicas_retry_s`: how often a segment on fewer nodes than the store
@@ -53,6 +55,7 @@ class BrokerSettings:
     idle_starts_max: int = 64
     idle_start_delay_s: float = 1.0
     start_wait_max_s: float = 10.0
+    index_wait_max_s: float = 30.0
     stop_wait_max_s: float = 4.5
     deletions_max: int = 2
     deletions_per_s: Annotated[float, Field(gt=0)] = 200.0
@@ -115,6 +118,7 @@ class Surroundings:
     counts: PartitionCounts = field(init=False)
     trash: Trash = field(init=False)
     turns: AppendBatcher = field(init=False)
+    starts: StartQueue = field(init=False)
     searches: SearchPace = field(init=False)
     urgent_searches: SearchPace = field(init=False)
     producer_id_expiration_ms: int = field(init=False)  # altered live
@@ -132,6 +136,7 @@ class Surroundings:
         self.indexes = IndexCache(self.settings.index_cache_bytes_max)
         self.counts = PartitionCounts()
         self.turns = AppendBatcher(asyncio.get_running_loop())
+        self.starts = StartQueue(self.settings.starts_max, self.counts)
         self.searches = SearchPace(self.settings.replicas_searches_per_s)
         self.urgent_searches = SearchPace(self.settings.min_insync_searches_per_s)
         self.trash = Trash(self.store, self.settings.deletions_max, self.settings.deletions_per_s)

@@ -145,7 +145,7 @@ class Assignments:
         async with self._takeovers:
             if key in self._wanted and self._manager.ready(key) is None:
                 try:
-                    await self._manager.leader_of(key)
+                    await self._manager.leader_of(key, is_awaited=False)
                 except BmqError as error:
                     _log.warning(
                         "partition_not_started", topic_id=str(key.topic_id), partition=key.partition, reason=str(error)

@@ -77,7 +77,8 @@ class FakeManager:
     def ready(self, key: TopicPartition) -> None:
         return None
 
-    async def leader_of(self, key: TopicPartition) -> None:
+    async def leader_of(self, key: TopicPartition, *, is_awaited: bool = True) -> None:
+        assert not is_awaited, "no client waits for it"
         self._note("start", key)
 
     async def until(self, *event: Any) -> None:

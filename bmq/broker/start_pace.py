@@ -1,0 +1,45 @@
+"""How many partitions of a process may be starting at once. Decisions only; times in seconds.
+
+When a node dies, the others start hundreds of partitions. Each start costs the store some thirty calls, and the partitions
+that work share store, processors and event loop with them. So STARTS_AT_FIRST run at once; in a crowd more are allowed
+while the loop runs on time and appends are about as quick as before, fewer when either is late. Never fewer than
+`STARTS_MIN`: the partitions that wait have no owner meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+STARTS_MIN: Final = 2
+STARTS_AT_FIRST: Final = 4
+"""Before it is known how the process takes them."""
+LOOP_LATE_S: Final = 0.02
+APPEND_LATE_S: Final = 0.015
+APPEND_LATE_FACTOR: Final = 3.0
+"""An append is late when it takes longer than both: APPEND_LATE_S, and so many times what appends took before the crowd."""
+
+
+class StartPace:
+    """`allowed`: starts at once, from STARTS_MIN to `starts_max` (which may be lower than STARTS_MIN)."""
+
+    def __init__(self, starts_max: int) -> None:
+        self._starts_max = starts_max
+        self._starts_min = min(STARTS_MIN, starts_max)
+        self._append_late_s = APPEND_LATE_S
+        self._starts_at_first = min(STARTS_AT_FIRST, starts_max)
+        self.allowed = self._starts_at_first
+
+    def begin(self, append_s: float | None) -> None:
+        """More starts are asked for than may run at once. `append_s`: what an append took until now; None: not known."""
+        self._append_late_s = max(APPEND_LATE_S, (append_s or 0.0) * APPEND_LATE_FACTOR)
+
+    def look(self, loop_late_s: float, append_s: float | None) -> None:
+        """One step, by how late a timer of the loop was and what appends took since the last look; None: there were none."""
+        if loop_late_s > LOOP_LATE_S or (append_s is not None and append_s > self._append_late_s):
+            self.allowed = max(self._starts_min, self.allowed // 2)
+        else:
+            self.allowed = min(self._starts_max, self.allowed + 1)
+
+    def end(self) -> None:
+        """Nothing waits for its start any more."""
+        self.allowed = self._starts_at_first

@@ -1,0 +1,134 @@
+"""Indexes of segments that a start had to read are written once no partition starts: they cost a third of a start."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+
+from bmq.broker.partition_events import RECOVERED
+from bmq.broker.partition_states import Idle, Released, Writing
+from bmq.broker.runtime import PartitionRuntime
+from tests.fakes.namespace import files_below
+from tests.unit.broker.world import CONFIG, Owner, World, produce, virtual
+
+pytestmark = pytest.mark.unit
+
+
+async def after_a_kill(world: World) -> tuple[Owner, PartitionRuntime, asyncio.Task[None]]:
+    """The next owner, its log, and a start of another partition that does not end."""
+    first = world.owner()
+    await produce(await first.log(), b"a")
+    first.kill()
+    second = world.owner()
+    other = asyncio.ensure_future(other_start(second))
+    await asyncio.sleep(0)
+    log = await second.log()
+    return second, log, other
+
+
+async def other_start(owner: Owner) -> None:
+    async with owner.manager.surroundings.starts.slot("another partition", is_awaited=True):
+        await asyncio.Event().wait()
+
+
+def indexes(world: World) -> list[str]:
+    return [path for path, _ in files_below(world.store.namespace.root, "") if path.endswith(".index")]
+
+
+def is_due(log: PartitionRuntime) -> bool:
+    assert isinstance(log.state, Writing)
+    return RECOVERED in log.state.unindexed
+
+
+@asynccontextmanager
+async def ended(task: asyncio.Task[None]) -> AsyncIterator[None]:
+    yield
+    task.cancel()
+    await asyncio.wait({task})
+
+
+def test_an_index_waits_for_the_starts_of_others_and_no_batch_does() -> None:
+    async def main() -> None:
+        world = World(index_wait_max_s=3600.0)
+        owner, log, other = await after_a_kill(world)
+        await produce(log, b"b")
+        await asyncio.sleep(20)
+        assert is_due(log)
+        written = len(indexes(world))
+        other.cancel()
+        await asyncio.sleep(1)
+        assert not is_due(log) and len(indexes(world)) == written + 1
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_an_index_waits_for_a_limited_time() -> None:
+    async def main() -> None:
+        world = World(index_wait_max_s=20.0)
+        owner, log, other = await after_a_kill(world)
+        async with ended(other):
+            await asyncio.sleep(19)
+            assert is_due(log)
+            await asyncio.sleep(2)
+            assert not is_due(log)
+            await owner.manager.close()
+
+    virtual(main)
+
+
+def test_a_partition_that_closes_its_idle_segment_can_open_another() -> None:
+    async def main() -> None:
+        world = World(index_wait_max_s=3600.0)
+        owner, log, other = await after_a_kill(world)
+        async with ended(other):
+            await produce(log, b"b")
+            await asyncio.sleep(CONFIG.segment_idle_close_ms / 1000 + 10)
+            assert isinstance(log.state, Idle) and RECOVERED not in log.state.unindexed
+            await asyncio.wait_for(produce(log, b"c"), 1)
+            await owner.manager.close()
+
+    virtual(main)
+
+
+def test_a_stop_does_not_wait_for_the_starts_of_others() -> None:
+    async def main() -> None:
+        world = World(index_wait_max_s=3600.0)
+        _, log, other = await after_a_kill(world)
+        async with ended(other):
+            began_s = asyncio.get_running_loop().time()
+            log.stop()
+            await asyncio.wait_for(asyncio.shield(log.ended), 1)
+            assert isinstance(log.state, Released)
+            assert asyncio.get_running_loop().time() - began_s < 0.1
+            assert indexes(world)
+
+    virtual(main)
+
+
+def test_a_segment_that_fills_gets_its_successor_in_time() -> None:
+    """The segment after the first one is not opened before the index is durable (rule 4)."""
+
+    async def main() -> None:
+        world = World(index_wait_max_s=3600.0)
+        first = world.owner(replace(CONFIG, segment_bytes=4000))
+        await produce(await first.log(), b"a")
+        first.kill()
+        second = world.owner(replace(CONFIG, segment_bytes=4000))
+        other = asyncio.ensure_future(other_start(second))
+        async with ended(other):
+            await asyncio.sleep(0)
+            log = await second.log()
+            await asyncio.sleep(5)
+            assert is_due(log)
+            for number in range(60):
+                await asyncio.wait_for(produce(log, b"%100d" % number), 1)
+                await asyncio.sleep(0.1)
+            assert isinstance(log.state, Writing) and log.state.segment.roll > 1
+            await second.manager.close()
+
+    virtual(main)

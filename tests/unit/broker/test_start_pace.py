@@ -1,0 +1,60 @@
+"""How many starts run at once, by how late the loop and the appends are."""
+
+from __future__ import annotations
+
+import pytest
+
+from bmq.broker.start_pace import (
+    APPEND_LATE_FACTOR,
+    APPEND_LATE_S,
+    LOOP_LATE_S,
+    STARTS_AT_FIRST,
+    STARTS_MIN,
+    StartPace,
+)
+
+pytestmark = pytest.mark.unit
+
+IN_TIME_S = LOOP_LATE_S / 2
+QUICK_S = APPEND_LATE_S / 2
+
+
+def test_more_starts_are_allowed_while_nothing_is_late_and_fewer_when_something_is() -> None:
+    pace = StartPace(8)
+    pace.begin(QUICK_S)
+    assert pace.allowed == STARTS_AT_FIRST
+    for _ in range(10):
+        pace.look(IN_TIME_S, QUICK_S)
+    assert pace.allowed == 8
+    pace.look(LOOP_LATE_S * 2, QUICK_S)
+    assert pace.allowed == 4
+    pace.look(IN_TIME_S, APPEND_LATE_S * 2)
+    assert pace.allowed == STARTS_MIN == 2
+    pace.look(LOOP_LATE_S * 2, APPEND_LATE_S * 2)
+    assert pace.allowed == STARTS_MIN
+    pace.look(IN_TIME_S, None)
+    assert pace.allowed == STARTS_MIN + 1
+    pace.end()
+    assert pace.allowed == STARTS_AT_FIRST
+
+
+def test_what_is_late_goes_by_what_appends_took_before() -> None:
+    """A store whose appends always take 40 ms is not late with 100."""
+    pace = StartPace(8)
+    pace.begin(0.04)
+    pace.look(IN_TIME_S, 0.1)
+    assert pace.allowed == STARTS_AT_FIRST + 1
+    pace.look(IN_TIME_S, 0.04 * APPEND_LATE_FACTOR + 0.001)
+    assert pace.allowed == (STARTS_AT_FIRST + 1) // 2
+    pace.begin(QUICK_S / 10)
+    pace.look(IN_TIME_S, QUICK_S)
+    assert pace.allowed == (STARTS_AT_FIRST + 1) // 2 + 1
+
+
+def test_a_smaller_limit_holds() -> None:
+    pace = StartPace(1)
+    pace.begin(None)
+    pace.look(1.0, 1.0)
+    assert pace.allowed == 1
+    pace.look(0.0, None)
+    assert pace.allowed == 1

@@ -1,0 +1,142 @@
+"""The order of starts, how many run at once, and when all of them are over."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from random import Random
+
+import pytest
+
+from bmq.broker.metrics import PartitionCounts
+from bmq.broker.start_pace import STARTS_AT_FIRST, STARTS_MIN
+from bmq.broker.start_queue import APPENDS_MIN, LOOK_INTERVAL_S, StartQueue
+from tests.unit.broker.world import virtual
+
+pytestmark = pytest.mark.unit
+
+
+class Starts:
+    """Starts that last until the test ends them; `begun`: in what order."""
+
+    def __init__(self, starts_max: int = 8) -> None:
+        self.counts = PartitionCounts()
+        self.queue = StartQueue(starts_max, self.counts)
+        self.begun: list[str] = []
+        self.running: dict[str, asyncio.Event] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    def add(self, *names: str, is_awaited: bool = True) -> None:
+        for name in names:
+            self.tasks[name] = asyncio.ensure_future(self._start(name, is_awaited=is_awaited))
+
+    async def _start(self, name: str, *, is_awaited: bool) -> None:
+        async with self.queue.slot(name, is_awaited=is_awaited):
+            self.begun.append(name)
+            self.running[name] = asyncio.Event()
+            try:
+                await self.running[name].wait()
+            finally:
+                del self.running[name]
+
+    async def end(self, *names: str) -> None:
+        for name in names:
+            self.running[name].set()
+        await settle()
+
+    def append(self, count: int, seconds: float) -> None:
+        self.counts.appends += count
+        for _ in range(count):
+            self.counts.store_latency.observe(seconds)
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_what_somebody_waits_for_passes_what_nobody_has_asked_for() -> None:
+    async def main() -> None:
+        starts = Starts(starts_max=1)
+        starts.add("running")
+        starts.add("idle 1", "idle 2", is_awaited=False)
+        starts.add("awaited 1", "awaited 2")
+        await settle()
+        starts.queue.ask("idle 2")
+        starts.queue.ask("idle 2")
+        starts.queue.ask("unknown")
+        for _ in range(5):
+            await starts.end(*starts.running)
+        assert starts.begun == ["running", "awaited 1", "awaited 2", "idle 2", "idle 1"]
+
+    virtual(main)
+
+
+def test_late_appends_make_starts_fewer_and_quick_ones_more() -> None:
+    async def main() -> None:
+        starts = Starts()
+        starts.append(APPENDS_MIN, 0.001)
+        names = [f"{number:02}" for number in range(40)]
+        starts.add(*names)
+        await settle()
+        assert len(starts.running) == STARTS_AT_FIRST
+        starts.append(APPENDS_MIN, 0.2)
+        await asyncio.sleep(LOOK_INTERVAL_S * 1.5)
+        await starts.end(*list(starts.running))
+        assert len(starts.running) == STARTS_MIN
+        for _ in range(20):
+            starts.append(APPENDS_MIN, 0.001)
+            await asyncio.sleep(LOOK_INTERVAL_S)
+        assert len(starts.running) == 8
+        while starts.running:
+            await starts.end(*list(starts.running))
+        assert starts.begun == names and starts.queue.is_idle
+
+    virtual(main)
+
+
+def test_idle_is_told_once_the_last_start_is_over() -> None:
+    async def main() -> None:
+        starts = Starts(starts_max=1)
+        assert starts.queue.is_idle and starts.queue.idle().done()
+        starts.add("first", "second")
+        starts.add("third", is_awaited=False)
+        await settle()
+        idle = starts.queue.idle()
+        for _ in range(3):
+            assert not idle.done() and not starts.queue.is_idle
+            await starts.end(*starts.running)
+        assert idle.done() and starts.queue.idle().done()
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_cancelled_starts_leave_their_places_to_others(seed: int) -> None:
+    async def main() -> None:
+        random = Random(seed)
+        starts = Starts(starts_max=3)
+        for number in range(60):
+            step = random.random()
+            if step < 0.5:
+                starts.add(str(number), is_awaited=random.random() < 0.5)
+            elif step < 0.75 and starts.running:
+                starts.running[random.choice(list(starts.running))].set()
+            elif starts.tasks:
+                starts.tasks[random.choice(list(starts.tasks))].cancel()
+            if random.random() < 0.7:
+                await settle()
+            assert len(starts.running) <= 3
+        while not all(task.done() for task in starts.tasks.values()):
+            await starts.end(*list(starts.running))
+        for task in starts.tasks.values():
+            with suppress(asyncio.CancelledError):
+                await task
+        assert starts.queue.is_idle and starts.queue._running == 0
+        await asyncio.sleep(1)
+        starts.add("a", "b", "c")
+        await settle()
+        assert len(starts.running) == 3
+        await starts.end(*list(starts.running))
+
+    virtual(main)
