@@ -26,12 +26,24 @@ def topic_named(services: Services, name: str) -> TopicImage:
     return topic
 
 
-async def leader_log(services: Services, topic: TopicImage, partition: int) -> PartitionLog:
-    """The partition's log, started if it was idle. Raises KafkaError."""
+async def leader_log(
+    services: Services, topic: TopicImage, partition: int, *, until_s: float | None = None
+) -> PartitionLog:
+    """The partition's log, started if it was idle. Raises KafkaError.
+
+    `until_s` (the loop's time): NOT_LEADER_OR_FOLLOWER after it, while the start goes on; None: as long as it takes.
+    """
     if topic.partition(partition) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} has no partition {partition}")
     topic_partition = TopicPartition(topic.topic_id, partition)
-    return services.partitions.ready(topic_partition) or await services.partitions.leader_of(topic_partition)
+    log = services.partitions.ready(topic_partition)
+    if log is not None:
+        return log
+    try:
+        async with asyncio.timeout_at(until_s):
+            return await services.partitions.leader_of(topic_partition)
+    except TimeoutError:
+        raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is being started: try again") from None
 
 
 def check_leader_epoch(log: PartitionLog, current_leader_epoch: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.errors import BmqError
 from bmq.protocol.messages.offset_for_leader_epoch_request import (
@@ -18,6 +20,10 @@ from bmq.proxy.dispatch import handles
 from bmq.proxy.partition_access import check_leader_epoch, for_each, leader_log, topic_named
 from bmq.proxy.services import Services
 
+START_WAIT_MAX_S: Final = 0.5
+"""Of a whole request. After a node's death consumers ask about all partitions that have another leader. What they fetch of
+others comes over the same connection, behind this answer; they ask again for those that are refused."""
+
 
 @handles(ApiKey.OFFSET_FOR_LEADER_EPOCH)
 async def offset_for_leader_epoch(
@@ -25,10 +31,12 @@ async def offset_for_leader_epoch(
 ) -> OffsetForLeaderEpochResponse:
     """OffsetForLeaderEpoch 2-4. An epoch the log does not know is answered with (-1, -1)."""
 
+    until_s = services.loop.time() + START_WAIT_MAX_S
+
     async def one(pair: tuple[str, OffsetForLeaderPartition]) -> EpochEndOffset:
         name, wanted = pair
         try:
-            log = await leader_log(services, topic_named(services, name), wanted.partition)
+            log = await leader_log(services, topic_named(services, name), wanted.partition, until_s=until_s)
             check_leader_epoch(log, wanted.current_leader_epoch)
             # An end before the consumer's position would look to it like a truncated log.
             await log.prove_ownership()

@@ -13,6 +13,7 @@ import pytest
 from bmq.log.partition_log import TopicPartition
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import encode_request
+from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.dispatch import HANDLERS
@@ -218,5 +219,37 @@ async def test_what_a_client_sent_that_has_left_is_not_brought_to_the_next_owner
     await until(lambda: not appender._queues)
     assert (proxy.log(0).log_end_offset, proxy.log(1).log_end_offset) == (0, 1)
     appender.stop()
+    await proxy.server.stop(0)
+    await asyncio.sleep(0)
+
+
+async def test_in_a_crowd_of_starts_acks_0_waits_and_acks_1_is_refused() -> None:
+    proxy = await start_proxy()
+    owner = asyncio.Event()
+
+    class Starting(FakePartitions):
+        """Partitions that start until the test says so."""
+
+        def ready(self, topic_partition: TopicPartition) -> Any:
+            return super().ready(topic_partition) if owner.is_set() else None
+
+        async def leader_of(self, topic_partition: TopicPartition) -> Any:
+            await owner.wait()
+            return await super().leader_of(topic_partition)
+
+    partitions = Starting()
+    partitions.logs = proxy.partitions.logs
+    appender = proxy.services.appender = RetryingAppender(partitions, partitions_held_max=1)
+    client, silent = await proxy.connect(), await proxy.connect()
+    silent.send(ApiKey.PRODUCE, 9, produce_request({0: batch()}, acks=0))
+    await until(lambda: len(appender._queues) == 1)
+    answer = await client.ask(ApiKey.PRODUCE, 9, produce_request({1: batch()}))
+    assert [one.error_code for one in answer.responses[0].partition_responses] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    owner.set()
+    await until(lambda: not appender._queues)
+    assert (proxy.log(0).log_end_offset, proxy.log(1).log_end_offset) == (1, 0)
+    appender.stop()
+    await client.close()
+    await silent.close()
     await proxy.server.stop(0)
     await asyncio.sleep(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,7 +29,9 @@ from bmq.protocol.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderTopic,
 )
 from bmq.proxy.handlers.list_offsets import epoch_at
+from bmq.proxy.handlers.offset_for_leader_epoch import START_WAIT_MAX_S
 from tests.fakes.partition_log import FakePartitionLog
+from tests.simulation.loop import VirtualTimeLoop
 from tests.unit.proxy_fetch.cluster import LEADER_EPOCH, OTHER_ID, TOPIC_ID, FetchCluster, image_of, topic
 
 pytestmark = pytest.mark.unit
@@ -184,6 +187,39 @@ async def test_where_an_epoch_ended(cluster: FetchCluster, version: int) -> None
     assert await ask(0, 1, 9) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
     assert await ask(5, 1) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
     assert await ask(0, 1, name="nope") == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)
+
+
+def test_partitions_that_start_hold_nobody_up() -> None:
+    """The fetches of a consumer wait behind its OffsetForLeaderEpoch: answers of a connection leave in order."""
+
+    async def main() -> None:
+        cluster = FetchCluster(200)
+        partitions, asked = cluster.partitions, list[int]()
+
+        async def never(topic_partition: TopicPartition) -> Any:
+            asked.append(topic_partition.partition)
+            await asyncio.Event().wait()
+
+        partitions.leader_of = never  # type: ignore[method-assign]
+        partitions.idle.update(key for key in partitions.logs if key.partition)
+        wanted = [OffsetForLeaderPartition(partition=number, leader_epoch=LEADER_EPOCH) for number in range(200)]
+        request = OffsetForLeaderEpochRequest(
+            replica_id=-1, topics=[OffsetForLeaderTopic(topic="t", partitions=wanted)]
+        )
+        began_s = asyncio.get_running_loop().time()
+        response = await cluster.ask(ApiKey.OFFSET_FOR_LEADER_EPOCH, 4, request)
+        assert asyncio.get_running_loop().time() - began_s == pytest.approx(START_WAIT_MAX_S)
+        codes = [one.error_code for one in response.topics[0].partitions]
+        assert codes == [ErrorCode.NONE, *[ErrorCode.NOT_LEADER_OR_FOLLOWER] * 199]
+        assert asked == list(range(1, 200)), "each is started all the same"
+        await cluster.fetcher.close()
+
+    loop = VirtualTimeLoop(time_limit_s=60.0)
+    try:
+        loop.run_until_complete(main())
+        assert not loop.failures
+    finally:
+        loop.discard()
 
 
 # --- DeleteRecords
