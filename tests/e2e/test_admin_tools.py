@@ -23,10 +23,10 @@ from tests.support.java import (
     METADATA_QUORUM,
     TOPICS,
     ToolResult,
-    run_tool,
 )
 from tests.support.processes import eventually
 from tests.support.servers import Server
+from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 

@@ -11,9 +11,10 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.e2e.conftest import assert_no_traceback, create_topic
-from tests.support.java import CLIENT_METRICS, CONSOLE_PRODUCER, run_tool
+from tests.support.java import CLIENT_METRICS, CONSOLE_PRODUCER
 from tests.support.processes import eventually
 from tests.support.servers import BmqServer
+from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(120)]
 

@@ -12,9 +12,10 @@ from tests.support.java import (
     CONSOLE_PRODUCER,
     CONSUMER_PERFORMANCE,
     PRODUCER_PERFORMANCE,
-    run_tool,
 )
+from tests.support.java import run_tool as run_in_own_jvm
 from tests.support.servers import Server
+from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(120)]
 
@@ -90,15 +91,15 @@ def test_one_partition_from_an_offset(server: Server, make_topic: TopicMaker) ->
 
 
 def test_performance_tools_agree_on_the_count(server: Server, make_topic: TopicMaker) -> None:
-    """The Java producer is idempotent with acks=all by default: every record arrives, none twice."""
+    """The Java producer is idempotent with acks=all by default: every record arrives, none twice. In JVMs of their own."""
     topic = make_topic(partitions=3)
-    produced = run_tool(
+    produced = run_in_own_jvm(
         PRODUCER_PERFORMANCE,
         *("--bootstrap-server", server.bootstrap, "--topic", topic),
         *("--num-records", "50000", "--record-size", "200", "--throughput", "-1"),
     )
     assert re.search(r"^50000 records sent, .* records/sec", produced.out, re.MULTILINE), produced.out
-    consumed = run_tool(
+    consumed = run_in_own_jvm(
         CONSUMER_PERFORMANCE,
         *("--bootstrap-server", server.bootstrap, "--topic", topic, "--num-records", "50000"),
         *("--timeout", "20000", "--hide-header"),

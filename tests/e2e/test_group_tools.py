@@ -11,9 +11,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.e2e.conftest import TopicMaker, unique_name
 from tests.support.group_members import CLASSIC, CONSUMER, Member, closed_at_the_end, shared_by
-from tests.support.java import CONSUMER_GROUPS, TOPICS, ToolResult, run_tool
+from tests.support.java import CONSUMER_GROUPS, TOPICS, ToolResult
 from tests.support.processes import eventually
 from tests.support.servers import Server
+from tests.support.tool_runner import run_tool
 from tests.support.word_count import WordCount, compile_word_count
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]

@@ -10,9 +10,10 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicCollec
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tests.e2e.conftest import ServerMaker, create_topic
-from tests.support.java import CONSOLE_CONSUMER, run_tool
+from tests.support.java import CONSOLE_CONSUMER
 from tests.support.processes import ProcessFailed, eventually
 from tests.support.steady_load import SteadyProducer, assert_nothing_lost, read_everything
+from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.campaign("kills"), pytest.mark.timeout(180)]
 

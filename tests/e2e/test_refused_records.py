@@ -14,10 +14,11 @@ from kio.static.primitive import i16, i32, i32Timedelta
 
 from bmq.protocol.record_batch import Record, encode_batch
 from tests.e2e.conftest import TopicMaker
-from tests.support.java import CONSOLE_PRODUCER, run_tool
+from tests.support.java import CONSOLE_PRODUCER
 from tests.support.kio_client import call
 from tests.support.processes import eventually
 from tests.support.servers import Server
+from tests.support.tool_runner import run_tool
 from tests.support.wire import INVALID_RECORD, MESSAGE_TOO_LARGE, WireClient
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(120)]

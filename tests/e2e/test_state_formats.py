@@ -14,9 +14,10 @@ import pytest
 from bmq.coordinator.directory import shard_of
 from tests.e2e.conftest import ServerMaker, create_topic
 from tests.support.group_client import GroupClient, topic_id_of
-from tests.support.java import CONSOLE_CONSUMER, run_tool
+from tests.support.java import CONSOLE_CONSUMER
 from tests.support.processes import eventually
 from tests.support.servers import Server
+from tests.support.tool_runner import run_tool
 from tests.support.topic_contents import end_offsets
 from tests.support.transaction_client import TransactionClient
 from tests.support.wire import WireClient

@@ -14,9 +14,9 @@ from kio.schema.errors import ErrorCode
 
 from tests.e2e.conftest import ServerMaker, TopicMaker, create_topic, unique_name
 from tests.support import topic_contents, wire
-from tests.support.java import run_tool
 from tests.support.processes import eventually
 from tests.support.servers import Server
+from tests.support.tool_runner import run_tool
 from tests.support.topic_contents import Isolation, end_offsets
 from tests.support.transaction_client import TransactionClient
 from tests.support.wire import WireClient

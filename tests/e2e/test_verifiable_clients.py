@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import TopicMaker, unique_name
-from tests.support.java import java_command, run_tool
+from tests.support.java import java_command
 from tests.support.processes import ManagedProcess, eventually
 from tests.support.servers import Server
+from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.campaign("kafka"), pytest.mark.timeout(180)]
 

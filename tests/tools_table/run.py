@@ -14,9 +14,9 @@ from typing import Final
 from tests.conformance.world import SetupFailed
 from tests.support.processes import REPOSITORY, ProcessFailed
 from tests.support.servers import BmqServer, KafkaServer, Server
+from tests.support.tool_runner import ToolRunner
 from tests.tools_table.case import Case, Step
 from tests.tools_table.compare import ComparedStep, compared
-from tests.tools_table.runner import ToolRunner
 from tests.tools_table.tools import TOOLS, options_of
 from tests.tools_table.world import World
 

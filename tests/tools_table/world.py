@@ -12,9 +12,9 @@ from tests.conformance.world import SetupFailed
 from tests.conformance.world import World as Wire
 from tests.support.java import ToolResult
 from tests.support.servers import Server
+from tests.support.tool_runner import INTERRUPTED, ToolRunner
 from tests.tools_table.case import Case, Step
 from tests.tools_table.output import Shown
-from tests.tools_table.runner import INTERRUPTED, ToolRunner
 from tests.tools_table.tools import TOOLS, Tool, used_options
 
 UNTIL_WAIT_S: Final = 20.0

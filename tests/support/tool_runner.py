@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import json
 import subprocess
+import tempfile
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -106,3 +108,34 @@ class ToolRunner:
         with self._changed:
             self._is_gone = True
             self._changed.notify_all()
+
+
+_shared: list[ToolRunner] = []
+_starting = threading.Lock()
+
+
+def run_tool(main: str, *arguments: str, stdin: str = "", timeout_s: float = 60, check: bool = True) -> ToolResult:
+    """As tests.support.java's, in a JVM that this process shares among its tools: 0.03 s of a processor in place of 2.
+
+    Raises ProcessFailed when it takes too long or, with `check`, ends with an error.
+    """
+    result = _runner().run(main, arguments, stdin, int(timeout_s))
+    what = f"{main.rpartition('.')[2]} {' '.join(arguments)}"
+    if result.code == INTERRUPTED:
+        raise ProcessFailed(f"{what} ran longer than {timeout_s} s\n{result.text}")
+    if check and result.code != 0:
+        raise ProcessFailed(f"{what} ended with {result.code}\n{result.text}")
+    return result
+
+
+def _runner() -> ToolRunner:
+    """The first call starts it; it ends with this process."""
+    with _starting:
+        if not _shared:
+            directory = tempfile.TemporaryDirectory(prefix="bmq-tool-runner-")
+            atexit.register(directory.cleanup)
+            runner = ToolRunner(Path(directory.name))
+            runner.__enter__()
+            atexit.register(runner.__exit__)
+            _shared.append(runner)
+        return _shared[0]
