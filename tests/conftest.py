@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitions
 from tests.fakes.store import FakeStore
+from tests.support.patience import slowness
 from tests.support.places import add_option, fail_without_a_place, keep_those_of_the_place
 from tests.support.servers import PATIENCE, BmqServer
 
@@ -39,6 +40,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     keep_those_of_the_place(config, items)
+    for item in items:
+        give_time(item)
+
+
+def give_time(item: pytest.Item) -> None:
+    """The time limit of a test, which ends a hang, is as patient as its waits: both are longer on a slower machine."""
+    mark = item.get_closest_marker("timeout")
+    limit_s = float(mark.args[0] if mark else item.config.getoption("timeout", None) or 0)
+    if limit_s and slowness() > 1:
+        item.add_marker(pytest.mark.timeout(limit_s * slowness()), append=False)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -32,12 +32,13 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
 sys.path.insert(0, str(REPOSITORY))
 
+from tests.support.patience import SLOWNESS, STALLS, measured_slowness  # noqa: E402
 from tests.support.running_test import VARIABLE, overdue_tests, running_tests  # noqa: E402  # found by the line above
 from tools.campaign_record import RECORD, described_record, read_record  # noqa: E402
 from tools.machine_lock import machine_lock  # noqa: E402
 from tools.machine_state import MARK, described, machine_state, mark_of, pressure  # noqa: E402
 from tools.shared_daemons import SharedDaemons  # noqa: E402
-from tools.stall_meter import StallMeter  # noqa: E402
+from tools.stall_meter import Stall, StallMeter  # noqa: E402
 
 DICE: Final = 1
 """Dice are for the campaign and `make fresh`: an unlucky draw says nothing about the change that is tested."""
@@ -116,8 +117,10 @@ def run_all(stages: Sequence[Stage]) -> list[Outcome]:
 
 def run(stage: Stage, environment: Mapping[str, str] | None = None) -> Outcome:
     """Run one stage, its output shown as it comes and its verdict at its end: whoever ends the whole run sees no later one."""
-    with tempfile.TemporaryDirectory(prefix="bmq-stage-") as running:
-        outcome = run_noting(stage, Path(running), environment or {})
+    with tempfile.TemporaryDirectory(prefix="bmq-stage-") as directory:
+        running = Path(directory, "running")
+        running.mkdir()
+        outcome = run_noting(stage, running, environment or {})
     print(verdict(outcome), flush=True)
     return outcome
 
@@ -130,8 +133,9 @@ def verdict(outcome: Outcome) -> str:
 def run_noting(stage: Stage, running: Path, environment: Mapping[str, str]) -> Outcome:
     """`running`: where its tests say that they run."""
     print(f"=== {stage.name}", flush=True)
+    slower, stalls = measured_slowness(), running.with_name(f"{running.name}-stalls")
     began, waited = time.monotonic(), pressure()
-    meter = StallMeter()
+    meter = StallMeter(noted=lambda stall: append_stall(stalls, stall))
     process = subprocess.Popen(
         stage.command,
         cwd=REPOSITORY,
@@ -149,6 +153,8 @@ def run_noting(stage: Stage, running: Path, environment: Mapping[str, str]) -> O
             "PYTHONHASHSEED": str(stage.dice),
             MARK: mark_of(psutil.Process()),
             VARIABLE: str(running),
+            SLOWNESS: f"{slower:.2f}",
+            STALLS: str(stalls),
             **environment,
         },
     )
@@ -159,7 +165,8 @@ def run_noting(stage: Stage, running: Path, environment: Mapping[str, str]) -> O
         os.killpg(process.pid, signal.SIGKILL)
 
     last_lines: collections.deque[str] = collections.deque(maxlen=1)
-    limit = threading.Timer(stage.limit_s, out_of_time)
+    limit_s = stage.limit_s * slower
+    limit = threading.Timer(limit_s, out_of_time)
     limit.start()
     is_over = threading.Event()
     threading.Thread(target=end_overdue_tests, args=(running, is_over), daemon=True).start()
@@ -182,10 +189,10 @@ def run_noting(stage: Stage, running: Path, environment: Mapping[str, str]) -> O
             process.stdout.close()
     seconds = time.monotonic() - began
     shares = pressure().since(waited).over(seconds, os.cpu_count() or 1)
-    print(f"machine: {meter.described()}; time waited for: {shares}", flush=True)
+    print(f"machine: {slower:.1f} times slower, {meter.described()}; time waited for: {shares}", flush=True)
     closing = last_lines[0] if last_lines else ""
     if is_out_of_time.is_set():
-        closing = limit_line(stage, running_tests(running), closing)
+        closing = limit_line(limit_s, running_tests(running), closing)
     return Outcome(stage, code == 0, seconds, closing)
 
 
@@ -199,10 +206,16 @@ def end_overdue_tests(running: Path, is_over: threading.Event) -> None:
             (running / str(test.process_id)).unlink(missing_ok=True)
 
 
-def limit_line(stage: Stage, running: Sequence[str], last_line: str) -> str:
+def append_stall(path: Path, stall: Stall) -> None:
+    """For waits of the stage's tests: tests/support/patience.py."""
+    with path.open("a") as file:
+        file.write(f"{stall.end_s} {stall.length_s}\n")
+
+
+def limit_line(limit_s: float, running: Sequence[str], last_line: str) -> str:
     """The closing line of a stage that ran into its limit."""
     where = f"in {' and '.join(running)}" if running else "outside any test"
-    return f"ended after its limit of {stage.limit_s} s, {where}; last line: {last_line}"
+    return f"ended after its limit of {limit_s:.0f} s, {where}; last line: {last_line}"
 
 
 def main() -> int:

@@ -14,7 +14,7 @@ from tests.e2e.test_spark_tables import ENVIRONMENT
 from tests.support.iceberg_contract import CONTRACT
 from tests.support.processes import REPOSITORY, dying_with_us
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(500)]
+pytestmark = [pytest.mark.campaign("spark-tables"), pytest.mark.timeout(500)]
 
 
 @pytest.fixture(scope="module")

@@ -29,6 +29,7 @@ import psutil
 from bmq.dev.ports import pick_ports
 from tests.support.hdfs import fresh_root
 from tests.support.namespaces import Host
+from tests.support.patience import Patience
 from tests.support.processes import ManagedProcess, ProcessFailed, eventually
 from tests.support.servers import bmq_command
 
@@ -303,7 +304,7 @@ class BmqCluster:
 
         They are asked again for a while when one of them could not answer: it may be busy.
         """
-        deadline = time.monotonic() + GET_WAIT_S
+        patience = Patience(GET_WAIT_S)
         while True:
             answers = []
             for node in self.healthy:
@@ -312,7 +313,7 @@ class BmqCluster:
                     return body
                 answers.append((node, status, body))
             are_final = all(400 <= status < 500 for _, status, _ in answers)
-            if are_final or time.monotonic() > deadline:
+            if are_final or patience.is_over():
                 said = [f"{node}: {status} {body}" for node, status, body in answers]
                 raise AssertionError(f"GET {path} was not answered: {said}")
             time.sleep(GET_INTERVAL_S)

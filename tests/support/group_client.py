@@ -27,6 +27,7 @@ from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestA
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 
 from tests.support.kio_client import call
+from tests.support.patience import Patience
 from tests.support.processes import eventually
 from tests.support.wire import WireClient
 
@@ -48,12 +49,12 @@ LEAVE, LEAVE_FOR_NOW = -1, -2
 
 def retried(attempt: Callable[[], T], code_of: Callable[[T], ErrorCode]) -> T:
     """Its answer, once the coordinator serves."""
-    until_s = time.monotonic() + RETRY_WAIT_S
+    patience = Patience(RETRY_WAIT_S)
     while True:
         answer = attempt()
         if code_of(answer) not in MAY_PASS:
             return answer
-        assert time.monotonic() < until_s, code_of(answer)
+        assert not patience.is_over(), code_of(answer)
         time.sleep(PAUSE_S)
 
 

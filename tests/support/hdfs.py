@@ -20,6 +20,7 @@ from bmq.dev.namenode_status import NoStatus, jmx_bean
 from bmq.hdfs.blocks import FileBlocks
 from bmq.hdfs.config import Address, HdfsConfig
 from tests.support.free_ports import started_on_free_ports
+from tests.support.patience import Patience
 from tests.support.processes import JARS
 from tests.support.shared_daemons import shared_hdfs
 
@@ -55,15 +56,17 @@ def outside_any_loop(order: Coroutine[None, None, T]) -> T:
 
 
 async def until(condition: Callable[[], Awaitable[bool]], timeout_s: float, what: str) -> None:
-    """Return once it is so. Raises AssertionError after `timeout_s`."""
+    """Return once it is so. Raises AssertionError after `timeout_s` of patience."""
+    patience = Patience(timeout_s)
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout(patience.limit_s):
             while True:
                 if await condition():
+                    patience.note()
                     return
                 await asyncio.sleep(0.02)
     except TimeoutError:
-        raise AssertionError(f"not within {timeout_s} s: {what}") from None
+        raise AssertionError(f"not within {patience.limit_s:.0f} s: {what}") from None
 
 
 def new_cluster(

@@ -19,6 +19,7 @@ from random import Random
 from typing import TypeVar
 
 from bmq.dev.ports import pick_ports
+from tests.support.patience import Patience
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 JARS = REPOSITORY / ".cache" / "jars"
@@ -36,14 +37,15 @@ class ProcessFailed(AssertionError):
 
 
 def eventually(condition: Callable[[], T], timeout_s: float, what: str, interval_s: float = 0.05) -> T:
-    """The first true result of `condition`, asked every `interval_s`. Raises AssertionError after `timeout_s`."""
-    deadline = time.monotonic() + timeout_s
+    """The first true result of `condition`, asked every `interval_s`. Raises AssertionError after `timeout_s` of patience."""
+    patience = Patience(timeout_s)
     while True:
         result = condition()
         if result:
+            patience.note()
             return result
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {timeout_s} s: {what} (last answer: {result!r})")
+        if patience.is_over():
+            raise AssertionError(f"not within {patience.limit_s:.0f} s: {what} (last answer: {result!r})")
         time.sleep(interval_s)
 
 
@@ -105,25 +107,28 @@ class ManagedProcess:
     def wait_for_line(self, pattern: str, timeout_s: float) -> re.Match[str]:
         """The first line of this run's log that matches. Raises ProcessFailed when the process ends or time is up."""
         compiled = re.compile(pattern, re.MULTILINE)
-        deadline = time.monotonic() + timeout_s
+        patience = Patience(timeout_s)
         while True:
             was_running = self.is_running
             found = compiled.search(self.log_of_this_run())
             if found:
+                patience.note()
                 return found
             if not was_running:
                 raise ProcessFailed(f"{self.name} ended with {self.exit_code} instead of printing {pattern!r}{self}")
-            if time.monotonic() > deadline:
-                raise ProcessFailed(f"{self.name} did not print {pattern!r} within {timeout_s} s{self}")
+            if patience.is_over():
+                raise ProcessFailed(f"{self.name} did not print {pattern!r} within {patience.limit_s:.0f} s{self}")
             time.sleep(POLL_INTERVAL_S)
 
     def wait(self, timeout_s: float) -> int:
         """Its exit code. Raises ProcessFailed when it is still running after `timeout_s`."""
         assert self._process is not None, f"{self.name} was never started"
+        patience = Patience(timeout_s)
         try:
-            code = self._process.wait(timeout_s)
+            code = self._process.wait(patience.limit_s)
         except subprocess.TimeoutExpired:
-            raise ProcessFailed(f"{self.name} still runs after {timeout_s} s{self}") from None
+            raise ProcessFailed(f"{self.name} still runs after {patience.limit_s:.0f} s{self}") from None
+        patience.note()
         _running.discard(self)
         return code
 
@@ -160,12 +165,17 @@ class ManagedProcess:
         assert process is not None, f"{self.name} was never started"
         if process.poll() is None:
             process.send_signal(number)
+        patience = Patience(timeout_s)
         try:
-            code = process.wait(timeout_s)
+            code = process.wait(patience.limit_s)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            raise ProcessFailed(f"{self.name} was still running {timeout_s} s after {number.name}{self}") from None
+            raise ProcessFailed(
+                f"{self.name} was still running {patience.limit_s:.0f} s after {number.name}{self}"
+            ) from None
+        else:
+            patience.note()
         finally:
             _running.discard(self)
         return code

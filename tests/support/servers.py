@@ -14,6 +14,7 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.java import java_command
+from tests.support.patience import Patience
 from tests.support.processes import POLL_INTERVAL_S, ManagedProcess, ProcessFailed, eventually, free_port
 
 READY_LINE = r"^bmq ready kafka=127\.0\.0\.1:(\d+) rest=127\.0\.0\.1:(\d+)$"
@@ -130,12 +131,12 @@ class BmqServer(Server):
         self.store = store
 
     def wait_until_ready(self) -> None:
-        deadline = time.monotonic() + self.ready_timeout_s
+        patience = Patience(self.ready_timeout_s)
         ready = self.process.wait_for_line(READY_LINE, self.ready_timeout_s)
         assert int(ready[1]) == self.port
         self.rest_port = int(ready[2])
         while self.get("/v1/health")[0] != 200:
-            if time.monotonic() > deadline or not self.is_running:
+            if patience.is_over() or not self.is_running:
                 raise ProcessFailed(f"GET /v1/health never answered 200{self.process}")
             time.sleep(POLL_INTERVAL_S)
 

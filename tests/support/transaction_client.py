@@ -36,6 +36,7 @@ from kio.schema.write_txn_markers.v2.response import WriteTxnMarkersResponse
 
 from tests.support import wire
 from tests.support.kio_client import call
+from tests.support.patience import Patience
 from tests.support.wire import Reader, WireClient
 
 MAY_PASS = frozenset(
@@ -93,14 +94,14 @@ class TransactionClient:
 
     def begun(self, transactional_id: str, timeout_ms: int = 60_000) -> Identity:
         """A producer that has its id, however long that takes."""
-        until_s = time.monotonic() + RETRY_WAIT_S
+        patience = Patience(RETRY_WAIT_S)
         while True:
             code = self.find(transactional_id)
             if code is ErrorCode.none:
                 code, identity = self.init(transactional_id, timeout_ms=timeout_ms)
                 if code is ErrorCode.none:
                     return identity
-            assert code in MAY_PASS and time.monotonic() < until_s, code
+            assert code in MAY_PASS and not patience.is_over(), code
             time.sleep(PAUSE_S)
 
     def add(self, transactional_id: str, identity: Identity, partitions: Partitions) -> dict[str, list[ErrorCode]]:
@@ -176,15 +177,15 @@ class TransactionClient:
         self, transactional_id: str, identity: Identity, *, is_commit: bool = True, version: int = 5
     ) -> ErrorCode:
         """As `end`, once the markers of an earlier transaction are written; and those of this one, if there are any."""
-        until_s = time.monotonic() + RETRY_WAIT_S
+        patience = Patience(RETRY_WAIT_S)
         while True:
             code = self.end(transactional_id, identity, is_commit=is_commit, version=version)
             if code is not ErrorCode.concurrent_transactions:
                 break
-            assert time.monotonic() < until_s
+            assert not patience.is_over()
             time.sleep(PAUSE_S)
         while self.state(transactional_id).startswith("Prepare"):
-            assert time.monotonic() < until_s
+            assert not patience.is_over()
             time.sleep(PAUSE_S)
         return code
 
@@ -206,7 +207,7 @@ class TransactionClient:
         )
         body = b"\0" + _compact(transactional_id) + struct.pack(">hi", -1, 30_000) + b"\2" + _compact(topic) + b"\2"
         body += struct.pack(">i", partition) + _length(len(records)) + records + b"\0\0" + tags
-        until_s = time.monotonic() + RETRY_WAIT_S
+        patience = Patience(RETRY_WAIT_S)
         while True:
             reader = self.wire.call(wire.PRODUCE, version, body)
             assert reader.take(">BB") == (0, 2)
@@ -215,7 +216,7 @@ class TransactionClient:
             # Apache Kafka tells of a new topic a moment before it leads its partitions.
             if code != ErrorCode.not_leader_or_follower:
                 return code
-            assert time.monotonic() < until_s
+            assert not patience.is_over()
             time.sleep(PAUSE_S)
 
     def described(self, transactional_id: str) -> tuple[ErrorCode, str]:

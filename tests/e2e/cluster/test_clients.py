@@ -15,6 +15,7 @@ from tests.e2e.conftest import unique_name
 from tests.e2e.test_groups import PARTITIONS, balanced, fill, join
 from tests.support.cluster import BmqCluster
 from tests.support.group_members import read
+from tests.support.patience import Patience
 from tests.support.processes import eventually
 from tests.support.wire import (
     EARLIEST_TIMESTAMP,
@@ -89,9 +90,9 @@ def fetched(client: WireClient, topic: str, partition: int, end_offset: int) -> 
     A node that does not know the partition's owner yet says so, and is asked again.
     """
     found, offset = b"", 0
-    deadline = time.monotonic() + 20
+    patience = Patience(20)
     while offset < end_offset:
-        assert time.monotonic() < deadline, f"{topic}-{partition} ends at {offset} for this node, not at {end_offset}"
+        assert not patience.is_over(), f"{topic}-{partition} ends at {offset} for this node, not at {end_offset}"
         answer = client.fetch(topic, offset, partition, max_wait_ms=500)
         if answer.error_code == NOT_LEADER_OR_FOLLOWER:
             time.sleep(ASK_AGAIN_INTERVAL_S)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from tests.e2e.cluster.conftest import ClusterMaker, TopicMaker
 from tests.support.cluster import BmqCluster, processes_of
 from tests.support.paced_load import HANG_GAP_S, producing
+from tests.support.patience import Patience
 from tests.support.processes import eventually
 from tests.support.steady_load import assert_nothing_lost
 
@@ -35,9 +35,9 @@ def scale(cluster: BmqCluster, brokers: int) -> dict[str, Any]:
     (node,) = cluster.nodes.values()
     status, task = node.call("POST", "/v1/scale", {"brokers": brokers}, timeout_s=REST_WAIT_S)
     assert status == 202, task
-    deadline = time.monotonic() + SCALE_WAIT_S
+    patience = Patience(SCALE_WAIT_S)
     while task["state"] == "running":
-        assert time.monotonic() < deadline, f"not within {SCALE_WAIT_S} s: {task}"
+        assert not patience.is_over(), f"not within {SCALE_WAIT_S} s: {task}"
         path = f"/v1/tasks/{task['id']}/events?after={task['version']}&wait_ms=2000"
         status, task = node.call("GET", path, timeout_s=REST_WAIT_S)
         assert status == 200, task

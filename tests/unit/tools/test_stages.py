@@ -189,12 +189,12 @@ def test_a_test_is_overdue_from_its_deadline_on(tmp_path: Path) -> None:
 
 
 def test_the_closing_line_of_a_hang() -> None:
-    stage = Stage("unit", ("true",), 60)
-    assert limit_line(stage, ["a.py::test_a"], "..") == "ended after its limit of 60 s, in a.py::test_a; last line: .."
-    assert limit_line(stage, [], "..") == "ended after its limit of 60 s, outside any test; last line: .."
+    assert limit_line(60, ["a.py::test_a"], "..") == "ended after its limit of 60 s, in a.py::test_a; last line: .."
+    assert limit_line(60, [], "..") == "ended after its limit of 60 s, outside any test; last line: .."
 
 
-def test_a_stage_that_never_ends_is_ended(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_stage_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(stages, "measured_slowness", lambda: 1.0)
     outcome = run(Stage("hang", (sys.executable, "-c", "import time; time.sleep(1_000)"), 1))
     assert (outcome.passed, outcome.closing_line) == (
         False,
