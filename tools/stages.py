@@ -32,9 +32,12 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
 sys.path.insert(0, str(REPOSITORY))
 
+from tests.support.measured_tests import VARIABLE as MEASURED  # noqa: E402
 from tests.support.patience import SLOWNESS, STALLS, measured_slowness  # noqa: E402
 from tests.support.running_test import VARIABLE, overdue_tests, running_tests  # noqa: E402  # found by the line above
 from tools.campaign_record import RECORD, described_record, read_record  # noqa: E402
+from tools.durations import Cost, read_costs  # noqa: E402
+from tools.durations import described as described_costs  # noqa: E402
 from tools.machine_lock import machine_lock  # noqa: E402
 from tools.machine_state import MARK, described, machine_state, mark_of, pressure  # noqa: E402
 from tools.shared_daemons import SharedDaemons  # noqa: E402
@@ -67,13 +70,14 @@ def tool(name: str) -> str:
     return str(BIN / name)
 
 
+PLUGINS: Final = ("-p", "tests.support.running_test", "-p", "tests.support.measured_tests")
 REAL: Final = ("tests/integration", "tests/e2e")
 """Where the tests lie that start processes: to collect all others as well takes half a minute of a processor."""
 
 
 def pytest(place: str, limit_s: int, test_limit_s: int, *arguments: str, name: str = "", dice: int = DICE) -> Stage:
     """The tests of a place (tests/support/places.py), in an order that `dice` decides."""
-    command = (sys.executable, "-m", "pytest", "-q", "-p", "tests.support.running_test", "--place", place)
+    command = (sys.executable, "-m", "pytest", "-q", *PLUGINS, "--place", place)
     limits = (f"--randomly-seed={dice}", f"--timeout={test_limit_s}", "--durations=3")
     return Stage(name or place, (*command, *limits, *arguments), limit_s, dice, shares=arguments[-2:] == REAL)
 
@@ -111,8 +115,19 @@ STAGES = {
 
 
 def run_all(stages: Sequence[Stage]) -> list[Outcome]:
+    return run_measured(stages)[0]
+
+
+def run_measured(stages: Sequence[Stage]) -> tuple[list[Outcome], dict[str, Cost]]:
+    """Verdicts in order, and what each test cost. A stage that fails does not keep the next from running."""
+    outcomes, costs = list[Outcome](), dict[str, Cost]()
     with SharedDaemons(REPOSITORY) as daemons:
-        return [run(stage, daemons.environment() if stage.shares else {}) for stage in stages]
+        for stage in stages:
+            with tempfile.TemporaryDirectory(prefix="bmq-measured-") as directory:
+                measured = {MEASURED: directory, **(daemons.environment() if stage.shares else {})}
+                outcomes.append(run(stage, measured))
+                costs.update(read_costs(Path(directory)))
+    return outcomes, costs
 
 
 def run(stage: Stage, environment: Mapping[str, str] | None = None) -> Outcome:
@@ -189,6 +204,8 @@ def run_noting(stage: Stage, running: Path, environment: Mapping[str, str]) -> O
             process.stdout.close()
     seconds = time.monotonic() - began
     shares = pressure().since(waited).over(seconds, os.cpu_count() or 1)
+    if costs := read_costs(Path(environment[MEASURED])) if MEASURED in environment else {}:
+        print("\n".join(described_costs(costs)), flush=True)
     print(f"machine: {slower:.1f} times slower, {meter.described()}; time waited for: {shares}", flush=True)
     closing = last_lines[0] if last_lines else ""
     if is_out_of_time.is_set():
