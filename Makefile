@@ -13,7 +13,7 @@ ALONE = $(BIN)/python -m tools.machine_lock "make $@"
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto) $(wildcard bmq/records/native/*.[ch])
 
-.PHONY: help run install tools jars check test campaign places test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-all conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants clean
+.PHONY: help run install tools jars check test campaign places durations steady test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-all conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -39,6 +39,13 @@ test: $(VENV)/.installed-spark tools jars ## the gate of every change, after ins
 campaign: $(VENV)/.installed-spark $(VENV)/.installed-bench tools jars ## the tests that take long, by dice: an hour; PARTS="soak kafka", SEED=n, RESUME=1; DUE=1 lists what is due
 	@deploy/dev/install-tools.sh librdkafka
 	@$(BIN)/python -m tools.campaign $(PARTS) $(if $(SEED),--seed $(SEED)) $(if $(RESUME),--resume) $(if $(DUE),--due)
+
+durations: $(VENV)/.installed-spark tools jars ## what each test of the gate costs -> tests/durations.json; over a budget is an error
+	@$(BIN)/python -m tools.durations $(STAGES)
+
+steady: N ?= 20
+steady: $(VENV)/.installed-spark tools jars ## the gate's real tests N times, half of them beside busy loops
+	@$(BIN)/python -m tools.steady --rounds $(N) $(STAGES)
 
 places: $(VENV)/.installed-dev ## where each test runs -> tests/places.md; BEFORE=revision compares the names with those it had
 	@$(BIN)/python -m tools.places $(if $(BEFORE),--before $(BEFORE))

@@ -12,7 +12,7 @@ import collections
 import json
 import statistics
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -104,14 +104,6 @@ def described(costs: Mapping[str, Cost]) -> list[str]:
 
 def write_costs(path: Path, costs: Mapping[str, Cost]) -> None:
     path.write_text(json.dumps({name: asdict(cost) for name, cost in sorted(costs.items())}, indent=0) + "\n")
-
-
-def seconds_by_file(costs: Iterable[tuple[str, Mapping[str, Any]]]) -> dict[str, float]:
-    """Of each file of tests, for the order in which they begin."""
-    found: dict[str, float] = collections.defaultdict(float)
-    for name, cost in costs:
-        found[name.partition("::")[0]] += cost["seconds"]
-    return dict(found)
 
 
 def main() -> int:

@@ -23,6 +23,7 @@ OPEN_FILES_MIN: Final = 20_000
 DISK_MIN_BYTES: Final = 4 << 30
 LOAD_PER_PROCESSOR_MAX: Final = 1.0
 LEFTOVERS_SHOWN_MAX: Final = 20
+LEAVE_WAIT_S: Final = 5.0
 
 _PRESSURE: Final = re.compile(r"^some .*total=(\d+)$", re.MULTILINE)
 
@@ -128,23 +129,43 @@ def leftovers() -> Iterator[str]:
     own = os.environ.get(MARK)
     alive: dict[str, bool] = {}
     for process in psutil.process_iter():
-        try:
-            mark = process.environ().get(MARK)
-            if not mark or mark == own:
-                continue
-            if mark not in alive:
-                alive[mark] = is_running(mark)
-            if not alive[mark]:
-                yield f"{process.pid} {' '.join(process.cmdline())[:100]}"
-        except (psutil.Error, OSError):
+        mark = _mark_in(process)
+        if not mark or mark == own:
             continue
+        if mark not in alive:
+            alive[mark] = is_running(mark)
+        if not alive[mark]:
+            yield _shown(process)
+
+
+def left_behind(mark: str) -> list[str]:
+    """Processes with exactly this mark that are still there a moment after what started them ended."""
+    found = [process for process in psutil.process_iter() if _mark_in(process) == mark]
+    _, alive = psutil.wait_procs(found, timeout=LEAVE_WAIT_S)
+    return [_shown(process) for process in alive]
+
+
+def _mark_in(process: psutil.Process) -> str:
+    try:
+        return process.environ().get(MARK, "")
+    except (psutil.Error, OSError):
+        return ""
+
+
+def _shown(process: psutil.Process) -> str:
+    try:
+        return f"{process.pid} {' '.join(process.cmdline())[:100]}"
+    except (psutil.Error, OSError):
+        return f"{process.pid}"
 
 
 def is_running(mark: str) -> bool:
-    """Whether the run with this mark still runs."""
-    process_id = mark.partition("-")[0]
+    """Whether the run with this mark, or of a stage with it, still runs."""
+    process_id, _, rest = mark.partition("-")
     try:
-        return process_id.isdecimal() and mark_of(psutil.Process(int(process_id))) == mark
+        if not process_id.isdecimal():
+            return False
+        return mark_of(psutil.Process(int(process_id))) == f"{process_id}-{rest.partition('-')[0]}"
     except psutil.Error:
         return False
 

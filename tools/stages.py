@@ -39,7 +39,7 @@ from tools.campaign_record import RECORD, described_record, read_record  # noqa:
 from tools.durations import Cost, read_costs  # noqa: E402
 from tools.durations import described as described_costs  # noqa: E402
 from tools.machine_lock import machine_lock  # noqa: E402
-from tools.machine_state import MARK, described, machine_state, mark_of, pressure  # noqa: E402
+from tools.machine_state import MARK, described, left_behind, machine_state, mark_of, pressure  # noqa: E402
 from tools.shared_daemons import SharedDaemons  # noqa: E402
 from tools.stall_meter import Stall, StallMeter  # noqa: E402
 
@@ -148,6 +148,8 @@ def verdict(outcome: Outcome) -> str:
 def run_noting(stage: Stage, running: Path, environment: Mapping[str, str]) -> Outcome:
     """`running`: where its tests say that they run."""
     print(f"=== {stage.name}", flush=True)
+    # Of this stage alone: the daemons that stages share have another.
+    mark = f"{mark_of(psutil.Process())}-{stage.name}"
     slower, stalls = measured_slowness(), running.with_name(f"{running.name}-stalls")
     began, waited = time.monotonic(), pressure()
     meter = StallMeter(noted=lambda stall: append_stall(stalls, stall))
@@ -166,7 +168,7 @@ def run_noting(stage: Stage, running: Path, environment: Mapping[str, str]) -> O
             "PATH": f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}",
             "COLUMNS": "120",
             "PYTHONHASHSEED": str(stage.dice),
-            MARK: mark_of(psutil.Process()),
+            MARK: mark,
             VARIABLE: str(running),
             SLOWNESS: f"{slower:.2f}",
             STALLS: str(stalls),
@@ -203,6 +205,8 @@ def run_noting(stage: Stage, running: Path, environment: Mapping[str, str]) -> O
         if process.stdout is not None:
             process.stdout.close()
     seconds = time.monotonic() - began
+    for process in left_behind(mark):
+        print(f"warning: the stage left behind: {process}", flush=True)
     shares = pressure().since(waited).over(seconds, os.cpu_count() or 1)
     if costs := read_costs(Path(environment[MEASURED])) if MEASURED in environment else {}:
         print("\n".join(described_costs(costs)), flush=True)

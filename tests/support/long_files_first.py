@@ -1,15 +1,21 @@
 """A pytest plugin for runs that share files of tests out to processes (`-p tests.support.long_files_first`).
 
+What a file takes is known from tests/durations.json (`make durations`); the campaign's long ones, which are not in it, are named.
+
 Files that take minutes begin first: one of them at the end would leave the other processes without work. It needs
 `--no-loadscope-reorder`, as xdist begins with the files that have the most tests.
 """
 
 from __future__ import annotations
 
+import collections
+import json
+from pathlib import Path
 from typing import Final
 
 import pytest
 
+DURATIONS: Final = Path(__file__).resolve().parents[1] / "durations.json"
 LONG_FILES: Final = (
     "test_soak_cluster.py",
     "test_soak.py",
@@ -41,5 +47,21 @@ LONG_FILES: Final = (
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Behind pytest-randomly, which has the same order in all processes."""
-    places = {name: place for place, name in enumerate(LONG_FILES)}
-    items.sort(key=lambda item: places.get(item.path.name, len(places)))
+    seconds = recorded_seconds()
+    named = {name: len(LONG_FILES) - place for place, name in enumerate(LONG_FILES)}
+
+    def length(item: pytest.Item) -> tuple[int, float]:
+        file = item.nodeid.partition("::")[0]
+        return (0, seconds[file]) if file in seconds else (named.get(item.path.name, 0), 0.0)
+
+    items.sort(key=length, reverse=True)
+
+
+def recorded_seconds() -> dict[str, float]:
+    """By file of tests; empty before the first record."""
+    if not DURATIONS.exists():
+        return {}
+    found: dict[str, float] = collections.defaultdict(float)
+    for name, cost in json.loads(DURATIONS.read_text()).items():
+        found[name.partition("::")[0]] += cost["seconds"]
+    return dict(found)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import long_files_first
 from tests.support.measured_tests import VARIABLE
 from tests.support.processes import REPOSITORY
 from tools.durations import (
@@ -20,7 +21,6 @@ from tools.durations import (
     median_costs,
     over_budget,
     read_costs,
-    seconds_by_file,
     write_costs,
 )
 
@@ -105,7 +105,8 @@ def test_waits_that_came_close_to_their_end_are_warned_of() -> None:
     assert described({})[0].startswith("tests: 0 s")
 
 
-def test_the_record_gives_the_seconds_of_each_file(tmp_path: Path) -> None:
+def test_the_record_gives_the_seconds_of_each_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(long_files_first, "DURATIONS", tmp_path / "durations.json")
+    assert long_files_first.recorded_seconds() == {}
     write_costs(tmp_path / "durations.json", {"a.py::x": COST, "a.py::y": COST, "b.py::x": COST})
-    found = json.loads((tmp_path / "durations.json").read_text())
-    assert seconds_by_file(found.items()) == {"a.py": 4.0, "b.py": 2.0}
+    assert long_files_first.recorded_seconds() == {"a.py": 4.0, "b.py": 2.0}

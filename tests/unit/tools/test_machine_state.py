@@ -10,7 +10,18 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tools.machine_state import MARK, MachineState, Pressure, described, is_running, leftovers, mark_of, pressure
+from tools import machine_state
+from tools.machine_state import (
+    MARK,
+    MachineState,
+    Pressure,
+    described,
+    is_running,
+    left_behind,
+    leftovers,
+    mark_of,
+    pressure,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -69,7 +80,7 @@ def test_a_process_whose_run_is_over_is_left_behind(monkeypatch: pytest.MonkeyPa
     monkeypatch.delenv(MARK, raising=False)
     own = mark_of(psutil.Process())
     gone = f"{os.getpid()}-1"  # a process of this id that was started long ago
-    assert is_running(own) and not is_running(gone)
+    assert is_running(own) and is_running(f"{own}-hurt") and not is_running(gone)
     processes = [subprocess.Popen(["sleep", "60"], env={**os.environ, MARK: mark}) for mark in (own, gone, "nonsense")]
     try:
         found = [line for line in leftovers() if any(line == f"{process.pid} sleep 60" for process in processes)]
@@ -78,3 +89,13 @@ def test_a_process_whose_run_is_over_is_left_behind(monkeypatch: pytest.MonkeyPa
         for process in processes:
             process.kill()
             process.wait()
+
+
+def test_what_a_stage_left_behind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_state, "LEAVE_WAIT_S", 0.1)
+    mark = f"{mark_of(psutil.Process())}-hurt"
+    with subprocess.Popen(["sleep", "60"], env={**os.environ, MARK: mark}) as left:
+        assert left_behind(mark) == [f"{left.pid} sleep 60"]
+        assert left_behind(f"{mark}-other") == []
+        left.kill()
+    assert left_behind(mark) == []
