@@ -350,6 +350,7 @@ class NodeRoles:
             cluster_id=self._cluster_id,
             broker_configs=self._configs,
             log_level=self._settings.log_level,
+            node_session_timeout_ms=self._settings.cluster.node_session_timeout_ms,
             failovers_at_first=self._settings.cluster.failovers_at_first,
             idle_failover_delay_ms=self._settings.cluster.idle_failover_delay_ms,
         )

@@ -187,6 +187,8 @@ def load_settings(command_line: dict[str, Any], file: Path | None) -> LoadedSett
         settings = Settings(**merged)
     except ValidationError as error:
         raise BadSettings(_sentence(error, layers)) from error
+    if why_impossible := settings.cluster.why_impossible():
+        raise BadSettings(f"setting {why_impossible}")
     return LoadedSettings(settings, tuple(_origins(settings.model_dump(), layers)))
 
 

@@ -14,6 +14,8 @@ class ClusterSettings:
     heartbeat_interval_ms: int = 500
     heartbeat_timeout_ms: int = 2_000
     """A controller that does not answer for this long is assumed to hang: candidates depose it."""
+    node_session_timeout_ms: int = 2_000
+    """A node that is silent for this long is fenced by the controller. Kafka: broker.session.timeout.ms."""
     registration_timeout_ms: int = 10_000
     """The same while the controller has to write before it can answer: when a node registers, is unfenced, or stops."""
     report_interval_ms: int = 1_000
@@ -42,3 +44,15 @@ class ClusterSettings:
     """How long a stopping node waits for its partitions to be taken over in order, a few at a time."""
     shutdown_silence_max_ms: int = 6_000
     """It stops waiting when no controller has answered for this long."""
+
+    def why_impossible(self) -> str:
+        """Why no cluster works with these; empty when one does."""
+        if self.heartbeat_interval_ms <= 0:
+            return f"cluster.heartbeat_interval_ms is {self.heartbeat_interval_ms}; it has to be above 0"
+        least_ms = 2 * self.heartbeat_interval_ms
+        if self.node_session_timeout_ms < least_ms:
+            return (
+                f"cluster.node_session_timeout_ms is {self.node_session_timeout_ms}; it has to be at least twice "
+                f"cluster.heartbeat_interval_ms ({least_ms}), or one late heartbeat fences a node"
+            )
+        return ""

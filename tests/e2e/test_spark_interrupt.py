@@ -16,7 +16,7 @@ from tests.support.servers import Server, bmq_command
 from tests.support.spark import SPARK_ARGUMENTS, SPARK_ENVIRONMENT
 from tests.support.table_topics import SUBMIT_ARGUMENTS, orders_form
 
-pytestmark = [pytest.mark.e2e, pytest.mark.bmq_only, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.campaign("spark-jobs"), pytest.mark.bmq_only, pytest.mark.timeout(300)]
 
 WAIT_S = 120.0
 

@@ -50,6 +50,8 @@ UNMOVED_TRIES_MAX: Final = 3
 # node that comes back after a kill waits until the one it had is over.
 ENVIRONMENT: Final = {
     "BMQ_CLUSTER__ZOOKEEPER_SESSION_MS": "3000",
+    # A node that gets no processor for two seconds is none that died; one that hangs is noticed by the end of its session.
+    "BMQ_CLUSTER__NODE_SESSION_TIMEOUT_MS": "15000",
     "BMQ_HDFS__REPLICATION": "2",
     "BMQ_KAFKA": json.dumps(
         {

@@ -101,6 +101,19 @@ def test_split_address(address: str, parts: tuple[str, int]) -> None:
     assert split_address(address) == parts
 
 
+def test_a_session_shorter_than_two_heartbeats_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BMQ_CLUSTER__NODE_SESSION_TIMEOUT_MS", "999")
+    with pytest.raises(
+        BadSettings, match=r"cluster\.node_session_timeout_ms is 999; it has to be at least twice .*1000"
+    ):
+        load_settings({}, None)
+    monkeypatch.setenv("BMQ_CLUSTER__NODE_SESSION_TIMEOUT_MS", "15000")
+    assert load_settings({}, None).settings.cluster.node_session_timeout_ms == 15_000
+    monkeypatch.setenv("BMQ_CLUSTER__HEARTBEAT_INTERVAL_MS", "0")
+    with pytest.raises(BadSettings, match=r"cluster\.heartbeat_interval_ms is 0"):
+        load_settings({}, None)
+
+
 def test_the_documentation_names_every_setting() -> None:
     text = CONFIG_PAGE.read_text()
     missing = [origin.name for origin in load_settings({}, None).origins if f"`{origin.name}`" not in text]
