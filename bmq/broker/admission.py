@@ -1,42 +1,53 @@
-"""Checks a produce before it gets an offset: size, format, checksum, timestamps, codec, keys.
+"""Checks a produce before it gets an offset: size, format, checksum, every record, keys, times, codec.
 
-Headers decide almost everything. A batch is opened only when its topic requires it: compression.type other than
-"producer" with another codec in the batch, or compaction, which needs keys; and when its header shows a timestamp out of
-bounds, to name the records at fault. Source: Kafka's LogValidator and UnifiedLog.
+Every record of every batch is read, by bmq/records; compressed ones too, unless the topic switches that off. The header's
+greatest time becomes that of the records. Opening may take long: `admit` does it as far as its room goes.
+Source: Kafka's LogValidator and UnifiedLog.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NoReturn
 
-from bmq.broker.record_checks import RecordRules, refuse_append_time, require_records
+from crc32c import crc32c
+
+from bmq.broker.opening_room import Room, TooMuchWork
+from bmq.broker.record_checks import NAMED_MAX, refuse_records
 from bmq.log.config import LogConfig
-from bmq.protocol.compression import BadCompressedData, Compression, begins_as
+from bmq.protocol.compression import BadCompressedData, Compression, begins_as, compress
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import (
+    CHECKSUMMED_POSITION,
     COMPRESSION_MASK,
     HEADER_BYTES,
     LENGTH_OVERHEAD_BYTES,
     LOG_APPEND_TIME,
     NO_TIMESTAMP_MS,
     BatchHeader,
-    CorruptRecords,
     InvalidRecords,
+    assemble_batch,
     batches,
     clear_log_append_time,
-    decode_records,
-    encode_batch,
     is_cut_short,
-    iterate_records,
     rewrite_log_append_time,
+    rewrite_max_timestamp,
     validate_client_batch,
     validate_records_count,
     verify_crc,
 )
+from bmq.records.batch_check import BatchCheck, Result, Rules, reason_of
+from bmq.records.batch_checks import batch_check
+from bmq.records.body_opening import BodyTooLong, open_body
 
-RECORDS_OPENED_MAX: Final = 100_000
-"""Per batch: opening one costs the event loop a microsecond or two per record, and a megabyte may hold millions."""
+RECORD_BYTES_MIN: Final = 7
+"""A length, attributes, two deltas, two lengths and the number of headers, a byte each."""
+UNCOUNTED_NS: Final = 20_000
+"""A batch whose records take less to read is not counted: its other checks take as long."""
+DECOMPRESSION_NS_PER_BYTE: Final = 2
+
+_UNUSUAL: Final = ~(COMPRESSION_MASK | LOG_APPEND_TIME) | 0b100
+"""Attributes with which a batch is looked at more closely."""
 
 AdmittedBatch = tuple[memoryview, BatchHeader]
 
@@ -54,18 +65,24 @@ class NotOneBatch(InvalidRecords):
 
 
 class Admission:
-    """The checks under one topic's settings. Made anew when they change. `partition_name`: for people, "topic-0"."""
+    """The checks under one topic's settings, for one thread. Made anew when they change.
+
+    `partition_name`: for people, "topic-0".
+    """
 
     __slots__ = (
         "_after_max_ms",
         "_before_max_ms",
+        "_check",
         "_codec",
+        "_compresses",
         "_config",
         "_is_append_time",
-        "_is_compacted",
         "_message_bytes_max",
+        "_opens",
         "_partition_name",
         "_segment_bytes",
+        "_uncounted_records",
     )
 
     def __init__(self, config: LogConfig, partition_name: str = "") -> None:
@@ -76,47 +93,52 @@ class Admission:
         self._before_max_ms = config.message_timestamp_before_max_ms
         self._after_max_ms = config.message_timestamp_after_max_ms
         self._is_append_time = config.message_timestamp_type_is_append_time
-        self._is_compacted = "compact" in config.cleanup_policy
         self._codec = _CODECS.get(config.compression_type)
+        self._compresses = self._codec is not None and self._codec is not Compression.NONE
+        is_compacted = "compact" in config.cleanup_policy
+        self._opens = config.validates_compressed or is_compacted
+        rules = Rules.NEEDS_KEY if is_compacted else Rules.NONE
+        if self._is_append_time:
+            rules |= Rules.IS_APPEND_TIME
+        self._check: BatchCheck = batch_check(rules, self._before_max_ms, self._after_max_ms)
+        self._uncounted_records = UNCOUNTED_NS // self._check.costs_per_record_ns
 
-    def admit(self, records: memoryview, now_ms: int) -> AdmittedBatch:
-        """The one batch of a client's produce, perhaps rewritten. Raises BmqError with the code for the client.
+    def for_another_thread(self) -> Admission:
+        return Admission(self._config, self._partition_name)
 
+    def admit(self, records: memoryview, now_ms: int, room: Room) -> AdmittedBatch:
+        """The one batch of a client's produce, perhaps rewritten. The buffer is writable.
+
+        Raises BmqError with the code for the client, and TooMuchWork, after which the same may be tried in a larger room.
         The beginning of another batch behind it is cut off without a word, as Kafka's reader does.
         """
-        length = len(records)
         header = BatchHeader.parse(records)
-        size = header.length + LENGTH_OVERHEAD_BYTES
-        if size != length:
-            if size > length:
-                raise NotOneBatch(f"a record batch of {size} bytes runs past the end, {length} are there")
-            if not is_cut_short(records, size):
-                raise NotOneBatch("a produce carries exactly one record batch per partition")
-            records = records[:size]
-        self._require_size(size)
-        given = records
-        verify_crc(records, 0, header)
-        validate_client_batch(header)
-        if header.attributes & COMPRESSION_MASK:
-            _require_codec(records, header)
-        is_stamped = header.attributes & LOG_APPEND_TIME
-        if is_stamped and (self._is_append_time or header.max_timestamp_ms == NO_TIMESTAMP_MS):
-            # Kafka takes a producer's LogAppendTime for its CreateTime, if there is one, and else refuses it.
-            _require_openable(header)
-            refuse_append_time(header.record_count, header.base_offset)
-        try:
-            if not self._is_append_time:
-                self._check_timestamps(records, header, now_ms)
-            if self._codec is not None or self._is_compacted:
-                records, header = self._look_inside(records, header, now_ms)
-        except (CorruptRecords, BadCompressedData) as error:
-            # The checksum is right: clients send again what is called corrupt, which would not help.
-            raise InvalidRecords(str(error)) from error
-        if records is not given:
-            self._require_size(header.size_bytes)
+        _, length, _, _, crc, attributes, last_offset_delta, _, _, producer_id, epoch, sequence, record_count = header
+        size = length + LENGTH_OVERHEAD_BYTES
+        if size != len(records):
+            records = _one_batch(records, size)
+        if size > self._message_bytes_max:
+            self._refuse_size(size)
+        if crc32c(records[CHECKSUMMED_POSITION:]) != crc:
+            verify_crc(records, 0, header)
+        if (
+            attributes & _UNUSUAL
+            or last_offset_delta != record_count - 1
+            or record_count <= 0
+            or (producer_id >= 0 and (sequence < 0 or epoch < 0))
+        ):
+            validate_client_batch(header)
+        if attributes & COMPRESSION_MASK or self._compresses:
+            records, header = self._opened(records, header, now_ms, room)
+        else:
+            if record_count > self._uncounted_records:
+                room.take(self._reading_ns(header, size))
+            result = self._check.batch(records, now_ms)
+            if result:
+                header = self._corrected(result, records, header, now_ms)
         if self._is_append_time:
             header = rewrite_log_append_time(records, 0, header, now_ms)
-        elif header.attributes & LOG_APPEND_TIME:
+        elif attributes & LOG_APPEND_TIME:
             header = clear_log_append_time(records, 0, header)
         if header.length + LENGTH_OVERHEAD_BYTES > self._segment_bytes:
             raise KafkaError(
@@ -135,67 +157,96 @@ class Admission:
             raise InvalidRecords("an append without a record batch")
         return admitted
 
-    def _require_size(self, size_bytes: int) -> None:
-        if size_bytes > self._message_bytes_max:
-            raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE,
-                f"a record batch of {size_bytes} bytes, {self._message_bytes_max} are allowed",
-            )
-
-    def _check_timestamps(self, records: memoryview, header: BatchHeader, now_ms: int) -> None:
-        newest = header.max_timestamp_ms
-        first = newest if header.attributes & LOG_APPEND_TIME else header.base_timestamp_ms
-        if newest != NO_TIMESTAMP_MS and newest - now_ms > self._after_max_ms:
-            timestamp_ms = newest
-        elif first != NO_TIMESTAMP_MS and now_ms - first > self._before_max_ms:
-            timestamp_ms = first
-        else:
-            return
-        _require_openable(header)
-        require_records(iterate_records(records), self._rules(now_ms))
-        raise KafkaError(
-            ErrorCode.INVALID_TIMESTAMP, f"the header of the batch says {timestamp_ms}, which none of its records has"
-        )
-
-    def _rules(self, now_ms: int) -> RecordRules:
-        times_ms = None if self._is_append_time else (now_ms - self._before_max_ms, now_ms + self._after_max_ms)
-        return RecordRules(self._partition_name, self._is_compacted, times_ms)
-
-    def _look_inside(self, records: memoryview, header: BatchHeader, now_ms: int) -> AdmittedBatch:
-        codec = header.compression if self._codec is None else self._codec
-        is_other_codec = codec is not header.compression
-        if not is_other_codec and not self._is_compacted:
+    def _opened(self, records: memoryview, header: BatchHeader, now_ms: int, room: Room) -> AdmittedBatch:
+        """As admit, for a batch that is compressed, or will be."""
+        codec = header.compression
+        target_codec = codec if self._codec is None else self._codec
+        if codec is target_codec and not self._opens and not self._is_suspicious(header, now_ms):
+            if not begins_as(codec, records[HEADER_BYTES : HEADER_BYTES + 4]):
+                _refuse_stream(f"the records are not compressed by {codec.name.lower()}")
             return records, header
-        _require_openable(header)
-        if self._is_compacted:
-            require_records(iterate_records(records), self._rules(now_ms))
-        if not is_other_codec:
+        body = self._body(records, header, codec, room)
+        result = self._check.opened(records, body, now_ms)
+        if result:
+            header = self._corrected(result, records, header, now_ms)
+        if codec is target_codec:
             return records, header
-        again = memoryview(
-            encode_batch(
-                decode_records(records),
-                base_offset=header.base_offset,
-                compression=codec,
-                compression_level=None if self._codec is None else self._config.compression_level,
-                producer_id=header.producer_id,
-                producer_epoch=header.producer_epoch,
-                base_sequence=header.base_sequence,
-                is_transactional=header.is_transactional,
-            )
-        )
+        # The records stay as they are: what their deltas count from stays in the header.
+        attributes = header.attributes & ~COMPRESSION_MASK | target_codec
+        level = self._config.compression_level
+        again = memoryview(assemble_batch(header._replace(attributes=attributes), compress(target_codec, body, level)))
+        if len(again) > self._message_bytes_max:
+            self._refuse_size(len(again))
         return again, BatchHeader.parse(again)
 
+    def _body(self, records: memoryview, header: BatchHeader, codec: Compression, room: Room) -> memoryview:
+        data = records[HEADER_BYTES:]
+        if codec is Compression.NONE:
+            room.take(self._reading_ns(header, len(data)) + len(data) * DECOMPRESSION_NS_PER_BYTE)
+            return data
+        reserved_ns = len(room.scratch) * DECOMPRESSION_NS_PER_BYTE
+        room.take(reserved_ns)
+        try:
+            length = open_body(codec, data, room.scratch)
+        except BodyTooLong as error:
+            if not room.is_last:
+                raise TooMuchWork from error
+            # The code has producers send the batch again in two halves.
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
+        except BadCompressedData as error:
+            # Kafka's code, and not the one of corrupt messages: clients would send the same again.
+            _refuse_stream(str(error))
+        room.take(length * DECOMPRESSION_NS_PER_BYTE + self._reading_ns(header, length) - reserved_ns)
+        return room.scratch[:length]
 
-def _require_codec(records: memoryview, header: BatchHeader) -> None:
-    """Raises KafkaError with the code that Kafka, which opens each batch, has for what its codec cannot read."""
-    if not begins_as(header.compression, records[HEADER_BYTES : HEADER_BYTES + 4]):
+    def _reading_ns(self, header: BatchHeader, body_bytes: int) -> int:
+        if header.record_count > self._check.records_max:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"a batch of {header.record_count} records, {self._check.records_max} are allowed without the kernel",
+            )
+        return min(header.record_count, body_bytes // RECORD_BYTES_MIN) * self._check.costs_per_record_ns
+
+    def _corrected(self, result: int, records: memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:
+        """The header with its records' greatest time. Raises KafkaError and InvalidRecords for any worse result."""
+        details = self._check.details()
+        if result == Result.OTHER_TIME:
+            if self._is_append_time:
+                return header  # the log's own time comes there
+            return rewrite_max_timestamp(records, 0, header, details.max_timestamp_ms)
+        if result == Result.REFUSED:
+            refused = self._check.refused(NAMED_MAX)
+            times_ms = (now_ms - self._before_max_ms, now_ms + self._after_max_ms)
+            refuse_records(refused, details.refused_count, header.base_offset, self._partition_name, times_ms)
+        # The checksum is right: clients send again what is called corrupt, which would not help.
+        raise InvalidRecords(reason_of(Result(result), details.failed_index, details.failed_position))
+
+    def _is_suspicious(self, header: BatchHeader, now_ms: int) -> bool:
+        """Whether the header alone shows that some record may be refused."""
+        newest = header.max_timestamp_ms
+        if header.attributes & LOG_APPEND_TIME and (self._is_append_time or newest == NO_TIMESTAMP_MS):
+            return True
+        if self._is_append_time:
+            return False
+        first = newest if header.attributes & LOG_APPEND_TIME else header.base_timestamp_ms
+        is_ahead = newest != NO_TIMESTAMP_MS and newest - now_ms > self._after_max_ms
+        return is_ahead or (first != NO_TIMESTAMP_MS and now_ms - first > self._before_max_ms)
+
+    def _refuse_size(self, size_bytes: int) -> NoReturn:
         raise KafkaError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, f"the records are not compressed by {header.compression.name.lower()}"
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a record batch of {size_bytes} bytes, {self._message_bytes_max} are allowed",
         )
 
 
-def _require_openable(header: BatchHeader) -> None:
-    if header.record_count > RECORDS_OPENED_MAX:
-        raise InvalidRecords(
-            f"a batch of {header.record_count} records, {RECORDS_OPENED_MAX} are allowed where batches are opened"
-        )
+def _one_batch(records: memoryview, size: int) -> memoryview:
+    """The first `size` bytes. Raises NotOneBatch unless they are there, and only the beginning of a batch behind them."""
+    if size > len(records):
+        raise NotOneBatch(f"a record batch of {size} bytes runs past the end, {len(records)} are there")
+    if not is_cut_short(records, size):
+        raise NotOneBatch("a produce carries exactly one record batch per partition")
+    return records[:size]
+
+
+def _refuse_stream(reason: str) -> NoReturn:
+    raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, reason)

@@ -424,6 +424,7 @@ class PartitionManager:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        self.surroundings.opener.close()
         await self.surroundings.trash.close()
         _log.info("partitions_closed", count=len(runtimes))
 

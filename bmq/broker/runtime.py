@@ -22,9 +22,12 @@ import structlog
 from bmq.broker import partition_events as ev
 from bmq.broker.acknowledgement import ENDS_THE_PROCESS, PendingBatch, Waiters, call
 from bmq.broker.admission import Admission
+from bmq.broker.append_queue import Append, AppendQueue
 from bmq.broker.delegated_compaction import DelegatedCompaction
 from bmq.broker.group_backlog import Backlog, lift_refusal
 from bmq.broker.min_insync_tracker import MinInsyncTracker, replicas_min
+from bmq.broker.opener import Opened
+from bmq.broker.opening_room import TooMuchWork
 from bmq.broker.own_directory import OwnDirectory
 from bmq.broker.own_segment import OwnSegment
 from bmq.broker.partition import offline, start, step
@@ -131,6 +134,7 @@ class PartitionRuntime(TransactionWriter):
         self._turns = surroundings.turns
         self._paths = PartitionPaths(partition_directory(topic_partition), leader_epoch)
         self._admission = self._admission_by(config)
+        self._queue = AppendQueue(self._loop, surroundings.budget, self._take_up)
         self._directory = OwnDirectory(surroundings.store, self._paths.own)
         self._lifecycle = SegmentLifecycle(
             surroundings,
@@ -252,7 +256,22 @@ class PartitionRuntime(TransactionWriter):
             # Also while handing over, and before checking sequences: if the first of two batches is refused because the
             # partition moves, the second must not be refused as out of order.
             call(done, AppendResult(self._closed_code()))
-            return
+        elif self._queue.appends:
+            if not self._queue.add(Append(records, done, is_internal, is_acks_all, claim)):
+                self._note_refused(records, ErrorCode.REQUEST_TIMED_OUT)
+                self._refuse_for_want_of_room(done)
+        else:
+            self._append(records, done, is_internal, is_acks_all, claim)
+
+    def _append(
+        self,
+        records: memoryview,
+        done: AppendDone,
+        is_internal: bool,
+        is_acks_all: bool,
+        claim: TransactionClaim | None,
+    ) -> None:
+        """As append, for the next append of this partition."""
         try:
             if self._is_guarded and is_acks_all and self._has_too_few_replicas(records):
                 self._refuse_for_want_of_replicas(records, done)
@@ -261,7 +280,44 @@ class PartitionRuntime(TransactionWriter):
                 self._append_internal(self._pending_internal(records, done), len(records), done)
                 return
             now_ms = self._surroundings.clock.now_ms()
-            view, header = self._admission.admit(records, now_ms)
+            view, header = self._admission.admit(records, now_ms, self._surroundings.turn_room)
+        except TooMuchWork:
+            append = Append(records, done, is_internal, is_acks_all, claim)
+            if not self._queue.open(append, self._surroundings.opener, self._admission, now_ms):
+                self._note_refused(records, ErrorCode.REQUEST_TIMED_OUT)
+                self._refuse_for_want_of_room(done)
+        except Exception as error:
+            self._refuse_for(error, records, done)
+        else:
+            self._place(records, view, header, now_ms, done, is_acks_all, claim)
+
+    def _take_up(self, append: Append, opened: Opened | None, now_ms: int) -> None:
+        """Go on with an append that has waited in the queue."""
+        records, done = append.records, append.done
+        closed = self._closed_code()
+        if closed is not ErrorCode.NONE:
+            call(done, AppendResult(closed))
+        elif opened is None:
+            self._append(*append)
+        elif isinstance(opened, Exception):
+            self._refuse_for(opened, records, done)
+        elif self._is_guarded and append.is_acks_all and self._has_too_few_replicas(records):
+            self._refuse_for_want_of_replicas(records, done)
+        else:
+            self._place(records, *opened, now_ms, done, append.is_acks_all, append.claim)
+
+    def _place(
+        self,
+        records: memoryview,
+        view: memoryview,
+        header: BatchHeader,
+        now_ms: int,
+        done: AppendDone,
+        is_acks_all: bool,
+        claim: TransactionClaim | None,
+    ) -> None:
+        """Give an admitted batch its offset, unless its producer, its transaction or a limit says otherwise."""
+        try:
             append_time_ms = now_ms if self.config.message_timestamp_type_is_append_time else -1
             batch = PendingBatch(view, header, done, append_time_ms, is_acks_all)
             if header.producer_id >= 0:
@@ -688,10 +744,11 @@ class PartitionRuntime(TransactionWriter):
         self._attempt(lambda: self._on_change(self))
 
     def _refuse_held(self) -> None:
-        """Refuse batches that wait for their coordinator's verdict: the next owner will ask again."""
+        """Refuse batches that wait for their coordinator's verdict, or to be opened: the next owner will do it."""
         for batch, _ in self._guards.end_all():
             self._surroundings.counts.refused_batches += 1
             self._outbox.append((batch, ErrorCode.NOT_LEADER_OR_FOLLOWER))
+        self._surroundings.counts.refused_batches += self._queue.refuse_all(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _attempt(self, action: Callable[[], object]) -> None:
         try:

@@ -13,6 +13,8 @@ from bmq.aio.backoff import Backoff
 from bmq.broker.append_batcher import AppendBatcher
 from bmq.broker.append_budget import AppendBudget
 from bmq.broker.metrics import PartitionCounts
+from bmq.broker.opener import Opener, ThreadOpener, TurnRoom
+from bmq.broker.opening_room import Room
 from bmq.broker.search_pace import SearchPace
 from bmq.broker.segment_size import FIRST_BYTES
 from bmq.broker.start_queue import StartQueue
@@ -119,6 +121,8 @@ class Surroundings:
     trash: Trash = field(init=False)
     turns: AppendBatcher = field(init=False)
     starts: StartQueue = field(init=False)
+    turn_room: Room = field(init=False)
+    opener: Opener = field(init=False)  # replaced where threads are not wanted
     searches: SearchPace = field(init=False)
     urgent_searches: SearchPace = field(init=False)
     producer_id_expiration_ms: int = field(init=False)  # altered live
@@ -135,8 +139,11 @@ class Surroundings:
         self.budget = AppendBudget(self.settings.append_bytes_max)
         self.indexes = IndexCache(self.settings.index_cache_bytes_max)
         self.counts = PartitionCounts()
-        self.turns = AppendBatcher(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        self.turns = AppendBatcher(loop)
         self.starts = StartQueue(self.settings.starts_max, self.counts)
+        self.turn_room = TurnRoom(loop)
+        self.opener = ThreadOpener(loop)
         self.searches = SearchPace(self.settings.replicas_searches_per_s)
         self.urgent_searches = SearchPace(self.settings.min_insync_searches_per_s)
         self.trash = Trash(self.store, self.settings.deletions_max, self.settings.deletions_per_s)

@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry
 from bmq.broker.manager import PartitionManager
 from bmq.cli.broker_configs import warn_without_effect
 from bmq.cli.live_summary import Summary
+from bmq.cli.native_kernel import warn_without_kernel
 from bmq.cli.node_roles import NodeGround, NodeHooks, NodeRoles
 from bmq.cli.own_root import new_holder, open_own_root
 from bmq.cli.patience import Patience
@@ -142,6 +143,7 @@ class NodeServer:
         settings, ground = self._settings, self._ground
         load_all()
         warn_without_effect(settings)
+        warn_without_kernel()
         address = None
         if self._proxy is not None:
             address = await self._proxy.bind(*split_address(settings.listen))

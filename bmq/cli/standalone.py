@@ -30,6 +30,7 @@ from bmq.cli.broker_configs import (
 )
 from bmq.cli.dynamic_configs import follow
 from bmq.cli.live_summary import Summary
+from bmq.cli.native_kernel import warn_without_kernel
 from bmq.cli.otlp_endpoint import client_telemetry
 from bmq.cli.own_log import ManagedLog
 from bmq.cli.own_root import new_holder, open_own_root
@@ -196,6 +197,7 @@ class StandaloneServer:
         """Serve; the address clients reach. Raises OSError (the port), RootError, StoreError, KafkaError."""
         settings, loop = self._settings, asyncio.get_running_loop()
         warn_without_effect(settings)
+        warn_without_kernel()
         holder = new_holder(settings.node_id, self._rng)
         host, port = await self._proxy.bind(*split_address(settings.listen))
         node = Node(settings.node_id, *self._advertised(host, port), settings.rack)

@@ -38,6 +38,8 @@ class LogConfig:
     message_timestamp_after_max_ms: int = 3_600_000
     compression_type: str = "producer"
     compression_level: int | None = None  # of that codec; None: its default one
+    validates_compressed: bool = True
+    """Whether the records of compressed batches are read; those of uncompressed ones always are."""
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     delete_retention_ms: int = 24 * 3600 * 1000
     min_cleanable_dirty_ratio: float = 0.5

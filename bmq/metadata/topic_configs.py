@@ -84,6 +84,13 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         one_of(*(policy.value for policy in BacklogPolicy)),
     ),
     _key(
+        "bmq.compressed.validation.enable",
+        _BOOLEAN,
+        "true",
+        "Whether the records of compressed batches are read before they are stored, as Kafka does. false believes their "
+        "headers: look-ups by time and retention go by what the producer says. Compacted topics always read them.",
+    ),
+    _key(
         "bmq.durability",
         _STRING,
         "hflush",
@@ -477,6 +484,7 @@ def _log_config(configs: tuple[tuple[str, str], ...], broker: tuple[tuple[str, s
         message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
         compression_type=compression_type,
         compression_level=_compression_level(compression_type, values),
+        validates_compressed=cast(bool, values["bmq.compressed.validation.enable"]),
         cleanup_policy=frozenset(cast(tuple[str, ...], values["cleanup.policy"])),
         delete_retention_ms=number("delete.retention.ms"),
         min_cleanable_dirty_ratio=cast(float, values["min.cleanable.dirty.ratio"]),

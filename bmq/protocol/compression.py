@@ -1,13 +1,13 @@
 """The compression codecs of a record batch: bytes in, bytes out, with a limit on the output.
 
-Brokers open a batch only for compaction, timestamp look-ups and their own state logs; produced batches stay compressed.
+Produced batches are opened to read their records (bmq/records/body_opening), and stay compressed in the log.
 Formats as Kafka's Java client writes them: gzip, snappy in xerial framing (raw snappy, as librdkafka writes it, is read
 too), LZ4 frames with independent blocks (KIP-57), zstd (KIP-110).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from struct import Struct
 from typing import Any, Final
@@ -165,12 +165,14 @@ def _compress_xerial(data: memoryview) -> bytes:
     return bytes(out)
 
 
-def _decompress_snappy(data: memoryview, length_bytes_max: int) -> bytearray:
-    out = bytearray()
+def snappy_blocks(data: memoryview) -> Iterator[memoryview]:
+    """The blocks of raw snappy in xerial framing, or `data` itself without a frame. Raises BadCompressedData."""
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        _append_snappy_block(out, data, length_bytes_max)
-        return out
+        yield data
+        return
     position = len(_XERIAL_HEADER)
+    if position > len(data):
+        raise BadCompressedData("a snappy header runs past the end of the records")
     while position < len(data):
         if position + 4 > len(data):
             raise BadCompressedData("a snappy block header runs past the end of the records")
@@ -178,8 +180,14 @@ def _decompress_snappy(data: memoryview, length_bytes_max: int) -> bytearray:
         position += 4
         if not 0 <= length <= len(data) - position:
             raise BadCompressedData(f"a snappy block of {length} bytes runs past the end of the records")
-        _append_snappy_block(out, data[position : position + length], length_bytes_max)
+        yield data[position : position + length]
         position += length
+
+
+def _decompress_snappy(data: memoryview, length_bytes_max: int) -> bytearray:
+    out = bytearray()
+    for block in snappy_blocks(data):
+        _append_snappy_block(out, block, length_bytes_max)
     return out
 
 

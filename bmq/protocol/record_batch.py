@@ -1,7 +1,7 @@
 """Record batches v2 (magic 2): the 61-byte header, the checksum, and the records, for the few callers that open them.
 
-The produce and fetch paths read only headers: `batches` walks back-to-back batches with bounds checking, `verify_crc`
-checks one, `rewrite` sets base offset and leader epoch (both are outside the checksum).
+The fetch path reads only headers, and produced records are read by bmq/records: `batches` walks back-to-back batches with
+bounds checking, `verify_crc` checks one, `rewrite` sets base offset and leader epoch (both are outside the checksum).
 Records are decoded and encoded one by one for state logs, compaction, timestamp look-ups and tests, never per produce.
 Source: Kafka's DefaultRecordBatch and DefaultRecord, KIP-98.
 """
@@ -48,9 +48,11 @@ _MAGIC_POSITION: Final = 16
 _CRC_POSITION: Final = 17
 _PRODUCER: Final = Struct(">qhi")
 _PRODUCER_POSITION: Final = 43
-_ATTRIBUTES_POSITION: Final = 21  # the checksum covers everything from here on
+_ATTRIBUTES_POSITION: Final = 21
 _MAX_TIMESTAMP_POSITION: Final = 35
 
+CHECKSUMMED_POSITION: Final = _ATTRIBUTES_POSITION
+"""The checksum covers everything from here on."""
 COMPRESSION_MASK: Final = 0b111
 """The attributes bits that number the codec; 0: not compressed."""
 LOG_APPEND_TIME: Final = 1 << 3
@@ -108,7 +110,7 @@ class BatchHeader(NamedTuple):
         Raises CorruptRecords (too short, impossible length, unknown magic), UnsupportedMagic (format 0 or 1).
         """
         try:
-            header = cls._make(_HEADER.unpack_from(buffer, position))
+            header = tuple.__new__(cls, _HEADER.unpack_from(buffer, position))  # as _make, without its Python
         except struct_error as error:
             _refuse_old_format(buffer, position)
             raise CorruptRecords(f"{len(buffer) - position} bytes are too few for a record batch") from error
@@ -295,6 +297,14 @@ def rewrite_log_append_time(
     _INT64.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
     crc = _renew_checksum(buffer, position, header)
     return header._replace(attributes=attributes, max_timestamp_ms=timestamp_ms, crc=crc)
+
+
+def rewrite_max_timestamp(
+    buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp_ms: int
+) -> BatchHeader:
+    """Set a batch's greatest time and renew its checksum. Returns the new header."""
+    _INT64.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
+    return header._replace(max_timestamp_ms=timestamp_ms, crc=_renew_checksum(buffer, position, header))
 
 
 def clear_log_append_time(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> BatchHeader:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import IntEnum, IntFlag
 from typing import Final, NamedTuple, Protocol
 
-Buffer = bytes | bytearray | memoryview
+from bmq.records.buffers import Buffer
 
 
 class Rules(IntFlag):
@@ -91,10 +91,12 @@ class Details(NamedTuple):
 class BatchCheck(Protocol):
     """`batch` and `opened` return a number of `Result`; `details` and `refused` are of the last of these calls.
 
-    `costs_per_record_ns`: about; for deciding what may run on an event loop.
+    `costs_per_record_ns`: about; for deciding what may run on an event loop. `records_max`: of a batch that may be checked
+    at all, so that no batch takes minutes.
     """
 
     costs_per_record_ns: int
+    records_max: int
 
     def batch(self, batch: memoryview, now_ms: int) -> int:
         """Check a whole uncompressed batch, header and records. The buffer is writable and not changed."""

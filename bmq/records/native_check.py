@@ -6,7 +6,8 @@ import ctypes
 from typing import Any, Final
 
 from bmq.protocol.record_batch import HEADER_BYTES
-from bmq.records.batch_check import Buffer, Details, RefusalKind, RefusedRecord, Result, Rules
+from bmq.records.batch_check import Details, RefusalKind, RefusedRecord, Result, Rules
+from bmq.records.buffers import Buffer, address_of
 from bmq.records.native.library import Library
 
 BRIEF_BYTES_MAX: Final = 64 * 1024
@@ -36,17 +37,6 @@ _address_of = ctypes.addressof
 _first_byte_of = ctypes.c_char.from_buffer
 
 
-def _address(buffer: Buffer) -> tuple[int, object]:
-    """The address of the buffer's first byte, and what keeps it valid."""
-    if not len(buffer):
-        return 0, None
-    view = memoryview(buffer)
-    if view.readonly:
-        view = memoryview(bytearray(view))
-    first = _first_byte_of(view)
-    return _address_of(first), first
-
-
 class NativeCheck:
     """BatchCheck by the kernel."""
 
@@ -59,10 +49,12 @@ class NativeCheck:
         "_check_opened_at_length",
         "_last",
         "costs_per_record_ns",
+        "records_max",
     )
 
     def __init__(self, library: Library, rules: Rules, before_max_ms: int, after_max_ms: int) -> None:
         self.costs_per_record_ns = 20
+        self.records_max = 2**31 - 1
         self._check = _Check(before_max_ms, after_max_ms, int(rules))
         self._address = _address_of(self._check)
         self._check_batch, self._check_opened = _functions(library.briefly)
@@ -71,26 +63,27 @@ class NativeCheck:
 
     def batch(self, batch: memoryview, now_ms: int) -> int:
         size_bytes = len(batch)
-        call = self._check_batch if size_bytes <= BRIEF_BYTES_MAX else self._check_batch_at_length
-        result: int
-        try:
-            result = call(_address_of(_first_byte_of(batch)), size_bytes, now_ms, self._address)
-        except (TypeError, ValueError):  # a read-only buffer, or an empty one
-            address, _keep = _address(batch)
-            result = call(address, size_bytes, now_ms, self._address)
-        if result == Result.REFUSED:
+        if not size_bytes or size_bytes > BRIEF_BYTES_MAX or batch.readonly:
+            return self._unusual_batch(batch, now_ms)
+        result: int = self._check_batch(_address_of(_first_byte_of(batch)), size_bytes, now_ms, self._address)
+        if result:
             self._last = (batch, batch[HEADER_BYTES:], now_ms)
+        return result
+
+    def _unusual_batch(self, batch: memoryview, now_ms: int) -> int:
+        address, _keep = address_of(batch)
+        result: int = self._check_batch_at_length(address, len(batch), now_ms, self._address)
+        self._last = (batch, batch[HEADER_BYTES:], now_ms)
         return result
 
     def opened(self, header: Buffer, body: Buffer, now_ms: int) -> int:
         if len(header) < HEADER_BYTES:
             return Result.NO_HEADER
-        header_address, _keep_header = _address(header)
-        body_address, _keep_body = _address(body)
+        header_address, _keep_header = address_of(header)
+        body_address, _keep_body = address_of(body)
         call = self._check_opened if len(body) <= BRIEF_BYTES_MAX else self._check_opened_at_length
         result: int = call(header_address, body_address or header_address, len(body), now_ms, self._address)
-        if result == Result.REFUSED:
-            self._last = (header, body, now_ms)
+        self._last = (header, body, now_ms)
         return result
 
     def details(self) -> Details:

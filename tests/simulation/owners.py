@@ -19,9 +19,11 @@ from bmq.broker.partition_states import Offline
 from bmq.log.names import partition_directory
 from bmq.log.partition_log import AppendResult
 from bmq.log.store import Durability, StoreError
+from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch
+from tests.fakes.opener import FakeOpener, FakeTurnRoom
 from tests.fakes.store import FakeClient, FakeStore, Faults
 from tests.fakes.store_writer import AppendFailure
 from tests.simulation.aged_partition import AGED, AgedPartition, aged_settings
@@ -47,6 +49,7 @@ TIME_LIMIT_S = 240.0
 CALM_LIMIT_S = 30.0
 LONG_PAUSE_S = (5.0, 20.0)
 OPERATOR_S = 0.1  # from an owner that went offline to the next one
+_CODECS = (Compression.NONE, Compression.NONE, Compression.LZ4)
 _RETRIED = (
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.KAFKA_STORAGE_ERROR,
@@ -147,6 +150,9 @@ class Owners:
         owner.manager = manager = PartitionManager(
             client, holder, SimulatedClock(self.loop), dice, self.chances.settings
         )
+        openings = self._dice(f"openings {owner.leader_epoch}")
+        manager.surroundings.opener = FakeOpener(self.loop, openings)
+        manager.surroundings.turn_room = FakeTurnRoom(openings, share=0.7)
         manager.assign(PARTITION, owner.leader_epoch, "events", self.chances.config, owner.floor)
         self._assign_aged(owner, manager, client)
         while True:
@@ -280,7 +286,7 @@ class Owners:
 
     async def produce(self, number: int) -> None:
         """Idempotent, several batches on their way, everything not acknowledged is sent again after a while."""
-        dice = self._dice(f"producer {number}")
+        dice, codecs = self._dice(f"producer {number}"), self._dice(f"codecs {number}")
         left, count, life = BATCHES_PER_PRODUCER, 0, 0
         is_acks_all = number == 1 or dice.random() < 0.5
         while left > 0:
@@ -299,6 +305,7 @@ class Owners:
                         producer_id=number * 1000 + life,
                         producer_epoch=0,
                         base_sequence=sequence,
+                        compression=codecs.choice(_CODECS),
                     )
                     self.history.sent.update(values)
                     unacknowledged.append(Batch(sequence, values, bytes(data), is_acks_all))

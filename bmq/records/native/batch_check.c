@@ -92,8 +92,6 @@ int32_t bmq_check_opened(
             refuse(check, index, REFUSED_STAMPED, claimed_ms);
         else if (!is_append_time && claimed_ms != NO_TIMESTAMP && is_out_of_bounds(claimed_ms, now_ms, check))
             refuse(check, index, REFUSED_TIME, claimed_ms);
-        else if (is_stamped && timestamp_ms != NO_TIMESTAMP && is_out_of_bounds(timestamp_ms, now_ms, check))
-            refuse(check, index, REFUSED_TIME, timestamp_ms);
     }
     check->max_timestamp_ms = max_timestamp_ms;
     check->max_timestamp_index = max_timestamp_index;

@@ -1,76 +1,48 @@
-"""Which records are named when a batch is refused."""
+"""How the records of a refused batch are named."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from bmq.broker.record_checks import TEXTS_MAX, RecordRules, RecordsRefused, refuse_append_time, require_records
+from bmq.broker.record_checks import TEXTS_MAX, RecordsRefused, refuse_records
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.record_batch import NO_TIMESTAMP_MS, Record
+from bmq.records.batch_check import RefusalKind, RefusedRecord
 
 pytestmark = pytest.mark.unit
 
-BOUNDS = (1_000, 2_000)
 
-
-def refused(records: Sequence[Record], rules: RecordRules) -> RecordsRefused:
+def refused(*records: RefusedRecord, count: int | None = None) -> RecordsRefused:
     with pytest.raises(RecordsRefused) as caught:
-        require_records(records, rules)
+        refuse_records(records, len(records) if count is None else count, 0, "t-0", (1_000, 2_000))
     return caught.value
 
 
-@given(
-    st.lists(st.tuples(st.booleans(), st.sampled_from([NO_TIMESTAMP_MS, 999, 1_000, 2_000, 2_001]))),
-    st.booleans(),
-    st.sampled_from([None, BOUNDS]),
-)
-def test_exactly_the_records_that_break_a_rule_are_named(
-    drawn: list[tuple[bool, int]], needs_key: bool, times_ms: tuple[int, int] | None
-) -> None:
-    records = [
-        Record(b"k" if has_key else None, b"v", timestamp_ms=time_ms, offset=index)
-        for index, (has_key, time_ms) in enumerate(drawn)
-    ]
-    keyless = {index for index, (has_key, _) in enumerate(drawn) if needs_key and not has_key}
-    mistimed = {index for index, (_, time_ms) in enumerate(drawn) if times_ms is not None and time_ms in (999, 2_001)}
-    rules = RecordRules("t-0", needs_key, times_ms)
-    if not keyless | mistimed:
-        require_records(records, rules)
-        return
-    error = refused(records, rules)
-    assert [one.batch_index for one in error.record_errors] == sorted(keyless | mistimed)
-    assert (error.code is ErrorCode.INVALID_TIMESTAMP) == bool(mistimed - keyless)
-    assert {one.batch_index for one in error.record_errors if "without key" in (one.message or "")} == keyless
-
-
 def test_the_words_are_kafkas() -> None:
-    keyless = [Record(None, b"v")] * 4
-    error = refused(keyless, RecordRules("t-0", True, None))
+    error = refused(*(RefusedRecord(index, RefusalKind.NO_KEY, -1) for index in range(4)))
     one = "Compacted topic cannot accept message without key in topic partition t-0"
     shown = ", ".join(f"RecordError(batchIndex={index}, message='{one}')" for index in range(3))
     assert str(error) == (
         "One or more records have been rejected due to 4 record errors in total, and only showing the first three "
         f"errors at most: [{shown}]"
     )
-    error = refused([Record(b"k", b"v", timestamp_ms=5, offset=0)], RecordRules("t-0", True, BOUNDS))
+    assert error.code is ErrorCode.INVALID_RECORD
+    error = refused(RefusedRecord(0, RefusalKind.TIME, 5), RefusedRecord(3, RefusalKind.NO_KEY, 1))
+    assert error.code is ErrorCode.INVALID_TIMESTAMP
     assert str(error) == "One or more records have been rejected due to invalid timestamp"
+    assert [named.batch_index for named in error.record_errors] == [0, 3]
     assert error.record_errors[0].message == (
         "Timestamp 5 of message with offset 0 is out of range. The timestamp should be within [1000, 2000]"
     )
+    error = refused(RefusedRecord(2, RefusalKind.STAMPED, -1))
+    assert error.code is ErrorCode.INVALID_TIMESTAMP
+    assert error.record_errors[0].message == (
+        "Invalid timestamp type in message with offset 2. Producer should not set timestamp type to LogAppendTime."
+    )
 
 
-def test_texts_are_bounded_and_names_are_not() -> None:
-    errors = refused([Record(None, b"v")] * (TEXTS_MAX + 5), RecordRules("t-0", True, None)).record_errors
-    assert [error.batch_index for error in errors] == list(range(TEXTS_MAX + 5))
-    assert [error.batch_index for error in errors if error.message is None] == list(range(TEXTS_MAX, TEXTS_MAX + 5))
-
-
-def test_a_producers_append_time_is_every_records_fault() -> None:
-    with pytest.raises(RecordsRefused) as caught:
-        refuse_append_time(TEXTS_MAX + 1, 0)
-    assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
-    assert len(caught.value.record_errors) == TEXTS_MAX + 1
+def test_texts_are_bounded() -> None:
+    records = [RefusedRecord(index, RefusalKind.NO_KEY, -1) for index in range(TEXTS_MAX + 5)]
+    error = refused(*records, count=5_000_000)
+    assert [one.batch_index for one in error.record_errors] == list(range(TEXTS_MAX + 5))
+    assert [one.batch_index for one in error.record_errors if one.message is None] == [*range(TEXTS_MAX, TEXTS_MAX + 5)]
+    assert "due to 5000000 record errors" in str(error)

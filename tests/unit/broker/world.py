@@ -18,6 +18,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.record_batch import BatchHeader, Record, batches, decode_records, encode_batch, verify_crc
 from tests.fakes.clock import FakeClock
 from tests.fakes.namespace import files_below
+from tests.fakes.opener import FakeOpener
 from tests.fakes.store import FakeClient, FakeStore, Faults
 from tests.simulation.loop import VirtualTimeLoop
 
@@ -46,6 +47,7 @@ class Owner:
         self.name = f"owner-{leader_epoch}"
         self.client: FakeClient = world.store.client(self.name)
         self.manager = PartitionManager(self.client, self.name, world.clock, Random(leader_epoch), world.settings)
+        self.manager.surroundings.opener = FakeOpener(asyncio.get_running_loop(), Random(leader_epoch))
         self.manager.assign(KEY, leader_epoch, "topic", config, floor)
 
     async def log(self) -> PartitionRuntime:

@@ -138,13 +138,6 @@ def test_a_producer_may_not_stamp_its_batch(make: Make, rules: Rules, header_ms:
     assert [one.kind for one in checker.refused(9)] == kinds
 
 
-def test_a_stamped_batch_with_records_ahead_is_refused(make: Make) -> None:
-    data = batch(Record(b"k", b"v", timestamp_ms=NOW_MS + 2 * HOUR_MS), timestamp_type=TimestampType.LOG_APPEND_TIME)
-    checker = make(Rules.NONE, FOREVER_MS, HOUR_MS)
-    assert checker.batch(memoryview(with_max_timestamp(data, NOW_MS)), NOW_MS) == Result.REFUSED
-    assert checker.refused(9) == [RefusedRecord(0, RefusalKind.TIME, NOW_MS + 2 * HOUR_MS)]
-
-
 def test_a_batch_that_is_cut_at_any_byte_is_not_right(make: Make) -> None:
     records = [
         Record(b"k" * 3, b"v" * 200, (("name", b"value"), ("n", None)), timestamp_ms=NOW_MS),

@@ -1,0 +1,100 @@
+"""Appends of one partition that wait behind a batch which is being opened elsewhere: they keep their order.
+
+An idempotent producer has several batches on their way; one that overtakes another would be refused as out of order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from bmq.broker.acknowledgement import call
+from bmq.broker.admission import Admission
+from bmq.broker.append_budget import AppendBudget
+from bmq.broker.opener import Opened, Opener
+from bmq.log.partition_log import AppendDone, AppendResult
+from bmq.log.transactions import TransactionClaim
+from bmq.protocol.error_codes import ErrorCode
+
+APPENDS_PER_TURN_MAX: Final = 64
+"""That are taken up again in one turn of the event loop."""
+
+
+class Append(NamedTuple):
+    """One append as it came; see PartitionLog.append."""
+
+    records: memoryview
+    done: AppendDone
+    is_internal: bool
+    is_acks_all: bool
+    claim: TransactionClaim | None
+
+
+TakeUp = Callable[[Append, Opened | None, int], None]
+"""Goes on with an append: its batch as it was opened at that time in ms, or None: it only waited, and is all to be done."""
+
+
+class AppendQueue:
+    """Bounded by the budget of all appends: one that does not fit is refused.
+
+    While there are `appends`, every further one has to come here too.
+    """
+
+    __slots__ = ("_budget", "_is_due", "_loop", "_opening", "_take_up", "appends")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, budget: AppendBudget, take_up: TakeUp) -> None:
+        self._loop = loop
+        self._budget = budget
+        self._take_up = take_up
+        self.appends: deque[Append] = deque()
+        self._opening: object | None = None  # the present opening of the first of them
+        self._is_due = False
+
+    def add(self, append: Append) -> bool:
+        """Let it wait behind the others. False: too many bytes are on their way."""
+        if not self._budget.take(len(append.records)):
+            return False
+        self.appends.append(append)
+        return True
+
+    def open(self, append: Append, opener: Opener, admission: Admission, now_ms: int) -> bool:
+        """Have its batch opened; it goes in front of those that wait. False: too many bytes are on their way."""
+        if not self._budget.take(len(append.records)):
+            return False
+        self.appends.appendleft(append)
+        opening = self._opening = object()
+
+        def opened(outcome: Opened) -> None:
+            if self._opening is opening:
+                self._opening = None
+                self._next(outcome, now_ms)
+
+        opener.open(admission, append.records, now_ms, opened)
+        return True
+
+    def refuse_all(self, code: ErrorCode) -> int:
+        """Answer all that wait, also the one that is being opened. How many."""
+        appends, self.appends = self.appends, deque()
+        self._opening = None
+        for append in appends:
+            self._budget.give_back(len(append.records))
+            call(append.done, AppendResult(code))
+        return len(appends)
+
+    def _next(self, outcome: Opened | None, now_ms: int) -> None:
+        for _ in range(APPENDS_PER_TURN_MAX):
+            if not self.appends or self._opening is not None:
+                return
+            append = self.appends.popleft()
+            self._budget.give_back(len(append.records))
+            self._take_up(append, outcome, now_ms)
+            outcome = None
+        if self.appends and self._opening is None and not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_due = False
+        self._next(None, 0)
