@@ -13,7 +13,7 @@ ALONE = $(BIN)/python -m tools.machine_lock "make $@"
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto) $(wildcard bmq/records/native/*.[ch])
 
-.PHONY: help run install tools jars check test campaign places durations steady test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-all conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants clean
+.PHONY: help run install tools jars check test campaign places durations steady test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-all conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -131,6 +131,11 @@ fresh: $(VENV)/.installed-dev ## histories and examples that no run has seen; a 
 
 mutants: $(VENV)/.installed-dev ## take each safety rule out and see that the simulation finds it
 	@$(BIN)/python -m tests.simulation.mutants
+
+fuzz: MINUTES ?= 30
+fuzz: $(VENV)/.installed-dev ## the C kernel under sanitizers beside its twins for MINUTES, with libFuzzer (clang)
+	@deploy/dev/install-tools.sh clang libclang-rt
+	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 clean: ## remove everything that was made, except ./data
 	rm -rf $(VENV) .cache build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

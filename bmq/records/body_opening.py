@@ -50,6 +50,8 @@ def open_body(codec: Compression, data: Buffer, target: memoryview) -> int:
 def _open_snappy(data: Buffer, target: memoryview) -> int:
     used_bytes = 0
     for block in snappy_blocks(memoryview(data)):
+        if not block:
+            raise BadCompressedData("a snappy block of no bytes")
         try:
             length: int = cramjam.snappy.decompress_raw_len(block)
             if length > _SNAPPY_GROWTH_MAX * len(block):

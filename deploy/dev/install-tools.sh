@@ -1,6 +1,6 @@
 #!/bin/sh
 # Make sure that the programs named as arguments are there: python, java, javac, mvn, ip, mkfs.ext4, cc, librdkafka (to compile
-# against), or any other that is a package's name.
+# against), libclang-rt, or any other that is a package's name.
 # As root with apt they are installed, without asking; otherwise one sentence says what to install, and this fails.
 set -eu
 
@@ -49,6 +49,13 @@ for tool in "$@"; do
         echo '#include <librdkafka/rdkafka.h>' | cc -E -x c - >/dev/null 2>&1 || {
             missing="$missing librdkafka-with-headers"
             packages="$packages librdkafka-dev"
+        }
+        ;;
+    libclang-rt)
+        # libFuzzer, which clang only recommends.
+        ls /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a >/dev/null 2>&1 || {
+            missing="$missing libFuzzer"
+            packages="$packages libclang-rt-dev"
         }
         ;;
     mvn)

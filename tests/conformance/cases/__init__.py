@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tests.conformance.case import Case
-from tests.conformance.cases import admin, data, frames, groups, security, share, streams, topics, transactions
+from tests.conformance.cases import admin, batches, data, frames, groups, security, share, streams, topics, transactions
 
 DECLARED: tuple[Case, ...] = tuple(
     case
-    for family in (data, topics, groups, transactions, admin, security, share, streams)
+    for family in (data, batches, topics, groups, transactions, admin, security, share, streams)
     for case in family.CASES.found
 )
 

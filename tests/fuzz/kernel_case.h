@@ -1,0 +1,66 @@
+/* One input of the kernel's checks, and their answers as a line of text.
+ *
+ * An input is one byte of settings and the bytes of a batch. Each buffer is allocated at exactly its size, so that a
+ * sanitizer sees a read of one byte too many. tests/fuzz/kernel_cases.py has the same for the twins.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "batch_check.h"
+#include "lz4_frame.h"
+
+#define NOW_MS INT64_C(1700000000000)
+#define REFUSED_MAX 3
+#define HEADER_BYTES 61
+
+static const int64_t BOUNDS_MS[] = {0, 5, 3600000, INT64_MAX};
+
+static uint8_t *copied(const uint8_t *data, size_t bytes) {
+    uint8_t *copy = malloc(bytes ? bytes : 1);
+    if (!copy)
+        abort();
+    memcpy(copy, data, bytes);
+    return copy;
+}
+
+/* Writes "result max index count failed position | refused ... | opened's result | lz4", without an end of line. */
+static void run_case(const uint8_t *data, size_t bytes, FILE *out) {
+    const uint8_t settings = bytes ? data[0] : 0;
+    const size_t batch_bytes = bytes ? bytes - 1 : 0;
+    uint8_t *batch = copied(bytes ? data + 1 : data, batch_bytes);
+    struct bmq_refused_record *refused = calloc(REFUSED_MAX, sizeof(*refused));
+    struct bmq_batch_check check;
+    if (!refused)
+        abort();
+    memset(&check, 0, sizeof(check));
+    check.rules = settings & 3;
+    check.before_max_ms = BOUNDS_MS[settings >> 2 & 3];
+    check.after_max_ms = BOUNDS_MS[settings >> 4 & 3];
+    check.refused = refused;
+    check.refused_max = REFUSED_MAX;
+    const int32_t result = bmq_check_batch(batch, batch_bytes, NOW_MS, &check);
+    int32_t opened = CHECK_NO_HEADER;
+    if (out)
+        fprintf(out, "%d", result);
+    if (result != CHECK_NO_HEADER) {
+        if (out) {
+            fprintf(out, " %lld %lld %lld %lld %lld |", (long long)check.max_timestamp_ms,
+                    (long long)check.max_timestamp_index, (long long)check.refused_count, (long long)check.failed_index,
+                    (long long)check.failed_position);
+            for (int64_t number = 0; number < check.refused_count && number < REFUSED_MAX; number++)
+                fprintf(out, " %lld:%lld:%lld", (long long)refused[number].index, (long long)refused[number].kind,
+                        (long long)refused[number].timestamp_ms);
+        }
+        uint8_t *header = copied(batch, HEADER_BYTES);
+        uint8_t *body = copied(batch + HEADER_BYTES, batch_bytes - HEADER_BYTES);
+        opened = bmq_check_opened(header, body, batch_bytes - HEADER_BYTES, NOW_MS, &check);
+        free(header);
+        free(body);
+    }
+    const int32_t is_frame = bmq_lz4_is_one_frame(batch, batch_bytes);
+    if (out)
+        fprintf(out, " | %d | %d", opened, is_frame);
+    free(refused);
+    free(batch);
+}

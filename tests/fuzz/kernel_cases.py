@@ -1,0 +1,102 @@
+"""Inputs of the kernel's checks, and the answers that its twins in Python give: the lines that kernel_case.h writes."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from random import Random
+from typing import Final
+
+from bmq.records.batch_check import Result, Rules
+from bmq.records.batch_check_twin import TwinCheck
+from bmq.records.lz4_frames import is_one_frame_twin
+from bmq.records.native import library
+from tests.conformance.broken_batches import CODECS, ways
+
+SOURCES: Final = Path(library.__file__).parent
+HERE: Final = Path(__file__).parent
+NOW_MS: Final = 1_700_000_000_000
+REFUSED_MAX: Final = 3
+BOUNDS_MS: Final = (0, 5, 3_600_000, 2**63 - 1)
+SANITIZED: Final = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+WARNINGS: Final = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror")
+
+
+def build(compiler: str, program: str, target: Path, *flags: str) -> Path:
+    """Compile one of the programs here with the kernel's sources. Warnings are errors."""
+    sources = [HERE / f"{program}.c", *sorted(SOURCES.glob("*.c"))]
+    subprocess.run([compiler, *WARNINGS, *flags, f"-I{SOURCES}", "-o", target, *sources], check=True)
+    return target
+
+
+def answers(driver: Path, inputs: Sequence[bytes]) -> list[str]:
+    """The kernel's answers, by a driver that `build` made. Raises CalledProcessError with a sanitizer's report."""
+    data = b"".join(struct.pack("<I", len(one)) + one for one in inputs)
+    run = subprocess.run([driver], input=data, capture_output=True)
+    if run.returncode:
+        raise AssertionError(run.stderr.decode(errors="replace"))
+    return run.stdout.decode().splitlines()
+
+
+def twins_answer(data: bytes) -> str:
+    settings, batch = data[0] if data else 0, memoryview(bytearray(data[1:]))
+    twin = TwinCheck(Rules(settings & 3), BOUNDS_MS[settings >> 2 & 3], BOUNDS_MS[settings >> 4 & 3])
+    result = twin.batch(batch, NOW_MS)
+    line, opened = f"{int(result)}", int(result)
+    if result != Result.NO_HEADER:
+        line += " " + " ".join(map(str, twin.details())) + " |"
+        for one in twin.refused(REFUSED_MAX):
+            line += f" {one.batch_index}:{int(one.kind)}:{one.timestamp_ms}"
+    return f"{line} | {opened} | {int(is_one_frame_twin(batch))}"
+
+
+def seeds() -> Iterator[bytes]:
+    """Batches broken in all the ways of the conformance cases, and bodies of LZ4 by themselves."""
+    for codec in range(len(CODECS)):
+        for number, (_, batch) in enumerate(ways(codec, NOW_MS)):
+            yield bytes([number & 0x3F]) + batch
+            if codec == CODECS.index("lz4"):
+                yield b"\0" + batch[61:]
+
+
+def mutated(inputs: Sequence[bytes], dice: Random, count: int) -> Iterator[bytes]:
+    """So many inputs, each made of one of these by a few changes."""
+    for _ in range(count):
+        data = bytearray(dice.choice(inputs))
+        for _ in range(dice.randint(1, 4)):
+            place = dice.randrange(len(data) + 1)
+            match dice.randrange(6):
+                case 0 if place < len(data):
+                    data[place] ^= 1 << dice.randrange(8)
+                case 1 if place < len(data):
+                    data[place] = dice.choice((0, 1, 2, 0x7F, 0x80, 0xFE, 0xFF))
+                case 2:
+                    del data[place : place + dice.randint(1, 9)]
+                case 3:
+                    data[place:place] = dice.randbytes(dice.randint(1, 9))
+                case 4:
+                    other = dice.choice(inputs)
+                    begin = dice.randrange(len(other) + 1)
+                    data[place:place] = other[begin : begin + dice.randint(1, 60)]
+                case _:
+                    del data[place:]
+        yield bytes(data)
+
+
+def differences(driver: Path, inputs: Iterable[bytes], batch: int = 2000) -> Iterator[tuple[bytes, str, str]]:
+    """(input, the kernel's answer, its twin's) where they are not the same."""
+    found: list[bytes] = []
+
+    def compared() -> Iterator[tuple[bytes, str, str]]:
+        for one, ours in zip(found, answers(driver, found), strict=True):
+            if (theirs := twins_answer(one)) != ours:
+                yield one, ours, theirs
+        found.clear()
+
+    for one in inputs:
+        found.append(one)
+        if len(found) == batch:
+            yield from compared()
+    yield from compared()
