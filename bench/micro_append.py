@@ -36,6 +36,9 @@ class WallClock:
     def now_ms(self) -> int:
         return int(time.time() * 1000)
 
+    def elapsed_s(self) -> float:
+        return time.monotonic()
+
 
 class InstantWriter:
     """Takes bytes and forgets them; every append is durable when it returns."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 import structlog
@@ -43,7 +43,7 @@ class NodeServer:
     """`start` joins the cluster and serves, `stop` leaves it in order. One event loop.
 
     `rest`: where this node's REST API listens. `election`: not started yet. After `start`, `failed` gets the sentence that
-    ends the process. `elapsed_s`: a clock for durations that includes time asleep; the event loop's if there is none.
+    ends the process.
     """
 
     def __init__(
@@ -55,11 +55,10 @@ class NodeServer:
         rng: random.Random,
         *,
         rest: tuple[str, int],
-        elapsed_s: Callable[[], float] | None = None,
         log_levels: LogLevels | None = None,
         hooks: NodeHooks | None = None,
     ) -> None:
-        stalls = StallWatch(settings.loop_stall_max_ms, elapsed_s)
+        stalls = StallWatch(settings.loop_stall_max_ms, clock.elapsed_s)
         stalls.on_stall(self._stood_still)  # before connections are dropped
         levels = log_levels or LogLevels(settings.log_level)
         ground = NodeGround(

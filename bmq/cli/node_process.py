@@ -26,7 +26,6 @@ from bmq.cli.process import (
     SystemClock,
     bind_rest,
     bind_sentence,
-    elapsed_s,
     prepare_process,
     stop_on_signals,
     unless_stopped,
@@ -107,7 +106,6 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
         clock,
         rng,
         rest=rest_address,
-        elapsed_s=elapsed_s,
         log_levels=levels,
         hooks=NodeHooks(
             on_controller_ended=lambda: node_rest.operations.controller_lost(), cleaning=CompactionProcess(settings)

@@ -183,6 +183,7 @@ class NodeRoles:
             node_id=settings.node_id,
             local=lambda: self.controller,
             random=rng,
+            elapsed_s=clock.elapsed_s,
         )
         self.groups = GroupCoordinator(
             LocalShards(OFFSETS_TOPIC_NAME, settings.node_id, manager, self._image),
@@ -247,6 +248,7 @@ class NodeRoles:
             settings.fetch,
             random=rng,
             produce_times=(ground.stats.produce_times, ground.internal_stats.produce_times),
+            elapsed_s=ground.clock.elapsed_s,
         )
         self.leadership = ControllerLeadership(
             ground.election,

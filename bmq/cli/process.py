@@ -52,17 +52,19 @@ class Replaced(BmqError):
     """A newer server has taken over this one's partitions."""
 
 
-elapsed_s: Final[Callable[[], float]] = (
+_elapsed_s: Final[Callable[[], float]] = (
     partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
 )
-"""A clock to detect that the process stood still; if CLOCK_BOOTTIME exists, it includes time asleep."""
 
 
 class SystemClock:
-    """The machine's wall clock."""
+    """The machine's clocks. `elapsed_s` includes time asleep where there is a CLOCK_BOOTTIME (Linux)."""
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
+
+    def elapsed_s(self) -> float:
+        return _elapsed_s()
 
 
 def _reuse_memory() -> None:
@@ -102,7 +104,6 @@ async def _serve(settings: Settings, levels: LogLevels) -> None:
         store,
         SystemClock(),
         rng,
-        elapsed_s=elapsed_s,
         cleaning=CompactionProcess(settings),
         log_levels=levels,
     )

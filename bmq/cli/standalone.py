@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -105,8 +105,7 @@ class StandaloneRoles:
 class StandaloneServer:
     """`start` takes everything over and serves, `stop` hands everything back. One event loop.
 
-    `elapsed_s`: a clock for durations that includes time asleep; the event loop's if there is none. `cleaning`: None if
-    nothing is to be compacted.
+    `cleaning`: None if nothing is to be compacted.
     """
 
     def __init__(
@@ -116,7 +115,6 @@ class StandaloneServer:
         clock: Clock,
         rng: random.Random,
         *,
-        elapsed_s: Callable[[], float] | None = None,
         cleaning: LogCleaning | None = None,
         log_levels: LogLevels | None = None,
     ) -> None:
@@ -127,7 +125,7 @@ class StandaloneServer:
         self._rng = rng
         self._log_levels = log_levels or LogLevels(settings.log_level)
         self._stats = ProxyStats()
-        self._stalls = StallWatch(settings.loop_stall_max_ms, elapsed_s)
+        self._stalls = StallWatch(settings.loop_stall_max_ms, clock.elapsed_s)
         self._stalls.on_stall(self._stood_still)
         self._proxy = KafkaServer(
             settings.proxy, self._stats, is_debug=settings.log_level == "debug", stalls=self._stalls
@@ -258,7 +256,11 @@ class StandaloneServer:
             manager.use_cleaning(self._cleaning)
         manager.use_committed_offsets(FetchedOffsets(groups))
         fetcher = Fetcher(
-            self._store, self._settings.fetch, random=self._rng, produce_times=(self._stats.produce_times,)
+            self._store,
+            self._settings.fetch,
+            random=self._rng,
+            produce_times=(self._stats.produce_times,),
+            elapsed_s=self._clock.elapsed_s,
         )
         services = Services(
             node=node,

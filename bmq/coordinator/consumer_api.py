@@ -58,7 +58,7 @@ async def answered_by_owner(shard: GroupShard, answer: Awaitable[T], *, is_joini
     (rule 15), so an error needs a new proof. So does a join: it names no epoch that would expose a former owner, which
     would hand out the member's old assignment.
     """
-    asked_ms = shard.now().loop_ms
+    asked_ms = shard.elapsed_ms()
     try:
         answered = await answer
     except KafkaError:

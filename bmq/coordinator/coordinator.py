@@ -200,7 +200,7 @@ class GroupCoordinator(StreamsApi):
         )
         if self._can_never_be_written(joining):
             return join_error(ErrorCode.UNKNOWN_SERVER_ERROR, request.member_id)
-        asked_ms = shard.now().loop_ms
+        asked_ms = shard.elapsed_ms()
         try:
             answer = await self._join_of_any_kind(shard, joining)
             await _require_owner_to_join(shard, answer.error_code, asked_ms)
@@ -255,7 +255,7 @@ class GroupCoordinator(StreamsApi):
             shard = await self._existing(request.group_id)
         except KafkaError as error:
             return sync_error(coordinator_error(error))
-        asked_ms = shard.now().loop_ms
+        asked_ms = shard.elapsed_ms()
         try:
             answer = await self._sync(shard, request)
             await _require_owner(shard, answer.error_code, asked_ms)
@@ -291,11 +291,12 @@ class GroupCoordinator(StreamsApi):
                 # (rule 34).
                 is_loading = code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
                 return HeartbeatResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE if is_loading else code)
-        asked_ms = self._loop.time() * 1000
+        asked_ms = shard.elapsed_ms()
         group = shard.groups.get(group_id)
         try:
             if group is not None:
-                code = group.heartbeat(request.member_id, request.group_instance_id, request.generation_id, asked_ms)
+                loop_ms = self._loop.time() * 1000
+                code = group.heartbeat(request.member_id, request.group_instance_id, request.generation_id, loop_ms)
             elif shard.consumer.find(group_id) is not None:
                 code = self._heartbeat_consumer(shard, request)
             else:
@@ -311,7 +312,7 @@ class GroupCoordinator(StreamsApi):
         leaving = [MemberIdentity(member_id=request.member_id)] if is_single else request.members
         if not request.group_id:
             return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-        asked_ms = self._loop.time() * 1000
+        asked_ms = self._clock.elapsed_s() * 1000
         try:
             shard = await self._existing(request.group_id)
             await shard.prove_since(asked_ms)  # a classic group writes nothing now that could be refused

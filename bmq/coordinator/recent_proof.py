@@ -26,7 +26,10 @@ class ProofAge(Enum):
 
 
 def proof_age(proven_ms: float, asked_ms: float) -> ProofAge:
-    """`proven_ms`: when the last proof began, -inf if there was none; `asked_ms`: when the heartbeat came."""
+    """`proven_ms`: when the last proof began, -inf if there was none; `asked_ms`: when the heartbeat came.
+
+    Both by `Clock.elapsed_s`: to a process whose clock stood still while its machine slept, an old proof looks young.
+    """
     age_ms = asked_ms - proven_ms
     if age_ms < PROOF_RENEWAL_AGE_MS:
         return ProofAge.YOUNG

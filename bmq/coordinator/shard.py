@@ -190,6 +190,10 @@ class Shard(ABC):
 
     # ---------------------------------------------------------------- for the state machine
 
+    def elapsed_ms(self) -> float:
+        """For the age of proofs of ownership (rule 34): the loop's clock stands still while the machine sleeps."""
+        return self._clock.elapsed_s() * 1000
+
     def now(self) -> Moment:
         return Moment(self._loop.time() * 1000, self._clock.now_ms())
 
@@ -233,7 +237,7 @@ class Shard(ABC):
             raise KafkaError(ErrorCode.NOT_COORDINATOR)
 
     def is_proven(self, asked_ms: float) -> bool:
-        """Whether a heartbeat that came at `asked_ms` (the loop's clock) may be answered without `prove` (rule 34).
+        """Whether a heartbeat that came at `asked_ms` (`elapsed_ms`) may be answered without `prove` (rule 34).
 
         Renews the proof in the background before it is too old, so that the next heartbeats need not wait.
         """

@@ -163,7 +163,7 @@ class StateLog:
     """One state machine's log. All calls come from the event loop of the log's owner; `replay` comes first, once.
 
     `applied_offset` is the offset that follows the last record applied. `is_broken`: the state has to be loaded again.
-    `proven_ms`: the last time, on the loop's clock, at which the log is known to have been ours: when the last
+    `proven_ms`: the last time, by `Clock.elapsed_s`, at which the log is known to have been ours: when the last
     successful proof, or the last append that became durable, was begun; -inf: none yet.
     `has_gap`: an operator accepted that records before the first one replayed are lost, so later ones may refer to
     missing state.
@@ -384,7 +384,7 @@ class StateLog:
             self.waiting_bytes -= sum(append.size_bytes for append in group)
             _fail(group, AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR, message=repr(error)))
             return
-        begun_ms = _loop_ms()
+        begun_ms = self._clock.elapsed_s() * 1000
         self.log.append(memoryview(batch), lambda result: self._finish(group, result, begun_ms), is_internal=True)
 
     def _finish(self, group: list[_Append], result: AppendResult, begun_ms: float) -> None:
@@ -450,7 +450,7 @@ class StateLog:
     async def _prove(self) -> None:
         proof = self._proof
         assert proof is not None
-        begun_ms = _loop_ms()
+        begun_ms = self._clock.elapsed_s() * 1000
         try:
             await self.log.prove_ownership()
         except Exception as error:
@@ -465,10 +465,6 @@ class StateLog:
             self._proof = None
         if self._next_proof is not None:
             self._start_proof()
-
-
-def _loop_ms() -> float:
-    return asyncio.get_running_loop().time() * 1000
 
 
 def _encode(group: list[_Append], now_ms: int) -> bytearray:

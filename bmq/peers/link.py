@@ -185,7 +185,7 @@ class Link(asyncio.BufferedProtocol):
         """
         version = self.version(api_key)
         if isinstance(request, EnvelopeRequest):
-            request.connection_age_ms = int((self._loop.time() - self._first_sent_s) * 1000)
+            request.connection_age_ms = int((self._stalls.now_s() - self._first_sent_s) * 1000)
         future: asyncio.Future[Any] = self._loop.create_future()
         call = _Call(self, api_key, version, future, timeout_s)
         correlation_id = self._write(api_key, version, (encode("request", api_key, version, request),), call)
@@ -358,7 +358,7 @@ class Link(asyncio.BufferedProtocol):
         body = encode("request", ApiKey.API_VERSIONS, _API_VERSIONS_VERSION, request)
         future: asyncio.Future[Any] = self._loop.create_future()
         call = _Call(self, ApiKey.API_VERSIONS, _API_VERSIONS_VERSION, future, decode=_decode_api_versions)
-        self._first_sent_s = self._loop.time()
+        self._first_sent_s = self._stalls.now_s()
         self._write(ApiKey.API_VERSIONS, _API_VERSIONS_VERSION, (body,), call)
         response: ApiVersionsResponse = await future
         if response.error_code:

@@ -36,7 +36,7 @@ class Received:
 class RequestContext:
     """The client and the version of a request. `peer` is None if the request did not come over its own connection.
 
-    `apis`: the APIs served by the listener. `received_s` (the loop's time): the request was not received before that;
+    `apis`: the APIs served by the listener. `received_s` (StallWatch.now_s): the request was not received before that;
     None: it was received just now. `received`: kept for requests that another node may have to answer. `leader_epoch`:
     of the group's shard, as known to the node that forwarded the request; -1: not forwarded, or the request names many.
     `client_port`: -1 if the request did not come over its own connection. `turns`: how a long request gives the event

@@ -178,7 +178,7 @@ class Connection(asyncio.BufferedProtocol):
         self._listener.stats.received_bytes += nbytes
         self.active_at_s = self._loop.time()
         if self._first_received_s is None:
-            self._first_received_s = self.active_at_s
+            self._first_received_s = self._stalls.now_s()
         try:
             frames = self._splitter.feed(nbytes)
         except MalformedMessage as error:
@@ -196,7 +196,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._frames.extend(frames)
             else:
                 self._frames = deque(frames)
-                self._received_s = self.active_at_s
+                self._received_s = self._stalls.now_s()
                 self._is_receiving = True
                 self._begin_frames()
                 self._is_receiving = False
@@ -243,7 +243,7 @@ class Connection(asyncio.BufferedProtocol):
     # --- for handlers
     @property
     def age_s(self) -> float:
-        return 0.0 if self._first_received_s is None else self._loop.time() - self._first_received_s
+        return 0.0 if self._first_received_s is None else self._stalls.now_s() - self._first_received_s
 
     def on_lost(self, lost: Callable[[], None]) -> None:
         """Call `lost` once when the connection closes, from either side; soon if it is closed. Duplicates count

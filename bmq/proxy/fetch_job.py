@@ -505,7 +505,7 @@ class FetchJob:
                     return False
                 self._put_error(place, interest, ErrorCode.OFFSET_OUT_OF_RANGE)
                 return True
-            began_s = self._shared.loop.time()
+            began_s = self._shared.elapsed_s()
             caught_up = slow.found or await self._shared.catch_up.read(log, offset, limit, bound_offset)
             aborted = self._none_aborted()
             if self._read_committed and caught_up.views:
@@ -513,7 +513,7 @@ class FetchJob:
                 aborted = self._aborted(log, offset, end_offset)
                 if aborted is None:
                     aborted = _in_order(await log.find_aborted_transactions(offset, end_offset))
-                if self._shared.loop.time() - began_s > self._shared.config.read_cursor_age_ms / 1000:
+                if self._shared.elapsed_s() - began_s > self._shared.config.read_cursor_age_ms / 1000:
                     return False  # the file may have been replaced, and what was aborted in it be forgotten
                 if offset < log.log_start_offset:
                     # Deleted since we looked, and with the records the log forgot which transactions were aborted.

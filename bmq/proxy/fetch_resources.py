@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Task
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, Final
 
@@ -27,10 +27,13 @@ class FetchResources:
     """Created on the loop it runs on. `is_stopping`: no fetch waits for records any more.
 
     `random` gives session ids: a restarted server must not give the same ones again, or a consumer that did not notice
-    the restart could continue in another consumer's session.
+    the restart could continue in another consumer's session. `elapsed_s`: Clock.elapsed_s, for the age of what is known of a
+    file (rule 35); the event loop's clock without it.
     """
 
-    def __init__(self, store: SegmentStore, config: FetchSettings, random: Random) -> None:
+    def __init__(
+        self, store: SegmentStore, config: FetchSettings, random: Random, elapsed_s: Callable[[], float] | None = None
+    ) -> None:
         self.config = config
         self.loop = asyncio.get_running_loop()
         self.counts = FetchCounts()
@@ -45,7 +48,8 @@ class FetchResources:
         self.deadlines: Deadlines[Wake] = Deadlines(self.loop, lambda expire: expire())
         self.budget = ResponseBudget(config.fetch_response_bytes_max)
         self.read_cache = ReadCache(store, config, self.counts)
-        self.catch_up = CatchUp(self.read_cache, config, self.loop.time, self.spawn)
+        self.elapsed_s = elapsed_s or self.loop.time
+        self.catch_up = CatchUp(self.read_cache, config, self.elapsed_s, self.spawn)
         self.throttle = CatchUpThrottle(
             ratio_max=config.catch_up_slowdown_max,
             bytes_per_s_min=config.catch_up_bytes_per_s_min,

@@ -6,7 +6,7 @@ One object per process. fetch_job.py handles one request, with what fetches shar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
@@ -54,8 +54,9 @@ class Fetcher:
         *,
         random: Random,
         produce_times: Sequence[LatencyHistogram] = (),
+        elapsed_s: Callable[[], float] | None = None,
     ) -> None:
-        self.shared = FetchResources(store, config, random)
+        self.shared = FetchResources(store, config, random, elapsed_s)
         self.collector = FetchCollector(self.shared.counts, self._levels)
         self._loop = self.shared.loop
         self._preferred_read_replicas = PreferredReadReplicas(

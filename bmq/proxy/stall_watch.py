@@ -6,8 +6,8 @@ it up, and done something else since. So all of that is dropped unread (`on_stal
 A timer beats. Code that is about to act on received data asks `is_stalled` first, because after a stall the event loop
 may deliver received bytes before it runs the timer. Asking costs one reading of a clock.
 
-`now_s` should be a clock that goes on while the machine sleeps (CLOCK_BOOTTIME on Linux; the event loop's own does
-not). No clock of a virtual machine goes on while its host has paused it: that cannot be detected from inside.
+`now_s` should be a clock that goes on while the machine sleeps (Clock.elapsed_s; the event loop's own does not). Ages of
+requests are measured with the same one: between two clocks a request could be too old for neither. No clock of a virtual machine goes on while its host has paused it: that cannot be detected from inside.
 """
 
 from __future__ import annotations
@@ -29,10 +29,6 @@ _SETTLE_S: Final = 0.1
 _log = structlog.get_logger("bmq.proxy")
 
 
-def _no_time() -> float:
-    return 0.0
-
-
 class StallWatch:
     """A stall longer than `stall_ms_max` is always noticed, one shorter than three quarters of it never.
 
@@ -41,13 +37,16 @@ class StallWatch:
 
     def __init__(self, stall_ms_max: int = LOOP_STALL_MAX_MS, now_s: Callable[[], float] | None = None) -> None:
         self._stall_s_max = stall_ms_max / 1000
-        self._now_s = now_s or _no_time
-        self._has_own_clock = now_s is None
+        self._clock_s = now_s
         self._limit_s = inf  # a beat after this means that the loop stalled
         self._dropping: list[Callable[[float], None]] = []
         self._beat_timer: asyncio.TimerHandle | None = None
         self._settle_timer: asyncio.TimerHandle | None = None
         self.stall_count = 0
+
+    def now_s(self) -> float:
+        """The time on the clock that stalls are measured with; the event loop's if none was given."""
+        return asyncio.get_running_loop().time() if self._clock_s is None else self._clock_s()
 
     def on_stall(self, drop: Callable[[float], None]) -> None:
         """Call `drop` after each stall, in the order of registration, with its length in seconds (at least the
@@ -57,8 +56,6 @@ class StallWatch:
     def start(self) -> None:
         """Start on the running event loop."""
         self._loop = asyncio.get_running_loop()
-        if self._has_own_clock:
-            self._now_s = self._loop.time
         self._expect_beat()
 
     def close(self) -> None:
@@ -70,7 +67,7 @@ class StallWatch:
 
     def is_stalled(self) -> bool:
         """Whether the loop has just stalled. If so, everything from before has been dropped when this returns."""
-        return self._now_s() > self._limit_s and self._notice()
+        return self._limit_s != inf and self.now_s() > self._limit_s and self._notice()
 
     @property
     def is_settling(self) -> bool:
@@ -84,11 +81,11 @@ class StallWatch:
     def _expect_beat(self) -> None:
         if self._beat_timer is not None:
             self._beat_timer.cancel()
-        self._limit_s = self._now_s() + self._stall_s_max
+        self._limit_s = self.now_s() + self._stall_s_max
         self._beat_timer = self._loop.call_later(self._stall_s_max / _BEATS_PER_BOUND, self._beat)
 
     def _notice(self) -> bool:
-        stall_s = self._now_s() - self._limit_s + self._stall_s_max
+        stall_s = self.now_s() - self._limit_s + self._stall_s_max
         self._limit_s = inf  # until all is dropped: a `drop` callback may ask again
         self.stall_count += 1
         _log.warning("loop_stood_still", seconds=round(stall_s, 3))

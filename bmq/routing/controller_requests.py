@@ -107,6 +107,7 @@ class RemoteController:
         local: Callable[[], Controller | None] = lambda: None,
         config: RemoteControllerConfig | None = None,
         random: Random | None = None,
+        elapsed_s: Callable[[], float] | None = None,
     ) -> None:
         self._links = links
         self._image = image
@@ -116,6 +117,7 @@ class RemoteController:
         self._config = config or RemoteControllerConfig()
         self._random = random or Random(node_id)
         self._loop = asyncio.get_running_loop()
+        self._elapsed_s = elapsed_s or self._loop.time
         self._waits = ImageWaits(image)
         self._auto_creations: dict[str, asyncio.Task[None]] = {}
 
@@ -291,10 +293,10 @@ class RemoteController:
         wait_ms = getattr(request, "timeout_ms", config.request_wait_default_ms)
         wait_s = min(max(wait_ms, config.request_wait_min_ms), config.request_wait_max_ms) / 1000
         newest = replace(context, api_version=APIS[api_key].version_max)
-        by_name_until_s = self._loop.time() + config.by_name_ms / 1000
+        by_name_until_s = self._elapsed_s() + config.by_name_ms / 1000
 
         async def send(claim: ControllerClaim, timeout_s: float, is_repeated: bool) -> Any:
-            is_late = is_repeated or self._loop.time() > by_name_until_s
+            is_late = is_repeated or self._elapsed_s() > by_name_until_s
             message, asking = (again, newest) if is_late and again is not None else (request, context)
             here = self._here(claim)
             if here is None:
@@ -314,20 +316,20 @@ class RemoteController:
         Nothing is sent in the last fifth of the time: clients count it from when they sent the request, and may have
         given it up by then. Raises KafkaError: REQUEST_TIMED_OUT, or a code of the controller that a retry cannot cure.
         """
-        loop = self._loop
-        deadline_s = loop.time() + wait_s
-        send_until_s = loop.time() + wait_s * _SENT_WITHIN
+        elapsed_s = self._elapsed_s
+        deadline_s = elapsed_s() + wait_s
+        send_until_s = elapsed_s() + wait_s * _SENT_WITHIN
         backoff = Backoff(
             self._random, first_s=self._config.retry_min_ms / 1000, max_s=self._config.retry_max_ms / 1000
         )
         is_repeated = False
         reason = "there is no active controller"
-        while (left_s := send_until_s - loop.time()) > 0:
+        while (left_s := send_until_s - elapsed_s()) > 0:
             claim = self._leader()
             if claim is not None:
                 try:
                     await self._reach(claim, left_s)
-                    sent = send(claim, max(deadline_s - loop.time(), 0), is_repeated)
+                    sent = send(claim, max(deadline_s - elapsed_s(), 0), is_repeated)
                     return _Asked(await self._while_leading(claim, sent), is_repeated)
                 except _NotReached as error:
                     reason = str(error)
@@ -335,7 +337,7 @@ class RemoteController:
                     if not isinstance(error, LinkLost) and error.code not in _PASSING:
                         raise
                     is_repeated, reason = True, str(error)
-            await asyncio.sleep(min(backoff.next_s(), max(send_until_s - loop.time(), 0)))
+            await asyncio.sleep(min(backoff.next_s(), max(send_until_s - elapsed_s(), 0)))
         _log.warning("controller_not_reached", api=api_key.name, waited_s=wait_s, reason=reason)
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"no controller answered within {wait_s:g} s: {reason}")
 

@@ -74,7 +74,7 @@ class RoutedGroups(ShardRouting):
         self, frame: Buffer, header: RequestHeader, context: RequestContext, received_s: float
     ) -> bytes | None:
         """The answer of this process's coordinator; None when another node owns the group, or the request is old."""
-        if self._own is None or self._loop.time() - received_s > self._config.request_age_max_ms / 1000:
+        if self._own is None or self._stalls.now_s() - received_s > self._config.request_age_max_ms / 1000:
             return None
         return self._own.repeated_heartbeat(frame, header, context, received_s)
 
@@ -101,7 +101,7 @@ class RoutedGroups(ShardRouting):
             return False
         if self._owner(asked.group_id) != self._node_id or self._stalls.is_stalled():
             return False
-        if self._loop.time() - received_s > self._config.request_age_max_ms / 1000:
+        if self._stalls.now_s() - received_s > self._config.request_age_max_ms / 1000:
             return False
         peer = context.peer
 

@@ -397,10 +397,10 @@ class ShardRouting:
             self._waiting[owner] -= 1
 
     def _dated(self, context: RequestContext) -> RequestContext:
-        return context if context.received_s is not None else replace(context, received_s=self._loop.time())
+        return context if context.received_s is not None else replace(context, received_s=self._stalls.now_s())
 
     def _is_old(self, context: RequestContext) -> bool:
-        age_s = 0.0 if context.received_s is None else self._loop.time() - context.received_s
+        age_s = 0.0 if context.received_s is None else self._stalls.now_s() - context.received_s
         return age_s > self._config.request_age_max_ms / 1000
 
     def _require_young(self, context: RequestContext, may_wait: bool) -> None:

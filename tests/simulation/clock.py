@@ -13,3 +13,6 @@ class SimulatedClock:
 
     def now_ms(self) -> int:
         return 1_700_000_000_000 + int(self._loop.time() * 1000)
+
+    def elapsed_s(self) -> float:
+        return self._loop.time()

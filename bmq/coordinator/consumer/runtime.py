@@ -112,7 +112,8 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, Surroundings, _Volatile]
         body, timers = found
         loop_ms = self._loop.time() * 1000
         host = self._host
-        if loop_ms - host.state_log.proven_ms >= PROOF_RENEWAL_AGE_MS and not host.is_proven(loop_ms):
+        asked_ms = host.elapsed_ms()
+        if asked_ms - host.state_log.proven_ms >= PROOF_RENEWAL_AGE_MS and not host.is_proven(asked_ms):
             return None  # it has to wait for a proof (rule 34)
         self._obey(group_id, timers, loop_ms)
         self.resolve_if_due(group_id)

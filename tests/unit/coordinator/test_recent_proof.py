@@ -246,6 +246,23 @@ def test_a_former_owner_does_not_tell_a_member_to_go_on_for_long(kind: Callable[
 
 
 @each_kind
+@pytest.mark.parametrize("slept_s", [AGE_S + 0.1, 4.9, 60.0])
+def test_a_proof_ages_while_the_machine_sleeps(kind: Callable[[], Member], slept_s: float) -> None:
+    """The event loop's clock stands still meanwhile, and the stall watch leaves what is shorter than 5 s alone."""
+
+    async def story(member: Member, old: Cluster, new: Cluster) -> None:
+        for _ in range(2):  # the second one repeats the first
+            assert await member.beat(old) == GO_ON
+        cut_off(old)
+        await new.coordinator.prepare("g")
+        old.clock.sleep(slept_s)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(member.beat(old), 60)
+
+    run(kind, story)
+
+
+@each_kind
 def test_a_former_owner_that_asks_sends_members_away(kind: Callable[[], Member]) -> None:
     async def story(member: Member, old: Cluster, new: Cluster) -> None:
         assert await member.beat(old) == GO_ON

@@ -42,6 +42,8 @@ from bmq.protocol.messages.join_group_request import JoinGroupRequest
 from bmq.protocol.messages.join_group_response import JoinGroupResponse
 from bmq.protocol.request_context import Received, RequestContext
 from bmq.proxy.dispatch import HANDLERS
+from bmq.proxy.stall_watch import StallWatch
+from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitions
 from tests.unit.internal.internal_node import (
     FakeLeadership,
@@ -423,6 +425,23 @@ async def test_a_link_says_how_long_after_its_first_request_it_forwards(peer: Sc
             await asking
         await asyncio.sleep(0.02)
     assert 0 <= ages[0] <= ages[1] - 20
+    await links.close()
+
+
+async def test_a_link_counts_the_time_asleep(peer: ScriptedPeer) -> None:
+    """Else the receiver, whose clock went on, would refuse all later requests as late."""
+    clock = FakeClock()
+    links = Links("node-1", {NODE: (peer.host, peer.port)}.get, stalls=StallWatch(now_s=clock.elapsed_s))
+    ages = []
+    for number in range(2):
+        asking = asyncio.ensure_future(forward(links, NODE, ApiKey.JOIN_GROUP, JOIN, CONTEXT, timeout_s=LONG_S))
+        asked = await peer.request(number)
+        ages.append(asked.message.connection_age_ms)
+        asked.answer(EnvelopeResponse(error_code=ErrorCode.NOT_COORDINATOR))
+        with pytest.raises(KafkaError):
+            await asking
+        clock.sleep(4)
+    assert ages[1] - ages[0] >= 4_000
     await links.close()
 
 

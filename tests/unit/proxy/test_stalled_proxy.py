@@ -14,6 +14,7 @@ from bmq.log.partition_log import TopicPartition
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import encode_request
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.dispatch import HANDLERS
@@ -99,6 +100,26 @@ async def test_a_shorter_stop_changes_nothing(proxy: Proxy, stalls: StallWatch, 
     elapsed.stop(4.9)
     answered, _ = await client.answer(ApiKey.PRODUCE, 9)
     assert (answered, proxy.log(0).log_end_offset, stalls.stall_count) == (1, 1, 0)
+    await client.close()
+
+
+async def test_a_request_is_as_old_as_the_machine_slept(proxy: Proxy, elapsed: Elapsed) -> None:
+    """By the clock that notices stalls: what a shorter sleep leaves alone is refused for its age where that counts."""
+    seen: list[tuple[float | None, float]] = []
+
+    async def note(request: Any, context: RequestContext, services: Services) -> Any:
+        assert context.peer is not None
+        seen.append((context.received_s, context.peer.age_s))
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+
+    client = await proxy.connect()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(HANDLERS, ApiKey.DESCRIBE_CLUSTER, note)
+        for _ in range(2):
+            client.send(ApiKey.DESCRIBE_CLUSTER, 0, DescribeClusterRequest())
+            await client.answer(ApiKey.DESCRIBE_CLUSTER, 0)
+            elapsed.stop(4.0)
+    assert seen == [(1_000.0, 0.0), (1_004.0, 4.0)]
     await client.close()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -13,6 +12,7 @@ from bmq.log.partition_log import AbortedTransaction, Location
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.proxy.fetch_job import FetchJob
+from tests.fakes.clock import FakeClock
 from tests.unit.proxy_fetch.cluster import FetchCluster, offsets_in, results, want
 
 pytestmark = pytest.mark.unit
@@ -106,25 +106,11 @@ async def test_records_that_are_deleted_while_they_are_read_are_not_given(
     assert told.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and not told.records
 
 
-class Late:
-    """The loop, at a later time."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.passed_s = 0.0
-        self._loop = loop
-
-    def time(self) -> float:
-        return self._loop.time() + self.passed_s
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loop, name)
-
-
 async def test_a_read_that_took_too_long_is_done_again(cluster: FetchCluster) -> None:
-    """Compaction may have replaced the file, and the log have forgotten which of its transactions were aborted."""
+    """Or the machine slept: compaction may have replaced the file, and the log have forgotten which of its transactions were aborted."""
     for _ in range(4):
         cluster.produce()
-    log, loop = cluster.log(), Late(asyncio.get_running_loop())
+    log, clock = cluster.log(), FakeClock()
     log.tail_start_offset = 100
     locate = log.locate
     located: list[int] = []
@@ -132,11 +118,11 @@ async def test_a_read_that_took_too_long_is_done_again(cluster: FetchCluster) ->
     async def locate_late(offset: int) -> Location:
         found = await locate(offset)
         if not located:
-            loop.passed_s += 16
+            clock.sleep(16)
         located.append(offset)
         return found
 
-    with patch.object(cluster.fetcher.shared, "loop", loop), patch.object(log, "locate", locate_late):
+    with patch.object(cluster.fetcher.shared, "elapsed_s", clock.elapsed_s), patch.object(log, "locate", locate_late):
         told = results(await cluster.fetch(want({0: 2}, isolation_level=1)))[0]
         assert offsets_in(told.records) == [2, 3] and located == [2, 2]
         every = results(await cluster.fetch(want({0: 0})))[0]

@@ -36,6 +36,7 @@ from bmq.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestTopic,
 )
 from bmq.protocol.request_context import RequestContext
+from bmq.proxy.stall_watch import StallWatch
 from bmq.routing.groups import RoutedGroups, RoutedGroupsConfig
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
@@ -106,7 +107,13 @@ class GroupNode:
         self.services = internal_services(replace(services_over(controller, FakePartitions()), groups=self.coordinator))
         self.services.appender.stop()
         self.groups = RoutedGroups(
-            node_id, self.coordinator, cast(Any, cluster.links), lambda: cluster.image, cluster, config
+            node_id,
+            self.coordinator,
+            cast(Any, cluster.links),
+            lambda: cluster.image,
+            cluster,
+            config,
+            stalls=StallWatch(now_s=cluster.clock.elapsed_s),
         )
 
 

@@ -59,11 +59,12 @@ class World:
         self.loop = asyncio.get_running_loop()
         self.image = MetadataImage()
         self.lag_s: float | None = 0.0
+        self.clock = FakeClock()
         log = FakePartitionLog(TopicPartition(METADATA_TOPIC_ID, 0))
         kafka = {"offsets.topic.num.partitions": "7", "num.partitions": "3"}
         settings = ControllerConfig(cluster_id="cluster", broker_configs=kafka)
         self.controller = Controller(
-            log, FakeStore().client("c"), NODE, FakeClock(), Random(1), settings, self._published
+            log, FakeStore().client("c"), NODE, self.clock, Random(1), settings, self._published
         )
         self.leaderships = {node_id: Leadership() for node_id in CONTROLLERS}
         self.claim: ControllerClaim | None = None
@@ -75,6 +76,7 @@ class World:
             node_id=NODE.node_id,
             local=lambda: self.here,
             config=config,
+            elapsed_s=self.clock.elapsed_s,
         )
         self.here: Controller | None = self.controller
 
@@ -389,6 +391,23 @@ def test_a_repeated_deletion_spares_a_topic_of_that_name_that_was_made_anew() ->
         response = await ask(world.remote, delete("a"))
         assert (response.responses[0].error_code, response.responses[0].topic_id) == (0, first)
         assert world.image.topics["a"].topic_id != first
+
+    told(story)
+
+
+def test_a_deletion_grows_old_while_the_machine_sleeps() -> None:
+    async def story(world: World) -> None:
+        await world.has("a")
+        first = world.image.topics["a"].topic_id
+        claim, world.claim = world.claim, None
+        deleting = asyncio.ensure_future(ask(world.remote, delete("a")))
+        await asyncio.sleep(0.1)
+        world.clock.sleep(2.5)
+        await ask(world.controller, delete("a"))
+        await world.has("a")
+        world.claim = claim
+        assert (await deleting).responses[0].topic_id == first
+        assert "a" in world.image.topics and world.image.topics["a"].topic_id != first
 
     told(story)
 

@@ -618,6 +618,24 @@ def test_a_commit_that_waited_too_long_for_an_owner_is_not_sent_when_there_is_on
     told(story, config=RoutedGroupsConfig(move_wait_ms=60_000))
 
 
+def test_a_commit_grows_old_while_the_machine_sleeps() -> None:
+    """The event loop's clock stands still meanwhile: by that one it would be sent however long its client has given up."""
+
+    async def story(cluster: GroupCluster, client: GroupClient) -> None:
+        group_id = cluster.group_at(2)
+        assert await client.commit(group_id, 42) == 0
+        cluster.kill(2)
+        late = asyncio.ensure_future(client.commit(group_id, 43))
+        await asyncio.sleep(0.1)
+        cluster.clock.sleep(10.5)
+        cluster.links.down.clear()
+        assert await GroupClient(cluster.nodes[3].groups).commit(group_id, 45) == 0
+        assert await late == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await client.fetch(group_id) == [(0, 45)]
+
+    told(story, config=RoutedGroupsConfig(move_wait_ms=60_000))
+
+
 # --- deletions
 
 
