@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bmq.log.config import LogConfig
@@ -35,6 +35,9 @@ def extents_of(facts: list[tuple[int, int]]) -> list[Extent]:
 
 
 @given(FACTS, st.integers(0, 8), OFFSETS, st.integers(-1, 500), OFFSETS)
+@example([(1, -1)], 1, 5, -1, 0)  # the group stands within the only segment
+@example([(1, 900), (1, 900), (1, 900)], 3, 15, 500, 0)
+@example([(1, 900), (1, 100), (1, 900)], 3, 5, 500, 0)  # what is past the limit lies behind what is not
 def test_what_a_group_has_not_consumed_stays_until_the_limit(
     facts: list[tuple[int, int]], wanted_extents: int, consumed: int, limit_ms: int, log_start: int
 ) -> None:
@@ -73,6 +76,9 @@ def test_a_segment_consumed_in_part_stays(consumed: int, allowed: int) -> None:
 
 
 @given(FACTS, OFFSETS, OFFSETS, st.integers(-1, 400), st.integers(-1, 500), st.integers(0, 50))
+@example([(100, 900), (100, 900)], 5, 0, 120, -1, 0)  # the group stands within the first segment
+@example([(100, 900), (100, 900)], 15, 0, 20, -1, 0)
+@example([(100, 100), (100, 900)], 5, 0, -1, 500, 0)
 def test_eviction_drops_no_more_than_the_quotas_ask_for(
     facts: list[tuple[int, int]], consumed: int, log_start: int, quota_bytes: int, quota_ms: int, open_bytes: int
 ) -> None:
