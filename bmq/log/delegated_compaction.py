@@ -84,7 +84,8 @@ class CleanedFile:
     dropped_aborts: tuple[int, ...] = ()
 
     def encode(self) -> bytes:
-        return _FILE.dump_json(self)
+        """Raises DelegationRefused when it would be longer than the owner reads."""
+        return readable(_FILE.dump_json(self), f"the description of group {self.group}")
 
     @classmethod
     def decode(cls, data: Buffer) -> CleanedFile:
@@ -108,6 +109,13 @@ class DelegationEnd:
 
 _PLAN: Final = TypeAdapter(DelegatedPlan)
 _FILE: Final = TypeAdapter(CleanedFile)
+
+
+def readable(data: bytes, what: str) -> bytes:
+    """`data`, if it is no longer than is read. Raises DelegationRefused."""
+    if len(data) > DESCRIPTION_BYTES_MAX:
+        raise DelegationRefused(f"{what} has {len(data)} bytes, {DESCRIPTION_BYTES_MAX} are read")
+    return data
 
 
 def cleaned_name(group: int, attempt: str) -> str:

@@ -30,7 +30,13 @@ from bmq.compaction.key_map import KeyHashes
 from bmq.compaction.log_cleaner import NO_TRANSACTIONS, TransactionPart, TransactionState
 from bmq.hdfs.config import HdfsSettings
 from bmq.log.compaction import CleaningPlan
-from bmq.log.delegated_compaction import DESCRIPTION_BYTES_MAX, CleanedFile, DelegatedPlan, descriptions
+from bmq.log.delegated_compaction import (
+    DESCRIPTION_BYTES_MAX,
+    CleanedFile,
+    DelegatedPlan,
+    descriptions,
+    readable,
+)
 from bmq.log.store import FileMissing, SegmentStore
 from bmq.spark.jobs.outcome import BrokenOff, JobFailed
 from bmq.spark.jobs.partition_owner import PartitionOwner
@@ -232,7 +238,8 @@ async def _done(directory: str, store: SegmentStore) -> set[int]:
 
 def _encode_part(part: TransactionPart) -> bytes:
     ended, settled, state = part
-    return json.dumps([sorted(each) for each in (ended, settled, state.seen, state.committed)]).encode()
+    data = json.dumps([sorted(each) for each in (ended, settled, state.seen, state.committed)]).encode()
+    return readable(data, "what a segment has of transactions")
 
 
 def _decode_part(data: bytes) -> TransactionPart:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from bmq.broker.surroundings import BrokerSettings
@@ -9,6 +11,7 @@ from bmq.cli.log_files import SNAPSHOT_BYTES_MAX
 from bmq.log.aborted_files import FILE_BYTES_MAX, FILE_ENTRIES_MAX, encode_file
 from bmq.log.aborted_transactions import AbortedEntry, AbortedTransactions
 from bmq.log.checksummed_parts import CONTAINER_BYTES_MAX, PART_BYTES_MAX, encode_parts
+from bmq.log.delegated_compaction import DESCRIPTION_BYTES_MAX, CleanedFile, DelegationRefused
 from bmq.log.manifest import MANIFEST_BYTES_MAX
 from bmq.log.segment_index import INDEX_BYTES_MAX
 from bmq.log.segment_reader import BATCH_BYTES_MAX
@@ -42,6 +45,15 @@ def test_a_clients_longest_request_fits_between_nodes() -> None:
     assert FORWARDED_BYTES_MAX + 4 * STRING_BYTES_MAX <= BETWEEN_NODES.request_bytes_max <= FRAME_BYTES_MAX
     assert ProxyLimits().request_bytes_max <= FORWARDED_BYTES_MAX
     assert BrokerSettings().append_bytes_max <= FORWARDED_BYTES_MAX
+
+
+def test_a_description_that_its_owner_would_not_read_is_not_written() -> None:
+    """It grows with the markers of aborted transactions that a cleaning drops."""
+    file = CleanedFile(7, "f", 1, 1, 0, 0, 2**40, 1, 1, 1, -1)
+    most = DESCRIPTION_BYTES_MAX // 14
+    with pytest.raises(DelegationRefused, match=r"the description of group 7 has \d+ bytes, 67108864 are read"):
+        replace(file, dropped_aborts=tuple(range(2**40, 2**40 + most + 1))).encode()
+    assert CleanedFile.decode(file.encode()) == file
 
 
 def test_a_batch_of_the_longest_request_is_read_from_its_segment() -> None:
