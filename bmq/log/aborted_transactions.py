@@ -17,7 +17,6 @@ from bmq.log.store import Buffer
 
 _FIELD_COUNT: Final = 4
 ENTRY_BYTES: Final = 8 * _FIELD_COUNT
-_OFFSET_MAX: Final = 2**63 - 1
 
 
 class AbortedEntry(NamedTuple):
@@ -69,11 +68,7 @@ class AbortedTransactions:
 
     def between(self, from_offset: int, to_offset: int) -> AbortedTransactions:
         """Aborted transactions whose marker lies in [from, to)."""
-        first, end = bisect_left(self._last_offsets, from_offset), bisect_left(self._last_offsets, to_offset)
-        part = AbortedTransactions()
-        part._numbers = self._numbers[first * _FIELD_COUNT : end * _FIELD_COUNT]
-        part._last_offsets = self._last_offsets[first:end]
-        return part
+        return self.part(bisect_left(self._last_offsets, from_offset), bisect_left(self._last_offsets, to_offset))
 
     def newest(self, from_offset: int, to_offset: int, count_max: int) -> tuple[AbortedTransactions, int]:
         """The last `count_max` with a marker in [from, to), and the offset from which that list is complete.
@@ -109,9 +104,12 @@ class AbortedTransactions:
         """Offset of the last marker. Raises IndexError when there is none."""
         return self._last_offsets[-1]
 
-    def first(self, count: int) -> AbortedTransactions:
-        """The first `count` of them."""
-        return self.between(0, self._last_offsets[count]) if count < len(self) else self.between(0, _OFFSET_MAX)
+    def part(self, first: int, end: int) -> AbortedTransactions:
+        """The aborted transactions of numbers [first, end), counted from 0."""
+        part = AbortedTransactions()
+        part._numbers = self._numbers[first * _FIELD_COUNT : end * _FIELD_COUNT]
+        part._last_offsets = self._last_offsets[first:end]
+        return part
 
     def drop_before(self, offset: int) -> None:
         """Forget transactions whose marker lies below this offset."""

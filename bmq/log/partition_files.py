@@ -661,11 +661,13 @@ class PartitionFiles:
 
     async def _with_room(self, manifest: Manifest) -> Manifest:
         """The manifest with the oldest of too many aborted transactions in files."""
-        files, left = manifest.aborted_files, manifest.aborted
-        while len(left) >= FILE_ENTRIES_MAX:
-            files = (*files, await self._write_aborted(left.first(FILE_ENTRIES_MAX)))
-            left = left.between(filed_to(files), manifest.end_offset)
-        return manifest if left is manifest.aborted else replace(manifest, aborted=left, aborted_files=files)
+        files, aborted, filed = [*manifest.aborted_files], manifest.aborted, 0
+        while len(aborted) - filed >= FILE_ENTRIES_MAX:
+            files.append(await self._write_aborted(aborted.part(filed, filed + FILE_ENTRIES_MAX)))
+            filed += FILE_ENTRIES_MAX
+        if not filed:
+            return manifest
+        return replace(manifest, aborted=aborted.part(filed, len(aborted)), aborted_files=tuple(files))
 
     async def _write_aborted(self, aborted: AbortedTransactions) -> AbortedFile:
         """Make them durable in a file that no manifest names yet. Raises FencedWriter, StoreError."""
