@@ -29,6 +29,7 @@ from bmq.log.compaction import LogCleaning
 from bmq.log.config import LogConfig
 from bmq.log.names import EpochListing, partition_directory
 from bmq.log.partition_log import PartitionStarting, TopicPartition
+from bmq.log.root import ROOT_FILE
 from bmq.log.store import SegmentStore, StoreError
 from bmq.log.transactions import TransactionVerifier
 from bmq.protocol.error_codes import ErrorCode
@@ -292,6 +293,24 @@ class PartitionManager:
             raise PartitionStarting(f"the partition is still {runtime.state_name}")
         runtime.started.result()
         return runtime
+
+    async def prove_looks(self) -> bool:
+        """Implements bmq.proxy.appender.Partitions: the store's root file cannot be shown by a server that was
+        replaced."""
+        return await self.surroundings.store.prove(ROOT_FILE) is not None
+
+    async def never_written(self, topic_partition: TopicPartition) -> int | None:
+        """Implements bmq.proxy.appender.Partitions. An owner makes the partition's directory before anything else, and
+        only the deletion of its topic removes it; with a floor (rule 5) there must be records, so a start has to
+        look."""
+        assignment = self._assignments.get(topic_partition)
+        if assignment is None or assignment.runtime is not None or assignment.floor > 0 or self._is_closed:
+            return None
+        if await self.surroundings.store.status(partition_directory(topic_partition)) is not None:
+            return None
+        if self._assignments.get(topic_partition) is not assignment or topic_partition in self._expected:
+            return None
+        return assignment.leader_epoch
 
     def _start(self, assignment: _Assignment, *, is_awaited: bool) -> PartitionRuntime:
         runtime = PartitionRuntime(

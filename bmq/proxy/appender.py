@@ -27,6 +27,14 @@ class Partitions(Protocol):
         """The log, started if it was idle. Raises KafkaError NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION,
         KAFKA_STORAGE_ERROR."""
 
+    async def prove_looks(self) -> bool:
+        """Whether looks of `never_written` that begin after this returns are at least as new as this call (rule 15).
+        Raises StoreError."""
+
+    async def never_written(self, topic_partition: TopicPartition) -> int | None:
+        """Our leader epoch of a partition that is idle here, and in which no owner has ever begun, by a look that begins
+        now; None: it is another's, started, or may have records. Raises StoreError."""
+
 
 class Appender(Protocol):
     """Hands batches to their partitions' logs in order of arrival, also while a partition is not ready."""

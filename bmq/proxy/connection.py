@@ -433,9 +433,12 @@ class Connection(asyncio.BufferedProtocol):
                 # has bounds of its own.
                 admission.release()
                 self._loop.call_soon(self._not_alone, slot)
-            context = self._context_for(api, frame, request, context, received_s)
             handler, split = HANDLERS[api_key], split_of(api_key, header.api_version, request)
-            if split is not None:
+            if split is None:
+                context = self._context_for(api, frame, request, context, received_s)
+            else:
+                frame = bytearray()  # the parts have frames of their own, if they are sent on
+                context = replace(context, received_s=received_s)
                 handler = partial(self._in_parts, handler, api_key, split)
             await self._answer(handler, api_key, header, request, context, slot)
         finally:

@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
 from bmq.log.partition_log import PartitionLog, TopicPartition
+from bmq.log.store import StoreError
 from bmq.metadata.image import TopicImage
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
+from bmq.protocol.turns import NO_TURNS, Turns
 from bmq.proxy.services import Services
 
 _CONCURRENCY_MAX: Final = 64
@@ -48,20 +50,51 @@ async def leader_log(
 
 def check_leader_epoch(log: PartitionLog, current_leader_epoch: int) -> None:
     """Raises KafkaError FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (KIP-320); -1: the client knows none."""
-    if current_leader_epoch < 0 or current_leader_epoch == log.leader_epoch:
+    check_epoch(log.leader_epoch, current_leader_epoch)
+
+
+def check_epoch(leader_epoch: int, current_leader_epoch: int) -> None:
+    """The same, of a partition that has no log yet."""
+    if current_leader_epoch < 0 or current_leader_epoch == leader_epoch:
         return
-    is_old = current_leader_epoch < log.leader_epoch
+    is_old = current_leader_epoch < leader_epoch
     raise KafkaError(
         ErrorCode.FENCED_LEADER_EPOCH if is_old else ErrorCode.UNKNOWN_LEADER_EPOCH,
-        f"the leader epoch is {log.leader_epoch}, not {current_leader_epoch}",
+        f"the leader epoch is {leader_epoch}, not {current_leader_epoch}",
     )
 
 
-async def for_each(items: Sequence[T], perform: Callable[[T], Awaitable[R]]) -> list[R]:
+class UnwrittenPartitions:
+    """For one request: partitions that nobody has ever written to, which need no start to be answered for (rule 15)."""
+
+    def __init__(self, services: Services) -> None:
+        self._partitions = services.partitions
+        self._proof: asyncio.Task[bool] | None = None
+
+    async def leader_epoch(self, topic_partition: TopicPartition) -> int | None:
+        """The leader epoch of an idle partition without records; None: its log has to say."""
+        if self._proof is None:
+            self._proof = asyncio.ensure_future(self._is_proven())
+        try:
+            is_proven = await asyncio.shield(self._proof)
+            return await self._partitions.never_written(topic_partition) if is_proven else None
+        except StoreError:
+            return None  # a start waits for the store
+
+    async def _is_proven(self) -> bool:
+        try:
+            return await self._partitions.prove_looks()
+        except StoreError:
+            return False
+
+
+async def for_each(items: Sequence[T], perform: Callable[[T], Awaitable[R]], turns: Turns = NO_TURNS) -> list[R]:
     """The results in the items' order; limited concurrency, so that a huge request does not start too many tasks."""
     if len(items) == 1:
         return [await perform(items[0])]
     results: list[R] = []
     for first in range(0, len(items), _CONCURRENCY_MAX):
+        if first:
+            await turns.next()
         results += await asyncio.gather(*(perform(item) for item in items[first : first + _CONCURRENCY_MAX]))
     return results

@@ -85,12 +85,6 @@ _A_WRITE: Final = 10
 
 _SPLITS: Final[dict[ApiKey, Split]] = {
     ApiKey.METADATA: Split(("topics",), ("topics",), distinct=(("topics",), lambda one: (one.topic_id, one.name))),
-    ApiKey.LIST_OFFSETS: Split(
-        ("topics", "partitions"),
-        ("topics", "partitions"),
-        ELEMENTS_PER_TURN_MAX // 2,
-        distinct=(("topics", "partitions"), lambda one: one.partition_index),
-    ),
     ApiKey.OFFSET_COMMIT: Split(("topics", "partitions"), ("topics", "partitions"), ELEMENTS_PER_TURN_MAX // 2),
     ApiKey.TXN_OFFSET_COMMIT: Split(("topics", "partitions"), ("topics", "partitions"), ELEMENTS_PER_TURN_MAX // 2),
     ApiKey.OFFSET_FETCH: Split(

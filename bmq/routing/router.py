@@ -110,6 +110,16 @@ class Router:
             if self._target(topic_partition) == target:
                 await self._pause(topic_partition, min(backoff.next_s(), left_s))
 
+    async def prove_looks(self) -> bool:
+        """Implements bmq.proxy.appender.Partitions."""
+        return self._manager is not None and await self._manager.prove_looks()
+
+    async def never_written(self, topic_partition: TopicPartition) -> int | None:
+        """Implements bmq.proxy.appender.Partitions: of partitions that are owned here; other owners are asked."""
+        if self._manager is None or self._target(topic_partition).leader != self._node_id:
+            return None
+        return await self._manager.never_written(topic_partition)
+
     def _target(self, topic_partition: TopicPartition) -> _Target:
         """Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
         image = self._image()

@@ -313,6 +313,7 @@ class FakePartitions:
         self.logs: dict[TopicPartition, FakePartitionLog] = {}
         self.idle: set[TopicPartition] = set()
         self.errors: dict[TopicPartition, ErrorCode] = {}
+        self.unwritten: dict[TopicPartition, int] = {}  # leader epochs of idle ones without a directory
         self._store = store
 
     def add(
@@ -327,6 +328,13 @@ class FakePartitions:
         if topic_partition in self.idle or topic_partition in self.errors:
             return None
         return self.logs.get(topic_partition)
+
+    async def prove_looks(self) -> bool:
+        return True
+
+    async def never_written(self, topic_partition: TopicPartition) -> int | None:
+        """Only those in `unwritten`."""
+        return self.unwritten.get(topic_partition)
 
     async def leader_of(self, topic_partition: TopicPartition) -> FakePartitionLog:
         if topic_partition in self.errors:

@@ -7,9 +7,10 @@ KIP-1023). Offsets past the high watermark are hidden from everybody, replicas a
 from __future__ import annotations
 
 from collections import Counter
+from itertools import islice
 from typing import Final
 
-from bmq.log.partition_log import PartitionLog
+from bmq.log.partition_log import PartitionLog, TopicPartition
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
@@ -20,8 +21,16 @@ from bmq.protocol.messages.list_offsets_response import (
     ListOffsetsTopicResponse,
 )
 from bmq.protocol.request_context import RequestContext
+from bmq.protocol.turns import Pace
 from bmq.proxy.dispatch import handles
-from bmq.proxy.partition_access import check_leader_epoch, for_each, leader_log, topic_named
+from bmq.proxy.partition_access import (
+    UnwrittenPartitions,
+    check_epoch,
+    check_leader_epoch,
+    for_each,
+    leader_log,
+    topic_named,
+)
 from bmq.proxy.services import Services
 
 _LATEST: Final = -1
@@ -38,6 +47,7 @@ _SINCE_VERSION: Final = {
     _LATEST_TIERED: 9,
     _EARLIEST_PENDING_UPLOAD: 11,
 }
+_ENDS: Final = (_LATEST, _EARLIEST, _EARLIEST_LOCAL)
 _READ_COMMITTED: Final = 1
 _ISOLATION_LEVELS: Final = (0, _READ_COMMITTED)
 _NONE: Final = -1
@@ -51,7 +61,14 @@ async def list_offsets(request: ListOffsetsRequest, context: RequestContext, ser
     """
     if request.isolation_level not in _ISOLATION_LEVELS:
         return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR, services)
-    named = Counter((topic.name, wanted.partition_index) for topic in request.topics for wanted in topic.partitions)
+    turns, pace = context.turns, Pace()
+    named = Counter[tuple[str, int]]()
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            named[topic.name, wanted.partition_index] += 1
+            if pace.is_over():
+                await turns.next()
+    unwritten = UnwrittenPartitions(services)
 
     async def one(pair: tuple[str, ListOffsetsPartition]) -> ListOffsetsPartitionResponse:
         name, wanted = pair
@@ -60,9 +77,7 @@ async def list_offsets(request: ListOffsetsRequest, context: RequestContext, ser
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"partition {wanted.partition_index} is named twice")
             if wanted.timestamp < 0 and context.api_version < _SINCE_VERSION.get(wanted.timestamp, 2**15):
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"timestamp {wanted.timestamp} is not served")
-            log = await leader_log(services, topic_named(services, name), wanted.partition_index)
-            check_leader_epoch(log, wanted.current_leader_epoch)
-            offset, timestamp_ms, epoch = await _look_up(log, wanted.timestamp, request.isolation_level)
+            offset, timestamp_ms, epoch = await _found(services, unwritten, name, wanted, request.isolation_level)
         except BmqError as error:
             services.stats.note_error(ApiKey.LIST_OFFSETS, error.code)
             return ListOffsetsPartitionResponse(partition_index=wanted.partition_index, error_code=error.code)
@@ -71,16 +86,46 @@ async def list_offsets(request: ListOffsetsRequest, context: RequestContext, ser
         )
 
     # Kafka answers for a partition once, however often a topic names it.
-    asked = [
-        (topic.name, list({one.partition_index: one for one in topic.partitions}.values())) for topic in request.topics
-    ]
-    results = iter(await for_each([(name, wanted) for name, partitions in asked for wanted in partitions], one))
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(name=name, partitions=[next(results) for _ in partitions])
-            for name, partitions in asked
-        ]
-    )
+    pairs: list[tuple[str, ListOffsetsPartition]] = []
+    counts = []
+    for topic in request.topics:
+        asked: dict[int, ListOffsetsPartition] = {}
+        for wanted in topic.partitions:
+            asked[wanted.partition_index] = wanted
+            if pace.is_over():
+                await turns.next()
+        pairs += ((topic.name, wanted) for wanted in asked.values())
+        counts.append(len(asked))
+        if pace.is_over():
+            await turns.next()
+    results = iter(await for_each(pairs, one, turns))
+    topics = []
+    for topic, count in zip(request.topics, counts, strict=True):
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=list(islice(results, count))))
+        if pace.is_over():
+            await turns.next()
+    return ListOffsetsResponse(topics=topics)
+
+
+async def _found(
+    services: Services,
+    unwritten: UnwrittenPartitions,
+    name: str,
+    wanted: ListOffsetsPartition,
+    isolation_level: int,
+) -> tuple[int, int, int]:
+    """(offset, timestamp, leader epoch); -1 for each that does not exist. Raises BmqError."""
+    topic, number = topic_named(services, name), wanted.partition_index
+    key = TopicPartition(topic.topic_id, number)
+    log = services.partitions.ready(key)
+    if log is None and topic.partition(number) is not None:
+        leader_epoch = await unwritten.leader_epoch(key)
+        if leader_epoch is not None:
+            check_epoch(leader_epoch, wanted.current_leader_epoch)
+            return (0, _NONE, leader_epoch) if wanted.timestamp in _ENDS else (_NONE, _NONE, _NONE)
+    log = log or await leader_log(services, topic, number)
+    check_leader_epoch(log, wanted.current_leader_epoch)
+    return await _look_up(log, wanted.timestamp, isolation_level)
 
 
 def _refused(request: ListOffsetsRequest, code: ErrorCode, services: Services) -> ListOffsetsResponse:

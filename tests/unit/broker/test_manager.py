@@ -15,6 +15,7 @@ from bmq.broker.manager import PartitionManager
 from bmq.broker.partition_states import Fenced, Released
 from bmq.broker.runtime import PartitionRuntime
 from bmq.log.partition_log import TopicPartition
+from bmq.log.root import ROOT_FILE
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from tests.unit.broker.world import (
@@ -408,5 +409,76 @@ def test_upkeep_of_many_partitions_leaves_turns_to_others(monkeypatch: pytest.Mo
         assert [number for number in seen if number is not None] == [0, 1, 2, 3, 4]
         assert seen.index(None) == 2
         await owner.manager.close()
+
+    virtual(main)
+
+
+def test_a_partition_in_which_nobody_ever_began_is_told_without_a_start() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner()
+        assert not await owner.manager.prove_looks(), "a root without its file proves nothing"
+        await world.store.client("root").write_file(ROOT_FILE, b"{}", holder="root")
+        assert await owner.manager.prove_looks()
+        assert await owner.manager.never_written(KEY) == 1
+        assert await owner.manager.never_written(keys(1)[0]) is None, "it is not assigned here"
+        owner.manager.assign(KEY, 2, "topic", CONFIG)
+        assert await owner.manager.never_written(KEY) == 2
+        assert owner.manager.states() == {"unopened": 1}
+        owner.manager.assign(KEY, 3, "topic", CONFIG, high_watermark_floor=1)
+        assert await owner.manager.never_written(KEY) is None, "records were acknowledged"
+        await owner.manager.close()
+        assert await owner.manager.never_written(KEY) is None
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("is_sealed", [True, False])
+def test_a_partition_that_was_ever_started_has_to_be_started(is_sealed: bool) -> None:
+    async def main() -> None:
+        world = World()
+        first = world.owner()
+        await first.log()
+        assert await first.manager.never_written(KEY) is None
+        if is_sealed:
+            await first.manager.close()
+        else:
+            first.kill()
+        second = world.owner()
+        assert await second.manager.never_written(KEY) is None
+        await second.manager.close()
+
+    virtual(main)
+
+
+def test_one_that_is_assigned_anew_while_we_look_is_looked_at_again() -> None:
+    async def main() -> None:
+        owner = World().owner()
+        looking = asyncio.ensure_future(owner.manager.never_written(KEY))
+        await asyncio.sleep(0)
+        owner.manager.assign(KEY, 2, "topic", CONFIG)
+        assert await looking is None
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_an_old_name_node_does_not_hide_what_a_newer_owner_wrote() -> None:
+    """Rule 15: the former owner, at a NameNode that was replaced, sees no directory until it has proven its look."""
+
+    async def main() -> None:
+        world = World()
+        await world.store.client("root").write_file(ROOT_FILE, b"{}", holder="root")
+        former = world.owner()
+        newer = world.owner()
+        world.store.fail_over(stale_s=1_000.0)
+        for client in world.store.clients:
+            client.is_at_old_name_node = client is former.manager.surroundings.store
+        await produce(await newer.log(), b"a")
+        assert await former.manager.never_written(KEY) == 1, "a look alone is not enough"
+        assert await former.manager.prove_looks()
+        assert await former.manager.never_written(KEY) is None
+        await newer.manager.close()
+        await former.manager.close()
 
     virtual(main)

@@ -131,6 +131,11 @@ def test_what_is_named_twice_is_answered_once_though_it_is_named_in_two_parts() 
     assert split is not None
     once, _ = done(without_repeats(request, split))
     assert [one.name for one in once.topics] == ["t0", "t1", "t2"]
+    split = Split(
+        ("topics", "partitions"),
+        ("topics", "partitions"),
+        distinct=(("topics", "partitions"), lambda one: one.partition_index),
+    )
     offsets = ListOffsetsRequest(
         topics=[
             ListOffsetsTopic(
@@ -140,8 +145,6 @@ def test_what_is_named_twice_is_answered_once_though_it_is_named_in_two_parts() 
         ]
         * 2
     )
-    split = split_of(ApiKey.LIST_OFFSETS, 7, offsets)
-    assert split is not None
     once, _ = done(without_repeats(offsets, split))
     named = [[(one.partition_index, one.timestamp) for one in topic.partitions] for topic in once.topics]
     assert named == [[(5, 2), (3, 2)]] * 2

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import TopicPartition
+from bmq.log.store import StorageUnavailable
 from bmq.metadata.image import OFFSETS_TOPIC_NAME
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.error_codes import ErrorCode
@@ -249,3 +250,39 @@ async def test_records_are_deleted(cluster: FetchCluster, version: int) -> None:
     cluster.controller.image = image_of(compacted, internal)
     assert await ask(0, -1) == (ErrorCode.POLICY_VIOLATION, -1)
     assert await ask(0, 0, OFFSETS_TOPIC_NAME) == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
+
+
+async def test_partitions_that_nobody_ever_wrote_to_are_answered_without_a_start(cluster: FetchCluster) -> None:
+    key = TopicPartition(TOPIC_ID, 1)
+    cluster.partitions.idle.add(key)
+    cluster.partitions.unwritten[key] = LEADER_EPOCH
+    wanted = {LATEST: 0, EARLIEST: 0, -4: 0, -5: -1, -6: -1, MAX_TIMESTAMP: -1, 1_000: -1}
+    for timestamp, offset in wanted.items():
+        (one,) = await listed(cluster, [(1, timestamp)])
+        epoch = LEADER_EPOCH if offset == 0 else -1
+        assert (one.error_code, one.offset, one.timestamp, one.leader_epoch) == (0, offset, -1, epoch)
+    assert cluster.partitions.idle == {key}
+    (fenced,) = await listed(cluster, [(1, LATEST)], epoch=LEADER_EPOCH - 1)
+    (unknown,) = await listed(cluster, [(1, LATEST)], epoch=LEADER_EPOCH + 1)
+    assert fenced.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    assert unknown.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert cluster.partitions.idle == {key}
+
+
+@pytest.mark.parametrize("is_store_away", [False, True])
+async def test_a_look_that_is_not_proven_tells_nothing(
+    cluster: FetchCluster, monkeypatch: pytest.MonkeyPatch, is_store_away: bool
+) -> None:
+    key = TopicPartition(TOPIC_ID, 1)
+    cluster.partitions.idle.add(key)
+    cluster.partitions.unwritten[key] = LEADER_EPOCH
+
+    async def prove_looks() -> bool:
+        if is_store_away:
+            raise StorageUnavailable("away")
+        return False
+
+    monkeypatch.setattr(cluster.partitions, "prove_looks", prove_looks)
+    (one,) = await listed(cluster, [(1, LATEST)])
+    assert (one.error_code, one.offset) == (0, 0)
+    assert not cluster.partitions.idle, "it was started"
