@@ -428,6 +428,9 @@ class Connection(asyncio.BufferedProtocol):
             except (MalformedMessage, UnsupportedVersion) as error:
                 self.close(f"{api_key.name} version {header.api_version}: {error}")
                 return
+            if self._is_too_old(received_s):
+                self.close(f"a large {api_key.name} waited until its client may have given it up")
+                return
             if api_key in WAIT_FOR_MEMBERS:
                 # They wait for minutes, and end with their connection, so that has to be read. What groups keep of them
                 # has bounds of its own.
@@ -508,10 +511,14 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             admission.release()
 
+    def _is_too_old(self, received_s: float | None) -> bool:
+        """Whether the client of a large request may have given it up, and done something else since (rule 22)."""
+        return received_s is not None and self._loop.time() - received_s > self._limits.large_request_ms / 1000
+
     async def _in_parts(
         self, handler: Handler, api_key: ApiKey, split: Split, request: Any, context: RequestContext, services: Services
     ) -> Any:
-        """The answer to a large request, one part after the other."""
+        """The answer to a large request, one part after the other; None: it is not answered, as it took too long."""
         joined = Joined(split.answered)
         turns = self._listener.turns
         if split.bounded:
@@ -521,7 +528,9 @@ class Connection(asyncio.BufferedProtocol):
                 response = await handler(part.request, context, services)
             except BmqError as error:
                 response = refused(api_key, part.request, error.code, str(error))
-            if response is None or not joined.add(part, response):
+            if response is None or self._is_too_old(context.received_s):
+                return None  # what is left must not be carried out; the answer would lack it
+            if not joined.add(part, response):
                 break
             await turns.next()
         return joined.response

@@ -24,6 +24,9 @@ class ProxyLimits:
     event loop, and the next request of its connection begins when it is answered, as at Kafka's brokers."""
     fetch_at_once_bytes_max: int = 64 * 1024
     """A longer Fetch, of a thousand partitions or more, is decoded in parts as well."""
+    large_request_ms: int = 20_000
+    """How long after it was received a part of such a request may still be begun: then its connection is closed. Clients
+    give requests up after 30 s, and the request may have waited unread before (`loop_stall_max_ms`)."""
     decoded_bytes_max: int = 64 * 1024 * 1024
     """Memory of such requests and their answers, in total; beyond it they wait undecoded."""
     in_flight_requests_max: int = 512

@@ -10,6 +10,7 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
 from bmq.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
+from bmq.protocol.turns import ELEMENTS_PER_TURN_MAX
 from bmq.proxy.connection import KEPT_NAME_CHARS_MAX
 from bmq.proxy.large_requests import DECODED_ELEMENT_BYTES, LargeRequests, decoded_bytes
 from bmq.proxy.limits import ProxyLimits
@@ -157,4 +158,41 @@ async def test_a_connection_keeps_no_long_names(proxy: Proxy) -> None:
     connection = proxy.server.connections[0]
     assert all(len(name) <= KEPT_NAME_CHARS_MAX for name in connection._software)
     assert connection._context is None
+    await client.close()
+
+
+async def test_a_large_request_that_waited_too_long_is_not_carried_out(start: StartProxy) -> None:
+    proxy = await start(ProxyLimits(decoded_bytes_max=1, large_request_ms=0))
+    held = await proxy.server.large_requests.admit(1)
+    client, other = await proxy.connect(), await proxy.connect()
+    creating = MetadataRequest(topics=LARGE.topics, allow_auto_topic_creation=True)
+    client.send(ApiKey.METADATA, 12, creating)
+    while not proxy.server.large_requests.waiting_count:
+        await other.ask(ApiKey.API_VERSIONS, 3, ApiVersionsRequest())
+    held.release()
+    assert await client.is_closed_by_server()
+    assert not proxy.controller.created
+    await client.close()
+    await other.close()
+
+
+async def test_a_large_request_whose_parts_take_too_long_has_no_answer(
+    start: StartProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that were left out would be missing in it."""
+    proxy = await start(ProxyLimits(large_request_ms=200))
+    loop, create = asyncio.get_running_loop(), proxy.controller.auto_create_topic
+    is_old = asyncio.Event()
+    loop.call_later(1, is_old.set)
+
+    async def create_when_it_is_old(name: str) -> None:
+        await is_old.wait()
+        await create(name)
+
+    monkeypatch.setattr(proxy.controller, "auto_create_topic", create_when_it_is_old)
+    client = await proxy.connect()
+    creating = MetadataRequest(topics=LARGE.topics, allow_auto_topic_creation=True)
+    client.send(ApiKey.METADATA, 12, creating)
+    assert await client.is_closed_by_server()
+    assert 0 < len(proxy.controller.created) <= ELEMENTS_PER_TURN_MAX
     await client.close()
