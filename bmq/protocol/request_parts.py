@@ -27,7 +27,10 @@ class Part(NamedTuple):
 
 def parts_of(request: Any, path: Path, at_once: int = ELEMENTS_PER_TURN_MAX) -> Iterator[Part]:
     """The parts of a request, in order: each has `at_once` elements of `path` at most, where an empty container counts as
-    one. At least one; the request itself if it is small."""
+    one. At least one; the request itself if it is small.
+
+    A large request is used up: its arrays are emptied, so that the memory of what is done can be freed.
+    """
     some: list[_Run] = []
     count, before = 0, _NO_RUN
     is_whole = True
@@ -75,16 +78,26 @@ _NO_RUN: Final = _Run((), None)
 
 
 def _runs(owner: Any, path: Path, at_once: int) -> Iterator[_Run]:
-    items = getattr(owner, path[0])
+    items = _taken(owner, path[0], at_once)
     if not items:
         yield _NO_RUN
     elif len(path) == 1:
-        for start in range(0, len(items), at_once):
-            yield _Run((), items[start : start + at_once])
+        while items:
+            yield _Run((), items[: -at_once - 1 : -1])
+            del items[-at_once:]
     else:
-        for item in items:
+        while items:
+            item = items.pop()
             for chain, elements in _runs(item, path[1:], at_once):
                 yield _Run((item, *chain), elements)
+
+
+def _taken(owner: Any, name: str, at_once: int) -> list[Any]:
+    """The elements, the last one first. A large array gives them away, so that they can be freed one after the other."""
+    items = list(reversed(getattr(owner, name) or ()))
+    if len(items) > at_once:
+        setattr(owner, name, ())
+    return items
 
 
 def _shared(before: _Run, after: _Run) -> int:
@@ -139,4 +152,6 @@ def distinct_elements(owner: Any, path: Path, key: Callable[[Any], Hashable], pa
         kept[key(item)] = item
         if pace.is_over():
             yield
-    return replace(owner, **{path[0]: list(kept.values())})
+    once = replace(owner, **{path[0]: list(kept.values())})
+    setattr(owner, path[0], ())  # what `parts_of` frees must not be kept here
+    return once

@@ -84,7 +84,7 @@ _A_WRITE: Final = 10
 """Times the cost of another element: each is a start or a round trip to the store."""
 
 _SPLITS: Final[dict[ApiKey, Split]] = {
-    ApiKey.METADATA: Split(("topics",), ("topics",), distinct=(("topics",), lambda one: (one.topic_id, one.name))),
+    ApiKey.METADATA: Split(("topics",), ("topics",), distinct=(("topics",), lambda one: one.topic_id or one.name)),
     ApiKey.OFFSET_COMMIT: Split(("topics", "partitions"), ("topics", "partitions"), ELEMENTS_PER_TURN_MAX // 2),
     ApiKey.TXN_OFFSET_COMMIT: Split(("topics", "partitions"), ("topics", "partitions"), ELEMENTS_PER_TURN_MAX // 2),
     ApiKey.OFFSET_FETCH: Split(
