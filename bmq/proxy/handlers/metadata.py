@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
 
+from bmq.aio.loop_turns import run_in_turns
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
 from bmq.protocol.apis import ApiKey
@@ -27,7 +28,9 @@ from bmq.protocol.messages.metadata_response import (
     MetadataResponseTopic,
 )
 from bmq.protocol.request_context import RequestContext
+from bmq.protocol.turns import Pace, Turns
 from bmq.protocol.wire import unsigned_varint
+from bmq.protocol.wire_turns import InTurns, at_once
 from bmq.proxy.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
 from bmq.proxy.dispatch import EncodedBody, handles
 from bmq.proxy.services import Services
@@ -46,6 +49,8 @@ _CREATIONS_AT_ONCE_MAX: Final = 16
 _SIZES: Final = {"int16": 2, "int32": 4}
 _RESPONSE_FORMAT: Final = message_format("response", ApiKey.METADATA)
 _TOPIC_FORMAT: Final = next(one.entity for one in _RESPONSE_FORMAT.fields if one.name == "topics" and one.entity)
+_Key = tuple[int, bool, bool]
+"""Version, and whether authorized operations of the cluster and of topics are asked for."""
 _PASSING: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
@@ -61,43 +66,84 @@ class AllTopics:
         self._bodies: dict[tuple[int, bool, bool], bytes] = {}
         self._parts: dict[tuple[int, bool], dict[UUID, tuple[TopicImage, bytes]]] = {}
         self._parts_used: set[tuple[int, bool]] = set()
+        self._encoding: dict[_Key, asyncio.Future[None]] = {}  # under way: who wants the same waits for it
 
     def body(self, image: MetadataImage, departed: tuple[Node, ...], version: int, request: MetadataRequest) -> bytes:
         """The body of a Metadata response of this version about all topics."""
+        key = self._key(image, departed, version, request)
+        body = self._bodies.get(key)
+        if body is None:
+            body = self._bodies[key] = at_once(self._encoded(image, departed, key))
+        return body
+
+    async def body_in_turns(
+        self,
+        image: MetadataImage,
+        departed: tuple[Node, ...],
+        version: int,
+        request: MetadataRequest,
+        turns: Turns,
+    ) -> bytes:
+        """The same; what has to be encoded first is encoded in turns of the event loop, once for all who ask."""
+        key = self._key(image, departed, version, request)
+        while True:
+            body = self._bodies.get(key) if self._image is image and self._departed is departed else None
+            if body is not None:
+                return body
+            encoding = self._encoding.get(key)
+            if encoding is None:
+                break
+            await asyncio.shield(encoding)
+            # Now it is there, or its client left, or the image is another one: look again.
+            image, departed = self._image or image, self._departed
+        done = self._encoding[key] = asyncio.get_running_loop().create_future()
+        try:
+            body = await run_in_turns(self._encoded(image, departed, key), turns)
+        finally:
+            del self._encoding[key]
+            done.set_result(None)
+        if self._image is image and self._departed is departed:
+            self._bodies[key] = body
+        return body
+
+    def _key(self, image: MetadataImage, departed: tuple[Node, ...], version: int, request: MetadataRequest) -> _Key:
         if self._image is not image:
             self._forget_old(image)
         if self._departed is not departed:
             self._departed, self._bodies = departed, {}
-        with_cluster, with_topics = _flags(request)
-        key = (version, with_cluster, with_topics)
-        body = self._bodies.get(key)
-        if body is None:
-            body = self._bodies[key] = self._encoded(image, version, with_cluster, with_topics)
-        return body
+        return (version, *_flags(request))
 
     def _forget_old(self, image: MetadataImage) -> None:
         is_other_cluster = self._image is None or self._image.nodes is not image.nodes
         # Leaders and offline replicas depend on the nodes. Drop the parts of versions that were not used lately.
-        self._parts = {} if is_other_cluster else {key: self._parts[key] for key in self._parts_used}
+        self._parts = (
+            {} if is_other_cluster else {key: self._parts[key] for key in self._parts_used if key in self._parts}
+        )
         self._parts_used = set()
         self._bodies = {}
         self._image = image
 
-    def _encoded(self, image: MetadataImage, version: int, with_cluster: bool, with_topics: bool) -> bytes:
+    def _encoded(self, image: MetadataImage, departed: tuple[Node, ...], wanted: _Key) -> InTurns[bytes]:
+        version, with_cluster, with_topics = wanted
         key = (version, with_topics)
         self._parts_used.add(key)
         before = self._parts.get(key, {})
         write = codec_of(_TOPIC_FORMAT, version).write
         parts = {}
+        pace = Pace()
         for topic in image.topics.values():
             part = before.get(topic.topic_id)
             if part is None or part[0] is not topic:
                 out = bytearray()
                 write(out, _topic(image, topic, with_operations=with_topics))
                 part = (topic, bytes(out))
+                if pace.is_over(len(topic.partitions)):
+                    parts[topic.topic_id] = part
+                    yield
             parts[topic.topic_id] = part
-        self._parts[key] = parts
-        head, tail = _split_at_topics(_response(image, self._departed, [], with_cluster), version)
+        if self._image is not None and self._image.nodes is image.nodes:
+            self._parts[key] = parts  # whatever else has changed meanwhile, most of them are still right
+        head, tail = _split_at_topics(_response(image, departed, [], with_cluster), version)
         return b"".join((head, _array_length(len(parts), version), *(part for _, part in parts.values()), tail))
 
 
@@ -129,7 +175,8 @@ async def metadata(
     """Metadata 0-13. One topic's error never fails the others."""
     version = context.api_version
     if request.topics is None or (version == 0 and not request.topics):
-        return EncodedBody(_all_topics.body(services.controller.image, services.departed(), version, request))
+        image, departed = services.controller.image, services.departed()
+        return EncodedBody(await _all_topics.body_in_turns(image, departed, version, request, context.turns))
     with_cluster, with_topics = _flags(request)
     if version < _IDS_FROM_VERSION and any(
         topic.name is None or topic.topic_id is not None for topic in request.topics

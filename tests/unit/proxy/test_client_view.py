@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -252,3 +253,70 @@ def test_only_what_changed_is_encoded_again_and_unused_versions_are_forgotten() 
     assert set(answers._parts) == {(12, False)}
     answers.body(replace(second, nodes=dict(second.nodes)), (), 12, request)
     assert answers._parts[(12, False)][TOPIC_ID] is not kept, "leaders depend on the nodes"
+
+
+class Gate:
+    """Turns that are given one by one."""
+
+    def __init__(self) -> None:
+        self.given = 0
+        self._next = asyncio.Event()
+
+    async def next(self) -> None:
+        self.given += 1
+        await self._next.wait()
+
+    def open(self) -> None:
+        self._next.set()
+
+
+def many_topics(count: int, partitions: int = 300) -> MetadataImage:
+    leaders = [1] * partitions
+    topics = {
+        f"t-{n}": image_with([node(1)], leaders, name=f"t-{n}", topic_id=UUID(int=n + 1)).topics[f"t-{n}"]
+        for n in range(count)
+    }
+    by_id = {topic.topic_id: topic for topic in topics.values()}
+    return replace(image_with([node(1)], [1]), topics=topics, topics_by_id=by_id)
+
+
+async def test_all_topics_are_encoded_in_turns_once_for_all_who_ask() -> None:
+    image, request = many_topics(8), MetadataRequest(topics=None)
+    answers, gate, other = AllTopics(), Gate(), Gate()
+    first = asyncio.ensure_future(answers.body_in_turns(image, (), 12, request, gate))
+    await asyncio.sleep(0)
+    second = asyncio.ensure_future(answers.body_in_turns(image, (), 12, request, other))
+    await asyncio.sleep(0)
+    assert (gate.given, other.given) == (1, 0)
+    gate.open()
+    assert await first == await second == plain(image, 12, request)
+    assert gate.given >= 3 and other.given == 0
+
+
+async def test_who_waits_for_an_answer_encodes_it_when_the_other_client_leaves() -> None:
+    image, request = many_topics(8), MetadataRequest(topics=None)
+    answers, gate, other = AllTopics(), Gate(), Gate()
+    first = asyncio.ensure_future(answers.body_in_turns(image, (), 12, request, gate))
+    await asyncio.sleep(0)
+    second = asyncio.ensure_future(answers.body_in_turns(image, (), 12, request, other))
+    await asyncio.sleep(0)
+    other.open()
+    first.cancel()
+    assert await second == plain(image, 12, request)
+
+
+async def test_an_image_that_comes_meanwhile_is_answered_by_itself() -> None:
+    image, request = many_topics(8), MetadataRequest(topics=None)
+    answers, gate = AllTopics(), Gate()
+    first = asyncio.ensure_future(answers.body_in_turns(image, (), 12, request, gate))
+    await asyncio.sleep(0)
+    name, topic = next(iter(image.topics.items()))
+    left = {**image.topics}
+    del left[name]
+    newer = replace(image, topics=left, topics_by_id={one.topic_id: one for one in left.values()})
+    gate.open()
+    second = asyncio.ensure_future(answers.body_in_turns(newer, (), 12, request, gate))
+    assert await first == plain(image, 12, request)
+    assert await second == plain(newer, 12, request)
+    assert await answers.body_in_turns(newer, (), 12, request, Gate()) == plain(newer, 12, request)
+    assert topic.topic_id not in answers._parts[(12, False)]
