@@ -98,11 +98,14 @@ def test_others_are_answered_and_memory_stays(server: Server) -> None:
             if api_key in (ApiKey.PRODUCE, ApiKey.WRITE_TXN_MARKERS):  # the latter is 240,000 writes
                 continue
             for one in largest_requests(api_key, known, ELEMENTS):
-                if len(one.path) > 2:
-                    continue
+                if len(one.path) > 2 or not one.is_known:
+                    continue  # it costs less than one that is sent
                 with WireClient(server.port, timeout_s=ANSWER_S) as client:
                     client.send_raw(framed(encode_request(api_key, one.version, 1, "test", one.message)))
-                    assert client.receive_frame(), one.name
+                    try:
+                        client.receive_frame()
+                    except ConnectionResetError as error:
+                        raise AssertionError(f"{one.name}: the connection was closed") from error
         for number in range(JOINS):
             protocol = JoinGroupRequestProtocol(name="r", metadata=bytes(4 << 20))
             asked = JoinGroupRequest(

@@ -64,7 +64,9 @@ def _message(entity: Entity, path: Path, elements: int, known: Known | None, num
     values = {}
     for field in entity.fields:
         on_path = bool(path) and field.name == path[0]
-        if not field.is_array:
+        if field.tag is not None and not on_path and field.entity is None:
+            values[field.name] = field.default  # a tagged field would count as an element
+        elif not field.is_array:
             values[field.name] = _value(field, path[1:] if on_path else (), elements, known, number)
         elif on_path and len(path) > 1:
             values[field.name] = (_value(field, path[1:], elements, known, 0),)
