@@ -139,11 +139,11 @@ class CoordinatorConfig:
     """Member ids given out whose members have not joined yet, per group; beyond it GROUP_MAX_SIZE_REACHED."""
     group_protocols_max: int = 1_000
     """Protocols that one member may name in JoinGroup; beyond it UNKNOWN_SERVER_ERROR."""
-    members_bytes_per_shard_max: int = 16 * 1024 * 1024
+    members_bytes_per_shard_max: int = 32 * 1024 * 1024
     """Memory of what members of classic groups have said, per shard; a JoinGroup that needs more gets
     COORDINATOR_NOT_AVAILABLE."""
-    members_bytes_max: int = 64 * 1024 * 1024
-    """The same, for all shards of this process."""
+    members_bytes_max: int = 128 * 1024 * 1024
+    """The same, for all shards of this process: some 70,000 groups of one member."""
     groups_per_shard_max: int = 50_000
     """Groups with members or a record, per shard; a new one beyond it gets COORDINATOR_NOT_AVAILABLE."""
     load_wait_max_ms: int = 5_000
