@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from bmq.aio.loop_turns import run_in_turns
+from bmq.aio.loop_turns import LoopTurns, run_in_turns
 from bmq.controller.config import ControllerConfig
 from bmq.controller.decision import Decision, refuse_all
 from bmq.controller.metrics import ControllerMetrics
@@ -144,7 +144,7 @@ class DecisionLog:
             return decision
 
         try:
-            return await self.decide(remember, timeout_ms, turns)
+            return await self.decide(remember, timeout_ms)
         except ControllerGone:
             raise
         except BmqError as error:
@@ -155,7 +155,7 @@ class DecisionLog:
             refuse_all(results_of(response), error.code, str(error))
             return response
 
-    async def decide(self, decide: Decide[R], timeout_ms: int, turns: Turns = NO_TURNS) -> R:
+    async def decide(self, decide: Decide[R], timeout_ms: int) -> R:
         """Decide when our turn comes; returns the answer once its records are applied.
 
         Raises KafkaError: REQUEST_TIMED_OUT after `timeout_ms` (nothing is decided after that, but what was being
@@ -167,7 +167,7 @@ class DecisionLog:
         wait_s = min(max(timeout_ms, config.request_wait_min_ms), config.request_wait_max_ms) / 1000
         deadline = asyncio.get_running_loop().time() + wait_s
         self._waiting += 1
-        task = self.spawn(self._take_turn(decide, deadline, turns))
+        task = self.spawn(self._take_turn(decide, deadline))
         try:
             async with asyncio.timeout(wait_s):
                 return await asyncio.shield(task)
@@ -182,7 +182,9 @@ class DecisionLog:
         task.add_done_callback(_report)
         return task
 
-    async def _take_turn(self, decide: Decide[R], deadline: float, turns: Turns) -> R:
+    async def _take_turn(self, decide: Decide[R], deadline: float) -> R:
+        # Of its own: failovers wait for this decision, so it must not wait for the long requests of others.
+        turns = LoopTurns()
         try:
             async with self._turn:
                 if asyncio.get_running_loop().time() >= deadline:
