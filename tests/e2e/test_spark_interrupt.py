@@ -37,7 +37,9 @@ def command_line(pid: int) -> str:
 
 
 def interrupted(command: list[str], log_file: Path, moment: str, **environment: str) -> str:
-    """Its output. Ctrl-C as a terminal sends it, to the whole group, once a child's command line has `moment`."""
+    """Its output. Ctrl-C as a terminal sends it, to the whole group, once a child with `moment` in its command
+    line is there.
+    """
     process = ManagedProcess("job", command, log_file, {**SPARK_ENVIRONMENT, **environment})
     process.start()
     jvms: set[int] = set()
@@ -61,11 +63,11 @@ def interrupted(command: list[str], log_file: Path, moment: str, **environment: 
     return process.log_of_this_run()
 
 
-@pytest.mark.parametrize("moment", ["spark-submit", "org.apache.spark.deploy.SparkSubmit"])
+@pytest.mark.parametrize("moment", ["", "org.apache.spark.deploy.SparkSubmit"])
 def test_a_job_that_is_interrupted_while_spark_starts(
     server: Server, make_topic: TopicMaker, tmp_path: Path, moment: str
 ) -> None:
-    """In front of the JVM's first breath, and once it runs and has not told its port."""
+    """Before there is a JVM, and once it runs and has not told its port."""
     command = [bmq_command(), "spark", "stats", make_topic(), "--bootstrap", server.bootstrap, *SPARK_ARGUMENTS]
     assert "Traceback" not in interrupted(command, tmp_path / "job.log", moment)
 
