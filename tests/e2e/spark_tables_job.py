@@ -66,6 +66,7 @@ class Steps:
             self.add_columns_beside_commits,
             self.new_checkpoint,
             self.rivals,
+            self.rolled_back,
             self.stop_at_misfits,
             self.refusals,
             self.examples,
@@ -200,6 +201,39 @@ class Steps:
         self.reach(second)
         second.stop()
         return {"lost": lost, "added": self.counts()["rows"] - before, "doubled": self.doubled()}
+
+    def rolled_back(self) -> dict[str, Any]:
+        """By an operator: undone, and accepted."""
+        before, (current, parent) = self.counts()["rows"], self.newest_snapshots()
+        self.make_current(parent)
+        self.produce_orders(5)
+        refused = self.refusal(lambda: self.run(self.altered(), "checkpoint-3"))
+        gone = before - self.counts()["rows"]
+        self.make_current(current)
+        self.run(self.altered(), "checkpoint-3")
+        undone = self.counts()["rows"] - before
+        _, parent = self.newest_snapshots()
+        self.make_current(parent)
+        self.produce_orders(7)
+        self.run(self.altered(), "checkpoint-3", accept_rollback=True)
+        return {
+            "refused": refused.replace(str(current), "CURRENT"),
+            "gone": gone > 0,
+            "undone": undone,
+            "accepted": self.counts()["rows"] - before,
+            "doubled": self.doubled(),
+        }
+
+    def newest_snapshots(self) -> tuple[int, int]:
+        """The current snapshot of the table and its parent."""
+        current = self.table("orders.refs").where("name = 'main'").collect()[0]["snapshot_id"]
+        parent = self.table("orders.snapshots").where(f"snapshot_id = {current}").collect()[0]["parent_id"]
+        return current, parent
+
+    def make_current(self, snapshot_id: int) -> None:
+        self.spark.sql(
+            f"CALL bmq.system.set_current_snapshot(table => 'bmq.tables.orders', snapshot_id => {snapshot_id})"
+        )
 
     def stop_at_misfits(self) -> dict[str, Any]:
         definition = self.definition(name="strict", misfits="stop")
@@ -432,6 +466,7 @@ class Steps:
         checkpoint: str = "checkpoint",
         *,
         take_over: bool = False,
+        accept_rollback: bool = False,
         warehouse: str = "",
         source: str = "kafka",
     ) -> None:
@@ -446,6 +481,7 @@ class Steps:
             source=source,
             trigger_s=None,
             take_over=take_over,
+            accept_rollback=accept_rollback,
             on_progress=self.progress.append,
         )
 
