@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 from confluent_kafka import TopicPartition
 
-from bmq.spark.jobs import copying, mirror
+from bmq.spark.jobs import mirror
 from bmq.spark.jobs.cluster import Partition, Topic
 from bmq.spark.jobs.copy_settings import CopySettings
 from bmq.spark.jobs.outcome import JobFailed
@@ -133,12 +133,6 @@ def _copy_step(
         copier.finish()
 
 
-def _positions(settings: CopySettings, step: Step) -> dict[Partition, int]:
-    found = {(each.topic, each.partition): (settings.copy, each.topic, each.partition) for each in step}
-    kept = _of(settings.config).positions
-    return {at: kept[key][1].offset for at, key in found.items() if key in kept}
-
-
 @pytest.fixture
 def fake_copies(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Mirrors and copies between FakeClusters; gives how to start a mirror, with its request's fields."""
@@ -146,8 +140,6 @@ def fake_copies(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(mirror, "claim_positions", _claim)
     monkeypatch.setattr(mirror, "PartitionCopier", FakeCopier)
     monkeypatch.setattr(mirror, "copy_step", _copy_step)
-    monkeypatch.setattr(copying, "PartitionCopier", FakeCopier)
-    monkeypatch.setattr(copying, "positions_of", _positions)
 
     def start(here: FakeCluster, there: FakeCluster, **request: Any) -> mirror.Mirror:
         given: Any = SimpleNamespace()

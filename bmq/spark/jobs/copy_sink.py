@@ -26,9 +26,10 @@ COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "
 
 @dataclass
 class Copied(WriterCommitMessage):
-    """How many records a task has copied, without those copied before."""
+    """How many records a task has copied, without those copied before, and the partitions that it had rows of."""
 
     records: int
+    partitions: tuple[tuple[str, int], ...] = ()
 
 
 class CopySink(DataSource):
@@ -43,7 +44,7 @@ class CopySink(DataSource):
 
 
 class CopyWriter(DataSourceArrowWriter):
-    """Each task commits its own records; nothing is left for the driver."""
+    """Each task commits its own records. The driver is left with partitions of which no task had any."""
 
     def __init__(self, settings: str) -> None:
         self._settings = settings
@@ -52,6 +53,7 @@ class CopyWriter(DataSourceArrowWriter):
         """Runs on an executor. Raises JobFailed, BrokenOff."""
         settings = CopySettings.from_json(self._settings)
         records = 0
+        partitions: list[tuple[str, int]] = []
         stretches = by_partition(iterator)
         stretch = next(stretches, None)
         while stretch is not None:
@@ -62,7 +64,18 @@ class CopyWriter(DataSourceArrowWriter):
                     copier.take(stretch[2])
                 copier.finish()
                 records += copier.copied
-        return Copied(records)
+            partitions.append((topic, partition))
+        return Copied(records, tuple(partitions))
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Move the positions of ranges without records to their ends. Raises JobFailed, BrokenOff."""
+        settings = CopySettings.from_json(self._settings)
+        finished = {each for message in messages if isinstance(message, Copied) for each in message.partitions}
+        for topic, ends in settings.ends.items():
+            for partition in map(int, ends):
+                if (topic, partition) not in finished:
+                    with closing(PartitionCopier(settings, topic, partition)) as copier:
+                        copier.finish()
 
 
 def by_partition(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, int, pa.RecordBatch]]:

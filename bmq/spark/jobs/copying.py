@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 from bmq.spark.jobs.cluster import Cluster, Partition, Topic
 from bmq.spark.jobs.copy_settings import CopySettings, TopicCopy
 from bmq.spark.jobs.outcome import BrokenOff, JobFailed
-from bmq.spark.jobs.partition_copier import PartitionCopier
 from bmq.spark.jobs.positions import CopyNames, Position, read_positions
 from bmq.spark.jobs.ranges import OFFSETS_PER_STEP, OffsetRange, Step, cut_into_steps, offset_count
 from bmq.spark.jobs.source import Source
@@ -80,16 +78,6 @@ def copy_step(
     spark_errors("records cannot be copied", write)
     # The Kafka connector reads by name alone: then only this notices a topic that was made again meanwhile.
     require_same_topics(source_cluster, target, copies)
-    finish_ranges(settings, step)
-
-
-def finish_ranges(settings: CopySettings, step: Step) -> None:
-    """Move positions to the ends of ranges without any record: no task has seen these. Raises JobFailed, BrokenOff."""
-    positions = positions_of(settings, step)
-    for each in step:
-        if positions.get((each.topic, each.partition), each.end_offset) < each.end_offset:
-            with closing(PartitionCopier(settings.up_to(step), each.topic, each.partition)) as copier:
-                copier.finish()
 
 
 def require_same_topics(source_cluster: Cluster, target: Cluster, copies: Iterable[TopicCopy]) -> None:

@@ -14,19 +14,19 @@ from confluent_kafka import TopicPartition
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bmq.spark.jobs import copy_sink
 from bmq.spark.jobs.backfill import plan_backfill
 from bmq.spark.jobs.cluster import Cluster
 from bmq.spark.jobs.copy_settings import CopySettings, Partitioner, TopicCopy
-from bmq.spark.jobs.copy_sink import by_partition
+from bmq.spark.jobs.copy_sink import Copied, CopyWriter, by_partition
 from bmq.spark.jobs.copying import copy_step
 from bmq.spark.jobs.outcome import BrokenOff, ExitCode, JobFailed
 from bmq.spark.jobs.partition_copier import PartitionCopier, runs_of
 from bmq.spark.jobs.positions import CopyNames, Position, committed_at
 from bmq.spark.jobs.ranges import OffsetRange
 from bmq.spark.jobs.steps import Persistence, failure_of
-from tests.fakes.copied_clusters import FakeCluster, fake_copies
+from tests.fakes.copied_clusters import FakeCluster, FakeCopier
 
-__all__ = ["fake_copies"]
 pytestmark = pytest.mark.unit
 
 
@@ -80,25 +80,56 @@ class FakeWrite:
         self._during()
 
 
-def copied(here: FakeCluster, there: FakeCluster, write: FakeWrite, *, position: int = 0) -> Position:
-    """One step of 5 offsets of `s`, of which no task saw a record; the position behind it."""
+def copy(here: FakeCluster, there: FakeCluster, write: FakeWrite) -> None:
+    """One step of 5 offsets of `s`."""
     settings = CopySettings(
         there.config, "c", (TopicCopy("s", here.topics_here["s"].topic_id, "t", 1, there.topics_here["t"].topic_id),)
     )
-    copy = settings.topics[0]
-    there.positions["c", "s", 0] = "t", Position(position, 0, 5, copy.source_topic_id, 1)
     given: Any = write
     clusters: Any = here, there
     copy_step(given, given, *clusters, settings, (OffsetRange("s", 0, 0, 5),))
-    assert write.topic_ids == {"s": copy.source_topic_id}
-    return there.positions["c", "s", 0][1]
+    assert write.topic_ids == {"s": settings.topics[0].source_topic_id}
 
 
-def test_a_range_without_records_is_done_once(fake_copies: object) -> None:
-    """Else a backfill whose last records were aborted would copy "5 offsets" again whenever it is run."""
-    here, there = FakeCluster("a:1", s=5), FakeCluster("b:1", t=0)
-    assert copied(here, there, FakeWrite()).offset == 5
-    assert copied(here, there, FakeWrite(), position=5).offset == 5
+def test_only_topics_of_these_ids_are_copied() -> None:
+    copy(FakeCluster("a:1", s=5), FakeCluster("b:1", t=0), FakeWrite())
+
+
+def test_ranges_without_records_are_finished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a backfill whose last records were aborted would copy them again whenever it is run."""
+    there = FakeCluster("b:1", t=0)
+    topics = tuple(TopicCopy(name, "id", "t", 1, "of-t") for name in "su")
+    step = [OffsetRange("s", 0, 0, 5), OffsetRange("s", 1, 0, 6), OffsetRange("u", 0, 3, 7)]
+    settings = CopySettings(there.config, "c", topics).up_to(step)
+    for topic, number in (("s", 0), ("s", 1), ("u", 0)):
+        there.positions["c", topic, number] = "t", Position(3, 0, 9, "id", 1)
+    monkeypatch.setattr(copy_sink, "PartitionCopier", FakeCopier)
+    CopyWriter(settings.to_json()).commit([Copied(4, (("s", 1),)), Copied(0), None])
+    assert {key[1:]: position.offset for key, (_, position) in there.positions.items()} == {
+        ("s", 0): 5,
+        ("s", 1): 3,  # by the task that had its rows
+        ("u", 0): 7,
+    }
+
+
+def test_a_task_tells_of_which_partitions_it_had_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Copier:
+        copied = 2
+
+        def __init__(self, settings: CopySettings, topic: str, partition: int) -> None:
+            pass
+
+        def take(self, rows: pa.RecordBatch) -> None:
+            pass
+
+        finish = close = lambda self: None
+
+    monkeypatch.setattr(copy_sink, "PartitionCopier", Copier)
+    rows = [{"topic": "a", "partition": number} for number in (0, 0, 1)]
+    schema = pa.schema([("topic", pa.string()), ("partition", pa.int32())])
+    writer = CopyWriter(CopySettings({}, "c", ()).to_json())
+    assert writer.write(iter([pa.RecordBatch.from_pylist(rows, schema)])) == Copied(4, (("a", 0), ("a", 1)))
+    assert writer.write(iter([])) == Copied(0, ())
 
 
 def made_again(cluster: FakeCluster, topic: str) -> Callable[[], object]:
@@ -109,17 +140,17 @@ def made_again(cluster: FakeCluster, topic: str) -> Callable[[], object]:
     return make
 
 
-def test_a_topic_that_is_made_again_while_it_is_copied_is_noticed(fake_copies: object) -> None:
+def test_a_topic_that_is_made_again_while_it_is_copied_is_noticed() -> None:
     here, there = FakeCluster("a:1", s=5), FakeCluster("b:1", t=0)
     with pytest.raises(JobFailed, match="'s' was deleted and made again since its copy began"):
-        copied(here, there, FakeWrite(made_again(here, "s")))
+        copy(here, there, FakeWrite(made_again(here, "s")))
     with pytest.raises(BrokenOff, match="'t' of the target was deleted while it was written"):
-        copied(here, there, FakeWrite(made_again(there, "t")))
+        copy(here, there, FakeWrite(made_again(there, "t")))
     with pytest.raises(BrokenOff, match="'s' was deleted while it was copied"):
-        copied(here, there, FakeWrite(lambda: here.delete_topic("s")))
+        copy(here, there, FakeWrite(lambda: here.delete_topic("s")))
 
 
-def test_nothing_is_copied_of_a_topic_that_was_made_again_between_two_steps(fake_copies: object) -> None:
+def test_nothing_is_copied_of_a_topic_that_was_made_again_between_two_steps() -> None:
     here, there = FakeCluster("a:1", s=5), FakeCluster("b:1", t=0)
     settings = CopySettings(there.config, "c", (TopicCopy("s", "an earlier one", "t", 1, "of-t"),))
     write: Any = FakeWrite(lambda: pytest.fail("it was read"))
