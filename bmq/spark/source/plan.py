@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
-from itertools import chain, pairwise
+from itertools import pairwise
 from math import ceil
 from typing import Final
 
@@ -185,29 +185,29 @@ def cut_by_bytes(snapshot: PartitionSnapshot, start: int, end: int, count: int) 
     return sorted({cut for cut in cuts if start < cut < end})
 
 
-def cut_further(snapshot: PartitionSnapshot, start: int, end: int, cuts: Sequence[int], count: int) -> list[int]:
-    """These and more cuts, up to `count` parts: those with the most bytes are cut at offsets, first the largest."""
-    parts = list(pairwise((start, *cuts, end)))
-    sizes = [sum(piece.size_bytes for piece in cover(snapshot, first, last)) for first, last in parts]
-    heap: list[tuple[float, int, int]] = [
-        (-size, place, 1)
-        for place, (size, (first, last)) in enumerate(zip(sizes, parts, strict=True))
-        if last - first > 1
-    ]
+def cut_further(
+    parts: Sequence[tuple[PartitionSnapshot, int, int]], count: int
+) -> list[tuple[PartitionSnapshot, int, int]]:
+    """`count` parts of these ranges, or one per offset if there are fewer: the largest are cut at offsets first."""
+    sizes = [(sum(piece.size_bytes for piece in cover(*one)), one[2] - one[1]) for one in parts]
+    heap = [(-size, -offsets, place, 1) for place, (size, offsets) in enumerate(sizes) if offsets > 1]
     heapify(heap)
     counts = [1] * len(parts)
     for _ in range(count - len(parts)):
         if not heap:
             break
-        _, place, of_part = heap[0]
-        counts[place] = of_part = of_part + 1
-        first, last = parts[place]
-        if of_part < last - first:
-            heapreplace(heap, (-sizes[place] / of_part, place, of_part))
+        place, cut_into = heap[0][2], heap[0][3] + 1
+        counts[place] = cut_into
+        size, offsets = sizes[place]
+        if cut_into < offsets:
+            heapreplace(heap, (-size // cut_into, -offsets // cut_into, place, cut_into))
         else:
             heappop(heap)
-    further = [cut_by_offsets(first, last, of_part) for (first, last), of_part in zip(parts, counts, strict=True)]
-    return sorted({*cuts, *chain.from_iterable(further)})
+    return [
+        (snapshot, first, last)
+        for (snapshot, start, end), cut_into in zip(parts, counts, strict=True)
+        for first, last in pairwise((start, *cut_by_offsets(start, end, cut_into), end))
+    ]
 
 
 def cut_by_offsets(start: int, end: int, count: int) -> list[int]:
@@ -248,22 +248,24 @@ def plan(
     ranges = [(snapshot, start, end) for snapshot, start, end in wanted if start < end]
     sizes = [sum(piece.size_bytes for piece in cover(*one)) for one in ranges]
     counts = [max(1, ceil(size / bytes_per_partition)) for size in sizes]
-    is_cut_further = sum(counts) < min_partitions
-    if is_cut_further:
+    if sum(counts) < min_partitions:
         weights = sizes if sum(sizes) else [end - start for _, start, end in ranges]
         whole = sum(weights) or 1
         counts = [
             max(count, ceil(min_partitions * weight / whole)) for count, weight in zip(counts, weights, strict=True)
         ]
+    parts = [
+        (snapshot, first, last)
+        for (snapshot, start, end), count in zip(ranges, counts, strict=True)
+        for first, last in pairwise((start, *cut_by_bytes(snapshot, start, end, count), end))
+    ]
+    if len(parts) < min_partitions:
+        parts = cut_further(parts, min_partitions)
     planned: list[RangeToRead] = []
-    for (snapshot, start, end), count in zip(ranges, counts, strict=True):
-        cuts = cut_by_bytes(snapshot, start, end, count)
-        if is_cut_further:
-            cuts = cut_further(snapshot, start, end, cuts, count)
-        for first, last in pairwise((start, *cuts, end)):
-            parts = ceil((last - first) / records_per_partition) if records_per_partition else 1
-            for part_start, part_end in pairwise((first, *cut_by_offsets(first, last, parts), last)):
-                planned.append(part(snapshot, part_start, part_end))
+    for snapshot, first, last in parts:
+        pieces = ceil((last - first) / records_per_partition) if records_per_partition else 1
+        for part_start, part_end in pairwise((first, *cut_by_offsets(first, last, pieces), last)):
+            planned.append(part(snapshot, part_start, part_end))
     return planned
 
 

@@ -129,6 +129,7 @@ def test_parts_have_every_offset_once(
         records_per_partition=records_per_partition,
         min_partitions=min_partitions,
     )
+    assert len(planned) >= min(min_partitions, sum(end - start for _, start, end in named))
     for number, (log, start, end) in enumerate(named):
         parts = [one for one in planned if one.partition == number]
         if start == end:
