@@ -10,9 +10,9 @@ it, and later ones, again over another connection.
 
 The answers of a connection leave in order, and stock clients send only five requests ahead. So batches that wait for a
 start keep those behind them waiting, whose partitions are well. That is right for a few partitions, which are back sooner
-than a client tries again. When more than PARTITIONS_HELD_MAX wait (a node died), all their batches are refused at once
-with NOT_LEADER_OR_FOLLOWER, which clients retry after a backoff, and the partitions start meanwhile. Batches with acks=0
-wait all the same: nobody would send them again.
+than a client tries again. When more than PARTITIONS_HELD_MAX wait for longer than HOLD_S (a node died), batches of all
+that wait are refused at once with NOT_LEADER_OR_FOLLOWER, which clients retry after a backoff, and the partitions start
+meanwhile. Batches with acks=0 wait all the same: nobody would send them again.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ from bmq.proxy.appender import ANY_EPOCH, QUEUED_BYTES_MAX, Partitions, always
 BACKOFF_FIRST_S: Final = 0.01
 BACKOFF_MAX_S: Final = 0.2
 PARTITIONS_HELD_MAX: Final = 4
-"""While more partitions than this move or start, clients are asked to try again. Below the five requests that librdkafka and
+"""While more partitions than this move or start for long, clients are asked to try again. Below the five requests that librdkafka and
 Kafka's Java client send ahead on a connection, so that one client alone can notice."""
+HOLD_S: Final = 0.05
+"""What is over sooner does not count: a node attaches to a partition of another one in a millisecond or two."""
 
 _MOVED: Final = NOT_LEADER_AT_EPOCH | {ErrorCode.NETWORK_EXCEPTION}
 _FOLLOWS_FROM_A_REFUSAL: Final = frozenset((ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,))
@@ -64,7 +66,7 @@ class RetryingAppender:
     """Implements bmq.proxy.appender.Appender over partitions whose owners change.
 
     `bytes_max`: limit on batches that wait for a partition, over all partitions; more are refused.
-    `partitions_held_max`: while more partitions move or start, their batches are refused.
+    `partitions_held_max`: while more partitions move or start for longer than HOLD_S, their batches are refused.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class RetryingAppender:
         self._partitions = partitions
         self._bytes_max = bytes_max
         self._partitions_held_max = partitions_held_max
-        self._moving_count = 0
+        self._long_moves = 0
         self._loop = asyncio.get_running_loop()
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._number = 0
@@ -185,16 +187,22 @@ class RetryingAppender:
     def _begin_move(self, queue: PartitionQueue) -> None:
         queue.is_start_due = True
         queue.move = self._loop.create_task(self._move(queue))
-        self._moving_count += 1
-        if self._moving_count == self._partitions_held_max + 1:
-            for other in tuple(self._queues.values()):
-                # Behind batches whose answers are still to come nothing is refused before these: `_move` does it then.
-                if other.move is not None and not other.outstanding and not other.refused:
-                    self._refuse_in_a_crowd(other)
+        queue.hold_timer = self._loop.call_later(HOLD_S, self._hold_ended, queue)
+
+    def _hold_ended(self, queue: PartitionQueue) -> None:
+        queue.hold_timer = None
+        self._long_moves += 1
+        if self._long_moves <= self._partitions_held_max:
+            return
+        crossed = self._long_moves == self._partitions_held_max + 1
+        for other in tuple(self._queues.values()) if crossed else (queue,):
+            # Behind batches whose answers are still to come nothing is refused before these: `_move` does it then.
+            if other.move is not None and not other.outstanding and not other.refused:
+                self._refuse_in_a_crowd(other)
 
     @property
     def _is_crowded(self) -> bool:
-        return self._moving_count > self._partitions_held_max
+        return self._long_moves > self._partitions_held_max
 
     async def _move(self, queue: PartitionQueue) -> None:
         """Retry until no batch of the partition waits any more. Starts the partition though none may be left."""
@@ -227,7 +235,11 @@ class RetryingAppender:
             self._refuse(queue, _FAILED)
         finally:
             queue.move = None
-            self._moving_count -= 1
+            if queue.hold_timer is None:
+                self._long_moves -= 1
+            else:
+                queue.hold_timer.cancel()
+                queue.hold_timer = None
             if not queue.outstanding:
                 self._queues.pop(queue.topic_partition, None)
 
@@ -324,6 +336,7 @@ class PartitionQueue:
 
     __slots__ = (
         "backoff",
+        "hold_timer",
         "is_retrying",
         "is_start_due",
         "log",
@@ -347,6 +360,7 @@ class PartitionQueue:
         self.newest_written = 0  # number of the newest batch that a log took
         self.backoff: Backoff | None = None  # created for the first pause, dropped at an owner's answer
         self.is_retrying = False  # no owner has answered since the last try
+        self.hold_timer: asyncio.TimerHandle | None = None  # None in a move: it lasts longer than HOLD_S
         self.is_start_due = False  # a move has begun, and no owner was looked for yet
 
     @property

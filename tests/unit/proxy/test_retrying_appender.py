@@ -28,7 +28,7 @@ from bmq.protocol.record_batch import (
     verify_crc,
 )
 from bmq.proxy.appender import QUEUED_BYTES_MAX
-from bmq.proxy.retrying_appender import RetryingAppender
+from bmq.proxy.retrying_appender import HOLD_S, RetryingAppender
 from bmq.proxy.starting_appender import StartingAppender
 from tests.simulation.loop import VirtualTimeLoop
 
@@ -382,11 +382,16 @@ def test_a_crowd_of_partitions_that_wait_is_refused_at_once_and_started_all_the_
         await asyncio.sleep(5)
         assert not crowd.answers
         crowd.send(3)
+        await asyncio.sleep(HOLD_S * 0.9)
+        assert not crowd.answers, "it may be over in a moment"
+        await asyncio.sleep(HOLD_S * 0.2)
         assert sorted(crowd.answers) == [(partition, 0, MOVED) for partition in range(4)]
+        crowd.send(4)
+        assert crowd.answers[-1] == (4, 0, MOVED), "in a crowd a new one does not wait at all"
         assert crowd.appender.queued_bytes == 0
         await turns()
-        assert crowd.partitions.asked == [crowd.key(partition) for partition in range(4)]
-        for partition in (0, 3):
+        assert crowd.partitions.asked == [crowd.key(partition) for partition in range(5)]
+        for partition in (0, 3, 4):
             owner = crowd.partitions.lead(crowd.key(partition))
             await turns()
             crowd.answers.clear()
@@ -404,11 +409,32 @@ def test_a_crowd_of_partitions_that_wait_is_refused_at_once_and_started_all_the_
     virtual(main)
 
 
+def test_partitions_whose_owners_are_found_at_once_are_no_crowd() -> None:
+    async def main() -> None:
+        crowd = Crowd(partitions_held_max=1)
+        for _ in range(5):
+            for partition in range(20):
+                crowd.send(partition)
+            await asyncio.sleep(HOLD_S * 0.9)
+            for partition in range(20):
+                owner = crowd.partitions.lead(crowd.key(partition))
+                await turns()
+                owner.store(1)
+                del crowd.partitions.owners[crowd.key(partition)]
+            await asyncio.sleep(HOLD_S)
+        assert [code for _, _, code in crowd.answers] == [ErrorCode.NONE] * 100
+        assert crowd.appender._long_moves == 0 and not crowd.appender._queues
+
+    virtual(main)
+
+
 def test_nothing_overtakes_what_was_refused_in_a_crowd() -> None:
     async def main() -> None:
         crowd = Crowd(partitions_held_max=1)
         crowd.send(0, 7)
         crowd.send(1)
+        await asyncio.sleep(HOLD_S * 1.1)
+        assert crowd.answers == [(0, 7, MOVED), (1, 0, MOVED)]
         owner = crowd.partitions.lead(crowd.key(0))
         await turns()
         crowd.answers.clear()
@@ -450,6 +476,7 @@ def test_in_a_crowd_what_a_former_owner_refuses_is_refused_once_it_has_answered_
             crowd.send(0, sequence)
         for partition in (1, 2, 3):
             crowd.send(partition)
+        await asyncio.sleep(HOLD_S * 1.1)
         del crowd.partitions.owners[crowd.key(0)]
         crowd.answers.clear()
         _, done = old.pending.popleft()
