@@ -17,6 +17,7 @@ from bmq.log.config import LogConfig
 from bmq.log.partition_log import TopicPartition
 from bmq.membership.settings import ClusterSettings
 from bmq.metadata.image import MetadataImage, TopicImage
+from bmq.peers.link import LinkClosed
 from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
@@ -163,6 +164,9 @@ class Assignments:
             await self._links.call(
                 node_id, ApiKey.RELEASE_PARTITIONS, request, timeout_s=self._settings.release_wait_max_ms / 1000
             )
+        except LinkClosed as error:
+            # The owner has left meanwhile, as it does at the end of an ordered stop: nobody is left to release them.
+            _log.debug("partitions_not_released", owner=node_id, partitions=len(partitions), reason=str(error))
         except BmqError as error:
             _log.warning("partitions_not_released", owner=node_id, partitions=len(partitions), reason=str(error))
         except Exception as error:

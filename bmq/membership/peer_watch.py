@@ -169,6 +169,9 @@ class PeerWatch:
         if node_id not in self._suspects:
             self._suspects |= {node_id}
             self._doubts += 1
-            if node_id in self._newest:
-                self._departures.left(self._newest[node_id], self._loop.time())
-            _log.warning("node_suspected", suspected_node=node_id, reason=reason)
+            node = self._newest.get(node_id)
+            if node is not None:
+                self._departures.left(node, self._loop.time())
+            # A draining node closes its connections at the end of an ordered stop.
+            tell = _log.info if node is not None and node.is_draining else _log.warning
+            tell("node_suspected", suspected_node=node_id, reason=reason)

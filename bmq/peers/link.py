@@ -76,6 +76,10 @@ class LinkLost(KafkaError):
         super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
 
 
+class LinkClosed(LinkLost):
+    """This end closed the link: the node has left, has another address, or we stop."""
+
+
 class LinkTimeout(LinkLost):
     """No answer in time; the request may still be carried out."""
 
@@ -102,6 +106,7 @@ class Link(asyncio.BufferedProtocol):
         self._out: list[Buffer] = []
         self._out_bytes = 0
         self._reason: str | None = None  # why it is lost
+        self._is_closed_here = False
         self._when_lost: dict[Callable[[], None], None] = {}
         self._gone = asyncio.Event()
 
@@ -210,6 +215,8 @@ class Link(asyncio.BufferedProtocol):
 
     def close(self) -> None:
         """Drop the connection; what is under way fails with LinkLost."""
+        if self._reason is None:
+            self._is_closed_here = True
         self._lose("the link was closed here")
 
     async def wait_gone(self) -> None:
@@ -321,7 +328,7 @@ class Link(asyncio.BufferedProtocol):
 
         A new exception each time: one raised in several tasks would collect their tracebacks.
         """
-        return LinkLost(f"{self._peer}: {self._reason}")
+        return (LinkClosed if self._is_closed_here else LinkLost)(f"{self._peer}: {self._reason}")
 
     # --- ending
     def _lose_badly(self, reason: str) -> None:

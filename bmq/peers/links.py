@@ -15,7 +15,7 @@ from typing import Any, Final
 import structlog
 
 from bmq.aio.backoff import Backoff
-from bmq.peers.link import Link, LinkLost, LinkTimeout
+from bmq.peers.link import Link, LinkClosed, LinkLost, LinkTimeout
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.errors import UnsupportedVersion
 from bmq.protocol.frames import ReceiveBuffer
@@ -24,6 +24,7 @@ from bmq.proxy.stall_watch import StallWatch
 _BACKOFF_FIRST_S: Final = 0.02
 _BACKOFF_MAX_S: Final = 0.5
 _STEADY_S: Final = 1.0
+_TOLD_FAILURES: Final = 2  # the first at level info, the second as a warning, later ones not at all
 """A link that did not last this long counts as one more failed attempt."""
 _RECEIVE_BUFFER_BYTES: Final = 256 * 1024
 
@@ -84,7 +85,7 @@ class Links:
         # All waiting callers share the attempt, so it goes on when one of them is cancelled.
         opened = await asyncio.shield(kept.opening)
         if isinstance(opened, str):
-            raise LinkLost(opened)
+            raise (LinkClosed if kept.is_ended else LinkLost)(opened)
         return opened
 
     async def call(self, node_id: int, api_key: ApiKey, request: Any, *, timeout_s: float, purpose: str = "") -> Any:
@@ -142,8 +143,10 @@ class Links:
                 stalls=self._stalls,
             )
         except (LinkLost, UnsupportedVersion) as error:
-            if not kept.has_failed:
-                _log.warning("link_not_opened", node_id=node_id, purpose=purpose, reason=str(error))
+            if kept.failure_count < _TOLD_FAILURES:
+                # A node that stops in order refuses connections for a moment before it has left the cluster.
+                tell = _log.warning if kept.failure_count else _log.info
+                tell("link_not_opened", node_id=node_id, purpose=purpose, reason=str(error))
             kept.failed()
             opening.set_result(f"node {node_id}: {error}")
         else:
@@ -164,7 +167,8 @@ class _Kept:
         self.opening: asyncio.Future[Link | str] | None = None
         self.task: asyncio.Task[None] | None = None
         self.pause_s = 0.0  # before the next attempt
-        self.has_failed = False  # since a link was steady
+        self.failure_count = 0  # since a link was steady
+        self.is_ended = False
 
     def opened(self, link: Link) -> None:
         loop = asyncio.get_running_loop()
@@ -177,7 +181,7 @@ class _Kept:
             else:
                 self._backoff.reset()
                 self.pause_s = 0.0
-                self.has_failed = False
+                self.failure_count = 0
 
         self.opening = self.task = None
         self.link = link
@@ -185,10 +189,11 @@ class _Kept:
 
     def failed(self) -> None:
         self.opening = self.task = None
-        self.has_failed = True
+        self.failure_count += 1
         self.pause_s = self._backoff.next_s()
 
     def end(self, reason: str) -> None:
+        self.is_ended = True
         if self.opening is not None:
             self.opening.set_result(reason)
         if self.task is not None:

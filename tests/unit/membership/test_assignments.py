@@ -9,12 +9,14 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+import structlog
 
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import TopicPartition
 from bmq.membership.assignments import Assignments
 from bmq.membership.settings import ClusterSettings
 from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage, Node, PartitionImage, TopicImage
+from bmq.peers.link import LinkClosed, LinkLost
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.errors import UnsupportedVersion
 from bmq.protocol.internal_messages import OwnedPartition, ReleasePartitionsRequest, ReleasePartitionsResponse
@@ -109,6 +111,7 @@ class Setting:
         self.links = ScriptedLinks(RELEASE_PARTITIONS=self._released)
         self.release_answer = asyncio.Event()
         self.release_answer.set()
+        self.release_failure: LinkLost | None = None
         self.lost_shards: list[int] = []
         self.changes = 0
         self.seen = MetadataImage()
@@ -123,6 +126,8 @@ class Setting:
 
     async def _released(self, node_id: int, request: Any) -> ReleasePartitionsResponse:
         await self.release_answer.wait()
+        if self.release_failure is not None:
+            raise self.release_failure
         return ReleasePartitionsResponse()
 
     def _changed(self) -> None:
@@ -173,6 +178,17 @@ async def test_an_owner_that_does_not_answer_is_not_waited_for_long(is_down: boo
         setting.links.down = {OTHER}
     setting.see(image(ME, 4))
     await setting.manager.until("assign", KEY, 4)
+
+
+@pytest.mark.parametrize(("failure", "level"), [(LinkClosed, "debug"), (LinkLost, "warning")])
+async def test_only_an_owner_that_has_not_left_is_told_of(failure: type[LinkLost], level: str) -> None:
+    setting = Setting()
+    setting.release_failure = failure("the link is gone")
+    setting.see(image(OTHER, 3))
+    with structlog.testing.capture_logs() as lines:
+        setting.see(image(ME, 4))
+        await setting.manager.until("assign", KEY, 4)
+    assert [(line["log_level"], line["event"]) for line in lines] == [(level, "partitions_not_released")]
 
 
 async def test_a_dead_owners_partition_is_assigned_at_once_and_started_behind() -> None:

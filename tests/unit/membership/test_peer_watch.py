@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import pytest
+import structlog
 
 from bmq.membership import peer_watch
 from bmq.membership.peer_watch import PeerWatch
@@ -186,3 +187,18 @@ async def test_a_suspect_that_was_reached_again_is_not_returning(setting: Settin
     setting.links.down = set()
     await setting.until(lambda: not setting.watch.suspects)
     assert setting.watch.visible_image() is setting.image
+
+
+@pytest.mark.parametrize(("is_draining", "level"), [(False, "warning"), (True, "info")])
+async def test_a_node_that_is_stopped_in_order_is_suspected_without_a_warning(
+    setting: Setting, is_draining: bool, level: str
+) -> None:
+    nodes = {n: replace(node, is_draining=is_draining and n == 2) for n, node in setting.image.nodes.items()}
+    setting.image = replace(setting.image, nodes=nodes)
+    setting.watch.nodes_changed(nodes)
+    await setting.until(lambda: 2 in setting.links.links)
+    setting.links.down = {2}
+    with structlog.testing.capture_logs() as lines:
+        setting.links.links[2].break_it()
+        await setting.until(lambda: setting.watch.suspects == {2})
+    assert [(line["log_level"], line["event"]) for line in lines] == [(level, "node_suspected")]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import structlog
 
-from bmq.peers.link import Link, LinkLost, LinkTimeout
+from bmq.peers.link import Link, LinkClosed, LinkLost, LinkTimeout
 from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.errors import UnsupportedVersion
@@ -102,10 +102,40 @@ async def test_who_cannot_be_reached_fails_for_all_who_wait(links: Links, direct
         outcomes = await asyncio.gather(*(links.link(NODE) for _ in range(3)), return_exceptions=True)
         assert all(isinstance(outcome, LinkLost) and "not known" in str(outcome) for outcome in outcomes)
         assert len(set(map(id, outcomes))) == 3
-        with pytest.raises(LinkLost):
-            await links.link(NODE)
-    assert directory.asked == [NODE, NODE]
-    assert [line["event"] for line in lines] == ["link_not_opened"]  # one line, however often it is tried
+        for _ in range(2):
+            with pytest.raises(LinkLost):
+                await links.link(NODE)
+    assert directory.asked == [NODE] * 3
+    # A node that stops in order refuses one attempt before it has left; later ones add nothing.
+    assert [(line["log_level"], line["event"]) for line in lines] == [
+        ("info", "link_not_opened"),
+        ("warning", "link_not_opened"),
+    ]
+
+
+async def test_a_link_that_was_closed_at_this_end_says_so(links: Links, peer: ScriptedPeer) -> None:
+    link = await links.link(NODE)
+    asked = asyncio.ensure_future(
+        link.call(ApiKey.DELETE_BEFORE, DeleteBeforeRequest(before_offset=1), timeout_s=LONG_S)
+    )
+    await peer.request(0)
+    links.forget(NODE)
+    with pytest.raises(LinkClosed):
+        await asked
+    peer.is_mute = True
+    opening = asyncio.ensure_future(links.link(NODE))
+    await until(lambda: len(peer.connections) == 2)
+    links.forget(NODE)
+    with pytest.raises(LinkClosed):
+        await opening
+
+
+async def test_a_link_that_the_peer_closed_does_not_say_so(links: Links, peer: ScriptedPeer) -> None:
+    link = await links.link(NODE)
+    peer.connections[0].reset()
+    await until_lost(link)
+    link.close()
+    assert not isinstance(link.failure(), LinkClosed)
 
 
 async def test_a_peer_of_another_protocol_version_is_a_lost_link(links: Links, peer: ScriptedPeer) -> None:
