@@ -31,7 +31,7 @@ from bmq.cli.process import (
     unless_stopped,
 )
 from bmq.cli.rest_server import RestServer
-from bmq.cli.settings import Settings, split_roles
+from bmq.cli.settings import Settings, require_usable_addresses, split_roles
 from bmq.cli.stores import open_store, register_metrics
 from bmq.cli.workers import run_workers
 from bmq.election.zookeeper import ZooKeeperElection
@@ -79,6 +79,7 @@ def _check(settings: Settings) -> None:
         raise NodeSettingsIncomplete(
             "the coordinator role needs the broker role in the same process: a shard lives where its partition is owned"
         )
+    require_usable_addresses(settings, is_node=True)
 
 
 async def _serve(settings: Settings, supervisor: Connection | None, levels: LogLevels) -> None:

@@ -26,7 +26,7 @@ from bmq.cli.logs import configure_logs
 from bmq.cli.rest_pages import Application, RestPages
 from bmq.cli.rest_server import RestServer
 from bmq.cli.scheduling import run_in_batches
-from bmq.cli.settings import Settings, split_address
+from bmq.cli.settings import Settings, require_usable_addresses, split_address
 from bmq.cli.standalone import StandaloneServer
 from bmq.cli.stores import open_store, register_metrics
 from bmq.hdfs.location import is_hdfs
@@ -88,6 +88,7 @@ def prepare_process(settings: Settings) -> LogLevels:
 
 def run_standalone(settings: Settings) -> None:
     """Serve until SIGTERM or SIGINT. Raises BmqError with one sentence when it cannot start, or cannot go on."""
+    require_usable_addresses(settings, is_node=False)
     uvloop.run(_serve(settings, prepare_process(settings)))
 
 

@@ -25,10 +25,11 @@ from pydantic_settings import (
 from bmq.broker.surroundings import BrokerSettings
 from bmq.cli.kafka_names import own_settings, why_not_here
 from bmq.cli.machine_memory import CACHE_SHARE, cache_bytes, memory_bytes
+from bmq.cli.setting_checks import not_advertised, ports_in_conflict, wrong_advertised, wrong_value
 from bmq.hdfs.config import HdfsSettings
 from bmq.hdfs.location import is_hdfs
 from bmq.membership.settings import ClusterSettings
-from bmq.metadata.image import ALL_ROLES
+from bmq.metadata.image import ALL_ROLES, ROLE_PROXY
 from bmq.operations.drivers.settings import ScaleSettings
 from bmq.protocol.errors import BmqError
 from bmq.proxy.fetch_settings import FetchSettings
@@ -47,12 +48,21 @@ class BadSettings(BmqError):
 
 def _host_and_port(value: str) -> str:
     host, separator, port = value.rpartition(":")
-    if not separator or not host or not port.isdigit() or int(port) > 65535:
+    if not separator or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ValueError(f"{value!r} is not HOST:PORT")
     return value
 
 
 Address = Annotated[str, AfterValidator(_host_and_port)]
+
+
+def _reachable(value: str) -> str:
+    if value and (why := wrong_advertised(value)) is not None:
+        raise ValueError(why)
+    return value
+
+
+Advertised = Annotated[str, AfterValidator(_reachable)]
 
 
 def _known_roles(value: str) -> str:
@@ -88,12 +98,14 @@ class Settings(BaseSettings):
     )
 
     listen: Address = Field("127.0.0.1:9092", description="address for Kafka clients")
-    advertised: str = Field("", description="address clients are told to use, HOST:PORT; empty: the one listened on")
+    advertised: Advertised = Field(
+        "", description="address clients are told to use, HOST:PORT; empty: the one listened on"
+    )
     rest: Address = Field("127.0.0.1:8080", description="address of the REST API and of /metrics")
     data: Path = Field(Path("data"), description="directory of the embedded store")
     store: str = Field("", description="file:DIR or hdfs://NAMENODE:PORT[,NAMENODE:PORT]/DIR; empty: `data`")
     cluster_id: str = Field("", description="refuse a store that belongs to another cluster; empty: any")
-    node_id: int = Field(1, ge=0, description="this node's id, stable for its address")
+    node_id: int = Field(1, ge=0, le=2**31 - 1, description="this node's id, stable for its address")
     rack: str | None = Field(None, description="rack or zone of this node")
     roles: Roles = Field("proxy,broker,coordinator,controller", description="what a node does, separated by commas")
     workers: int = Field(0, ge=0, le=64, description="processes that `bmq node` supervises; 0: it is the node itself")
@@ -101,8 +113,8 @@ class Settings(BaseSettings):
         2_000, ge=500, description="a worker whose loop stood still for so long is started again"
     )
     internal: Address = Field("127.0.0.1:9093", description="address for other nodes")
-    internal_advertised: str = Field("", description="address other nodes are told to use, HOST:PORT")
-    rest_advertised: str = Field("", description="REST address operators are sent to, HOST:PORT")
+    internal_advertised: Advertised = Field("", description="address other nodes are told to use, HOST:PORT")
+    rest_advertised: Advertised = Field("", description="REST address operators are sent to, HOST:PORT")
     zookeeper: str = Field("", description="ZooKeeper of the cluster: HOST:PORT[,HOST:PORT][/CHROOT]")
     log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="least level that is logged")
     log_format: str = Field(
@@ -189,7 +201,38 @@ def load_settings(command_line: dict[str, Any], file: Path | None) -> LoadedSett
         raise BadSettings(_sentence(error, layers)) from error
     if why_impossible := settings.cluster.why_impossible():
         raise BadSettings(f"setting {why_impossible}")
-    return LoadedSettings(settings, tuple(_origins(settings.model_dump(), layers)))
+    origins = tuple(_origins(settings.model_dump(), layers))
+    if (wrong := wrong_value({origin.name: origin.value for origin in origins})) is not None:
+        origin = next(origin for origin in origins if origin.name == wrong[0])
+        raise BadSettings(f"setting {origin.name} = {origin.value!r} (from the {origin.source}): {wrong[1]}")
+    return LoadedSettings(settings, origins)
+
+
+def require_usable_addresses(settings: Settings, *, is_node: bool) -> None:
+    """Refuse addresses that only a server cannot use: nobody would reach it, or two listeners want one port.
+
+    `is_node`: with a listener for other nodes, and redirections of its REST API. Raises BadSettings.
+    """
+    listeners = {"rest": settings.rest}
+    advertised = {}
+    if not is_node or ROLE_PROXY in split_roles(settings.roles):
+        listeners["listen"] = settings.listen
+        advertised["listen"] = settings.advertised, "advertised"
+    if is_node:
+        listeners["internal"] = settings.internal
+        advertised["internal"] = settings.internal_advertised, "internal_advertised"
+        advertised["rest"] = settings.rest_advertised, "rest_advertised"
+    for name, (address, setting) in advertised.items():
+        if (why := not_advertised(name, listeners[name], address, setting)) is not None:
+            raise BadSettings(why)
+    if (why := ports_in_conflict(listeners, max(1, settings.workers) if is_node else 1)) is not None:
+        raise BadSettings(why)
+    acks = settings.kafka.get("min.insync.replicas", "1")
+    if is_hdfs(settings.store) and acks.isdigit() and int(acks) > settings.hdfs.replication:
+        raise BadSettings(
+            f"setting kafka.min.insync.replicas = {acks!r}: files have hdfs.replication = {settings.hdfs.replication} "
+            "replicas, so no produce with acks=all could succeed"
+        )
 
 
 def _read_environment(source: EnvSettingsSource) -> dict[str, Any]:

@@ -112,6 +112,7 @@ def test_data_directory_copied_without_its_ids(tmp_path: Path) -> None:
     [
         (["--listen", "nonsense"], "nonsense"),
         (["--listen", "127.0.0.1:99999"], "99999"),
+        (["--listen", "0.0.0.0:0"], "set advertised to"),
         (["--rest", "127.0.0.1:http"], "http"),
         (["--store", "ftp://elsewhere"], "ftp://elsewhere"),
         (["--config", "/no/such/file.toml"], "/no/such/file.toml"),
