@@ -7,7 +7,9 @@ import sys
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-COMMAND: Final = (sys.executable, "-m", "bmq.cli.compaction_worker")
+COMMAND: Final = (sys.executable, "-P", "-m", "bmq.cli.compaction_worker")
+"""-P: modules come from the installation, not from the directory that the server was started in."""
+
 _SHARE: Final = "--share"
 _TAKE_PART: Final = "--take-part"
 

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from bmq.cli.node import NodeServer
 from bmq.cli.process import build_pages
 from bmq.cli.rest_pages import RestPages
+from bmq.cli.setting_checks import is_any_address
 from bmq.cli.settings import Settings, split_address
 from bmq.log.clock import Clock
 from bmq.log.store import SegmentStore
@@ -35,7 +36,9 @@ class NodeRest:
         command = NodeCommand(
             store=settings.store,
             zookeeper=settings.zookeeper,
-            host=split_address(settings.internal)[0],
+            host=split_address(
+                settings.internal_advertised if is_any_address(settings.internal) else settings.internal
+            )[0],
             rack=settings.rack,
         )
         driver = driver_of(settings.scale, command.of)

@@ -46,7 +46,7 @@ class BmqNode:
 
     def __init__(self, plan: ServerPlan, directory: Path, url: str, zookeeper: str, settings: Path) -> None:
         self.plan = plan
-        command = [sys.executable, "-m", "bmq.cli.main", "node", "--roles", ",".join(plan.roles)]
+        command = [sys.executable, "-P", "-m", "bmq.cli.main", "node", "--roles", ",".join(plan.roles)]
         command += ["--node-id", str(plan.node_id), "--store", url, "--zookeeper", zookeeper]
         command += ["--listen", str(plan.kafka)] if plan.kafka else []
         command += ["--internal", str(plan.internal), "--rest", str(plan.rest), "--workers", "0"]

@@ -67,7 +67,7 @@ class NodeCommand:
     host: str = "127.0.0.1"
     rack: str | None = None
     more: Sequence[str] = ()
-    program: Sequence[str] = field(default_factory=lambda: (sys.executable, "-m", "bmq.cli.main"))
+    program: Sequence[str] = field(default_factory=lambda: (sys.executable, "-P", "-m", "bmq.cli.main"))
 
     def of(self, spec: NodeSpec) -> Sequence[str]:
         address = f"[{self.host}]:0" if ":" in self.host else f"{self.host}:0"
