@@ -16,11 +16,13 @@ import structlog
 from bmq.broker.compaction_share import CompactionShare
 from bmq.broker.runtime import PartitionRuntime
 from bmq.broker.surroundings import Surroundings
-from bmq.log.compaction import Cleanable, LogCleaning, Uncleanable, is_due
+from bmq.log.compaction import Cleanable, CleanerUnavailable, LogCleaning, Uncleanable, is_due
 from bmq.protocol.errors import BmqError
 
 LAG_FACTOR: Final = 4
 PAUSE_MAX_S: Final = 0.5
+UNAVAILABLE_REST_MAX_S: Final = 600.0
+"""The longest rest after failures of whoever cleans. They double the usual one each time."""
 _PROBE_S: Final = 0.001
 
 _log = structlog.get_logger("bmq.broker")
@@ -42,6 +44,9 @@ class Compactor:
         self._runtimes = runtimes
         self._refused: set[PartitionRuntime] = set()  # their logs cannot be decoded
         self._changed = asyncio.Event()
+        self._unavailable = 0  # failures of whoever cleans, one after the other
+        self.problem: str | None = None
+        """Why no log is compacted, in one sentence, while whoever cleans is unavailable."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
@@ -53,24 +58,33 @@ class Compactor:
         await self._cleaning.close()
 
     async def _run(self) -> None:
+        looked_s = asyncio.get_running_loop().time()
         while True:
-            await self._rest()
+            await self._rest(looked_s)
+            looked_s = asyncio.get_running_loop().time()
             tried: set[PartitionRuntime] = set()
             while (runtime := await self._next(tried)) is not None:
                 tried.add(runtime)
                 self._share.begin()
                 await self.compact(runtime)
+                if self.problem is not None:
+                    break  # other logs would fare no better
             self._share.end()
 
     def pace_changed(self) -> None:
         """A shorter interval takes effect at once."""
         self._changed.set()
 
-    async def _rest(self) -> None:
-        """Until the next look is due."""
+    @property
+    def _rest_s(self) -> float:
+        """From one look to the next."""
+        usual_s = self._surroundings.compaction.check_interval_ms / 1000
+        return max(usual_s, min(usual_s * float(1 << min(self._unavailable, 32)), UNAVAILABLE_REST_MAX_S))
+
+    async def _rest(self, looked_s: float) -> None:
+        """Until the next look is due. `looked_s`: when the last one began."""
         loop = asyncio.get_running_loop()
-        began_s = loop.time()
-        while (left_s := began_s + self._surroundings.compaction.check_interval_ms / 1000 - loop.time()) > 0:
+        while (left_s := looked_s + self._rest_s - loop.time()) > 0:
             self._changed.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(left_s):
@@ -111,6 +125,11 @@ class Compactor:
             self._refused.add(runtime)
             counts.uncleanable += 1
             _log.error("compaction_refused", **names, reason=str(error))
+        except CleanerUnavailable as error:
+            self._unavailable += 1
+            counts.cleaner_failures += 1
+            self.problem = f"no log is compacted: {error}"
+            _log.error("compaction_unavailable", **names, reason=str(error), next_try_s=self._rest_s)
         except BmqError as error:
             _log.warning("compaction_interrupted", **names, reason=str(error))
         except Exception:
@@ -121,6 +140,7 @@ class Compactor:
         else:
             if end is None:
                 return
+            self._unavailable, self.problem = 0, None
             counts.compactions += 1
             counts.compacted_bytes += end.bytes_read
             _log.info(

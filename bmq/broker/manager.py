@@ -126,6 +126,12 @@ class PartitionManager:
         assert self._compactor is None
         self._compactor = Compactor(self.surroundings, cleaning, lambda: self._started)
 
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What an operator has to look at, a sentence each."""
+        problem = None if self._compactor is None else self._compactor.problem
+        return () if problem is None else (problem,)
+
     def pace_compaction(self, pace: CompactionPace) -> None:
         """From the next look, the next compaction and the next append on."""
         self.surroundings.compaction = pace

@@ -24,6 +24,7 @@ class PartitionCounts:
         "appends",
         "backlog_evicted_bytes",
         "backlog_refused_batches",
+        "cleaner_failures",
         "compacted_bytes",
         "compactions",
         "duplicates",
@@ -59,6 +60,7 @@ class PartitionCounts:
         self.compactions = 0
         self.compacted_bytes = 0
         self.uncleanable = 0
+        self.cleaner_failures = 0
         self.store_latency = LatencyHistogram(LATENCY_BOUNDS_S)
 
 
@@ -100,6 +102,11 @@ _COUNTERS: Final = (
     ),
     ("bmq_compactions", "compactions", "Logs compacted."),
     ("bmq_compacted_bytes", "compacted_bytes", "Bytes of segments that compaction went through."),
+    (
+        "bmq_compaction_failures",
+        "cleaner_failures",
+        "Processes that clean logs and could not be begun, or ended by themselves.",
+    ),
     ("bmq_partitions_uncleanable", "uncleanable", "Partitions that cannot be compacted: a batch cannot be decoded."),
 )
 

@@ -12,18 +12,25 @@ COMMAND: Final = (sys.executable, "-P", "-m", "bmq.cli.compaction_worker")
 
 _SHARE: Final = "--share"
 _TAKE_PART: Final = "--take-part"
+_BRIEF: Final = "--brief"
 
 
 class Options(NamedTuple):
-    """`share`: the descriptor of a `SharedShare`. `take_part`: it does not wait until nobody else wants to run."""
+    """`share`: the descriptor of a `SharedShare`. `take_part`: it does not wait until nobody else wants to run.
+
+    `is_brief`: it has little to do, and runs as any other process.
+    """
 
     share: int
     take_part: bool
+    is_brief: bool
 
 
 def arguments(options: Options) -> list[str]:
     """What `parse` understands."""
-    return [_SHARE, str(options.share), *([_TAKE_PART] if options.take_part else [])]
+    words = [_SHARE, str(options.share)]
+    words += [_TAKE_PART] if options.take_part else []
+    return words + ([_BRIEF] if options.is_brief else [])
 
 
 def parse(words: Sequence[str] | None = None) -> Options:
@@ -31,5 +38,6 @@ def parse(words: Sequence[str] | None = None) -> Options:
     parser = argparse.ArgumentParser(prog="bmq.cli.compaction_worker")
     parser.add_argument(_SHARE, type=int, required=True)
     parser.add_argument(_TAKE_PART, action="store_true")
+    parser.add_argument(_BRIEF, action="store_true")
     found = parser.parse_args(words)
-    return Options(found.share, found.take_part)
+    return Options(found.share, found.take_part, found.brief)

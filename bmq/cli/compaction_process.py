@@ -1,9 +1,14 @@
-"""Has logs cleaned by a process of its own, begun when there is something to clean and ended when there was nothing for
-a while: what it holds, memory and compiled loops, is worth keeping from one log to the next, and no longer."""
+"""Has logs cleaned by a process of its own, begun when there is something to clean and ended when there was nothing for a
+while.
+
+A small log is cleaned at once by a process as any other. What takes longer gives way to everybody else, so it may be
+starved on a busy machine; and so may a small log that follows many others.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from typing import Final
@@ -11,16 +16,28 @@ from typing import Final
 import structlog
 
 from bmq.cli.compaction_command import COMMAND, Options, arguments
+from bmq.cli.compaction_settings import CompactionSettings, ServerSettings
 from bmq.cli.processor_turns import Turns, is_starved, turns_of
-from bmq.cli.settings import Settings
 from bmq.cli.shared_share import SharedShare
 from bmq.compaction.frames import FRAME_BYTES_MAX, HEAD, Failure, decode_event, encode_plan
-from bmq.log.compaction import CleaningEnd, CleaningEvent, CleaningInterrupted, CleaningPlan, Uncleanable
+from bmq.log.compaction import (
+    CleanerUnavailable,
+    CleaningEnd,
+    CleaningEvent,
+    CleaningInterrupted,
+    CleaningPlan,
+    Uncleanable,
+)
 from bmq.log.store import CorruptFile
 
 IDLE_MAX_S: Final = 30.0
 PIPE_BYTES_MAX: Final = 2 * 1024 * 1024
 WATCH_S: Final = 60.0
+BRIEF_BYTES_MAX: Final = 32 * 1024 * 1024
+"""A log of so many bytes is cleaned within a third of a second."""
+BRIEF_FOR_S: Final = 1.0
+BRIEF_EVERY_S: Final = 10.0
+"""For so long at a time, and so often, cleanings do not give way to others."""
 
 _log = structlog.get_logger("bmq.cli")
 
@@ -34,19 +51,24 @@ class CompactionProcess:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ServerSettings,
         *,
         idle_max_s: float = IDLE_MAX_S,
         watch_s: float = WATCH_S,
         turns: Callable[[int], Turns | None] = turns_of,
+        elapsed_s: Callable[[], float] = time.monotonic,
         command: Sequence[str] = COMMAND,
     ) -> None:
         self._settings = settings
         self._idle_max_s = idle_max_s
         self._watch_s = watch_s
         self._turns = turns
+        self._elapsed_s = elapsed_s
         self._command = command
         self._takes_part = False
+        self._is_brief = False
+        self._brief_since_s = float("-inf")
+        self._is_starved = False
         self._share = 1.0
         self._shared: SharedShare | None = None
         self._watch: asyncio.TimerHandle | None = None
@@ -58,17 +80,18 @@ class CompactionProcess:
         """As LogCleaning.clean."""
         if self._idle is not None:
             self._idle.cancel()
-        process = await self._begun()
+        is_brief = self._may_be_brief(plan)
+        process = await self._begun(is_brief)
         is_done = False
         try:
             assert process.stdin is not None and process.stdout is not None
             self._send(process.stdin, encode_plan(plan))
-            if not self._takes_part:
+            if not self._takes_part and not is_brief:
                 self._watch_over(process, None)
             while True:
                 event = await self._event(process.stdout)
                 if event is None:
-                    raise CleaningInterrupted("the process that cleans has ended")
+                    raise await self._why_ended(process)
                 if isinstance(event, Failure):
                     is_done = True
                     raise (Uncleanable if event.is_final else CleaningInterrupted)(event.reason)
@@ -106,7 +129,7 @@ class CompactionProcess:
         after = self._turns(process.pid)
         if before is not None and after is not None and is_starved(before, after, self._watch_s):
             _log.warning("compaction_starved", seconds=self._watch_s)
-            self._takes_part = True
+            self._takes_part = self._is_starved = True
             with suppress(ProcessLookupError):
                 process.kill()  # the reader of its events sees them end
             return
@@ -118,15 +141,34 @@ class CompactionProcess:
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
-    async def _begun(self) -> asyncio.subprocess.Process:
+    def _may_be_brief(self, plan: CleaningPlan) -> bool:
+        if sum(extent.length for group in plan.groups for extent in group) > BRIEF_BYTES_MAX:
+            return False
+        now_s = self._elapsed_s()
+        if now_s - self._brief_since_s >= BRIEF_EVERY_S:
+            self._brief_since_s = now_s
+        return now_s - self._brief_since_s < BRIEF_FOR_S
+
+    async def _why_ended(self, process: asyncio.subprocess.Process) -> CleaningInterrupted:
+        if self._is_starved:
+            self._is_starved = False
+            return CleaningInterrupted("the process that cleans had no processor, and was ended")
+        code = await process.wait()
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        return CleanerUnavailable(f"the process that cleans ended {how}")
+
+    async def _begun(self, is_brief: bool) -> asyncio.subprocess.Process:
         if self._process is not None and self._process.returncode is None:
-            return self._process
+            if is_brief == self._is_brief:
+                return self._process
+            await self.close()
+        self._is_brief = is_brief
         self._forget_share()
         try:
             self._shared = shared = SharedShare.made(self._share)
             process = await asyncio.create_subprocess_exec(
                 *self._command,
-                *arguments(Options(shared.descriptor, self._takes_part)),
+                *arguments(Options(shared.descriptor, self._takes_part, is_brief)),
                 pass_fds=(shared.descriptor,),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
@@ -134,10 +176,10 @@ class CompactionProcess:
                 start_new_session=True,  # the kernel may share processors out by session
             )
         except OSError as error:
-            raise CleaningInterrupted(f"no process can be begun: {error.strerror or error}") from error
+            raise CleanerUnavailable(f"no process can be begun: {error.strerror or error}") from error
         assert process.stdin is not None
         self._process = process
-        self._send(process.stdin, self._settings.model_dump_json().encode())
+        self._send(process.stdin, CompactionSettings.of(self._settings).encode())
         return process
 
     def _forget_share(self) -> None:

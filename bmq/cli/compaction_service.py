@@ -6,13 +6,14 @@ It reads the store and never writes it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import sys
 from typing import BinaryIO, Final
 
-from bmq.cli.logs import configure_logs
-from bmq.cli.settings import Settings
+from bmq.cli.compaction_settings import CompactionSettings
+from bmq.cli.logs import show_logs
 from bmq.cli.stores import open_store_beside
 from bmq.compaction.cleaning import CleaningHere
 from bmq.compaction.frames import FRAME_BYTES_MAX, HEAD, Failure, decode_plan, encode_event
@@ -26,7 +27,7 @@ SEED_BYTES: Final = 16
 class Worker:
     """`out`: where events go. A blocking write: while nobody reads, there is nothing else to do."""
 
-    def __init__(self, settings: Settings, out: BinaryIO) -> None:
+    def __init__(self, settings: CompactionSettings, out: BinaryIO) -> None:
         self._settings = settings
         self._out = out
         self._store: SegmentStore | None = None
@@ -93,6 +94,7 @@ async def run() -> None:
     await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin.buffer)
     body = await _frame(source)
     if body is not None:
-        settings = Settings.model_validate_json(body)
-        configure_logs(settings.log_level, settings.log_format)
+        settings = CompactionSettings.decode(body)
+        least = logging.getLevelNamesMapping()[settings.log_level.upper()]
+        show_logs(lambda _, level: level >= least, settings.log_level, settings.log_format)
         await Worker(settings, sys.stdout.buffer).serve(source, protocol.ended)

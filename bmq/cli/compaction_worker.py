@@ -1,31 +1,43 @@
 """The process that cleans logs, beside the server that owns them.
 
-Only it loads what decodes records, half a second and 100 MB that a server does not need, and it has a processor to
-itself if there is one: it runs when nobody else wants to, unless it is told to take part. All that is set before it loads
-anything: that takes a processor as well.
+It has a processor to itself if there is one: a long cleaning runs when nobody else wants to, unless it is told to take part.
+All that is set before it loads anything, and it loads little: small logs are cleaned within a moment.
 """
 
 from __future__ import annotations
 
-import asyncio
-import os
+import sys
 from typing import Final
 
-from bmq.cli.compaction_command import parse
-from bmq.cli.duty_cycle import DutyCycle
-from bmq.cli.scheduling import run_when_idle
-from bmq.cli.shared_share import SharedShare
-
 NICENESS: Final = 10
+_LEFT_OUT: Final = ("rich",)
+"""Packages that structlog would load for traces in colour: they take as long as all else together."""
+
+
+def leave_out() -> None:
+    """Importing them fails from now on, which structlog expects."""
+    for name in _LEFT_OUT:
+        sys.modules.setdefault(name, None)  # type: ignore[arg-type]
 
 
 def main() -> None:
+    leave_out()
+
+    import asyncio
+    import os
+
+    from bmq.cli.compaction_command import parse
+    from bmq.cli.duty_cycle import DutyCycle
+    from bmq.cli.scheduling import run_when_idle
+    from bmq.cli.shared_share import SharedShare
+
     options = parse()
     if options.take_part:
         os.nice(NICENESS)
-    else:
+    elif not options.is_brief:
         run_when_idle()
-    DutyCycle(SharedShare(options.share).look).begin()
+    if not options.is_brief:
+        DutyCycle(SharedShare(options.share).look).begin()
 
     from bmq.cli.compaction_service import run
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import MutableMapping
-from typing import Any, TextIO
+from collections.abc import Callable, MutableMapping
+from typing import TYPE_CHECKING, Any, TextIO
 
 import structlog
 
-from bmq.proxy.log_levels import LogLevels
+if TYPE_CHECKING:
+    from bmq.proxy.log_levels import LogLevels
 
 
 class NamedLogger(structlog.WriteLogger):
@@ -22,11 +23,19 @@ class NamedLogger(structlog.WriteLogger):
 
 def configure_logs(level: str, form: str) -> LogLevels:
     """`level`: debug … error. `form`: auto, text or json. Returns the levels of the loggers, to be altered live."""
+    from bmq.proxy.log_levels import LogLevels
+
     levels = LogLevels(level)
+    show_logs(levels.is_shown, level, form)
+    return levels
+
+
+def show_logs(is_shown: Callable[[str, int], bool], level: str, form: str) -> None:
+    """As `configure_logs`. `is_shown`: whether a line of a logger of this name is written, by its level's number."""
 
     def drop_hidden(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         number = logging.getLevelNamesMapping().get(method.upper(), logging.CRITICAL)
-        if not levels.is_shown(getattr(logger, "name", ""), number):
+        if not is_shown(getattr(logger, "name", ""), number):
             raise structlog.DropEvent
         return event
 
@@ -53,4 +62,3 @@ def configure_logs(level: str, form: str) -> LogLevels:
     logging.basicConfig(
         stream=sys.stderr, level=max(threshold, logging.WARNING), format="%(levelname)s %(name)s: %(message)s"
     )
-    return levels

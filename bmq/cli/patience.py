@@ -8,7 +8,6 @@ from typing import Final, TypeVar
 
 import structlog
 
-from bmq.broker.runtime import PartitionOffline
 from bmq.log.store import CorruptFile, StorageUnavailable
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
@@ -62,6 +61,8 @@ def is_store_silent(error: BmqError) -> bool:
 
 def is_log_silent(error: BmqError) -> bool:
     """The same for a log's errors. Damage does not count: it does not go away."""
+    from bmq.broker.runtime import PartitionOffline  # not loaded by a process that only opens a store
+
     if isinstance(error, CorruptFile | PartitionOffline):
         return False
     return isinstance(error, StorageUnavailable) or error.code in _MAY_PASS

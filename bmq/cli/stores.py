@@ -6,16 +6,34 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
-from typing import Protocol, runtime_checkable
-
-from prometheus_client import CollectorRegistry
-from prometheus_client.registry import Collector
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from bmq.cli.patience import TRY_AGAIN_S, Patience, is_store_silent
-from bmq.cli.settings import Settings
 from bmq.hdfs.location import is_hdfs, located, system_user
 from bmq.log.store import SegmentStore
 from bmq.protocol.errors import BmqError
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.registry import Collector
+
+    from bmq.hdfs.config import HdfsSettings
+
+
+class StoreSettings(Protocol):
+    """What is said of a store: bmq.cli.settings.Settings, or a part of it."""
+
+    @property
+    def store(self) -> str: ...
+
+    @property
+    def data(self) -> Path: ...
+
+    @property
+    def hdfs(self) -> HdfsSettings: ...
+
+    @property
+    def start_wait_ms(self) -> int: ...
 
 
 @runtime_checkable
@@ -30,7 +48,7 @@ class UnknownStore(BmqError):
     """A store URL with an unknown scheme."""
 
 
-async def open_store(settings: Settings, random: Random) -> SegmentStore:
+async def open_store(settings: StoreSettings, random: Random) -> SegmentStore:
     """Raises UnknownStore, BadLocation, StoreNotReady, RootError or another StoreError, each one sentence."""
     if is_hdfs(settings.store):
         # Import only the store in use: the other one would slow down the start.
@@ -49,7 +67,7 @@ async def open_store(settings: Settings, random: Random) -> SegmentStore:
     return _local_store(_local_path(settings), is_root_locked=True)
 
 
-async def open_store_beside(settings: Settings, random: Random) -> SegmentStore:
+async def open_store_beside(settings: StoreSettings, random: Random) -> SegmentStore:
     """As `open_store`, for a reader that may run beside a server: takes no lock and creates nothing."""
     if is_hdfs(settings.store) or (settings.store and not settings.store.startswith("file:")):
         return await open_store(settings, random)
@@ -62,7 +80,7 @@ async def open_store_beside(settings: Settings, random: Random) -> SegmentStore:
 
 
 @asynccontextmanager
-async def opened_beside(settings: Settings) -> AsyncIterator[SegmentStore]:
+async def opened_beside(settings: StoreSettings) -> AsyncIterator[SegmentStore]:
     """`open_store_beside`, closed at the end."""
     store = await open_store_beside(settings, Random())
     try:
@@ -83,5 +101,5 @@ def _local_store(path: Path, *, is_root_locked: bool) -> SegmentStore:
     return LocalStore(path, is_root_locked=is_root_locked)
 
 
-def _local_path(settings: Settings) -> Path:
+def _local_path(settings: StoreSettings) -> Path:
     return Path(settings.store.removeprefix("file:").removeprefix("//")) if settings.store else settings.data

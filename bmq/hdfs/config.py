@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final, NamedTuple
 
-from pydantic import Field
-
+from bmq.log.json_adapter import Field
 from bmq.log.padding import UNIT_BYTES
 
 BLOCK_BYTES_MIN: Final = 1024 * 1024  # dfs.namenode.fs-limits.min-block-size

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import cached_property
 from random import Random
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from bmq.hdfs.bad_nodes import BadNodes
 from bmq.hdfs.blocks import DataNode, FileBlocks, LocatedBlock
@@ -24,7 +25,6 @@ from bmq.hdfs.file_closing import ClosingTools
 from bmq.hdfs.lease_renewal import LeaseRenewal
 from bmq.hdfs.local_replicas import LocalReplicas
 from bmq.hdfs.mending import SegmentMender
-from bmq.hdfs.metrics import HdfsCollector
 from bmq.hdfs.namenode import NameNode, is_open
 from bmq.hdfs.proto.hdfs_pb2 import HdfsFileStatus
 from bmq.hdfs.read_counts import ReadCounts
@@ -45,6 +45,9 @@ from bmq.log.store import (
     StoreError,
     WriterBroken,
 )
+
+if TYPE_CHECKING:
+    from bmq.hdfs.metrics import HdfsCollector
 
 VISIBLE_LENGTH_WAIT_MAX_S: Final = 1.0
 
@@ -68,7 +71,13 @@ class HdfsStore:
         tools = ClosingTools(self.namenode, self._datanodes, self._reader, config, self.bad_nodes)
         self._opening = SegmentOpening(config, self.namenode, self.bad_nodes, self._leases, SegmentMender(tools))
         self._own_name = f"bmq-{random.getrandbits(64):016x}"  # our client name for lease recovery and resync
-        self.collector = HdfsCollector(self.read_counts, self.bad_nodes, self._opening.writers)
+
+    @cached_property
+    def collector(self) -> HdfsCollector:
+        """Its counters for Prometheus, which only servers load."""
+        from bmq.hdfs.metrics import HdfsCollector
+
+        return HdfsCollector(self.read_counts, self.bad_nodes, self._opening.writers)
 
     @classmethod
     async def open(cls, config: HdfsConfig, random: Random, *, retry_max_s: float | None = None) -> Self:

@@ -165,6 +165,10 @@ class CleaningInterrupted(BmqError):
     code: ClassVar[ErrorCode] = ErrorCode.KAFKA_STORAGE_ERROR
 
 
+class CleanerUnavailable(CleaningInterrupted):
+    """Whoever cleans cannot be begun, or ended by itself: the next log would fare no better."""
+
+
 class Uncleanable(BmqError):
     """The log holds bytes that cannot be decoded; trying again does not help."""
 
@@ -177,7 +181,7 @@ class LogCleaning(Protocol):
     def clean(self, plan: CleaningPlan) -> AsyncGenerator[CleaningEvent]:
         """The events of one cleaning, the last one a CleaningEnd. Close it to give up.
 
-        Raises CleaningInterrupted, Uncleanable.
+        Raises CleaningInterrupted, CleanerUnavailable, Uncleanable.
         """
 
     def use_share(self, share: float) -> None:

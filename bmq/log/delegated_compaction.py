@@ -16,9 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from pydantic import TypeAdapter, ValidationError
-
 from bmq.log.compaction import CleaningPlan
+from bmq.log.json_adapter import TypeAdapter, ValidationError
 from bmq.log.manifest import Extent
 from bmq.log.store import Buffer, FileStatus
 from bmq.protocol.error_codes import ErrorCode

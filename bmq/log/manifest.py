@@ -17,10 +17,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Annotated, ClassVar, Final
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-
 from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.checksummed_parts import CONTAINER_BYTES_MAX, CorruptParts, decode_parts, encode_parts
+from bmq.log.json_adapter import ConfigDict, Field, TypeAdapter, ValidationError
 from bmq.log.segment_index import NaturalNumber, SegmentIndex
 from bmq.log.store import Buffer
 

@@ -15,13 +15,12 @@ The file is a container of checksummed parts:
 
 from __future__ import annotations
 
+import json
 from array import array
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Annotated, ClassVar, Final
-
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.checksummed_parts import (
@@ -32,6 +31,7 @@ from bmq.log.checksummed_parts import (
     encode_int64s,
     encode_parts,
 )
+from bmq.log.json_adapter import ConfigDict, Field, TypeAdapter, ValidationError
 from bmq.log.partition_log import Location, Span
 from bmq.log.store import Buffer
 from bmq.protocol.record_batch import LENGTH_OVERHEAD_BYTES, BatchHeader
@@ -118,7 +118,7 @@ class SegmentIndex:
         return encode_parts(
             _MAGIC,
             {
-                b"head": _SUMMARY.dump_json(self.summary),
+                b"head": json.dumps(asdict(self.summary), separators=(",", ":")).encode(),
                 b"offs": encode_int64s(self.offsets),
                 b"poss": encode_int64s(self.positions),
                 b"time": encode_int64s(self.timestamps_ms),

@@ -31,12 +31,17 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
         redoc_url=None,
     )
 
-    @app.get("/v1/health", responses={503: {"model": Health, "description": "Not yet, or not any more."}})
+    @app.get(
+        "/v1/health",
+        response_model_exclude_defaults=True,
+        responses={503: {"model": Health, "description": "Not yet, or not any more."}},
+    )
     async def health(response: Response) -> Health:
-        """200 once produces are accepted, 503 before and while stopping."""
+        """200 once produces are accepted, 503 before and while stopping. Problems are named while there are any."""
         ready = sources.is_ready()
         response.status_code = 200 if ready else 503
-        return Health(ready=ready)
+        partitions = sources.partitions()
+        return Health(ready=ready, problems=[] if partitions is None else list(partitions.problems))
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:

@@ -16,9 +16,10 @@ MOVES_SHOWN_MAX = 1_000
 
 
 class Health(BaseModel):
-    """`ready` once produces are accepted."""
+    """`ready` once produces are accepted. `problems`: what does not work meanwhile, a sentence each."""
 
     ready: bool
+    problems: list[str] = []
 
 
 class LoadView(BaseModel):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from bmq.broker.runtime import PartitionRuntime
 from bmq.broker.surroundings import CompactionPace
 from bmq.compaction.cleaning import CleaningHere
 from bmq.log.compaction import (
+    CleanerUnavailable,
     CleaningEnd,
     CleaningEvent,
     CleaningInterrupted,
@@ -704,6 +706,60 @@ def test_the_compactor_compacts_what_is_due_and_then_rests() -> None:
         assert not cleaning.is_closed
         await owner.manager.close()
         assert cleaning.is_closed
+
+    virtual(main)
+
+
+def test_looks_are_as_far_apart_as_their_interval_however_long_a_cleaning_takes() -> None:
+    """Kafka rests only after a look that found nothing, so the newest records wait for one interval at most."""
+
+    async def main() -> None:
+        owner = World(compaction_check_interval_ms=1_000).owner(COMPACT)
+        await filled(owner)
+        looks: list[float] = []
+        loop = asyncio.get_running_loop()
+
+        async def slow() -> None:
+            looks.append(loop.time())
+            await asyncio.sleep(0.75)
+
+        cleaning = Interrupted(cleaning_of(owner), 0, CleaningInterrupted("away"), slow)
+        owner.manager.use_cleaning(cleaning)
+        await asyncio.sleep(5.5)
+        assert [round(after - before, 2) for before, after in pairwise(looks)] == [1.0] * 4
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_a_cleaner_that_is_unavailable_is_tried_less_and_less_and_told_of() -> None:
+    async def main() -> None:
+        owner = World(compaction_check_interval_ms=1_000).owner(COMPACT)
+        log = await filled(owner)
+        before = newest(await read(log))
+        broken = Interrupted(cleaning_of(owner), 0, CleanerUnavailable("it ended with exit code 1"))
+        cleaning = Counting(broken)
+        owner.manager.use_cleaning(cleaning)
+        await asyncio.sleep(0.5)
+        assert owner.manager.problems == ()
+        tried_s: list[int] = []
+        while len(tried_s) < 9:
+            failures = owner.manager.counts.cleaner_failures
+            await asyncio.sleep(0.5)
+            if owner.manager.counts.cleaner_failures > failures:
+                tried_s.append(round(asyncio.get_running_loop().time()))
+        assert [after - before for before, after in pairwise(tried_s)] == [2**number for number in range(1, 9)]
+        assert cleaning.plans == owner.manager.counts.cleaner_failures == 9
+        assert owner.manager.problems == ("no log is compacted: it ended with exit code 1",)
+        await asyncio.sleep(1_300)
+        assert cleaning.plans == 11, "no rest is longer than ten minutes"
+        assert owner.manager.counts.compactions == 0
+        broken.error = None  # type: ignore[assignment]  # somebody has mended it
+        await asyncio.sleep(601)
+        assert owner.manager.counts.compactions == 1
+        assert owner.manager.problems == ()
+        assert newest(await read(log)) == before
+        await owner.manager.close()
 
     virtual(main)
 

@@ -49,6 +49,10 @@ class _Partitions:
     surroundings = None
 
     @property
+    def problems(self) -> tuple[str, ...]:
+        return _present[-1].problems
+
+    @property
     def delegation(self) -> Self:
         return self
 
@@ -117,6 +121,7 @@ class RestCluster:
 
     def __init__(self, *, managed: tuple[int, ...] = (100, 101), node_id: int = 1, store_wait_s: float = 3) -> None:
         self.clock = FakeClock()
+        self.problems: tuple[str, ...] = ()
         nodes = (*NODES, *(Node(n, "10.0.0.9", 9092, roles=frozenset({"broker"}), epoch=n) for n in managed))
         image = image_of(nodes, topics())
         table = stored_orders(image.topics["orders"].topic_id)

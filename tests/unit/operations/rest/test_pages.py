@@ -33,6 +33,12 @@ async def test_health_says_whether_produces_are_accepted() -> None:
         assert await cluster.get("/v1/health", 503) == {"ready": False}
 
 
+async def test_health_names_problems_while_there_are_any() -> None:
+    async with RestCluster() as cluster:
+        cluster.problems = ("no log is compacted: it ended",)
+        assert await cluster.get("/v1/health") == {"ready": True, "problems": ["no log is compacted: it ended"]}
+
+
 async def test_metrics_are_prometheus_text() -> None:
     async with RestCluster() as cluster:
         response = await cluster.client.get("/metrics")
