@@ -7,13 +7,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 JARS := .cache/jars
+# What users install: a wheel built from this tree, without extras. The servers under test are started from it.
+PLAIN := .venv-plain
+UNDER_TEST := BMQ_UNDER_TEST=$(CURDIR)/$(PLAIN)/bin/bmq
 SEEDS ?= 1000
 # Runs that need the whole machine wait for each other; `make test` and `make campaign` do so themselves.
 ALONE = $(BIN)/python -m tools.machine_lock "make $@"
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto) $(wildcard bmq/records/native/*.[ch])
 
-.PHONY: help run install tools jars check test campaign places durations steady test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-all conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean
+.PHONY: help run install plain tools jars check test campaign places durations steady test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-all conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -24,6 +27,8 @@ run: install ## start bmq on 127.0.0.1:9092 (Kafka) and 127.0.0.1:8080 (REST); d
 
 install: $(VENV)/.compiled ## make .venv with the `bmq` command in it
 
+plain: $(PLAIN)/.installed ## make .venv-plain with what users install: a wheel of this tree without extras, for the servers under test
+
 tools: ## install what the tests need besides Python: Java, Maven, kcat, libfaketime, ip, mkfs.ext4, a C compiler, librdkafka (apt as root, else a sentence)
 	@deploy/dev/install-tools.sh java javac mvn kcat faketime ip mkfs.ext4 cc librdkafka
 
@@ -33,19 +38,19 @@ jars: $(JARS)/kafka/.fetched $(JARS)/kafka-clients-2.8/.fetched $(JARS)/kafka-cl
 check: $(VENV)/.installed-dev ## lint, types, import contracts and unit tests; STAGES="lint unit" for these alone
 	@$(BIN)/python tools/stages.py check $(STAGES)
 
-test: $(VENV)/.installed-spark tools jars ## the gate of every change, after installing what it needs; STAGES="unit hurt" for these alone
-	@$(BIN)/python tools/stages.py test $(STAGES)
+test: $(VENV)/.installed-spark $(PLAIN)/.installed tools jars ## the gate of every change, after installing what it needs; STAGES="unit hurt" for these alone
+	@$(UNDER_TEST) $(BIN)/python tools/stages.py test $(STAGES)
 
-campaign: $(VENV)/.installed-spark $(VENV)/.installed-bench tools jars ## the tests that take long, by dice: an hour; PARTS="soak kafka", SEED=n, RESUME=1; DUE=1 lists what is due
+campaign: $(VENV)/.installed-spark $(VENV)/.installed-bench $(PLAIN)/.installed tools jars ## the tests that take long, by dice: an hour; PARTS="soak kafka", SEED=n, RESUME=1; DUE=1 lists what is due
 	@deploy/dev/install-tools.sh librdkafka
-	@$(BIN)/python -m tools.campaign $(PARTS) $(if $(SEED),--seed $(SEED)) $(if $(RESUME),--resume) $(if $(DUE),--due)
+	@$(UNDER_TEST) $(BIN)/python -m tools.campaign $(PARTS) $(if $(SEED),--seed $(SEED)) $(if $(RESUME),--resume) $(if $(DUE),--due)
 
-durations: $(VENV)/.installed-spark tools jars ## what each test of the gate costs -> tests/durations.json; over a budget is an error
-	@$(BIN)/python -m tools.durations $(STAGES)
+durations: $(VENV)/.installed-spark $(PLAIN)/.installed tools jars ## what each test of the gate costs -> tests/durations.json; over a budget is an error
+	@$(UNDER_TEST) $(BIN)/python -m tools.durations $(STAGES)
 
 steady: N ?= 20
-steady: $(VENV)/.installed-spark tools jars ## the gate's real tests N times, half of them beside busy loops
-	@$(BIN)/python -m tools.steady --rounds $(N) $(STAGES)
+steady: $(VENV)/.installed-spark $(PLAIN)/.installed tools jars ## the gate's real tests N times, half of them beside busy loops
+	@$(UNDER_TEST) $(BIN)/python -m tools.steady --rounds $(N) $(STAGES)
 
 places: $(VENV)/.installed-dev ## where each test runs -> tests/places.md; BEFORE=revision compares the names with those it had
 	@$(BIN)/python -m tools.places $(if $(BEFORE),--before $(BEFORE))
@@ -138,7 +143,7 @@ fuzz: $(VENV)/.installed-dev ## the C kernel under sanitizers beside its twins f
 	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 clean: ## remove everything that was made, except ./data
-	rm -rf $(VENV) .cache build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(PLAIN) .cache build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is newer than these files once what it names is installed, so that a second run has nothing to do.
@@ -153,6 +158,20 @@ $(BIN)/python:
 $(VENV)/.installed: $(PACKAGE) | $(BIN)/python
 	@echo "installing bmq into $(VENV)"
 	@$(PIP) install --editable .
+	@touch $@
+
+# Made anew when dependencies may have changed: one that is no longer named must not stay.
+$(PLAIN)/.made: pyproject.toml | $(BIN)/python
+	@rm -rf $(PLAIN)
+	@$(BIN)/python -m venv $(PLAIN)
+	@touch $@
+
+$(PLAIN)/.installed: $(PLAIN)/.made $(PACKAGE) $(VENV)/.installed-dev $(shell find bmq -name '*.py' ! -name '*_pb2.py')
+	@echo "installing bmq without extras into $(PLAIN)"
+	@rm -rf build .cache/plain
+	@$(PIP) wheel --no-deps --no-build-isolation --wheel-dir .cache/plain .
+	@$(PLAIN)/bin/python -m pip --quiet --disable-pip-version-check install .cache/plain/bmq-*.whl
+	@$(PLAIN)/bin/python -m pip --quiet --disable-pip-version-check install --no-deps --force-reinstall .cache/plain/bmq-*.whl
 	@touch $@
 
 # An install in place leaves compiling to the first start, and where PYTHONDONTWRITEBYTECODE is set to each one: 0.3 s of it.

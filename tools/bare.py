@@ -86,7 +86,10 @@ def phases(what: str, stages: Sequence[str]) -> Iterator[Phase]:
     yield Phase("clone", COMMIT)
     yield Phase("make install", "make install && .venv/bin/python --version")
     yield Phase("make run", SERVE, is_offline=True)
-    stamps = {"check": ".venv/.installed-dev", "test": ".venv/.installed-spark .venv/.installed-bench tools jars"}
+    stamps = {
+        "check": ".venv/.installed-dev",
+        "test": ".venv/.installed-spark .venv/.installed-bench .venv-plain/.installed tools jars",
+    }
     yield Phase("install tests", f"make {stamps[what]}")
     yield Phase(f"make {what}", f"make {what} STAGES='{' '.join(stages)}'", is_offline=True)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import dying_with_us
-from tests.support.servers import BmqServer, bmq_command, standalone_arguments
+from tests.support.servers import BmqServer, server_command, standalone_arguments
 
 pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(60)]
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(60)
 def refusal(arguments: list[str]) -> str:
     """The one sentence of a start that is refused."""
     done = subprocess.run(
-        dying_with_us([bmq_command(), *arguments]),
+        dying_with_us([server_command(), *arguments]),
         capture_output=True,
         text=True,
         timeout=20,

@@ -31,7 +31,7 @@ from tests.support.hdfs import fresh_root
 from tests.support.namespaces import Host
 from tests.support.patience import Patience
 from tests.support.processes import ManagedProcess, ProcessFailed, eventually
-from tests.support.servers import bmq_command
+from tests.support.servers import server_command
 
 HOST: Final = "127.0.0.1"
 # Kafka, internal, REST: nobody else is there.
@@ -90,7 +90,7 @@ class ClusterNode:
         self.internal = f"{address}:{internal_port}"
         self.rest = f"{address}:{rest_port}"
         listen = ["--listen", self.kafka] if self.is_proxy else []
-        command = [bmq_command(), "node", "--roles", roles, "--node-id", str(node_id), "--store", store]
+        command = [server_command(), "node", "--roles", roles, "--node-id", str(node_id), "--store", store]
         command += ["--zookeeper", zookeeper, *listen, "--internal", self.internal, "--rest", self.rest, *arguments]
         command = host.command(command) if host else command
         self.process = ManagedProcess(f"node {node_id}", command, log_file, {**ENVIRONMENT, **environment})

@@ -40,6 +40,9 @@ KAFKA_JVM_OPTIONS = (
 )
 KAFKA_CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 
+UNDER_TEST = "BMQ_UNDER_TEST"
+"""The variable in which the Makefile names the plain install's command."""
+
 REST_WAIT_S = 30.0
 # What tests give their servers (conftest.py) unless the environment says otherwise: on a busy machine, too, one seals and
 # saves at a stop all that it would have elsewhere, and keeps its connections although it got no processor for some seconds.
@@ -164,7 +167,7 @@ class BmqServer(Server):
     def _arguments(self) -> list[str]:
         listen = f"127.0.0.1:{self.port}"
         return [
-            bmq_command(),
+            server_command(),
             *standalone_arguments(self.directory, listen),
             *(["--store", self.store] if self.store else []),
         ]
@@ -173,6 +176,14 @@ class BmqServer(Server):
 def bmq_command() -> str:
     """The `bmq` command installed beside this interpreter."""
     return str(Path(sys.executable).with_name("bmq"))
+
+
+def server_command() -> str:
+    """The `bmq` command that servers under test are started by: in `make test` a plain install, without extras.
+
+    Without `make` it is `bmq_command`, which reads the tree in place.
+    """
+    return os.environ.get(UNDER_TEST) or bmq_command()
 
 
 def standalone_arguments(data: Path, listen: str = "127.0.0.1:0") -> list[str]:

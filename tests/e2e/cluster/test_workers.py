@@ -20,7 +20,7 @@ from tests.support.cluster import ENVIRONMENT, READY_LINE
 from tests.support.hdfs import fresh_root
 from tests.support.paced_load import producing
 from tests.support.processes import ManagedProcess, eventually
-from tests.support.servers import bmq_command
+from tests.support.servers import server_command
 from tests.support.steady_load import assert_nothing_lost
 from tests.support.workers import started_pids
 
@@ -42,7 +42,16 @@ class Supervised:
         root = fresh_root("workers")
         base = pick_ports_in_a_row(HOST, 3 * WORKERS, Random()).start
         self.bootstrap = ",".join(f"{HOST}:{base + number}" for number in range(WORKERS))
-        command = [bmq_command(), "node", "--workers", str(WORKERS), "--node-id", "1", "--store", f"{hdfs_url}{root}"]
+        command = [
+            server_command(),
+            "node",
+            "--workers",
+            str(WORKERS),
+            "--node-id",
+            "1",
+            "--store",
+            f"{hdfs_url}{root}",
+        ]
         command += ["--zookeeper", f"{zookeeper}{root}", "--listen", f"{HOST}:{base}"]
         command += ["--internal", f"{HOST}:{base + WORKERS}", "--rest", f"{HOST}:{base + 2 * WORKERS}"]
         self.process = ManagedProcess("supervisor", command, directory / "supervisor.log", ENVIRONMENT)

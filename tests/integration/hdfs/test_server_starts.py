@@ -14,7 +14,7 @@ from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.java import QUICK_START_JVM_OPTIONS, java_command
 from tests.support.hdfs import HADOOP_JARS, fresh_root, new_cluster, running
 from tests.support.processes import ManagedProcess, dying_with_us, eventually, free_port
-from tests.support.servers import BmqServer, bmq_command
+from tests.support.servers import BmqServer, server_command
 
 pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(120)]
 
@@ -53,7 +53,7 @@ def refusal(store: str, *, user: str = "", wait_s: float = 30.0, **settings: str
     }
     done = subprocess.run(
         dying_with_us(
-            [bmq_command(), "standalone", "--listen", "127.0.0.1:0", "--rest", "127.0.0.1:0", "--store", store]
+            [server_command(), "standalone", "--listen", "127.0.0.1:0", "--rest", "127.0.0.1:0", "--store", store]
         ),
         capture_output=True,
         text=True,
