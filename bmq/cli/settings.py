@@ -199,12 +199,12 @@ def load_settings(command_line: dict[str, Any], file: Path | None) -> LoadedSett
         settings = Settings(**merged)
     except ValidationError as error:
         raise BadSettings(_sentence(error, layers)) from error
-    if why_impossible := settings.cluster.why_impossible():
-        raise BadSettings(f"setting {why_impossible}")
     origins = tuple(_origins(settings.model_dump(), layers))
     if (wrong := wrong_value({origin.name: origin.value for origin in origins})) is not None:
         origin = next(origin for origin in origins if origin.name == wrong[0])
         raise BadSettings(f"setting {origin.name} = {origin.value!r} (from the {origin.source}): {wrong[1]}")
+    if why_impossible := settings.cluster.why_impossible():
+        raise BadSettings(f"setting {why_impossible}")
     return LoadedSettings(settings, origins)
 
 

@@ -110,7 +110,7 @@ def test_a_session_shorter_than_two_heartbeats_is_refused(monkeypatch: pytest.Mo
     monkeypatch.setenv("BMQ_CLUSTER__NODE_SESSION_TIMEOUT_MS", "15000")
     assert load_settings({}, None).settings.cluster.node_session_timeout_ms == 15_000
     monkeypatch.setenv("BMQ_CLUSTER__HEARTBEAT_INTERVAL_MS", "0")
-    with pytest.raises(BadSettings, match=r"cluster\.heartbeat_interval_ms is 0"):
+    with pytest.raises(BadSettings, match=r"cluster\.heartbeat_interval_ms = 0"):
         load_settings({}, None)
 
 
