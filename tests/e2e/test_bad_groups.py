@@ -240,7 +240,7 @@ def test_a_member_with_a_hundred_thousand_topics(client: GroupClient, neighbour:
     assert client.heartbeat(group_id, "m", 1).error_code is E.group_id_not_found
 
 
-def test_metadata_of_a_hundred_megabytes(client: GroupClient, neighbour: str) -> None:
+def test_metadata_of_many_megabytes(client: GroupClient, neighbour: str) -> None:
     """Neither as a member's subscription nor as its assignment: what does not fit into one record is refused."""
     group_id = unique_name("group")
     answer = client.join(group_id, session_timeout_ms=LONG_SESSION_MS)
