@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
+from bmq.protocol.message import Message
 from bmq.protocol.turns import ELEMENTS_PER_TURN_MAX, Pace
 from bmq.protocol.wire_turns import InTurns
 
@@ -43,6 +44,27 @@ def parts_of(request: Any, path: Path, at_once: int = ELEMENTS_PER_TURN_MAX) -> 
         some.append(run)
         count += cost
     yield Part(request, 0) if is_whole else Part(_rebuilt(request, path, some), _shared(before, some[0]))
+
+
+def elements_of(message: Message) -> InTurns[int]:
+    """The number of elements of all its arrays."""
+    count = 0
+    inner = [message]
+    pace = Pace()
+    while inner:
+        one = inner.pop()
+        for name in one.__slots__:
+            value = getattr(one, name)
+            if value.__class__ in _ARRAYS:
+                count += len(value)
+                if value and isinstance(value[0], Message):
+                    inner += value
+        if pace.is_over():
+            yield
+    return count
+
+
+_ARRAYS: Final = (list, tuple)
 
 
 class Joined:

@@ -37,14 +37,14 @@ from bmq.protocol.parts import MEMORY, Part
 from bmq.protocol.refusals import refused
 from bmq.protocol.request_context import Received, RequestContext
 from bmq.protocol.request_heads import RequestHeads
-from bmq.protocol.request_parts import Joined
+from bmq.protocol.request_parts import Joined, elements_of
 from bmq.protocol.wire import Buffer
 from bmq.proxy.dispatch import EAGER_HANDLERS, HANDLERS, HOT_HANDLERS, EncodedBody, Handler
 from bmq.proxy.file_sender import FileSender
 from bmq.proxy.large_requests import LargeRequests, decoded_bytes
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.services import Services
-from bmq.proxy.split_requests import CHANGES_MAX, Split, cut, split_of, without_repeats
+from bmq.proxy.split_requests import ANSWER_ELEMENTS_MAX, CHANGES_MAX, READING, Split, cut, split_of, without_repeats
 from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.stats import ProxyStats
 
@@ -428,7 +428,7 @@ class Connection(asyncio.BufferedProtocol):
             except (MalformedMessage, UnsupportedVersion) as error:
                 self.close(f"{api_key.name} version {header.api_version}: {error}")
                 return
-            if self._is_too_old(received_s):
+            if self._is_too_old(api_key, received_s):
                 self.close(f"a large {api_key.name} waited until its client may have given it up")
                 return
             if api_key in WAIT_FOR_MEMBERS:
@@ -511,8 +511,11 @@ class Connection(asyncio.BufferedProtocol):
         finally:
             admission.release()
 
-    def _is_too_old(self, received_s: float | None) -> bool:
-        """Whether the client of a large request may have given it up, and done something else since (rule 22)."""
+    def _is_too_old(self, api_key: ApiKey, received_s: float | None) -> bool:
+        """Whether a change that is asked for by a large request must not be made any more (rule 22): its client may have
+        given it up, and done something else since."""
+        if api_key in READING:
+            return False
         return received_s is not None and self._loop.time() - received_s > self._limits.large_request_ms / 1000
 
     async def _in_parts(
@@ -520,6 +523,7 @@ class Connection(asyncio.BufferedProtocol):
     ) -> Any:
         """The answer to a large request, one part after the other; None: it is not answered, as it took too long."""
         joined = Joined(split.answered)
+        elements = 0
         turns = self._listener.turns
         if split.bounded:
             handler = _refuse_many
@@ -528,8 +532,12 @@ class Connection(asyncio.BufferedProtocol):
                 response = await handler(part.request, context, services)
             except BmqError as error:
                 response = refused(api_key, part.request, error.code, str(error))
-            if response is None or self._is_too_old(context.received_s):
+            if response is None or self._is_too_old(api_key, context.received_s):
                 return None  # what is left must not be carried out; the answer would lack it
+            elements += await run_in_turns(elements_of(response), turns)
+            if elements > ANSWER_ELEMENTS_MAX:
+                self.close(f"the answer to {api_key.name} has more than {ANSWER_ELEMENTS_MAX} elements")
+                return None
             if not joined.add(part, response):
                 break
             await turns.next()

@@ -32,6 +32,27 @@ CHANGES_MAX: Final = 10_000
 """Things that one request to the controller may change: Kafka's MAX_RECORDS_PER_USER_OP, with its error code."""
 
 
+ANSWER_ELEMENTS_MAX: Final = 1_000_000
+"""Array elements of one answer that is joined of parts: a small request may name what has a long answer many times."""
+READING: Final = frozenset(
+    {
+        ApiKey.LIST_OFFSETS,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.DESCRIBE_GROUPS,
+        ApiKey.CONSUMER_GROUP_DESCRIBE,
+        ApiKey.STREAMS_GROUP_DESCRIBE,
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        ApiKey.DESCRIBE_CONFIGS,
+        ApiKey.DESCRIBE_PRODUCERS,
+        ApiKey.DESCRIBE_QUORUM,
+        ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+    }
+)
+"""They change nothing, so they do no harm however late they are answered."""
+
+
 def split_of(api_key: ApiKey, api_version: int, request: Any) -> Split | None:
     """How this request is cut; None: it is answered as a whole."""
     match api_key:

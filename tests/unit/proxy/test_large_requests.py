@@ -9,6 +9,7 @@ import pytest
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
+from bmq.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from bmq.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from bmq.protocol.turns import ELEMENTS_PER_TURN_MAX
 from bmq.proxy.connection import KEPT_NAME_CHARS_MAX
@@ -195,4 +196,27 @@ async def test_a_large_request_whose_parts_take_too_long_has_no_answer(
     client.send(ApiKey.METADATA, 12, creating)
     assert await client.is_closed_by_server()
     assert 0 < len(proxy.controller.created) <= ELEMENTS_PER_TURN_MAX
+    await client.close()
+
+
+async def test_an_answer_may_have_a_bounded_number_of_elements(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bmq.proxy.connection.ANSWER_ELEMENTS_MAX", 2_000)
+    client = await proxy.connect()
+    client.send(ApiKey.METADATA, 12, LARGE)
+    assert await client.is_closed_by_server()
+    await client.close()
+    monkeypatch.setattr("bmq.proxy.connection.ANSWER_ELEMENTS_MAX", 20_000)
+    client = await proxy.connect()
+    assert len((await client.ask(ApiKey.METADATA, 12, LARGE)).topics) == len(LARGE.topics)
+    await client.close()
+
+
+async def test_what_changes_nothing_is_answered_however_late(start: StartProxy) -> None:
+    proxy = await start(ProxyLimits(large_request_ms=-1))
+    client = await proxy.connect()
+    partitions = [ListOffsetsPartition(partition_index=number, timestamp=-1) for number in range(300)]
+    asked = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=partitions)])
+    assert len((await client.ask(ApiKey.LIST_OFFSETS, 7, asked)).topics[0].partitions) == 300
+    client.send(ApiKey.METADATA, 12, LARGE)
+    assert await client.is_closed_by_server()
     await client.close()
