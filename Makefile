@@ -194,10 +194,19 @@ $(VENV)/.installed-bench: $(PACKAGE) | $(BIN)/python
 	@$(PIP) install --editable '.[dev,bench]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev
 
+# Jars lie in the user's cache, one directory for each content of a pom, so that a fresh clone fetches none again; the archive of
+# Hadoop's classes lies beside them. Two clones that fetch at once each fetch for themselves, and the first one is kept.
+JAR_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/bmq/jars
 $(JARS)/%/.fetched: deploy/dev/%/pom.xml
 	@deploy/dev/install-tools.sh java mvn
-	@echo "fetching the jars of $*"
-	@rm -rf $(@D)
-	@mvn -q -B -Dstyle.color=never --no-transfer-progress -f $< dependency:copy-dependencies \
-		-DincludeScope=runtime -DoutputDirectory=$(CURDIR)/$(@D)
+	@place="$(JAR_CACHE)/$*-$$(sha256sum $< | cut -c1-16)"; \
+	if [ ! -e "$$place/.fetched" ]; then \
+		echo "fetching the jars of $*"; \
+		rm -rf "$$place.$$$$" && mkdir -p "$$place.$$$$" || exit 1; \
+		mvn -q -B -Dstyle.color=never --no-transfer-progress -f $< dependency:copy-dependencies \
+			-DincludeScope=runtime -DoutputDirectory="$$place.$$$$" || exit 1; \
+		touch "$$place.$$$$/.fetched"; \
+		mv -T "$$place.$$$$" "$$place" 2>/dev/null || rm -rf "$$place.$$$$"; \
+	fi; \
+	mkdir -p $(JARS) && rm -rf $(@D) && ln -s "$$place" $(@D)
 	@touch $@
