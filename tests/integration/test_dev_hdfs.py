@@ -88,7 +88,6 @@ async def until_roles_are(cluster: HdfsCluster, wanted: dict[str, str]) -> None:
     await until(are_as_wanted, STATUS_WITHIN_S, f"the roles are {wanted}")
 
 
-@pytest.mark.hurt
 class TestSingleNameNode:
     """One cluster for the story of a cluster's life, because a start costs seconds."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from random import Random
@@ -22,10 +22,8 @@ from tests.support.hdfs import (
     config_of,
     fresh_root,
     is_heard,
-    new_cluster,
     replicas_of,
     reserved_bytes,
-    running,
     until,
 )
 
@@ -36,14 +34,6 @@ SEGMENT_BYTES = 16 * 1024 * 1024
 SETTLED_LOOKS = 10
 SETTLED_PAUSE_S = 0.2
 MODES = pytest.mark.parametrize("mode", list(WriteMode))
-
-
-@pytest.fixture(scope="module")
-def hurt_hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]:
-    """A cluster for these tests alone; each leaves it with all daemons running."""
-    properties = {"dfs__namenode__redundancy__considerLoad": "false"}  # three nodes for every block
-    with running(new_cluster(tmp_path_factory.mktemp("hurt"), **properties)) as cluster:
-        yield cluster
 
 
 @asynccontextmanager
@@ -114,16 +104,16 @@ async def test_appends_of_any_size_are_read_back_by_another_client(
 
 
 @pytest.mark.hurt
-async def test_the_other_client_does_check(hurt_hdfs: HdfsCluster) -> None:
+async def test_the_other_client_does_check(own_hdfs: HdfsCluster) -> None:
     """Guards the test above: with one bit of every replica flipped on disk the file can no longer be read."""
-    config = config_of(hurt_hdfs, fresh_root("checks"), **PATIENT)
+    config = config_of(own_hdfs, fresh_root("checks"), **PATIENT)
     async with store_of(config) as store:
         writer = await store.create_segment("s", holder="me", durability=Durability.HSYNC, segment_bytes=SEGMENT_BYTES)
         data = Random(5).randbytes(50_000)
         await writer.append([data])
         await writer.close()
         assert await read_back(config, "s") == data
-    replicas = replicas_of(hurt_hdfs, data)
+    replicas = replicas_of(own_hdfs, data)
     assert len(replicas) == 3
     for replica in replicas:
         content = bytearray(replica.read_bytes())
@@ -215,9 +205,9 @@ async def test_a_late_connection_with_an_old_stamp_is_refused(hdfs_config: HdfsC
 @pytest.mark.hurt
 @MODES
 async def test_a_killed_datanode_breaks_the_writer_and_is_left_out_of_the_next_segment(
-    hurt_hdfs: HdfsCluster, mode: WriteMode
+    own_hdfs: HdfsCluster, mode: WriteMode
 ) -> None:
-    config = replace(config_of(hurt_hdfs, fresh_root("killed"), **PATIENT), write_mode=mode)
+    config = replace(config_of(own_hdfs, fresh_root("killed"), **PATIENT), write_mode=mode)
     async with store_of(config) as store:
         writer = await store.create_segment("s", holder="me", durability=Durability.HFLUSH, segment_bytes=SEGMENT_BYTES)
         first = Random(2).randbytes(100_000)
@@ -225,7 +215,7 @@ async def test_a_killed_datanode_breaks_the_writer_and_is_left_out_of_the_next_s
         blocks = await store.namenode.locations(f"{config.root}/s")
         assert blocks.last is not None
         replicas = writer.replicas
-        killed = hurt_hdfs.datanode_at(blocks.last.nodes[-1].transfer)
+        killed = own_hdfs.datanode_at(blocks.last.nodes[-1].transfer)
         await killed.kill()
         try:
             with pytest.raises(WriterBroken):
@@ -242,16 +232,16 @@ async def test_a_killed_datanode_breaks_the_writer_and_is_left_out_of_the_next_s
             assert await following.close() == 3
         finally:
             await killed.start()
-            await hurt_hdfs.wait_live(3)
+            await own_hdfs.wait_live(3)
     assert (await read_back(config, "s"))[: len(first)] == first
     assert await read_back(config, "t") == b"abc"
 
 
 @pytest.mark.hurt
 @MODES
-async def test_a_hung_datanode_is_found_in_time(hurt_hdfs: HdfsCluster, mode: WriteMode) -> None:
+async def test_a_hung_datanode_is_found_in_time(own_hdfs: HdfsCluster, mode: WriteMode) -> None:
     # Nodes that do not hang have to answer in that time on a busy machine, too.
-    config = config_of(hurt_hdfs, fresh_root("hung"), **{**PATIENT_WITH_PAUSED, "ack_timeout_s": 3.0})
+    config = config_of(own_hdfs, fresh_root("hung"), **{**PATIENT_WITH_PAUSED, "ack_timeout_s": 3.0})
     config = replace(config, write_mode=mode)
     loop = asyncio.get_running_loop()
     async with store_of(config) as store:
@@ -260,7 +250,7 @@ async def test_a_hung_datanode_is_found_in_time(hurt_hdfs: HdfsCluster, mode: Wr
         blocks = await store.namenode.locations(f"{config.root}/s")
         assert blocks.last is not None
         hung_node = blocks.last.nodes[1]
-        hung = hurt_hdfs.datanode_at(hung_node.transfer)
+        hung = own_hdfs.datanode_at(hung_node.transfer)
         await hung.pause()
         try:
             acked_bytes = 3
@@ -284,23 +274,23 @@ async def test_a_hung_datanode_is_found_in_time(hurt_hdfs: HdfsCluster, mode: Wr
         finally:
             await hung.resume()
             # The next test wants all of them.
-            await until(lambda: is_heard(hurt_hdfs, hung_node.transfer), 60, "the NameNode hears of it again")
+            await until(lambda: is_heard(own_hdfs, hung_node.transfer), 60, "the NameNode hears of it again")
 
 
 @pytest.mark.hurt
 @MODES
-async def test_a_datanode_reserves_a_segments_own_size(hurt_hdfs: HdfsCluster, mode: WriteMode) -> None:
+async def test_a_datanode_reserves_a_segments_own_size(own_hdfs: HdfsCluster, mode: WriteMode) -> None:
     """Not its default block size: hundreds of partitions with small segments fit on a small disk.
 
     One chunk more, so that the block is never full and can be opened again.
     """
-    config = replace(config_of(hurt_hdfs, fresh_root(f"reserved-{mode}"), **PATIENT), write_mode=mode)
+    config = replace(config_of(own_hdfs, fresh_root(f"reserved-{mode}"), **PATIENT), write_mode=mode)
     segment_bytes = 3 * 1024 * 1024
     async with store_of(config) as store:
-        before = await settled_reserved_bytes(hurt_hdfs)
+        before = await settled_reserved_bytes(own_hdfs)
         writer = await store.create_segment("s", holder="me", durability=Durability.HFLUSH, segment_bytes=segment_bytes)
         assert writer.replicas == 3
-        after = await reserved_bytes(hurt_hdfs)
+        after = await reserved_bytes(own_hdfs)
         assert [now - then for now, then in zip(after, before, strict=True)] == [
             segment_bytes + config.checksum_chunk_bytes
         ] * 3
@@ -308,6 +298,6 @@ async def test_a_datanode_reserves_a_segments_own_size(hurt_hdfs: HdfsCluster, m
         await writer.close()
 
         async def is_given_back() -> bool:
-            return await reserved_bytes(hurt_hdfs) == before
+            return await reserved_bytes(own_hdfs) == before
 
         await until(is_given_back, 30, "the room is given back")
