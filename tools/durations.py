@@ -54,6 +54,18 @@ def read_costs(directory: Path) -> dict[str, Cost]:
     return found
 
 
+def failed_tests(directory: Path) -> tuple[set[str], set[str]]:
+    """(names of the tests that failed, names of those that judge safety), of what was written there."""
+    lines = [
+        json.loads(text)
+        for file in directory.glob("*.jsonl")
+        for text in file.read_text().splitlines()
+        if text.endswith("}")
+    ]
+    failed = {line["name"] for line in lines if line["outcome"] == "failed"}
+    return failed, {line["name"] for line in lines if line["is_safety"]}
+
+
 def median_costs(rounds: Sequence[Mapping[str, Cost]]) -> dict[str, Cost]:
     """Of each test: medians over the rounds that ran it, and the largest share of patience."""
     seen: dict[str, list[Cost]] = collections.defaultdict(list)

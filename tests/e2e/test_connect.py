@@ -15,7 +15,7 @@ from tests.support.processes import ManagedProcess, ProcessFailed, eventually, f
 from tests.support.servers import Server
 from tests.support.topic_contents import values_of
 
-pytestmark = [pytest.mark.campaign("kafka"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.campaign("kafka"), pytest.mark.timeout(240), pytest.mark.safety]
 
 PROGRAMS = Path(__file__).parent.parent / "support" / "java_programs"
 COUNT = 6_000

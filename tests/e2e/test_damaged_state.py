@@ -14,7 +14,7 @@ from bmq.coordinator.directory import shard_of
 from tests.e2e.conftest import create_topic
 from tests.support.servers import BmqServer, bmq_command
 
-pytestmark = [pytest.mark.campaign("kills"), pytest.mark.bmq_only, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.campaign("kills"), pytest.mark.bmq_only, pytest.mark.timeout(300), pytest.mark.safety]
 
 METADATA = "topics/00000000-0000-0000-0000-000000000001/0"
 SHARDS = 50

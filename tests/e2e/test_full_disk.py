@@ -15,7 +15,7 @@ from tests.support.processes import eventually
 from tests.support.servers import BmqServer
 from tests.support.wire import WireClient
 
-pytestmark = [pytest.mark.faults, pytest.mark.bmq_only, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.faults, pytest.mark.bmq_only, pytest.mark.timeout(120), pytest.mark.safety]
 
 DISK_MIB = 48
 RESERVE_MIB = 16

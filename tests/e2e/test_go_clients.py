@@ -17,7 +17,7 @@ from tests.support.processes import ManagedProcess, eventually
 from tests.support.servers import Server
 from tests.support.topic_contents import values_of
 
-pytestmark = [pytest.mark.campaign("kafka"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.campaign("kafka"), pytest.mark.timeout(600), pytest.mark.safety]
 
 PROGRAMS = Path(__file__).parent.parent / "support" / "go_programs"
 PARTITIONS = 2

@@ -20,7 +20,7 @@ from tests.support.topic_contents import end_offsets
 from tests.support.transaction_client import TransactionClient
 from tests.support.wire import WireClient
 
-pytestmark = [pytest.mark.campaign("kills"), pytest.mark.bmq_only, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.campaign("kills"), pytest.mark.bmq_only, pytest.mark.timeout(120), pytest.mark.safety]
 
 SHARDS = 50
 PARTITIONS = 3

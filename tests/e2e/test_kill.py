@@ -15,7 +15,7 @@ from tests.support.processes import ProcessFailed, eventually
 from tests.support.steady_load import SteadyProducer, assert_nothing_lost, read_everything
 from tests.support.tool_runner import run_tool
 
-pytestmark = [pytest.mark.campaign("kills"), pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.campaign("kills"), pytest.mark.timeout(180), pytest.mark.safety]
 
 PARTITIONS = 3
 TOPIC = "numbers"

@@ -20,7 +20,7 @@ from bmq.spark.jobs.positions import CopyNames, Position, claim_positions, read_
 from tests.e2e.conftest import ServerMaker, create_topic, unique_name
 from tests.support.servers import Server
 
-pytestmark = [pytest.mark.campaign("spark-jobs"), pytest.mark.bmq_only, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.campaign("spark-jobs"), pytest.mark.bmq_only, pytest.mark.timeout(240), pytest.mark.safety]
 
 RECORDS = 1_500
 PART = 100  # what is taken at once

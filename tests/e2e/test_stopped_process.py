@@ -22,7 +22,7 @@ from bmq.protocol.record_batch import Record, encode_batch
 from tests.e2e.conftest import ServerMaker, create_topic
 from tests.support.servers import Server
 
-pytestmark = [pytest.mark.faults, pytest.mark.bmq_only, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.faults, pytest.mark.bmq_only, pytest.mark.timeout(120), pytest.mark.safety]
 
 TOPIC = "numbers"
 GROUP = "readers"

@@ -12,7 +12,7 @@ from tests.support.processes import eventually
 from tests.support.servers import Server
 from tests.support.word_count import PROTOCOLS, WORDS_PER_LINE, WordCount, compile_word_count
 
-pytestmark = [pytest.mark.campaign("kafka"), pytest.mark.timeout(480)]
+pytestmark = [pytest.mark.campaign("kafka"), pytest.mark.timeout(480), pytest.mark.safety]
 
 PARTITIONS = 2
 LINES_PER_LIFE = 100

@@ -9,7 +9,7 @@ import pytest
 from tests.soak.faults import HAZARDS, Kind
 from tests.soak.run import Soak
 
-pytestmark = [pytest.mark.campaign("soak"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.campaign("soak"), pytest.mark.timeout(600), pytest.mark.safety]
 
 SEED = 7
 MINUTES = 2.0

@@ -18,7 +18,7 @@ from tests.soak.cluster.plan import HAZARDS, Kind
 from tests.support.cluster import processes_of
 from tests.support.processes import REPOSITORY, eventually
 
-pytestmark = pytest.mark.campaign("soak")
+pytestmark = [pytest.mark.campaign("soak"), pytest.mark.safety]
 
 SEED = 33597
 MINUTES = 1.5

@@ -45,6 +45,7 @@ class MeasuredTests:
         line = {
             "name": item.nodeid,
             "place": place_of(item.iter_markers()),
+            "is_safety": item.get_closest_marker("safety") is not None,
             "outcome": self._outcome,
             "seconds": round(time.monotonic() - began_s, 3),
             "cpu_s": round(sum(ended_cpu[:4]) - sum(began_cpu[:4]), 3),

@@ -12,7 +12,7 @@ from tests.support.cluster import assert_unmoved
 from tests.support.paced_load import producing
 from tests.support.steady_load import assert_nothing_lost
 
-pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(180), pytest.mark.safety]
 
 PARTITIONS = 3
 SKEW_S = 60

@@ -13,7 +13,7 @@ from tests.soak.etl.copier import BATCH_RECORDS_MAX
 from tests.soak.etl.crew import COPIERS
 from tests.soak.etl.plan import plan
 
-pytestmark = [pytest.mark.campaign("soak"), pytest.mark.bmq_only, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.campaign("soak"), pytest.mark.bmq_only, pytest.mark.timeout(240), pytest.mark.safety]
 
 SEED = 7
 DURATION_S = 50.0

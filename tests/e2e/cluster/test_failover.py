@@ -29,7 +29,7 @@ from tests.support.wire import (
     record_batch,
 )
 
-pytestmark = [pytest.mark.faults, pytest.mark.bmq_only, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.faults, pytest.mark.bmq_only, pytest.mark.timeout(300), pytest.mark.safety]
 
 PARTITIONS = 3
 # The hung node is the proxy of its clients too, and nobody can take an unanswered request from a client: by itself it would

@@ -13,7 +13,7 @@ from tests.e2e.test_spark import run_job
 from tests.support.cluster import BmqCluster
 from tests.support.processes import eventually
 
-pytestmark = [pytest.mark.campaign("spark-cluster"), pytest.mark.bmq_only, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.campaign("spark-cluster"), pytest.mark.bmq_only, pytest.mark.timeout(600), pytest.mark.safety]
 
 PARTITIONS = 3
 ROWS = 40_000

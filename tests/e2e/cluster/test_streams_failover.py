@@ -13,7 +13,7 @@ from tests.support.cluster import BmqCluster, ClusterNode
 from tests.support.processes import eventually
 from tests.support.word_count import PROTOCOLS, WORDS_PER_LINE, WordCount, compile_word_count
 
-pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(240), pytest.mark.safety]
 
 PARTITIONS = 2
 LINES = 60

@@ -23,7 +23,7 @@ from tests.support.transactional_load import (
     committed_values,
 )
 
-pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(240), pytest.mark.safety]
 
 PARTITIONS = 3
 STATE_TOPIC = "__transaction_state"

@@ -15,7 +15,7 @@ from tests.support.paced_load import HANG_GAP_S, producing
 from tests.support.processes import eventually
 from tests.support.steady_load import assert_nothing_lost
 
-pytestmark = [pytest.mark.faults, pytest.mark.bmq_only, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.faults, pytest.mark.bmq_only, pytest.mark.timeout(240), pytest.mark.safety]
 
 PARTITIONS = 3
 # Longer than a session of a node lasts without ZooKeeper (6 s): what was ephemeral is gone when it comes back.

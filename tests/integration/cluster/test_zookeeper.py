@@ -33,7 +33,7 @@ from tests.unit.election.election_contract import (
     within,
 )
 
-pytestmark = [pytest.mark.contract, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.contract, pytest.mark.timeout(120), pytest.mark.safety]
 
 # The server allows 1 s; a busy machine, on which everything may stand still for seconds, needs more to keep a session.
 SESSION_TIMEOUT_S = 6.0

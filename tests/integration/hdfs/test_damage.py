@@ -19,7 +19,7 @@ from bmq.log.store import Durability
 from tests.support.hdfs import replicas_of
 from tests.unit.log.owned_log import PARTITION, Owner, batch_of
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.safety]
 
 
 @pytest.fixture

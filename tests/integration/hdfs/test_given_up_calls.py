@@ -20,7 +20,7 @@ from tests.fakes.clock import FakeClock
 from tests.support.given_up import GivenUp
 from tests.unit.broker.world import KEY, append, batch_of, produce, read_all
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.safety]
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from bmq.hdfs.config import HdfsConfig, WriteMode
 from bmq.hdfs.store import HdfsStore
 from tests.unit.log_store.contract import Pair, StoreContract
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.safety]
 
 
 async def _pair(config: HdfsConfig) -> AsyncIterator[Pair]:

@@ -19,7 +19,7 @@ from bmq.log.store import Durability, FencedWriter, StorageUnavailable, WriterBr
 from tests.support.hdfs import PATIENT, PATIENT_WITH_PAUSED, config_of, fresh_root
 from tests.support.hdfs_rivals import BLOCK_BYTES, Client, Segment, append, clients, content
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.safety]
 
 
 def broken(segment: Segment, acked_bytes: int) -> BrokenSegment:

@@ -22,7 +22,7 @@ from bmq.hdfs.store import HdfsStore
 from bmq.log.store import Durability
 from tests.support.hdfs import HADOOP_JARS, config_of, fresh_root, new_cluster, until
 
-pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(240), pytest.mark.safety]
 
 JOURNAL = "org.apache.hadoop.hdfs.qjournal.server.JournalNode"
 

@@ -19,7 +19,7 @@ from bmq.log.store import Durability, StorageUnavailable, StoreError
 from tests.support.hdfs import PATIENT, config_of, fresh_root
 from tests.support.hdfs_rivals import Client, Segment, append, clients
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.safety]
 
 LENGTH_BYTES = 70_001
 

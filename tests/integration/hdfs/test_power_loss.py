@@ -26,7 +26,7 @@ from tests.support.servers import BmqServer
 from tests.support.unsafe_disk import UnsafeDisk
 from tests.support.wire import WireClient
 
-pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(400), pytest.mark.safety]
 
 TOPIC = "kept"
 SIZES_BYTES = (1, 5_000, 700_000)

@@ -25,7 +25,7 @@ from tests.support.hdfs import (
 from tests.unit.log_store.hurt_histories import NODES, play_hurt
 from tests.unit.log_store.rivals import CLIENTS
 
-pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(600), pytest.mark.safety]
 
 SEEDS = 60 if os.environ.get("HYPOTHESIS_PROFILE") == "deep" else 4
 LENGTH = 25

@@ -14,7 +14,7 @@ from bmq.log.store import SegmentStore
 from tests.fakes.store import FakeStore
 from tests.unit.log_store.rivals import CLIENTS, Players, draw_history
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.safety]
 
 SEEDS = 300 if os.environ.get("HYPOTHESIS_PROFILE") == "deep" else 25
 

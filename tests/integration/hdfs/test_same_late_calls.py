@@ -20,7 +20,7 @@ from tests.fakes.store import FakeStore
 from tests.support.late_calls import LateCalls
 from tests.unit.log_store.rivals import SEGMENT_BYTES, outcome_of, tree_of
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.safety]
 
 OWN, SEALED = "t/0/5.open", "t/0/5"
 FILE = f"{OWN}/00000000.log"

@@ -15,7 +15,7 @@ from tests.support.processes import eventually
 from tests.support.servers import BmqServer
 from tests.support.steady_load import SteadyProducer, assert_nothing_lost
 
-pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(300), pytest.mark.safety]
 
 TOPIC = "numbers"
 PARTITIONS = 3

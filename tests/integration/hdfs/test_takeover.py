@@ -16,7 +16,7 @@ from bmq.log.store import FileMissing, StorageUnavailable, StoreError
 from tests.support.hdfs import PATIENT, PATIENT_WITH_PAUSED, config_of, fresh_root, until
 from tests.support.hdfs_rivals import Client, Segment, clients
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.safety]
 
 # Longer than the tests take that look at what a client still remembers.
 BAD_NODE_EXPIRY_S = 120.0

@@ -25,7 +25,7 @@ from bmq.log.store import CorruptFile, StoreError, WriterBroken
 from tests.support.hdfs import PATIENT, config_of, fresh_root
 from tests.support.hdfs_rivals import Client, Segment, append, clients
 
-pytestmark = pytest.mark.contract
+pytestmark = [pytest.mark.contract, pytest.mark.safety]
 
 CHUNK = 4_096
 

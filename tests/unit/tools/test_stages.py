@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import json
 import os
 import subprocess
 import sys
@@ -13,7 +15,8 @@ import pytest
 from tests.support.processes import REPOSITORY, eventually
 from tests.support.running_test import VARIABLE, NotedTest, overdue_tests, running_tests
 from tools import stages
-from tools.stages import BY_FILE, Stage, limit_line, run
+from tools.quarantine import Entry
+from tools.stages import BY_FILE, Outcome, Stage, excused, limit_line, run
 
 pytestmark = pytest.mark.unit
 
@@ -238,3 +241,30 @@ def test_who_is_told_to_end_ends_its_stage() -> None:
             assert not stage.is_running()
         finally:
             stages_process.kill()
+
+
+ENTRY = Entry("tests/e2e/test_a.py::test_a", datetime.date(2026, 1, 31), "looks once", "assert 3 == 4")
+
+
+@pytest.mark.parametrize(
+    ("failed", "safety", "code", "is_excused"),
+    [
+        (["test_a"], [], 1, True),
+        (["test_a"], ["test_a"], 1, False),
+        (["test_a", "test_b"], [], 1, False),
+        (["test_a"], [], 2, False),
+        ([], [], 1, False),
+    ],
+    ids=["known", "safety", "another too", "pytest was ended", "nothing known"],
+)
+def test_a_stage_is_not_red_for_tests_in_quarantine_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failed: list[str], safety: list[str], code: int, is_excused: bool
+) -> None:
+    monkeypatch.setattr(stages, "read_quarantine", lambda path: [ENTRY])
+    lines = [
+        {"name": f"tests/e2e/test_a.py::{name}", "outcome": "failed", "is_safety": name in safety} for name in failed
+    ]
+    (tmp_path / "7.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    outcome = excused(Outcome(Stage("clients", (), 60), False, 1.0, "1 failed", code), tmp_path)
+    assert outcome.passed is is_excused
+    assert outcome.closing_line == ("in quarantine: 1; 1 failed" if is_excused else "1 failed")
