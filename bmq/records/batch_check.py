@@ -3,7 +3,7 @@
 A `BatchCheck` belongs to one topic's settings and one thread. It reads every record: lengths, varints, offset deltas,
 headers, what is left behind the last one, keys where the topic is compacted, and times. Source: Kafka's LogValidator,
 DefaultRecord. Stricter than Kafka, which stores records that its own clients cannot read or read as other ones: offset
-deltas have to count up from 0, and no varint may have more bits than its type.
+deltas have to count up from 0, no varint may have more bits than its type, and of negative lengths only -1 means null.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _REASONS: Final = {
     Result.BAD_COUNT: "the header of a batch does not count one record or more",
     Result.BAD_OFFSET: "record {} of a batch has another offset delta",
     Result.BAD_VARINT: "record {} of a batch has a number that passes its end or its type",
-    Result.BAD_LENGTH: "record {} of a batch has a negative length",
+    Result.BAD_LENGTH: "record {} of a batch has a negative length, or a field of less than -1 bytes",
     Result.FIELD_TOO_LONG: "record {} of a batch has a field that runs past its end",
     Result.BAD_HEADERS: "record {} of a batch has an impossible count of headers, or a header without a key",
     Result.LONGER: "record {} of a batch is longer than its fields",

@@ -149,6 +149,8 @@ def _record_at(data: bytes, place: int) -> tuple[int, int, int, bool]:
 def _field(data: bytes, place: int, end: int) -> tuple[bool, int]:
     """Whether the field is not null, and the place behind it."""
     length, place = _varint(data, place, end, 32)
+    if length < -1:
+        raise _Unreadable(Result.BAD_LENGTH)
     if length < 0:
         return False, place
     if length > end - place:

@@ -124,7 +124,7 @@ INTENDED: Final[tuple[Intended, ...]] = (
     ),
     Intended(
         "Records that clients read differently",
-        "An offset delta that is not the record's place in its batch, a compressed record that is longer or shorter than it says, and a number with more bits than its type are INVALID_RECORD. "
+        "An offset delta that is not the record's place in its batch, a compressed record that is longer or shorter than it says, a length below -1, and a number with more bits than its type are INVALID_RECORD. "
         "Kafka stores such records, answers UNKNOWN_SERVER_ERROR or names the time that it read; its own consumers end at some of them, and take others for other records.",
         frozenset({PRODUCE}),
         (
@@ -138,6 +138,9 @@ INTENDED: Final[tuple[Intended, ...]] = (
             "*: a length one too short",
             "*: a first length one too long",
             "*: a time delta of ten bytes",
+            "*: a key of -*",
+            "*: a value of -2 bytes",
+            "*: a header's value of -7 bytes",
             "uncompressed: bytes of 0xff",
             "*: flip *",
         ),

@@ -1,6 +1,7 @@
 /* One record of a batch (magic 2): its fields, read without passing the end of the batch's body.
  *
- * Source: Kafka's DefaultRecord.readFrom. As there, every negative length of a key, value or header value means null.
+ * Source: Kafka's DefaultRecord.readFrom. There every negative length means null; here only -1 does, since readers of other
+ * clients, and ours, take other lengths for damage.
  */
 #ifndef BMQ_RECORD_H
 #define BMQ_RECORD_H
@@ -11,7 +12,7 @@ enum record_result {
     RECORD_READ = 0,
     RECORD_CUT_SHORT,      /* the body ends inside the record */
     RECORD_BAD_VARINT,     /* a varint with more bits than its type, or past the end of the record */
-    RECORD_BAD_LENGTH,     /* the record's own length is negative */
+    RECORD_BAD_LENGTH,     /* the record's own length is negative, or a field's is below -1 */
     RECORD_FIELD_TOO_LONG, /* a key, value or header passes the end of its record */
     RECORD_BAD_HEADERS,    /* a negative count of headers, more than bytes, or a header without a key */
     RECORD_LONGER,         /* bytes are left behind the last field */
@@ -29,13 +30,15 @@ struct record {
     int32_t header_count;
 };
 
-/* A length and so many bytes. A negative length: `*field` is NULL. */
+/* A length and so many bytes. A length of -1: `*field` is NULL. */
 static inline enum record_result read_field(
     const uint8_t **at, const uint8_t *end, const uint8_t **field, int32_t *field_bytes
 ) {
     int32_t length;
     if (read_varint32(at, end, &length) != VARINT_READ)
         return RECORD_BAD_VARINT;
+    if (length < -1)
+        return RECORD_BAD_LENGTH;
     if (length < 0) {
         *field = NULL;
         *field_bytes = 0;

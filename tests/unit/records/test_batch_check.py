@@ -10,7 +10,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bmq.protocol.record_batch import HEADER_BYTES, Record, TimestampType, encode_batch, varint_bytes
+from bmq.protocol.record_batch import (
+    HEADER_BYTES,
+    Record,
+    TimestampType,
+    decode_records,
+    encode_batch,
+    varint_bytes,
+)
 from bmq.records.batch_check import BatchCheck, RefusalKind, RefusedRecord, Result, Rules
 from bmq.records.batch_check_twin import TwinCheck
 from bmq.records.native.library import kernel
@@ -170,7 +177,9 @@ def test_a_batch_that_is_cut_at_any_byte_is_not_right(make: Make) -> None:
         (record(V(0), V(1), *GOOD[2:], V(0)), Result.BAD_OFFSET),
         (record(V(0), V(-1), *GOOD[2:], V(0)), Result.BAD_OFFSET),
         (record(V(0), V(0), V(-1), V(-1), V(0)), Result.RIGHT),
-        (record(V(0), V(0), V(-2), V(-(2**31)), V(0)), Result.RIGHT),
+        (record(V(0), V(0), V(-2), V(-1), V(0)), Result.BAD_LENGTH),
+        (record(V(0), V(0), V(-1), V(-(2**31)), V(0)), Result.BAD_LENGTH),
+        (record(*GOOD, V(1), V(1), b"h", V(-2)), Result.BAD_LENGTH),
         (record(V(0), V(0), V(2**31 - 1), b"k", V(0), V(0)), Result.FIELD_TOO_LONG),
         (record(V(0), V(0), V(1), b"k", V(2), V(0)), Result.FIELD_TOO_LONG),
         (record(*GOOD, V(-1)), Result.BAD_HEADERS),
@@ -265,3 +274,23 @@ def test_the_twin_gives_the_kernels_answers(
         assert one.details() == other.details()
     if result == Result.REFUSED:
         assert one.refused(3) == other.refused(3)
+
+
+@given(damaged_batches())
+@example(with_body(record(V(0), V(0), V(-2), V(-1), V(0))))
+def test_what_is_right_can_be_read_by_every_reader(data: bytearray) -> None:
+    checker = native(Rules.NONE, FOREVER_MS, FOREVER_MS)
+    if len(data) < HEADER_BYTES:
+        return
+    data[16] = 2
+    struct.pack_into(">q", data, 0, 0)
+    struct.pack_into(">i", data, 8, len(data) - 12)
+    if checker.batch(memoryview(data), NOW_MS) > Result.OTHER_TIME or data[22] & 0x0F:
+        return
+    (record_count,) = struct.unpack_from(">i", data, 57)
+    struct.pack_into(">i", data, 23, record_count - 1)
+    records = decode_records(data)
+    assert len(records) == record_count
+    newest = max(one.timestamp_ms for one in records)
+    if min(one.timestamp_ms for one in records) >= -(2**63) and newest < 2**63:
+        assert checker.details().max_timestamp_ms == max(newest, -1)
