@@ -33,10 +33,10 @@ from bmq.log.partition_log import (
     WholeBatches,
 )
 from bmq.log.producer_state import ProducerStates
-from bmq.log.retention import retained_from
+from bmq.log.retention import ExtentKey, in_doubt, key_of, retained_from, with_known_times
 from bmq.log.segment_reader import read_whole_batches
 from bmq.log.store import CorruptFile, FencedWriter, FileMissing, StoreError, WriterBroken
-from bmq.log.timestamp_lookup import find_max_timestamp, find_offset
+from bmq.log.timestamp_lookup import find_max_timestamp, find_offset, newest_time_in_headers
 from bmq.log.unnamed_files import find_unnamed
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
@@ -71,6 +71,8 @@ class LogReader(ABC):
     topic_partition: TopicPartition
     topic_name: str
     delegation: DelegatedCompaction
+    _known_times_ms: dict[ExtentKey, int]
+    """Greatest times by their headers of segments whose own is doubted."""
     is_being_compacted: bool = False
     _first_dirty: tuple[tuple[int, int], int] | None = None
     """(leader epoch, roll) of the first dirty segment when it was last looked at, and its first timestamp."""
@@ -248,23 +250,30 @@ class LogReader(ABC):
 
     def is_retention_due(self, now_ms: int) -> bool:
         """Whether retention.ms and retention.bytes ask for something to be dropped."""
-        return self._retained_from(now_ms) > self.log_start_offset
+        files = self._files
+        return self._retained_from(now_ms) > self.log_start_offset or (
+            files is not None
+            and self.is_owning
+            and in_doubt(files.extents, self.config, now_ms=now_ms, known_ms=self._known_times_ms) is not None
+        )
 
     def _retained_from(self, now_ms: int) -> int:
         files = self._files
         if files is None or not self.is_owning:
             return 0
         start_offset, open_bytes = files.log_start_offset, files.open_bytes
-        return retained_from(
-            files.extents, self.config, now_ms=now_ms, log_start_offset=start_offset, open_bytes=open_bytes
-        )
+        extents = with_known_times(files.extents, self._known_times_ms)
+        return retained_from(extents, self.config, now_ms=now_ms, log_start_offset=start_offset, open_bytes=open_bytes)
 
     async def apply_retention(self, now_ms: int, consumed_offset: int = 0) -> None:
         """Drop what retention.ms and retention.bytes no longer keep.
 
         `consumed_offset`: all of the topic's bmq.retention.groups have consumed everything below.
         """
-        files, wanted = self._files, self._retained_from(now_ms)
+        files = self._files
+        if files is not None and self.is_owning:
+            await self._look_at_doubted(files, now_ms)
+        wanted = self._retained_from(now_ms)
         if files is None or wanted <= files.log_start_offset:
             return
         if self.config.retention_groups:
@@ -277,6 +286,18 @@ class LogReader(ABC):
                 log_start_offset=files.log_start_offset,
             )
         await self._drop_below(wanted, "retention")
+
+    async def _look_at_doubted(self, files: PartitionFiles, now_ms: int) -> None:
+        """Read the headers of segments whose greatest time cannot be believed, as far as retention by time gets."""
+        known_ms = self._known_times_ms
+        try:
+            while self.is_owning and (extent := in_doubt(files.extents, self.config, now_ms=now_ms, known_ms=known_ms)):
+                known_ms[key_of(extent)] = await newest_time_in_headers(files, extent)
+        except (BmqError, StoreError) as error:
+            _log.warning("segment_times_unknown", **self._names(), reason=str(error))
+        here = {key_of(extent) for extent in files.extents}
+        for key in known_ms.keys() - here:
+            del known_ms[key]
 
     def backlog_from(self, consumed_offset: int) -> BacklogSize:
         """About what a group has left that has consumed everything below this offset."""

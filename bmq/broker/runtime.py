@@ -59,7 +59,7 @@ from bmq.log.partition_files import PartitionFiles
 from bmq.log.partition_log import AppendDone, AppendResult, TopicPartition
 from bmq.log.producer_state import ProducerStates
 from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
-from bmq.log.retention import roll_base_after, roll_due_ms
+from bmq.log.retention import ExtentKey, roll_base_after, roll_due_ms
 from bmq.log.segment_index import IndexBuilder
 from bmq.log.store import Appended, CorruptFile, FencedWriter, StorageFull, StoreError
 from bmq.log.transactions import TransactionClaim
@@ -156,6 +156,7 @@ class PartitionRuntime(TransactionWriter):
         self._log: InFlightBatches | None = None
         self._files: PartitionFiles | None = None
         self._producers = ProducerStates()
+        self._known_times_ms: dict[ExtentKey, int] = {}
         self._refused = RefusedSequences()
         self._producer_limit = ProducerLimit(surroundings.settings.producers_max, surroundings.counts, self._names)
         self._guards = TransactionGuards()

@@ -5,13 +5,19 @@ Source: Kafka's UnifiedLog.deleteOldSegments and LogSegment.shouldRoll.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final, Protocol
 
 from bmq.log.config import LogConfig
 from bmq.log.manifest import Extent
 
 DELETE_POLICY = "delete"
+BELIEVED_FROM_MS: Final = 365 * 86_400_000
+"""The greatest time of a segment is doubted before 1971: producers' headers with 0 or -1 were once believed."""
+
+ExtentKey = tuple[int, int]
+"""Leader epoch and roll of an extent's file."""
 
 
 def retained_from(
@@ -27,6 +33,41 @@ def retained_from(
     if not dropped:
         return log_start_offset
     return max(log_start_offset, extents[dropped - 1].end_offset)
+
+
+def key_of(extent: Extent) -> ExtentKey:
+    return extent.leader_epoch, extent.roll
+
+
+def in_doubt(
+    extents: Sequence[Extent], config: LogConfig, *, now_ms: int, known_ms: Mapping[ExtentKey, int]
+) -> Extent | None:
+    """The first extent that retention by time must know more of before it goes on; None without one.
+
+    `known_ms`: greatest times of those that were looked at.
+    """
+    if DELETE_POLICY not in config.cleanup_policy or config.retention_ms < 0:
+        return None
+    for extent in extents:
+        told_ms = known_ms.get(key_of(extent))
+        if told_ms is None and extent.max_timestamp_ms < BELIEVED_FROM_MS:
+            return extent
+        newest_ms = extent.max_timestamp_ms if told_ms is None else told_ms
+        if newest_ms < 0 or now_ms - newest_ms <= config.retention_ms:
+            return None
+    return None
+
+
+def with_known_times(extents: Sequence[Extent], known_ms: Mapping[ExtentKey, int]) -> Sequence[Extent]:
+    """The extents with the times that are known better; one in doubt has none, so that it is kept."""
+    if all(extent.max_timestamp_ms >= BELIEVED_FROM_MS for extent in extents):
+        return extents
+    return [
+        extent
+        if extent.max_timestamp_ms >= BELIEVED_FROM_MS
+        else replace(extent, max_timestamp_ms=known_ms.get(key_of(extent), -1))
+        for extent in extents
+    ]
 
 
 def droppable(extents: Sequence[Extent], log_start_offset: int) -> int:

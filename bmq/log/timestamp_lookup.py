@@ -14,7 +14,7 @@ from bmq.log.partition_files import PartitionFiles
 from bmq.log.partition_log import Location
 from bmq.log.segment_index import IndexBuilder
 from bmq.log.segment_reader import SegmentReader
-from bmq.protocol.record_batch import BatchHeader, Record, iterate_records
+from bmq.protocol.record_batch import NO_TIMESTAMP_MS, BatchHeader, Record, iterate_records
 
 LOOKUP_CHUNK_BYTES: Final = 128 * 1024
 RECORDS_PER_TURN_MAX: Final = 1_000
@@ -60,6 +60,20 @@ async def find_max_timestamp(files: PartitionFiles) -> tuple[int, int] | None:
         if found is not None:
             return found
     return None
+
+
+async def newest_time_in_headers(files: PartitionFiles, extent: Extent) -> int:
+    """The greatest time that the extent's headers show, of first records too; -1 without one. Raises as above.
+
+    Headers of batches that were stored unread may have a greatest time that is older than their first record's.
+    """
+    newest_ms = NO_TIMESTAMP_MS
+    reader = SegmentReader.at(files.store, files.location_in(extent, 0), chunk_bytes=LOOKUP_CHUNK_BYTES)
+    while (run := await reader.next_run()) is not None:
+        for _, header in run.batches:
+            first_ms = header.base_timestamp_ms if header.delete_horizon_ms is None else NO_TIMESTAMP_MS
+            newest_ms = max(newest_ms, header.max_timestamp_ms, first_ms)
+    return newest_ms
 
 
 async def _first_in(

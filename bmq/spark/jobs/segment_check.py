@@ -18,12 +18,12 @@ from bmq.log.batch_bodies import Scratch
 from bmq.log.origin import DamagedBatch, Origin
 from bmq.log.segment_index import SegmentIndex
 from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX
-from bmq.protocol.record_batch import HEADER_BYTES, LENGTH_OVERHEAD_BYTES
+from bmq.protocol.record_batch import HEADER_BYTES, LENGTH_OVERHEAD_BYTES, LOG_APPEND_TIME
 
 FINDINGS_MAX: Final = 100
 _EVERYTHING: Final = 1 << 62
 _LENGTH: Final = Struct(">8xi")
-_ALL_OF_A_RECORD: Final = Layout(("offset", "headers"), content=pa.binary_view())
+_ALL_OF_A_RECORD: Final = Layout(("offset", "timestamp", "headers"), content=pa.binary_view())
 """Reading headers walks each record to its end, so all of it is checked; keys and values are not collected."""
 
 Int64s = npt.NDArray[np.int64]
@@ -163,7 +163,29 @@ class SegmentCheck:
                 continue
             if decoded.end == place:
                 break
+            first, behind = np.searchsorted(places, (place, decoded.end))
+            self._check_times(position + places[first:behind], headers[first:behind], decoded.table)
             place = decoded.end
+
+    def _check_times(self, positions: Int64s, headers: Headers, table: pa.RecordBatch) -> None:
+        """Each header's greatest time is that of its records: look-ups by time and retention go by it."""
+        counts = headers["record_count"].astype(np.int64)
+        if int(counts.sum()) != table.num_rows:
+            return
+        times = table.column("timestamp").view(pa.int64()).to_numpy()
+        filled = np.flatnonzero(counts)
+        if not len(filled):
+            return
+        newest = np.maximum.reduceat(times, (np.cumsum(counts) - counts)[filled])
+        told = headers["max_timestamp_ms"].astype(np.int64)[filled]
+        lies = (np.maximum(newest, -1) != told) & ~(has(headers, LOG_APPEND_TIME) | has(headers, CONTROL))[filled]
+        for at in np.flatnonzero(lies).tolist():
+            self.found(
+                Kind.BATCH,
+                f"the header's greatest time is {told[at]}, that of the records {newest[at]}",
+                offset=int(headers["base_offset"][filled[at]]),
+                position_bytes=int(positions[filled[at]]),
+            )
 
     def _pass_over(self, damage: DamagedBatch, position: int, data: memoryview, place: int) -> int:
         """Decode the batches before a damaged one separately; returns the place after the damaged one."""

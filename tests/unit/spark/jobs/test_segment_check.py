@@ -199,6 +199,19 @@ def test_findings_beyond_the_limit_are_counted() -> None:
     assert (len(check.findings), check.finding_count) == (FINDINGS_MAX, FINDINGS_MAX + 7)
 
 
+@pytest.mark.parametrize("says_ms", [-1, 0, 1000, 5000])
+@pytest.mark.parametrize("codec", list(Compression))
+def test_a_header_with_another_time_than_its_records_is_found(says_ms: int, codec: Compression) -> None:
+    """Batches that were stored before they were read: look-ups by time and retention go by their headers."""
+    lying = batch(3, codec=codec)
+    struct.pack_into(">q", lying, 35, says_ms)
+    struct.pack_into(">I", lying, _CRC_AT, crc32c(bytes(lying[_CRC_BEGINS:])))
+    segment = Segment([batch(0), lying, batch(6)])
+    (finding,) = segment.check().findings
+    assert (finding.kind, finding.offset, finding.position_bytes) == (Kind.BATCH, 3, segment.places[1])
+    assert finding.reason == f"the header's greatest time is {says_ms}, that of the records 1002"
+
+
 def test_a_finding_survives_json() -> None:
     one = Finding(Kind.REPLICA, "t", 1, "f", "why", 3, 4, "node:1")
     assert Finding.from_json(one.to_json()) == one
