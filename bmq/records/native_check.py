@@ -10,6 +10,7 @@ from bmq.records.batch_check import Details, RefusalKind, RefusedRecord, Result,
 from bmq.records.buffers import Buffer, address_of
 from bmq.records.native.library import Library
 
+_REFUSED: Final = int(Result.REFUSED)  # a plain number compares four times as fast
 BRIEF_BYTES_MAX: Final = 64 * 1024
 """Longer bodies are read without the interpreter's lock: that takes longer than other threads should wait."""
 
@@ -66,14 +67,15 @@ class NativeCheck:
         if not size_bytes or size_bytes > BRIEF_BYTES_MAX or batch.readonly:
             return self._unusual_batch(batch, now_ms)
         result: int = self._check_batch(_address_of(_first_byte_of(batch)), size_bytes, now_ms, self._address)
-        if result:
+        if result == _REFUSED:
             self._last = (batch, batch[HEADER_BYTES:], now_ms)
         return result
 
     def _unusual_batch(self, batch: memoryview, now_ms: int) -> int:
         address, _keep = address_of(batch)
         result: int = self._check_batch_at_length(address, len(batch), now_ms, self._address)
-        self._last = (batch, batch[HEADER_BYTES:], now_ms)
+        if result == _REFUSED:
+            self._last = (batch, batch[HEADER_BYTES:], now_ms)
         return result
 
     def opened(self, header: Buffer, body: Buffer, now_ms: int) -> int:
@@ -83,7 +85,8 @@ class NativeCheck:
         body_address, _keep_body = address_of(body)
         call = self._check_opened if len(body) <= BRIEF_BYTES_MAX else self._check_opened_at_length
         result: int = call(header_address, body_address or header_address, len(body), now_ms, self._address)
-        self._last = (header, body, now_ms)
+        if result == _REFUSED:
+            self._last = (header, body, now_ms)
         return result
 
     def details(self) -> Details:

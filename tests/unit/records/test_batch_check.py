@@ -294,3 +294,17 @@ def test_what_is_right_can_be_read_by_every_reader(data: bytearray) -> None:
     newest = max(one.timestamp_ms for one in records)
     if min(one.timestamp_ms for one in records) >= -(2**63) and newest < 2**63:
         assert checker.details().max_timestamp_ms == max(newest, -1)
+
+
+def test_a_batch_is_not_kept_once_it_is_checked(make: Make) -> None:
+    """One partition may have a check for as long as the server runs."""
+    checker = make(Rules.NEEDS_KEY, FOREVER_MS, HOUR_MS)
+    for data in (
+        with_max_timestamp(batch(), 0),
+        batch()[:-1],
+        batch(Record(None, b"v", timestamp_ms=NOW_MS)),
+        batch(Record(b"k", bytes(100_000), timestamp_ms=NOW_MS + 1)),
+    ):
+        checker.batch(memoryview(data), NOW_MS)
+        checker.refused(1)
+        data.clear()  # raises BufferError while anybody has a view of it
