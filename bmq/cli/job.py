@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import typer
 
 from bmq.cli.logs import configure_logs
+from bmq.extras import install_command
 from bmq.spark.jobs.outcome import ExitCode, JobFailed
 
 
@@ -24,7 +25,7 @@ def job(extra: str = "spark") -> Iterator[None]:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "bmq":
             raise
-        sys.stderr.write(f"bmq: jobs need {error.name}: pip install 'bmq[{extra}]'\n")
+        sys.stderr.write(f"bmq: jobs need {error.name}: {install_command(extra)}\n")
         raise typer.Exit(ExitCode.FAILED) from error
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None

@@ -30,7 +30,7 @@ def run_verify(
     as_json: bool,
 ) -> None:
     """Print a report; exits with DAMAGE_FOUND when something is wrong. Raises typer.Exit."""
-    with job("records"):
+    with job("arrow"):
         from bmq.spark.jobs.stored_segments import all_segments
         from bmq.spark.jobs.stores import StoreAddress
         from bmq.spark.jobs.verify import verify_here

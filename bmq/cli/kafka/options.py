@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, cast
 import typer
 
 from bmq.cli.terminal import is_terminal
+from bmq.extras import install_command
 from bmq.protocol.errors import BmqError
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def missing_library(error: ModuleNotFoundError) -> BmqError:
     """One sentence; raises the error again when a module of our own is missing."""
     if error.name is None or error.name.partition(".")[0] == "bmq":
         raise error
-    return MissingLibrary(f"this command needs {error.name.replace('_', '-')}: pip install 'bmq[cli]'")
+    return MissingLibrary(f"this command needs {error.name.replace('_', '-')}: {install_command('cli')}")
 
 
 def kafka_settings(given: Sequence[str] | None) -> dict[str, str]:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from bmq.extras import install_command
 from bmq.spark.jobs.outcome import JobFailed
 from bmq.spark.release import SparkTooOld, require_spark
 
@@ -30,7 +31,7 @@ def open_session(name: str, *, master: str = "", conf: Mapping[str, str] | None 
         from bmq.spark.jvm import start_session
         from bmq.spark.tables.jvm_errors import innermost
     except ImportError as error:
-        raise JobFailed("jobs need Spark: pip install 'bmq[spark]'") from error
+        raise JobFailed(f"jobs need Spark: {install_command('spark')}") from error
     except SparkTooOld as error:
         raise JobFailed(str(error)) from error
     settings: dict[str, str] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from bmq.extras import install_command
 from bmq.spark.jobs.moments import text_of
 from bmq.spark.jobs.outcome import JobFailed
 from bmq.spark.jobs.stats_report import HOUR_MS, Counts, StatsReport
@@ -25,7 +26,7 @@ def draw(report: StatsReport, path: Path) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise JobFailed("a picture needs matplotlib: pip install 'bmq[spark]'") from error
+        raise JobFailed(f"a picture needs matplotlib: {install_command('spark')}") from error
     topics = sorted({topic for (topic, _), _ in report.hours})
     width, height = _INCHES
     figure = Figure(figsize=(width, height * max(1, len(topics))), layout="constrained")

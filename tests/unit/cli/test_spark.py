@@ -14,6 +14,7 @@ from bmq.cli import spark as commands
 from bmq.cli.commands import app
 from bmq.cli.progress import JobProgress
 from bmq.cli.spark_output import print_found, print_stats, print_verified
+from bmq.extras import install_command
 from bmq.spark.jobs.find import FoundRecord
 from bmq.spark.jobs.outcome import BrokenOff, ExitCode, JobFailed
 from bmq.spark.jobs.segment_check import Finding, Kind
@@ -38,7 +39,7 @@ def logs_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
         (
             ModuleNotFoundError("No module named 'pyspark'", name="pyspark.sql"),
             ExitCode.FAILED,
-            "bmq: jobs need pyspark.sql: pip install 'bmq[spark]'\n",
+            f"bmq: jobs need pyspark.sql: {install_command('spark')}\n",
         ),
     ],
 )
