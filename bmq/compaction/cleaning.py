@@ -27,8 +27,8 @@ from bmq.log.segment_index import IndexBuilder, SegmentIndex
 from bmq.log.store import Buffer, SegmentStore, StoreError
 from bmq.protocol.record_batch import NO_TIMESTAMP_MS
 
-CHUNK_BYTES: Final = 4 * 1024 * 1024
-OUT_BYTES: Final = 1024 * 1024
+CHUNK_BYTES: Final = 2 * 1024 * 1024
+OUT_BYTES: Final = 512 * 1024
 
 
 async def clean(
