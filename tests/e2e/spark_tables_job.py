@@ -204,12 +204,12 @@ class Steps:
 
     def rolled_back(self) -> dict[str, Any]:
         """By an operator: undone, and accepted."""
-        before, (current, parent) = self.counts()["rows"], self.newest_snapshots()
+        before, (last, parent) = self.counts()["rows"], self.newest_snapshots()
         self.make_current(parent)
         self.produce_orders(5)
         refused = self.refusal(lambda: self.run(self.altered(), "checkpoint-3"))
         gone = before - self.counts()["rows"]
-        self.make_current(current)
+        self.make_current(last)
         self.run(self.altered(), "checkpoint-3")
         undone = self.counts()["rows"] - before
         _, parent = self.newest_snapshots()
@@ -217,7 +217,7 @@ class Steps:
         self.produce_orders(7)
         self.run(self.altered(), "checkpoint-3", accept_rollback=True)
         return {
-            "refused": refused.replace(str(current), "CURRENT"),
+            "refused": refused.replace(str(last), "LAST"),
             "gone": gone > 0,
             "undone": undone,
             "accepted": self.counts()["rows"] - before,
@@ -225,10 +225,13 @@ class Steps:
         }
 
     def newest_snapshots(self) -> tuple[int, int]:
-        """The current snapshot of the table and its parent."""
-        current = self.table("orders.refs").where("name = 'main'").collect()[0]["snapshot_id"]
-        parent = self.table("orders.snapshots").where(f"snapshot_id = {current}").collect()[0]["parent_id"]
-        return current, parent
+        """The snapshot of the job's last commit and its parent; merges may have followed."""
+        properties = {
+            row["key"]: row["value"] for row in self.spark.sql("SHOW TBLPROPERTIES bmq.tables.orders").collect()
+        }
+        last: int = json.loads(properties["bmq.offsets.orders"])["snapshot"]
+        parent = self.table("orders.snapshots").where(f"snapshot_id = {last}").collect()[0]["parent_id"]
+        return last, parent
 
     def make_current(self, snapshot_id: int) -> None:
         self.spark.sql(
