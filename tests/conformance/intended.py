@@ -166,15 +166,6 @@ INTENDED: Final[tuple[Intended, ...]] = (
         ),
     ),
     Intended(
-        "Which of two faults is named",
-        "bmq opens a whole body before it reads its records, Kafka reads records while it opens: of a damaged stream one may name the stream (UNKNOWN_SERVER_ERROR) where the other names a record (INVALID_RECORD).",
-        frozenset({PRODUCE}),
-        ("*: flip *",),
-        ("*/error_code",),
-        (-1, 87),
-        (-1, 87),
-    ),
-    Intended(
         "The newest of records without a time",
         "Kafka answers with the first of them and the time -1. bmq says that no record has a time.",
         frozenset({PRODUCE}),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import Final
 
 from bmq.log.partition_log import AppendResult, TopicPartition
@@ -11,6 +13,7 @@ from bmq.metadata.image import INTERNAL_TOPICS, MetadataImage, TopicImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
 from bmq.protocol.error_codes import OTHER_LEADER, ErrorCode
+from bmq.protocol.errors import BmqError
 from bmq.protocol.hot_parts import LeaderHint, NodeEndpoint
 from bmq.protocol.hot_produce import (
     Produce,
@@ -78,7 +81,7 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
                 done(AppendResult(ErrorCode.INVALID_RECORD, message="no records"))
             elif not is_between_nodes and own_base_offset_of(records):
                 # Between nodes it may be a former owner's, written into a batch that is passed on again.
-                done(_refusal_of_base_offset(records, TopicPartition(topic.topic_id, partition), services))
+                pending.refuse_base_offset(own_base_offset_of(records), TopicPartition(topic.topic_id, partition), done)
             elif is_before_zstd and is_zstd(records):
                 done(_UNSUPPORTED_ZSTD)
             elif unknown.entries and unknown.is_passed_by(
@@ -129,13 +132,6 @@ def _refusal_of_transaction(request: Produce) -> AppendResult | None:
     return None
 
 
-def _refusal_of_base_offset(records: memoryview, key: TopicPartition, services: Services) -> AppendResult:
-    log = services.partitions.ready(key)
-    message = f"the base offset of a produced record batch is 0, not {own_base_offset_of(records)}"
-    log_start_offset = -1 if log is None else log.log_start_offset
-    return AppendResult(ErrorCode.INVALID_RECORD, log_start_offset=log_start_offset, message=message)
-
-
 def _claim_of(transactional_id: str, request: Produce, version: int, services: Services) -> TransactionClaim:
     # A forwarded produce has its own version; the client's version is a field of it.
     is_forwarded = services.is_between_nodes and request.client_version >= 0
@@ -159,7 +155,17 @@ def _topic_of(
 class _PendingProduce:
     """One request's results as they come in; answered when all are there or the timeout has passed."""
 
-    __slots__ = ("_header", "_left", "_reply", "_request", "_results", "_services", "deadline_s", "send_until_s")
+    __slots__ = (
+        "_header",
+        "_left",
+        "_reply",
+        "_request",
+        "_results",
+        "_services",
+        "_starts",
+        "deadline_s",
+        "send_until_s",
+    )
 
     def __init__(self, header: RequestHeader, request: Produce, services: Services, reply: Reply) -> None:
         self._header = header
@@ -167,6 +173,7 @@ class _PendingProduce:
         self._services = services
         self._reply = reply
         self._results: list[list[AppendResult | None]] = [[None] * len(topic.partitions) for topic in request.topics]
+        self._starts: tuple[asyncio.Task[None], ...] = ()
         self._left = 1  # for all_begun: an append may finish before the next one begins
         now_s, timeout_s = services.loop.time(), max(request.timeout_ms, 0) / 1000
         self.deadline_s = now_s + timeout_s
@@ -181,6 +188,22 @@ class _PendingProduce:
     def slot(self, topic_index: int, partition_index: int) -> _Done:
         self._left += 1
         return _Done(self, topic_index, partition_index)
+
+    def refuse_base_offset(self, base_offset: int, key: TopicPartition, done: _Done) -> None:
+        """Refuse a batch whose base offset is not 0. The answer has the log's start, so an idle partition is started."""
+        message = f"the base offset of a produced record batch is 0, not {base_offset}"
+        log = self._services.partitions.ready(key)
+        if log is not None:
+            done(AppendResult(ErrorCode.INVALID_RECORD, log_start_offset=log.log_start_offset, message=message))
+            return
+
+        async def refuse() -> None:
+            log_start_offset = -1
+            with suppress(BmqError):
+                log_start_offset = (await self._services.partitions.leader_of(key)).log_start_offset
+            done(AppendResult(ErrorCode.INVALID_RECORD, log_start_offset=log_start_offset, message=message))
+
+        self._starts += (self._services.loop.create_task(refuse()),)
 
     def all_begun(self) -> None:
         self._left -= 1
@@ -200,6 +223,8 @@ class _PendingProduce:
 
     def expire(self) -> None:
         self._services.produce_deadlines.discard(self)
+        for start in self._starts:
+            start.cancel()
         self._left = 0
         for results in self._results:
             results[:] = [_TIMED_OUT if result is None else result for result in results]

@@ -239,12 +239,19 @@ async def test_a_base_offset_of_its_own_is_refused_where_the_client_is(proxy: Pr
     assert codes(await client.ask(PRODUCE, 9, produce_request({0: bytes(own)}))) == {0: 0}
 
 
-async def test_a_base_offset_of_its_own_for_a_partition_that_does_not_run(proxy: Proxy, client: Client) -> None:
-    proxy.partitions.idle.add(TopicPartition(TOPIC_ID, 0))
+async def test_a_base_offset_of_its_own_starts_an_idle_partition_whose_start_is_in_the_answer(
+    proxy: Proxy, client: Client
+) -> None:
+    keys = [TopicPartition(TOPIC_ID, number) for number in (0, 1)]
+    proxy.partitions.idle.update(keys)
+    proxy.partitions.errors[keys[1]] = ErrorCode.KAFKA_STORAGE_ERROR
     own = bytearray(batch())
     rewrite(own, 0, -1, -1)
-    response = await client.ask(PRODUCE, 9, produce_request({0: bytes(own)}))
-    assert codes(response) == {0: ErrorCode.INVALID_RECORD}
+    response = await client.ask(PRODUCE, 9, produce_request({0: bytes(own), 1: bytes(own), 2: batch()}))
+    assert codes(response) == {0: ErrorCode.INVALID_RECORD, 1: ErrorCode.INVALID_RECORD, 2: 0}
+    started, offline, _ = response.responses[0].partition_responses
+    assert (started.log_start_offset, offline.log_start_offset) == (0, -1)
+    assert proxy.partitions.idle == {keys[1]}
 
 
 async def test_an_empty_transactional_id(proxy: Proxy, client: Client) -> None:
