@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import TopicMaker, unique_name
-from tests.support.java import java_command
+from tests.support.java import java_command, run_tool
 from tests.support.processes import ManagedProcess, eventually
 from tests.support.servers import Server
-from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.campaign("kafka"), pytest.mark.timeout(180)]
 
@@ -30,6 +29,7 @@ def events(text: str) -> Iterator[dict[str, object]]:
 
 
 def produced(server: Server, topic: str, prefix: int) -> set[str]:
+    # In a JVM of its own: this tool closes its producer, which waits for all acknowledgements, as its JVM ends.
     out = run_tool(
         VERIFIABLE_PRODUCER,
         *("--bootstrap-server", server.bootstrap, "--topic", topic, "--max-messages", str(COUNT)),
