@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.e2e.cluster.conftest import ClusterMaker, TopicMaker
 from tests.e2e.conftest import unique_name
-from tests.support.cluster import BmqCluster, ClusterNode, assert_unmoved
+from tests.support.cluster import ENVIRONMENT, BmqCluster, ClusterNode, assert_unmoved
 from tests.support.older_release import package_of, unpack_older_release
 from tests.support.paced_load import producing
 from tests.support.processes import REPOSITORY, eventually
@@ -19,6 +19,8 @@ pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark
 
 PARTITIONS = 6
 RECORDS_S = 300
+# The older release refuses settings that it does not know.
+LATER_SETTINGS = ("BMQ_CLUSTER__NODE_SESSION_TIMEOUT_MS",)
 
 
 class Group:
@@ -52,14 +54,21 @@ def test_nodes_of_two_releases_serve_together(
     def change(node: ClusterNode, release: Path) -> None:
         if node.is_running:
             node.stop()
+        choose(node, release)
+        node.start()
+
+    def choose(node: ClusterNode, release: Path) -> None:
+        settings = ENVIRONMENT if release == REPOSITORY else {}
+        for name in LATER_SETTINGS:
+            node.process.environment.pop(name, None)
+        node.process.environment |= {name: settings[name] for name in LATER_SETTINGS if name in settings}
         node.process.environment["PYTHONPATH"] = str(release)
         assert package_of(node.process.environment) == release / "bmq"
-        node.start()
 
     cluster = new_cluster(3)
     nodes = list(cluster.nodes.values())
     for node in nodes:
-        node.process.environment["PYTHONPATH"] = str(older)
+        choose(node, older)
     cluster.start()
     topic = make_topic(cluster, PARTITIONS)
     group = Group(cluster, topic)
