@@ -42,6 +42,10 @@ DEFAULT_FILE: Final = Path("bmq.toml")
 FILE_VARIABLE: Final = "BMQ_CONFIG"
 
 
+UNKNOWN: Final = ("unexpected_keyword_argument", "extra_forbidden")
+"""Pydantic's types of error for a name that is not there, of a dataclass and of a model."""
+
+
 class BadSettings(BmqError):
     """A setting that cannot be used; the message names it, its value and its source."""
 
@@ -286,4 +290,6 @@ def _origins(values: dict[str, Any], layers: list[tuple[str, dict[str, Any]]], p
 def _sentence(error: ValidationError, layers: list[tuple[str, dict[str, Any]]]) -> str:
     first = error.errors()[0]
     name = ".".join(str(part) for part in first["loc"])
+    if first["type"] in UNKNOWN:
+        return f"setting {name} (from the {_source_of(name, layers)}) is not one of this release"
     return f"setting {name} = {first['input']!r} (from the {_source_of(name, layers)}): {first['msg']}"

@@ -78,8 +78,15 @@ def test_a_bad_address_is_named_with_its_value_and_source(value: str) -> None:
 def test_an_unknown_setting_in_the_file_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "other.toml"
     file.write_text("lisen = '127.0.0.1:9'\n")
-    with pytest.raises(BadSettings, match="lisen"):
+    with pytest.raises(BadSettings, match=r"setting lisen \(from the file .*other\.toml\) is not one of this release"):
         load_settings({}, file)
+
+
+def test_a_setting_of_another_release_is_named_as_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BMQ_CLUSTER__LATER_MS", "15000")
+    with pytest.raises(BadSettings) as caught:
+        load_settings({}, None)
+    assert str(caught.value) == "setting cluster.later_ms (from the environment) is not one of this release"
 
 
 def test_a_file_that_is_not_toml_is_one_sentence(tmp_path: Path) -> None:
