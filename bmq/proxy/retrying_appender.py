@@ -9,10 +9,11 @@ No waiting batch is handed to a log after its deadline, or after its client has 
 it, and later ones, again over another connection.
 
 The answers of a connection leave in order, and stock clients send only five requests ahead. So batches that wait for a
-start keep those behind them waiting, whose partitions are well. That is right for a few partitions, which are back sooner
-than a client tries again. When more than PARTITIONS_HELD_MAX wait for longer than HOLD_S (a node died), batches of all
-that wait are refused at once with NOT_LEADER_OR_FOLLOWER, which clients retry after a backoff, and the partitions start
-meanwhile. Batches with acks=0 wait all the same: nobody would send them again.
+start keep those behind them waiting, whose partitions are well. That is right for a few partitions for a moment: they are
+back sooner than a client tries again. A partition that moves or starts for longer than HOLD_LONGEST_S has its batches
+refused with NOT_LEADER_OR_FOLLOWER, which clients retry after a backoff, and goes on starting. When more than
+PARTITIONS_HELD_MAX take longer than HOLD_S (a node died), batches of all of them are refused at once. Batches with acks=0
+wait all the same: nobody would send them again.
 """
 
 from __future__ import annotations
@@ -41,14 +42,16 @@ PARTITIONS_HELD_MAX: Final = 4
 Kafka's Java client send ahead on a connection, so that one client alone can notice."""
 HOLD_S: Final = 0.05
 """What is over sooner does not count: a node attaches to a partition of another one in a millisecond or two."""
+HOLD_LONGEST_S: Final = 0.25
+"""However few partitions wait: one client's five requests may be for fewer of them than PARTITIONS_HELD_MAX."""
 
 _MOVED: Final = NOT_LEADER_AT_EPOCH | {ErrorCode.NETWORK_EXCEPTION}
 _FOLLOWS_FROM_A_REFUSAL: Final = frozenset((ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,))
 _EXPIRED: Final = AppendResult(
     ErrorCode.REQUEST_TIMED_OUT, message="the partition had no owner within the request's timeout"
 )
-_CROWDED: Final = AppendResult(
-    ErrorCode.NOT_LEADER_OR_FOLLOWER, message="many partitions are being started, this one among them: try again"
+_NOT_YET: Final = AppendResult(
+    ErrorCode.NOT_LEADER_OR_FOLLOWER, message="the partition is still being started or moved: try again"
 )
 _STOPPED: Final = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="the server stops")
 _FAILED: Final = AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -66,7 +69,8 @@ class RetryingAppender:
     """Implements bmq.proxy.appender.Appender over partitions whose owners change.
 
     `bytes_max`: limit on batches that wait for a partition, over all partitions; more are refused.
-    `partitions_held_max`: while more partitions move or start for longer than HOLD_S, their batches are refused.
+    `partitions_held_max`: while more partitions move or start for longer than HOLD_S, their batches are refused; those of
+    one partition at the latest after `hold_longest_s`.
     """
 
     def __init__(
@@ -75,10 +79,12 @@ class RetryingAppender:
         bytes_max: int = QUEUED_BYTES_MAX,
         *,
         partitions_held_max: int = PARTITIONS_HELD_MAX,
+        hold_longest_s: float = HOLD_LONGEST_S,
     ) -> None:
         self._partitions = partitions
         self._bytes_max = bytes_max
         self._partitions_held_max = partitions_held_max
+        self._hold_longest_s = hold_longest_s
         self._long_moves = 0
         self._loop = asyncio.get_running_loop()
         self._queues: dict[TopicPartition, PartitionQueue] = {}
@@ -130,8 +136,8 @@ class RetryingAppender:
             self._begin_move(queue)
         if self._is_stopped:
             done(_STOPPED)
-        elif self._is_crowded and is_answered and queue.is_empty:
-            self._tell(batch, _CROWDED)
+        elif self._is_not_held(queue) and is_answered and queue.is_empty:
+            self._tell(batch, _NOT_YET)
         elif not self._take(batch):
             self._tell(
                 batch, AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="too much waits for partitions that move")
@@ -187,29 +193,32 @@ class RetryingAppender:
     def _begin_move(self, queue: PartitionQueue) -> None:
         queue.is_start_due = True
         queue.move = self._loop.create_task(self._move(queue))
-        queue.hold_timer = self._loop.call_later(HOLD_S, self._hold_ended, queue)
+        queue.hold_timer = self._loop.call_later(HOLD_S, self._move_is_long, queue)
 
-    def _hold_ended(self, queue: PartitionQueue) -> None:
-        queue.hold_timer = None
+    def _move_is_long(self, queue: PartitionQueue) -> None:
+        queue.is_long = True
+        queue.hold_timer = self._loop.call_later(self._hold_longest_s - HOLD_S, self._hold_ended, queue)
         self._long_moves += 1
         if self._long_moves <= self._partitions_held_max:
             return
         crossed = self._long_moves == self._partitions_held_max + 1
         for other in tuple(self._queues.values()) if crossed else (queue,):
-            # Behind batches whose answers are still to come nothing is refused before these: `_move` does it then.
-            if other.move is not None and not other.outstanding and not other.refused:
-                self._refuse_in_a_crowd(other)
+            self._refuse_waiting(other)
 
-    @property
-    def _is_crowded(self) -> bool:
-        return self._long_moves > self._partitions_held_max
+    def _hold_ended(self, queue: PartitionQueue) -> None:
+        queue.is_overdue = True
+        self._refuse_waiting(queue)
+
+    def _is_not_held(self, queue: PartitionQueue) -> bool:
+        """Whether batches are refused that would wait for this partition."""
+        return queue.is_overdue or self._long_moves > self._partitions_held_max
 
     async def _move(self, queue: PartitionQueue) -> None:
         """Retry until no batch of the partition waits any more. Starts the partition though none may be left."""
         try:
             while await self._gather(queue) or queue.is_start_due:
-                if self._is_crowded:
-                    self._refuse_in_a_crowd(queue)
+                if self._is_not_held(queue):
+                    self._refuse_answered(queue)
                     if not queue.waiting and not queue.is_start_due:
                         continue
                 queue.is_start_due = False
@@ -235,9 +244,9 @@ class RetryingAppender:
             self._refuse(queue, _FAILED)
         finally:
             queue.move = None
-            if queue.hold_timer is None:
-                self._long_moves -= 1
-            else:
+            self._long_moves -= queue.is_long
+            queue.is_long = queue.is_overdue = False
+            if queue.hold_timer is not None:
                 queue.hold_timer.cancel()
                 queue.hold_timer = None
             if not queue.outstanding:
@@ -310,14 +319,19 @@ class RetryingAppender:
         queue.waiting.clear()
         self._answer(batches, result)
 
-    def _refuse_in_a_crowd(self, queue: PartitionQueue) -> None:
+    def _refuse_waiting(self, queue: PartitionQueue) -> None:
+        """Refuse what waits for a move. Behind batches whose answers are still to come `_move` does it after these."""
+        if queue.move is not None and not queue.outstanding and not queue.refused:
+            self._refuse_answered(queue)
+
+    def _refuse_answered(self, queue: PartitionQueue) -> None:
         """Refuse what waits, but for acks=0. Only while none of the partition's batches is at a log."""
         refused = [batch for batch in queue.waiting if batch.is_answered]
         if refused:
             kept = [batch for batch in queue.waiting if not batch.is_answered]
             queue.waiting.clear()
             queue.waiting.extend(kept)
-            self._answer(refused, _CROWDED)
+            self._answer(refused, _NOT_YET)
 
     def _answer(self, batches: Iterable[_Batch], result: AppendResult) -> None:
         for batch in batches:
@@ -337,6 +351,8 @@ class PartitionQueue:
     __slots__ = (
         "backoff",
         "hold_timer",
+        "is_long",
+        "is_overdue",
         "is_retrying",
         "is_start_due",
         "log",
@@ -360,7 +376,9 @@ class PartitionQueue:
         self.newest_written = 0  # number of the newest batch that a log took
         self.backoff: Backoff | None = None  # created for the first pause, dropped at an owner's answer
         self.is_retrying = False  # no owner has answered since the last try
-        self.hold_timer: asyncio.TimerHandle | None = None  # None in a move: it lasts longer than HOLD_S
+        self.hold_timer: asyncio.TimerHandle | None = None
+        self.is_long = False  # the move lasts longer than HOLD_S
+        self.is_overdue = False  # and than HOLD_LONGEST_S
         self.is_start_due = False  # a move has begun, and no owner was looked for yet
 
     @property

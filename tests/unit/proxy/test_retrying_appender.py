@@ -28,7 +28,7 @@ from bmq.protocol.record_batch import (
     verify_crc,
 )
 from bmq.proxy.appender import QUEUED_BYTES_MAX
-from bmq.proxy.retrying_appender import HOLD_S, RetryingAppender
+from bmq.proxy.retrying_appender import HOLD_LONGEST_S, HOLD_S, RetryingAppender
 from bmq.proxy.starting_appender import StartingAppender
 from tests.simulation.loop import VirtualTimeLoop
 
@@ -37,6 +37,7 @@ pytestmark = pytest.mark.unit
 KEY = TopicPartition(UUID(int=7), 0)
 OTHER_KEY = TopicPartition(UUID(int=7), 1)
 MOVED = ErrorCode.NOT_LEADER_OR_FOLLOWER
+LONG_HOLD_S = 3600.0  # longer than any story here lasts
 Batch = tuple[int, int]  # producer, sequence
 
 
@@ -147,7 +148,7 @@ class Producing:
 
     def __init__(self, bytes_max: int = QUEUED_BYTES_MAX) -> None:
         self.partitions = Moving()
-        self.appender = RetryingAppender(self.partitions, bytes_max)
+        self.appender = RetryingAppender(self.partitions, bytes_max, hold_longest_s=LONG_HOLD_S)
         self.answers: dict[Batch, AppendResult] = {}
 
     def send(
@@ -354,9 +355,11 @@ class ManyMoving:
 class Crowd:
     """A retrying appender over partitions that all wait, and the answers by partition and sequence."""
 
-    def __init__(self, partitions_held_max: int) -> None:
+    def __init__(self, partitions_held_max: int, hold_longest_s: float = LONG_HOLD_S) -> None:
         self.partitions = ManyMoving()
-        self.appender = RetryingAppender(self.partitions, partitions_held_max=partitions_held_max)
+        self.appender = RetryingAppender(
+            self.partitions, partitions_held_max=partitions_held_max, hold_longest_s=hold_longest_s
+        )
         self.answers: list[tuple[int, int, ErrorCode]] = []
 
     def send(self, partition: int, sequence: int = 0, *, is_answered: bool = True) -> None:
@@ -409,6 +412,39 @@ def test_a_crowd_of_partitions_that_wait_is_refused_at_once_and_started_all_the_
     virtual(main)
 
 
+def test_a_single_partition_is_not_waited_for_long_and_started_all_the_same() -> None:
+    """The five requests that a client sends ahead may all be for it: no answer of the others would leave."""
+
+    async def main() -> None:
+        crowd = Crowd(partitions_held_max=4, hold_longest_s=HOLD_LONGEST_S)
+        for sequence in range(2):
+            crowd.send(0, sequence)
+        crowd.send(1, is_answered=False)
+        await asyncio.sleep(HOLD_LONGEST_S * 0.9)
+        assert not crowd.answers
+        await asyncio.sleep(HOLD_LONGEST_S * 0.2)
+        assert crowd.answers == [(0, 0, MOVED), (0, 1, MOVED)]
+        crowd.send(0)
+        assert crowd.answers[2:] == [(0, 0, MOVED)], "it is known to take long"
+        owner = crowd.partitions.lead(crowd.key(0))
+        other = crowd.partitions.lead(crowd.key(1))
+        await turns()
+        other.store(1)
+        crowd.send(0)
+        owner.store(1)
+        assert crowd.answers[3:] == [(1, 0, ErrorCode.NONE), (0, 0, ErrorCode.NONE)]
+        assert not crowd.appender._queues and crowd.appender.queued_bytes == 0
+        del crowd.partitions.owners[crowd.key(0)]
+        crowd.answers.clear()
+        crowd.send(0, 1)
+        await asyncio.sleep(HOLD_LONGEST_S * 0.9)
+        assert not crowd.answers, "its next move begins anew"
+        crowd.partitions.lead(crowd.key(0))
+        await turns()
+
+    virtual(main)
+
+
 def test_partitions_whose_owners_are_found_at_once_are_no_crowd() -> None:
     async def main() -> None:
         crowd = Crowd(partitions_held_max=1)
@@ -423,7 +459,7 @@ def test_partitions_whose_owners_are_found_at_once_are_no_crowd() -> None:
                 del crowd.partitions.owners[crowd.key(partition)]
             await asyncio.sleep(HOLD_S)
         assert [code for _, _, code in crowd.answers] == [ErrorCode.NONE] * 100
-        assert crowd.appender._long_moves == 0 and not crowd.appender._queues
+        assert not crowd.appender._long_moves and not crowd.appender._queues
 
     virtual(main)
 

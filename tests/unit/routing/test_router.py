@@ -381,7 +381,7 @@ class Producers:
     """Idempotent ones (even numbers) and others, each with one sequence per partition, through one retrying appender."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.appender = RetryingAppender(cluster.router)
+        self.appender = RetryingAppender(cluster.router, hold_longest_s=3600.0)  # what is refused cannot be lost
         self.sent: dict[tuple[int, int], list[bytes]] = {}
         self.answers: dict[bytes, AppendResult] = {}
 
