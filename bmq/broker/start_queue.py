@@ -1,7 +1,8 @@
 """The order in which partitions of a process are started, and when: those that somebody waits for first.
 
-Starts run at once as far as `StartPace` allows. What starts left undone for later (indexes of what they had to read) waits
-until no start does, so that it takes nothing from those.
+Starts run at once as far as `StartPace` allows. One that lasts longer than START_SLOW_S (for a lease, or a store that does
+not answer) waits more than it works, so it is not counted and another one may begin. What starts left undone for later
+(indexes of what they had to read) waits until no start does, so that it takes nothing from those, and is done with rests.
 """
 
 from __future__ import annotations
@@ -9,15 +10,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Hashable
 from contextlib import asynccontextmanager
+from math import inf
 from typing import Final
 
+from bmq.aio.rests import rest_after
 from bmq.broker.metrics import PartitionCounts
 from bmq.broker.start_pace import StartPace
 
 LOOK_INTERVAL_S: Final = 0.05
-LEFTOVERS_MAX: Final = 2
+START_SLOW_S: Final = 1.0
+LEFTOVERS_MAX: Final = 1
+LEFTOVERS_SHARE: Final = 1 / 3
+"""Of the time: partitions have their traffic, and nobody waits for what is left."""
+LEFTOVERS_REST_MAX_S: Final = 1.0
 APPENDS_MIN: Final = 20
 """Of fewer appends it is not known what one takes."""
+QUIET_S: Final = 0.5
+"""After so long without the end of any append nobody is taken to append."""
 
 
 class StartQueue:
@@ -27,13 +36,15 @@ class StartQueue:
         self._loop = asyncio.get_running_loop()
         self._pace = StartPace(starts_max)
         self._counts = counts
-        self._running = 0
+        self._starts_max = starts_max
+        self._running: dict[object, float] = {}  # when each began, the oldest first
         self._awaited: dict[Hashable, asyncio.Future[None]] = {}  # in the order in which they came
         self._unasked: dict[Hashable, asyncio.Future[None]] = {}
         self._idle: asyncio.Future[None] | None = None
         self._leftovers = asyncio.Semaphore(LEFTOVERS_MAX)
         self._timer: asyncio.TimerHandle | None = None
         self._appends_before = (0, 0.0)
+        self._appends_seen = (0, -inf)  # how many, and when that was new
 
     @property
     def is_idle(self) -> bool:
@@ -45,18 +56,27 @@ class StartQueue:
         """Runs its body when the start has its turn. `is_awaited`: somebody waits for it, so it passes those that nobody
         has asked for.
         """
-        if self._running >= self._pace.allowed or self._awaited or (self._unasked and not is_awaited):
-            await self._turn(key, is_awaited=is_awaited)
+        if self._is_full or self._awaited or (self._unasked and not is_awaited):
+            start = await self._turn(key, is_awaited=is_awaited)
         else:
-            self._running += 1
+            start = object()
+            self._running[start] = self._loop.time()
         try:
             yield
         finally:
-            self._running -= 1
+            del self._running[start]
             self._next()
 
-    async def _turn(self, key: Hashable, *, is_awaited: bool) -> None:
-        """Returns once it is this start's turn, which is counted as running then."""
+    @property
+    def _is_full(self) -> bool:
+        count = len(self._running)
+        if count < self._pace.allowed or count >= self._starts_max:
+            return count >= self._starts_max
+        slow_since_s = self._loop.time() - START_SLOW_S
+        return sum(began_s > slow_since_s for began_s in self._running.values()) >= self._pace.allowed
+
+    async def _turn(self, key: Hashable, *, is_awaited: bool) -> object:
+        """Returns once it is this start's turn, with what it is counted as running under."""
         queue = self._awaited if is_awaited else self._unasked
         turn = queue[key] = self._loop.create_future()
         if self._timer is None:
@@ -65,12 +85,12 @@ class StartQueue:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._running -= 1
+            self._running.pop(turn, None)
             self._awaited.pop(key, None)
             self._unasked.pop(key, None)
             self._next()
             raise
+        return turn
 
     def ask(self, key: Hashable) -> None:
         """Somebody waits for this start now."""
@@ -85,15 +105,22 @@ class StartQueue:
             self._tell_if_idle()
         return self._idle
 
-    def leftover(self) -> asyncio.Semaphore:
-        """Limits how much of what starts left undone is done at once."""
-        return self._leftovers
+    @asynccontextmanager
+    async def leftover(self) -> AsyncIterator[None]:
+        """Runs its body when it has its turn, among all that starts left undone. The next one begins after a rest."""
+        await self._leftovers.acquire()
+        began_s = self._loop.time()
+        try:
+            yield
+        finally:
+            rest_s = rest_after(self._loop.time() - began_s, LEFTOVERS_SHARE, LEFTOVERS_REST_MAX_S)
+            self._loop.call_later(rest_s, self._leftovers.release)
 
     def _next(self) -> None:
-        while self._running < self._pace.allowed and (queue := self._awaited or self._unasked):
+        while not self._is_full and (queue := self._awaited or self._unasked):
             turn = queue.pop(next(iter(queue)))
             if not turn.done():
-                self._running += 1
+                self._running[turn] = self._loop.time()
                 turn.set_result(None)
         self._tell_if_idle()
 
@@ -112,9 +139,17 @@ class StartQueue:
             self._pace.end()
             self._append_s()
             return
-        self._pace.look(self._loop.time() - begun_s - LOOK_INTERVAL_S, self._append_s())
+        late_s = self._loop.time() - begun_s - LOOK_INTERVAL_S
+        self._pace.look(late_s, self._append_s(), is_quiet=self._is_quiet())
         self._next()
         self._look_later()
+
+    def _is_quiet(self) -> bool:
+        now_s, (count, since_s) = self._loop.time(), self._appends_seen
+        if self._counts.appends != count:
+            self._appends_seen = self._counts.appends, now_s
+            return False
+        return now_s - since_s >= QUIET_S
 
     def _append_s(self) -> float | None:
         """What an append took on average since the last call; None: there were too few."""

@@ -10,7 +10,7 @@ import pytest
 
 from bmq.broker.metrics import PartitionCounts
 from bmq.broker.start_pace import STARTS_AT_FIRST, STARTS_MIN
-from bmq.broker.start_queue import APPENDS_MIN, LOOK_INTERVAL_S, StartQueue
+from bmq.broker.start_queue import APPENDS_MIN, LEFTOVERS_SHARE, LOOK_INTERVAL_S, QUIET_S, START_SLOW_S, StartQueue
 from tests.unit.broker.world import virtual
 
 pytestmark = pytest.mark.unit
@@ -80,10 +80,15 @@ def test_late_appends_make_starts_fewer_and_quick_ones_more() -> None:
         starts.add(*names)
         await settle()
         assert len(starts.running) == STARTS_AT_FIRST
-        starts.append(APPENDS_MIN, 0.2)
-        await asyncio.sleep(LOOK_INTERVAL_S * 1.5)
+        for _ in range(3):
+            starts.append(APPENDS_MIN, 0.2)
+            await asyncio.sleep(LOOK_INTERVAL_S * 1.1)
         await starts.end(*list(starts.running))
         assert len(starts.running) == STARTS_MIN
+        for _ in range(8):
+            starts.append(1, 0.2)
+            await asyncio.sleep(LOOK_INTERVAL_S)
+        assert len(starts.running) == STARTS_MIN, "slow appends are few"
         for _ in range(20):
             starts.append(APPENDS_MIN, 0.001)
             await asyncio.sleep(LOOK_INTERVAL_S)
@@ -91,6 +96,62 @@ def test_late_appends_make_starts_fewer_and_quick_ones_more() -> None:
         while starts.running:
             await starts.end(*list(starts.running))
         assert starts.begun == names and starts.queue.is_idle
+
+    virtual(main)
+
+
+def test_a_node_without_traffic_starts_as_many_as_it_may() -> None:
+    async def main() -> None:
+        starts = Starts()
+        starts.append(APPENDS_MIN, 0.001)  # long ago
+        await asyncio.sleep(QUIET_S)
+        starts.add(*map(str, range(20)))
+        await asyncio.sleep(QUIET_S + LOOK_INTERVAL_S * 6)
+        assert len(starts.running) == 8
+
+    virtual(main)
+
+
+def test_a_start_that_only_waits_keeps_no_other_from_beginning() -> None:
+    async def main() -> None:
+        starts = Starts(starts_max=4)
+        starts.append(APPENDS_MIN, 0.001)
+        starts.add(*map(str, range(10)))
+        await settle()
+        for _ in range(3):
+            starts.append(APPENDS_MIN, 0.2)
+            await asyncio.sleep(LOOK_INTERVAL_S * 1.1)
+        await starts.end(*list(starts.running))
+        assert len(starts.running) == 1
+        for _ in range(int(START_SLOW_S / LOOK_INTERVAL_S) + 1):
+            starts.append(APPENDS_MIN, 0.2)
+            await asyncio.sleep(LOOK_INTERVAL_S)
+        assert len(starts.running) == 2
+        for _ in range(int(5 * START_SLOW_S / LOOK_INTERVAL_S)):
+            starts.append(APPENDS_MIN, 0.2)
+            await asyncio.sleep(LOOK_INTERVAL_S)
+        assert len(starts.running) == 4, "never more than the setting says"
+
+    virtual(main)
+
+
+def test_what_starts_left_undone_is_done_one_after_the_other_and_with_rests() -> None:
+    async def main() -> None:
+        starts = Starts()
+        loop = asyncio.get_running_loop()
+        begun: list[float] = []
+
+        async def write() -> None:
+            async with starts.queue.leftover():
+                begun.append(loop.time())
+                await asyncio.sleep(0.1)
+
+        first_s = loop.time()
+        writes = [asyncio.ensure_future(write()) for _ in range(4)]
+        await writes[0]
+        assert loop.time() - first_s == pytest.approx(0.1), "its own rest is not waited for"
+        await asyncio.gather(*writes)
+        assert [at - first_s for at in begun] == pytest.approx([number * 0.1 / LEFTOVERS_SHARE for number in range(4)])
 
     virtual(main)
 
@@ -132,7 +193,7 @@ def test_cancelled_starts_leave_their_places_to_others(seed: int) -> None:
         for task in starts.tasks.values():
             with suppress(asyncio.CancelledError):
                 await task
-        assert starts.queue.is_idle and starts.queue._running == 0
+        assert starts.queue.is_idle and not starts.queue._running
         await asyncio.sleep(1)
         starts.add("a", "b", "c")
         await settle()
