@@ -5,7 +5,8 @@
 One idempotent librdkafka producer sends RATE records a second, evenly over the partitions. Each round kills the node that owns
 most of them, measures, starts it again and waits until its part is back. Printed for each round: the longest gaps of
 partitions whose owner lives and of all of them, and the processor time of client and servers until the last partition was
-back; at the end the least, the median and the greatest of each gap. A round ends after ROUND_S seconds, whatever is back.
+back, and the gaps of the living in the CALM_S seconds before the kill; at the end the least, the median and the greatest of
+each gap. A round ends after ROUND_S seconds, whatever is back.
 
 With RATE / N records a second of each partition, a gap of N / RATE seconds is none.
 """
@@ -32,8 +33,8 @@ RATE: Final = 2_000.0
 ROUNDS: Final = 2
 CALM_S: Final = 5.0
 BACK_WAIT_S: Final = 60.0
-BEFORE_S: Final = 3.0
-"""Acknowledgements so long before the kill are looked at: the last one of each partition is among them."""
+BEFORE_S: Final = CALM_S + 3.0
+"""Acknowledgements so long before the kill are looked at: the last one of each partition before the calm is among them."""
 SETTLED_S: Final = 1.0
 SETTLE_WAIT_S: Final = 30.0
 ROUND_S: Final = 240.0
@@ -96,6 +97,8 @@ def _round(side: Side, load: SteadyLoad, number: int, *, is_timed: bool) -> Gaps
     _settle(load)
     times = load.seen.times(began - BEFORE_S)
     gaps = gaps_of(times, owners, victim, began, time.monotonic())
+    calm = gaps_of(times, owners, victim, began - CALM_S, began)
+    gaps |= {f"before, {name}": gap for name, gap in calm.items() if name.startswith("living")}
     print(
         f"{side.name} {number}: node {victim} of {count} partitions killed, all back after {back_s:.1f} s;"
         f" {', '.join(f'{name} {gap:.2f}' for name, gap in gaps.items())} s;"
