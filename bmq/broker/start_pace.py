@@ -13,7 +13,7 @@ from math import inf
 from typing import Final
 
 STARTS_MIN: Final = 1
-STARTS_AT_FIRST: Final = 4
+STARTS_AT_FIRST: Final = 2
 """Before it is known how the process takes them."""
 LOOP_LATE_S: Final = 0.02
 APPEND_LATE_S: Final = 0.008

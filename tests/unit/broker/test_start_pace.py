@@ -65,7 +65,7 @@ def test_a_node_that_had_no_appends_starts_as_fast_as_its_loop_allows() -> None:
     """The partitions that begin to work meanwhile slow the rest down no more than these slow them."""
     pace = StartPace(8)
     pace.begin(None)
-    for append_s in (0.2, None, 0.5, 0.1):
+    for append_s in (0.2, None, 0.5, 0.1, None, 0.3):
         pace.look(IN_TIME_S, append_s, is_quiet=False)
     assert pace.allowed == 8
     pace.look(LOOP_LATE_S * 2, None, is_quiet=False)
