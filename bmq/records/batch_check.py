@@ -1,4 +1,5 @@
-"""What it takes to validate the records of produced batches: one call per batch, in the kernel or in its Python twin.
+"""What it takes to validate the records of produced batches: one call per batch, or per part of a long one's body, in the kernel
+or in its Python twin.
 
 A `BatchCheck` belongs to one topic's settings and one thread. It reads every record: lengths, varints, offset deltas,
 headers, what is left behind the last one, keys where the topic is compacted, and times. Source: Kafka's LogValidator,
@@ -39,6 +40,8 @@ class Result(IntEnum):
     BAD_HEADERS = 10
     LONGER = 11
     NO_HEADER = 12
+    GOES_ON = 13
+    """No fault so far: the next part of the body is due."""
 
 
 _REASONS: Final = {
@@ -89,7 +92,7 @@ class Details(NamedTuple):
 
 
 class BatchCheck(Protocol):
-    """`batch` and `opened` return a number of `Result`; `details` and `refused` are of the last of these calls.
+    """`batch`, `opened` and `part` return a number of `Result`; `details` and `refused` are of the last of these calls.
 
     `costs_per_record_ns`: about; for deciding what may run on an event loop. `records_max`: of a batch that may be checked
     at all, so that no batch takes minutes.
@@ -104,7 +107,19 @@ class BatchCheck(Protocol):
     def opened(self, header: Buffer, body: Buffer, now_ms: int) -> int:
         """Check the decompressed records of a batch with this header (the first 61 bytes of `header`)."""
 
+    def begin(self, header: Buffer, now_ms: int, refused_max: int) -> None:
+        """Begin a batch with this header (61 bytes or more), whose decompressed body comes in parts.
+
+        `refused_max`: of its refused records, so many are remembered.
+        """
+
+    def part(self, part: Buffer, *, is_last: bool) -> int:
+        """Check the next part of the body, cut anywhere. Any result but GOES_ON is the whole body's, and ends it.
+
+        The same as of `opened` for the whole body, if all of it is read. Nothing of the part is kept.
+        """
+
     def details(self) -> Details: ...
 
     def refused(self, count_max: int) -> list[RefusedRecord]:
-        """The first refused records of the last batch. Reads it again, so its buffers must be as they were."""
+        """The first refused records of the last batch. One in one piece is read again, so its buffers must be as they were."""

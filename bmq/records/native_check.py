@@ -11,6 +11,7 @@ from bmq.records.buffers import Buffer, address_of
 from bmq.records.native.library import Library
 
 _REFUSED: Final = int(Result.REFUSED)  # a plain number compares four times as fast
+_GOES_ON: Final = int(Result.GOES_ON)
 BRIEF_BYTES_MAX: Final = 64 * 1024
 """Longer bodies are read without the interpreter's lock: that takes longer than other threads should wait."""
 
@@ -34,6 +35,12 @@ class _Check(ctypes.Structure):
     )
 
 
+class _Walk(ctypes.Structure):
+    """struct bmq_record_walk: nothing of it is read here."""
+
+    _fields_ = (("words", ctypes.c_int64 * 14),)
+
+
 _address_of = ctypes.addressof
 _first_byte_of = ctypes.c_char.from_buffer
 
@@ -48,7 +55,12 @@ class NativeCheck:
         "_check_batch_at_length",
         "_check_opened",
         "_check_opened_at_length",
+        "_check_part",
+        "_header",
         "_last",
+        "_now_ms",
+        "_refused",
+        "_walk",
         "costs_per_record_ns",
         "records_max",
     )
@@ -60,6 +72,11 @@ class NativeCheck:
         self._address = _address_of(self._check)
         self._check_batch, self._check_opened = _functions(library.briefly)
         self._check_batch_at_length, self._check_opened_at_length = _functions(library.at_length)
+        self._check_part = _part_function(library.at_length)
+        self._walk = _Walk()
+        self._header: ctypes.Array[ctypes.c_char] | None = None
+        self._now_ms = 0
+        self._refused: ctypes.Array[_RefusedRecord] | None = None  # of a batch in parts
         self._last: tuple[Buffer, Buffer, int] = (b"", b"", 0)
 
     def batch(self, batch: memoryview, now_ms: int) -> int:
@@ -68,14 +85,14 @@ class NativeCheck:
             return self._unusual_batch(batch, now_ms)
         result: int = self._check_batch(_address_of(_first_byte_of(batch)), size_bytes, now_ms, self._address)
         if result == _REFUSED:
-            self._last = (batch, batch[HEADER_BYTES:], now_ms)
+            self._remember(batch, batch[HEADER_BYTES:], now_ms)
         return result
 
     def _unusual_batch(self, batch: memoryview, now_ms: int) -> int:
         address, _keep = address_of(batch)
         result: int = self._check_batch_at_length(address, len(batch), now_ms, self._address)
         if result == _REFUSED:
-            self._last = (batch, batch[HEADER_BYTES:], now_ms)
+            self._remember(batch, batch[HEADER_BYTES:], now_ms)
         return result
 
     def opened(self, header: Buffer, body: Buffer, now_ms: int) -> int:
@@ -86,7 +103,42 @@ class NativeCheck:
         call = self._check_opened if len(body) <= BRIEF_BYTES_MAX else self._check_opened_at_length
         result: int = call(header_address, body_address or header_address, len(body), now_ms, self._address)
         if result == _REFUSED:
-            self._last = (header, body, now_ms)
+            self._remember(header, body, now_ms)
+        return result
+
+    def _remember(self, header: Buffer, body: Buffer, now_ms: int) -> None:
+        """For naming its refused records. A batch in parts that was left is forgotten, and its memory not written to any more."""
+        self._last = (header, body, now_ms)
+        if self._refused is not None:
+            self._check.refused, self._check.refused_max = None, 0
+            self._refused = None
+
+    def begin(self, header: Buffer, now_ms: int, refused_max: int) -> None:
+        self._header = ctypes.create_string_buffer(bytes(memoryview(header)[:HEADER_BYTES]), HEADER_BYTES)
+        self._now_ms = now_ms
+        self._walk = _Walk()
+        self._refused = (_RefusedRecord * max(refused_max, 1))()
+        self._check.refused, self._check.refused_max = _address_of(self._refused), refused_max
+
+    def part(self, part: Buffer, *, is_last: bool) -> int:
+        header, check = self._header, self._check
+        assert header is not None, "no batch is begun"
+        header_address = _address_of(header)
+        address, _keep = address_of(part)
+        result: int = self._check_part(
+            header_address,
+            address or header_address,
+            len(part),
+            is_last,
+            self._now_ms,
+            self._address,
+            _address_of(self._walk),
+        )
+        if result != _GOES_ON:
+            self._header = None
+            check.refused, check.refused_max = None, 0
+            if result != _REFUSED:
+                self._refused = None
         return result
 
     def details(self) -> Details:
@@ -100,8 +152,11 @@ class NativeCheck:
         )
 
     def refused(self, count_max: int) -> list[RefusedRecord]:
-        check = self._check
+        check, known = self._check, self._refused
         count = min(check.refused_count, count_max)
+        if known is not None:
+            self._refused = None
+            return _records_of(known[:count])
         room = (_RefusedRecord * max(count, 1))()
         header, body, now_ms = self._last
         check.refused, check.refused_max = _address_of(room), count
@@ -110,7 +165,19 @@ class NativeCheck:
         finally:
             check.refused, check.refused_max = None, 0
             self._last = (b"", b"", 0)
-        return [RefusedRecord(one.index, RefusalKind(one.kind), one.timestamp_ms) for one in room[:count]]
+        return _records_of(room[:count])
+
+
+def _records_of(refused: list[_RefusedRecord]) -> list[RefusedRecord]:
+    return [RefusedRecord(one.index, RefusalKind(one.kind), one.timestamp_ms) for one in refused]
+
+
+def _part_function(library: ctypes.CDLL) -> Any:
+    function = library.bmq_check_part
+    address, size, time, flag = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64, ctypes.c_int32
+    function.argtypes = (address, address, size, flag, time, address, address)
+    function.restype = ctypes.c_int32
+    return function
 
 
 def _functions(library: ctypes.CDLL) -> tuple[Any, Any]:

@@ -24,7 +24,26 @@ static uint8_t *copied(const uint8_t *data, size_t bytes) {
     return copy;
 }
 
-/* Writes "result max index count failed position | refused ... | opened's result | lz4", without an end of line. */
+static const size_t PART_BYTES[] = {1, 2, 7, 61};
+
+/* As bmq_check_opened, for the body in parts of so many bytes. */
+static int32_t checked_in_parts(
+    const uint8_t *header, const uint8_t *body, size_t body_bytes, size_t part_bytes, struct bmq_batch_check *check
+) {
+    struct bmq_record_walk walk;
+    int32_t result = CHECK_GOES_ON;
+    memset(&walk, 0, sizeof(walk));
+    for (size_t place = 0; result == CHECK_GOES_ON; place += part_bytes) {
+        const size_t left = body_bytes - place;
+        const int is_last = left <= part_bytes;
+        uint8_t *part = copied(body + place, is_last ? left : part_bytes);
+        result = bmq_check_part(header, part, is_last ? left : part_bytes, is_last, NOW_MS, check, &walk);
+        free(part);
+    }
+    return result;
+}
+
+/* Writes "result max index count failed position | refused ... | opened's result, that of its parts and where | lz4", without an end of line. */
 static void run_case(const uint8_t *data, size_t bytes, FILE *out) {
     const uint8_t settings = bytes ? data[0] : 0;
     const size_t batch_bytes = bytes ? bytes - 1 : 0;
@@ -40,7 +59,8 @@ static void run_case(const uint8_t *data, size_t bytes, FILE *out) {
     check.refused = refused;
     check.refused_max = REFUSED_MAX;
     const int32_t result = bmq_check_batch(batch, batch_bytes, NOW_MS, &check);
-    int32_t opened = CHECK_NO_HEADER;
+    int32_t opened = CHECK_NO_HEADER, parts = CHECK_NO_HEADER;
+    long long place = 0;
     if (out)
         fprintf(out, "%d", result);
     if (result != CHECK_NO_HEADER) {
@@ -55,12 +75,14 @@ static void run_case(const uint8_t *data, size_t bytes, FILE *out) {
         uint8_t *header = copied(batch, HEADER_BYTES);
         uint8_t *body = copied(batch + HEADER_BYTES, batch_bytes - HEADER_BYTES);
         opened = bmq_check_opened(header, body, batch_bytes - HEADER_BYTES, NOW_MS, &check);
+        parts = checked_in_parts(header, body, batch_bytes - HEADER_BYTES, PART_BYTES[settings >> 6], &check);
+        place = (long long)check.failed_position;
         free(header);
         free(body);
     }
     const int32_t is_frame = bmq_lz4_is_one_frame(batch, batch_bytes);
     if (out)
-        fprintf(out, " | %d | %d", opened, is_frame);
+        fprintf(out, " | %d %d %lld | %d", opened, parts, place, is_frame);
     free(refused);
     free(batch);
 }

@@ -1,6 +1,7 @@
 #include "batch_check.h"
 
 #include "record.h"
+#include "record_walk.h"
 
 #define HEADER_BYTES 61
 #define ATTRIBUTES_PLACE 21
@@ -47,8 +48,10 @@ static void refuse(struct bmq_batch_check *check, int64_t index, int64_t kind, i
     check->refused_count++;
 }
 
-int32_t bmq_check_opened(
-    const uint8_t *header, const uint8_t *body, size_t body_bytes, int64_t now_ms, struct bmq_batch_check *check
+/* The part's records. `is_last` is a constant of each caller, so that a body in one piece pays nothing for the walk. */
+static inline __attribute__((always_inline)) int32_t check_part(
+    const uint8_t *header, const uint8_t *part, size_t part_bytes, const int is_last, int64_t now_ms,
+    struct bmq_batch_check *check, struct bmq_record_walk *walk
 ) {
     const int64_t base_timestamp_ms = (int64_t)load_be64(header + BASE_TIMESTAMP_PLACE);
     const int64_t header_timestamp_ms = (int64_t)load_be64(header + MAX_TIMESTAMP_PLACE);
@@ -56,20 +59,43 @@ int32_t bmq_check_opened(
     const int is_stamped = (header[ATTRIBUTES_PLACE + 1] & LOG_APPEND_TIME) != 0;
     const int is_append_time = (check->rules & CHECK_IS_APPEND_TIME) != 0;
     const int needs_key = (check->rules & CHECK_NEEDS_KEY) != 0;
-    const uint8_t *place = body;
-    const uint8_t *const end = body + body_bytes;
+    const uint8_t *place = part; /* behind the last record that was read whole */
+    const uint8_t *const end = part + part_bytes;
     int64_t max_timestamp_ms = NO_TIMESTAMP;
     int64_t max_timestamp_index = 0;
-    int32_t index = 0;
+    int64_t index = walk->index;
+    int is_inside = walk->step != WALK_LENGTH || walk->shift != 0;
     int32_t result = CHECK_RIGHT;
 
-    check->refused_count = 0;
-    if (record_count <= 0)
-        result = CHECK_BAD_COUNT;
+    if (walk->is_begun) {
+        max_timestamp_ms = check->max_timestamp_ms;
+        max_timestamp_index = check->max_timestamp_index;
+    } else {
+        walk->is_begun = 1;
+        check->refused_count = 0;
+        if (record_count <= 0)
+            result = CHECK_BAD_COUNT;
+    }
     for (; index < record_count; index++) {
         struct record record;
         const uint8_t *next = place;
-        enum record_result read = read_record(&next, end, &record);
+        enum record_result read = RECORD_CUT_SHORT;
+        if (!is_inside)
+            read = read_record(&next, end, &record);
+        if (read == RECORD_CUT_SHORT && (is_inside || !is_last)) {
+            if (!is_inside)
+                walk->record_place = walk->bytes_before + (place - part);
+            is_inside = 1;
+            next = place;
+            read = walk_record(&next, end, walk);
+            if (read == RECORD_CUT_SHORT && !is_last) {
+                result = CHECK_GOES_ON;
+                break;
+            }
+            record.timestamp_delta = walk->timestamp_delta;
+            record.offset_delta = (int32_t)walk->offset_delta;
+            record.key = walk->has_key ? part : NULL;
+        }
         if (read != RECORD_READ) {
             result = result_of(read);
             break;
@@ -78,6 +104,7 @@ int32_t bmq_check_opened(
             result = CHECK_BAD_OFFSET;
             break;
         }
+        is_inside = 0;
         place = next;
         int64_t timestamp_ms = (int64_t)((uint64_t)base_timestamp_ms + (uint64_t)record.timestamp_delta);
         if (timestamp_ms > max_timestamp_ms) {
@@ -93,17 +120,37 @@ int32_t bmq_check_opened(
         else if (!is_append_time && claimed_ms != NO_TIMESTAMP && is_out_of_bounds(claimed_ms, now_ms, check))
             refuse(check, index, REFUSED_TIME, claimed_ms);
     }
+    if (!is_inside)
+        walk->record_place = walk->bytes_before + (place - part);
+    walk->index = index;
+    walk->bytes_before += (int64_t)part_bytes;
     check->max_timestamp_ms = max_timestamp_ms;
     check->max_timestamp_index = max_timestamp_index;
     check->failed_index = index;
-    check->failed_position = (int64_t)(place - body);
+    check->failed_position = walk->record_place;
     if (result != CHECK_RIGHT)
         return result;
     if (place != end)
         return CHECK_BYTES_LEFT;
+    if (!is_last)
+        return CHECK_GOES_ON;
     if (check->refused_count)
         return CHECK_REFUSED;
     return max_timestamp_ms == header_timestamp_ms ? CHECK_RIGHT : CHECK_OTHER_TIME;
+}
+
+int32_t bmq_check_part(
+    const uint8_t *header, const uint8_t *part, size_t part_bytes, int32_t is_last, int64_t now_ms,
+    struct bmq_batch_check *check, struct bmq_record_walk *walk
+) {
+    return check_part(header, part, part_bytes, is_last != 0, now_ms, check, walk);
+}
+
+int32_t bmq_check_opened(
+    const uint8_t *header, const uint8_t *body, size_t body_bytes, int64_t now_ms, struct bmq_batch_check *check
+) {
+    struct bmq_record_walk walk = {0};
+    return check_part(header, body, body_bytes, 1, now_ms, check, &walk);
 }
 
 int32_t bmq_check_batch(

@@ -25,6 +25,7 @@ enum check_result {
     CHECK_BAD_HEADERS = 10,
     CHECK_LONGER = 11,
     CHECK_NO_HEADER = 12, /* too few bytes for the header of a batch */
+    CHECK_GOES_ON = 13,   /* no fault so far, the next part of the body is due */
 };
 
 enum refusal_kind {
@@ -55,6 +56,25 @@ struct bmq_batch_check {
     int64_t failed_position; /* in the body */
 };
 
+/* Where the check of a body that comes in parts has got to, all zero before the first part. Between two parts a record may be
+ * half read (record_walk.h). */
+struct bmq_record_walk {
+    int64_t is_begun;
+    int64_t index;          /* of the record that is read now, or next */
+    int64_t record_place;   /* where it begins in the body */
+    int64_t bytes_before;   /* of the body, in the parts before this one */
+    int64_t step;           /* the rest is of the record that is half read */
+    int64_t left;           /* bytes of it that are not read */
+    int64_t field_left;     /* of them, those of the field that is passed over */
+    int64_t headers_left;
+    uint64_t bits;          /* of the varint that is half read */
+    int64_t shift;
+    int64_t timestamp_delta;
+    int64_t offset_delta;
+    int64_t has_key;
+    int64_t failure;
+};
+
 /* `batch`: header and uncompressed records, `batch_bytes` in all. */
 BMQ_EXPORT int32_t bmq_check_batch(
     const uint8_t *batch, size_t batch_bytes, int64_t now_ms, struct bmq_batch_check *check
@@ -63,6 +83,13 @@ BMQ_EXPORT int32_t bmq_check_batch(
 /* `header`: 61 bytes; `body`: the records, decompressed. */
 BMQ_EXPORT int32_t bmq_check_opened(
     const uint8_t *header, const uint8_t *body, size_t body_bytes, int64_t now_ms, struct bmq_batch_check *check
+);
+
+/* As bmq_check_opened, for a body that comes in parts: the next one, and whether it `is_last`. Any result but CHECK_GOES_ON is the
+ * whole body's. `check` and `walk` stay untouched between the parts of a body. */
+BMQ_EXPORT int32_t bmq_check_part(
+    const uint8_t *header, const uint8_t *part, size_t part_bytes, int32_t is_last, int64_t now_ms,
+    struct bmq_batch_check *check, struct bmq_record_walk *walk
 );
 
 #endif

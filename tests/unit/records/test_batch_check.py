@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from bmq.protocol.record_batch import (
     encode_batch,
     varint_bytes,
 )
-from bmq.records.batch_check import BatchCheck, RefusalKind, RefusedRecord, Result, Rules
+from bmq.records.batch_check import BatchCheck, Details, RefusalKind, RefusedRecord, Result, Rules
 from bmq.records.batch_check_twin import TwinCheck
 from bmq.records.native.library import kernel
 from bmq.records.native_check import NativeCheck
@@ -274,6 +275,82 @@ def test_the_twin_gives_the_kernels_answers(
         assert one.details() == other.details()
     if result == Result.REFUSED:
         assert one.refused(3) == other.refused(3)
+
+
+def in_parts(checker: BatchCheck, data: bytearray, cuts: Sequence[int]) -> tuple[int, Details, list[RefusedRecord]]:
+    """What is found of a batch whose body is cut at these places. Each part is overwritten once it is checked."""
+    checker.begin(data, NOW_MS, 3)
+    body = data[HEADER_BYTES:]
+    places = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
+    result = int(Result.GOES_ON)
+    for number, (start, stop) in enumerate(pairwise(places)):
+        part = bytearray(body[start:stop])
+        result = checker.part(part, is_last=number == len(places) - 2)
+        part[:] = b"\xa5" * len(part)
+        if result != Result.GOES_ON:
+            break
+    return result, checker.details(), checker.refused(3) if result == Result.REFUSED else []
+
+
+def in_one_piece(checker: BatchCheck, data: bytearray) -> tuple[int, Details, list[RefusedRecord]]:
+    result = checker.opened(data, data[HEADER_BYTES:], NOW_MS)
+    return result, checker.details(), checker.refused(3) if result == Result.REFUSED else []
+
+
+@given(
+    damaged_batches(),
+    st.sampled_from([Rules.NONE, Rules.NEEDS_KEY, Rules.IS_APPEND_TIME, Rules.NEEDS_KEY | Rules.IS_APPEND_TIME]),
+    st.sampled_from([0, 5, FOREVER_MS]),
+    st.lists(st.integers(0, 400), max_size=6) | st.integers(1, 9).map(lambda step: list(range(0, 1_500, step))),
+)
+def test_a_body_in_parts_is_judged_as_in_one_piece(
+    data: bytearray, rules: Rules, bound_ms: int, cuts: list[int]
+) -> None:
+    if len(data) < HEADER_BYTES:
+        return
+    for make_one in (native, TwinCheck):
+        expected = in_one_piece(make_one(rules, bound_ms, bound_ms), data)
+        assert in_parts(make_one(rules, bound_ms, bound_ms), data, cuts) == expected, make_one
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        record(*GOOD, V(2), V(1), b"h", V(-1), V(2), b"hh", V(3), b"abc") + record(V(-300), V(1), *GOOD[2:], V(0)),
+        record(b"\xff" * 9 + b"\x01", *GOOD[1:], V(0)) + record(V(0), V(1), *GOOD[2:], V(0)) + b"\0",
+        record(*GOOD, V(0)) + b"\x80\x80\x80\x80\x10" + bytes(9),
+        record(*GOOD, V(0), length=2**31 - 1),
+        record(*GOOD, V(0)) + record(V(0), V(1), V(-2), V(-1), V(0)),
+        record(*GOOD, V(0)) + record(V(0), V(1), V(-2), V(-1), V(0))[:-1],
+        record(*GOOD, V(0)) + record(V(0), V(1), V(300), V(-1), V(0)),
+        record(*GOOD, V(0)) + record(V(0), V(1), V(0), V(0), V(2), V(-1), V(0)),
+        record(*GOOD, V(0)) + record(V(0), V(1), V(0), V(0), V(0), b"left"),
+        record(*GOOD, V(0)) + record(V(0), V(3), *GOOD[2:], V(0)),
+        record(*GOOD, V(0)) + record(V(0), V(1), *GOOD[2:], b"\x80"),
+    ],
+    ids=["right", "left-over", "varint", "cut", "length", "length-cut", "field", "name", "longer", "offset", "no-end"],
+)
+def test_a_body_cut_at_each_two_places(make: Make, body: bytes) -> None:
+    data = with_body(body, 2)
+    expected = in_one_piece(make(Rules.NONE, FOREVER_MS, FOREVER_MS), data)
+    for first in range(len(body) + 1):
+        for second in range(first, len(body) + 1):
+            checker = make(Rules.NONE, FOREVER_MS, FOREVER_MS)
+            assert in_parts(checker, data, [first, second]) == expected, (first, second)
+
+
+def test_a_batch_in_parts_that_was_left_does_not_change_the_next(make: Make) -> None:
+    keyless = batch(*(Record(None, b"v", timestamp_ms=NOW_MS) for _ in range(5)))
+    checker = make(Rules.NEEDS_KEY, FOREVER_MS, HOUR_MS)
+    checker.begin(keyless, NOW_MS, 3)
+    assert checker.part(keyless[HEADER_BYTES:-3], is_last=False) == Result.GOES_ON
+    assert checker.batch(memoryview(keyless), NOW_MS) == Result.REFUSED
+    assert [one.batch_index for one in checker.refused(9)] == [0, 1, 2, 3, 4]
+    checker.begin(keyless, NOW_MS, 2)
+    assert checker.part(keyless[HEADER_BYTES:], is_last=True) == Result.REFUSED
+    assert checker.details().refused_count == 5
+    assert [one.batch_index for one in checker.refused(9)] == [0, 1]
+    assert in_parts(checker, batch(), [1]) == in_one_piece(make(Rules.NEEDS_KEY, FOREVER_MS, HOUR_MS), batch())
 
 
 @given(damaged_batches())
