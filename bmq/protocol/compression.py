@@ -7,6 +7,7 @@ too), LZ4 frames with independent blocks (KIP-57), zstd (KIP-110).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from struct import Struct
@@ -17,6 +18,11 @@ import cramjam
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
 Buffer = bytes | bytearray | memoryview
 
 DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -24,6 +30,7 @@ DECOMPRESSED_BYTES_MAX: Final = 64 * 1024 * 1024
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_HELD_BYTES_MAX: Final = 1024 * 1024
 _INT32: Final = Struct(">i")
 _FIRST_GUESS_BYTES_MIN: Final = 16 * 1024
 
@@ -76,14 +83,118 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
         case Compression.SNAPPY:
             return _compress_xerial(memoryview(data))
         case Compression.LZ4:
-            # Kafka's Java reader refuses linked blocks, which are this library's default.
-            compressor = cramjam.lz4.Compressor(
-                level=9 if level is None else level, content_checksum=False, block_linked=False
-            )
+            compressor = _lz4_stream(level)
             compressor.compress(bytes(data))
             return bytes(compressor.finish())
         case Compression.ZSTD:
             return bytes(cramjam.zstd.compress(data, level=3 if level is None else level))
+
+
+class PartsCompressor:
+    """As `compress`, for data that comes in parts; the same bytes as long as it is short."""
+
+    def __init__(self, codec: Compression, level: int | None = None) -> None:
+        self._codec = codec
+        self._level = level
+        self._held = bytearray()  # not compressed yet
+        self._out = bytearray()
+        self._stream: Any = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Of what is compressed so far."""
+        return len(self._out)
+
+    def add(self, part: Buffer) -> None:
+        for place in range(0, len(part), _HELD_BYTES_MAX):
+            self._held += part[place : place + _HELD_BYTES_MAX]
+            if len(self._held) > _HELD_BYTES_MAX:
+                self._compress_held()
+
+    def finish(self) -> Buffer:
+        """All of it. Nothing may be added any more."""
+        if self._stream is None:
+            return compress(self._codec, self._held, self._level)
+        self._compress_held()
+        self._out += memoryview(self._stream.finish())
+        return self._out
+
+    def _compress_held(self) -> None:
+        if self._stream is None:
+            self._stream = _stream(self._codec, self._level)
+        self._stream.compress(bytes(self._held))
+        self._out += memoryview(self._stream.flush())
+        self._held.clear()
+
+
+class _PlainStream:
+    """A stream of cramjam's kind that does not compress."""
+
+    def __init__(self) -> None:
+        self._out = bytearray()
+
+    def compress(self, data: bytes) -> None:
+        self._out += data
+
+    def flush(self) -> bytearray:
+        out, self._out = self._out, bytearray()
+        return out
+
+    finish = flush
+
+
+class _XerialStream(_PlainStream):
+    def __init__(self) -> None:
+        super().__init__()
+        self._out += _XERIAL_HEADER
+        self._left = b""
+
+    def compress(self, data: bytes) -> None:
+        data = self._left + data
+        end = len(data) - len(data) % _XERIAL_BLOCK_BYTES
+        for place in range(0, end, _XERIAL_BLOCK_BYTES):
+            _append_xerial_block(self._out, data[place : place + _XERIAL_BLOCK_BYTES])
+        self._left = data[end:]
+
+    def finish(self) -> bytearray:
+        if self._left:
+            _append_xerial_block(self._out, self._left)
+        return self.flush()
+
+
+class _ZstdStream(_PlainStream):
+    """With a window of 2 MiB, as level 3 has: without it the highest levels take hundreds of megabytes for any long body."""
+
+    def __init__(self, level: int) -> None:
+        super().__init__()
+        parameter = zstd.CompressionParameter
+        self._frame = zstd.ZstdCompressor(options={parameter.compression_level: level, parameter.window_log: 21})
+
+    def compress(self, data: bytes) -> None:
+        self._out += self._frame.compress(data)
+
+    def finish(self) -> bytearray:
+        self._out += self._frame.flush()
+        return self.flush()
+
+
+def _stream(codec: Compression, level: int | None) -> Any:
+    match codec:
+        case Compression.NONE:
+            return _PlainStream()
+        case Compression.GZIP:
+            return cramjam.gzip.Compressor(level=6 if level is None else level)
+        case Compression.SNAPPY:
+            return _XerialStream()
+        case Compression.LZ4:
+            return _lz4_stream(level)
+        case Compression.ZSTD:
+            return _ZstdStream(3 if level is None else level)
+
+
+def _lz4_stream(level: int | None) -> Any:
+    # Kafka's Java reader refuses linked blocks, which are this library's default.
+    return cramjam.lz4.Compressor(level=9 if level is None else level, content_checksum=False, block_linked=False)
 
 
 def decompress(codec: Compression, data: Buffer, length_bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
@@ -159,10 +270,14 @@ def _decompress_bounded(decompress_into: Callable[[Any, Any], int], data: Buffer
 def _compress_xerial(data: memoryview) -> bytes:
     out = bytearray(_XERIAL_HEADER)
     for position in range(0, len(data), _XERIAL_BLOCK_BYTES):
-        block = cramjam.snappy.compress_raw(data[position : position + _XERIAL_BLOCK_BYTES])
-        out += _INT32.pack(len(block))
-        out += memoryview(block)
+        _append_xerial_block(out, data[position : position + _XERIAL_BLOCK_BYTES])
     return bytes(out)
+
+
+def _append_xerial_block(out: bytearray, data: Buffer) -> None:
+    block = cramjam.snappy.compress_raw(data)
+    out += _INT32.pack(len(block))
+    out += memoryview(block)
 
 
 def snappy_blocks(data: memoryview) -> Iterator[memoryview]:

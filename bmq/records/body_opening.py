@@ -47,19 +47,28 @@ def open_body(codec: Compression, data: Buffer, target: memoryview) -> int:
         raise BadCompressedData(f"the records are not compressed by {codec.name.lower()}, or damaged") from error
 
 
+def snappy_block_bytes(block: memoryview) -> int:
+    """The decompressed length that a snappy block names. Raises BadCompressedData if it is none, or cannot have so many."""
+    if not block:
+        raise BadCompressedData("a snappy block of no bytes")
+    try:
+        length: int = cramjam.snappy.decompress_raw_len(block)
+    except cramjam.DecompressionError as error:
+        raise BadCompressedData("the records are not compressed by snappy, or damaged") from error
+    if length > _SNAPPY_GROWTH_MAX * len(block):
+        raise BadCompressedData(f"a snappy block of {len(block)} bytes that says it holds {length}")
+    return length
+
+
 def _open_snappy(data: Buffer, target: memoryview) -> int:
     used_bytes = 0
     for block in snappy_blocks(memoryview(data)):
-        if not block:
-            raise BadCompressedData("a snappy block of no bytes")
-        try:
-            length: int = cramjam.snappy.decompress_raw_len(block)
-            if length > _SNAPPY_GROWTH_MAX * len(block):
-                raise BadCompressedData(f"a snappy block of {len(block)} bytes that says it holds {length}")
-            if length > len(target) - used_bytes:
-                raise BodyTooLong(f"decompressed records of more than {len(target)} bytes")
-            if length:
+        length = snappy_block_bytes(block)
+        if length > len(target) - used_bytes:
+            raise BodyTooLong(f"decompressed records of more than {len(target)} bytes")
+        if length:
+            try:
                 used_bytes += cramjam.snappy.decompress_raw_into(block, target[used_bytes : used_bytes + length])
-        except cramjam.DecompressionError as error:
-            raise BadCompressedData("the records are not compressed by snappy, or damaged") from error
+            except cramjam.DecompressionError as error:
+                raise BadCompressedData("the records are not compressed by snappy, or damaged") from error
     return used_bytes
