@@ -1,20 +1,29 @@
 """Checks a produce before it gets an offset: size, format, checksum, every record, keys, times, codec.
 
 Every record of every batch is read, by bmq/records; compressed ones too, unless the topic switches that off. The header's
-greatest time becomes that of the records. Opening may take long: `admit` does it as far as its room goes.
+greatest time becomes that of the records. Opening may take long: `admit` does it as far as its room goes, in one piece;
+`opening` takes any batch, in parts.
 Source: Kafka's LogValidator and UnifiedLog.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Final, NoReturn
 
 from crc32c import crc32c
 
-from bmq.broker.opening_room import Room, TooMuchWork
+from bmq.broker.opening_room import OpeningBudget, Room, TooMuchWork
 from bmq.broker.record_checks import NAMED_MAX, refuse_records
 from bmq.log.config import LogConfig
-from bmq.protocol.compression import BadCompressedData, Compression, begins_as, compress
+from bmq.protocol.compression import (
+    DECOMPRESSED_BYTES_MAX,
+    BadCompressedData,
+    Compression,
+    PartsCompressor,
+    begins_as,
+    compress,
+)
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import (
@@ -39,6 +48,8 @@ from bmq.protocol.record_batch import (
 from bmq.records.batch_check import BatchCheck, Result, Rules, reason_of
 from bmq.records.batch_checks import batch_check
 from bmq.records.body_opening import BodyTooLong, open_body
+from bmq.records.body_parts import body_parts
+from bmq.records.buffers import Buffer
 
 RECORD_BYTES_MIN: Final = 7
 """A length, attributes, two deltas, two lengths and the number of headers, a byte each."""
@@ -50,6 +61,8 @@ _UNUSUAL: Final = ~(COMPRESSION_MASK | LOG_APPEND_TIME) | 0b100
 """Attributes with which a batch is looked at more closely."""
 
 AdmittedBatch = tuple[memoryview, BatchHeader]
+Opening = Generator[None, None, AdmittedBatch]
+"""Yields after each part of the body; returns the batch, or raises as `Admission.admit`."""
 
 _CODECS: Final = {
     "uncompressed": Compression.NONE,
@@ -112,6 +125,48 @@ class Admission:
         Raises BmqError with the code for the client, and TooMuchWork, after which the same may be tried in a larger room.
         The beginning of another batch behind it is cut off without a word, as Kafka's reader does.
         """
+        records, header = self._whole_batch(records)
+        if header.attributes & COMPRESSION_MASK or self._compresses:
+            records, header = self._opened(records, header, now_ms, room)
+        else:
+            if header.record_count > self._uncounted_records:
+                room.take(self._reading_ns(header, len(records)))
+            result = self._check.batch(records, now_ms)
+            if result:
+                header = self._corrected(result, records, header, now_ms)
+        return self._stamped(records, header, now_ms)
+
+    def opening(self, records: memoryview, now_ms: int, budget: OpeningBudget, *, is_last: bool = True) -> Opening:
+        """As `admit`, in parts of which each takes a bounded time and buffer. The budget is the whole batch's.
+
+        `is_last`: there is no larger budget, so what is beyond it is refused, in place of TooMuchWork.
+        """
+        records, header = self._whole_batch(records)
+        target_codec = header.compression if self._codec is None else self._codec
+        if target_codec is not header.compression or not self._is_believed(records, header, now_ms):
+            try:
+                records, header = yield from self._opened_in_parts(records, header, now_ms, budget, target_codec)
+            except TooMuchWork:
+                if not is_last:
+                    raise
+                # The code has producers send the batch again in two halves.
+                raise KafkaError(
+                    ErrorCode.MESSAGE_TOO_LARGE, "decompressing the records takes more work than one batch may"
+                ) from None
+        return self._stamped(records, header, now_ms)
+
+    def admit_internal(self, records: memoryview) -> list[AdmittedBatch]:
+        """The batches of the server's own append: only checks that they are whole and countable. Raises BmqError."""
+        admitted = []
+        for position, header in batches(records):
+            validate_records_count(header)
+            admitted.append((records[position : position + header.size_bytes], header))
+        if not admitted:
+            raise InvalidRecords("an append without a record batch")
+        return admitted
+
+    def _whole_batch(self, records: memoryview) -> AdmittedBatch:
+        """The one batch, after the checks that need none of its records."""
         header = BatchHeader.parse(records)
         _, length, _, _, crc, attributes, last_offset_delta, _, _, producer_id, epoch, sequence, record_count = header
         size = length + LENGTH_OVERHEAD_BYTES
@@ -128,17 +183,13 @@ class Admission:
             or (producer_id >= 0 and (sequence < 0 or epoch < 0))
         ):
             validate_client_batch(header)
-        if attributes & COMPRESSION_MASK or self._compresses:
-            records, header = self._opened(records, header, now_ms, room)
-        else:
-            if record_count > self._uncounted_records:
-                room.take(self._reading_ns(header, size))
-            result = self._check.batch(records, now_ms)
-            if result:
-                header = self._corrected(result, records, header, now_ms)
+        return records, header
+
+    def _stamped(self, records: memoryview, header: BatchHeader, now_ms: int) -> AdmittedBatch:
+        """With the time that the topic wants; and small enough for a segment."""
         if self._is_append_time:
             header = rewrite_log_append_time(records, 0, header, now_ms)
-        elif attributes & LOG_APPEND_TIME:
+        elif header.attributes & LOG_APPEND_TIME:
             header = clear_log_append_time(records, 0, header)
         if header.length + LENGTH_OVERHEAD_BYTES > self._segment_bytes:
             raise KafkaError(
@@ -147,23 +198,20 @@ class Admission:
             )
         return records, header
 
-    def admit_internal(self, records: memoryview) -> list[AdmittedBatch]:
-        """The batches of the server's own append: only checks that they are whole and countable. Raises BmqError."""
-        admitted = []
-        for position, header in batches(records):
-            validate_records_count(header)
-            admitted.append((records[position : position + header.size_bytes], header))
-        if not admitted:
-            raise InvalidRecords("an append without a record batch")
-        return admitted
+    def _is_believed(self, records: memoryview, header: BatchHeader, now_ms: int) -> bool:
+        """Whether the topic has its compressed batches stored unread. Raises KafkaError if the data is of another codec."""
+        codec = header.compression
+        if codec is Compression.NONE or self._opens or self._is_suspicious(header, now_ms):
+            return False
+        if not begins_as(codec, records[HEADER_BYTES : HEADER_BYTES + 4]):
+            _refuse_stream(f"the records are not compressed by {codec.name.lower()}")
+        return True
 
     def _opened(self, records: memoryview, header: BatchHeader, now_ms: int, room: Room) -> AdmittedBatch:
         """As admit, for a batch that is compressed, or will be."""
         codec = header.compression
         target_codec = codec if self._codec is None else self._codec
-        if codec is target_codec and not self._opens and not self._is_suspicious(header, now_ms):
-            if not begins_as(codec, records[HEADER_BYTES : HEADER_BYTES + 4]):
-                _refuse_stream(f"the records are not compressed by {codec.name.lower()}")
+        if codec is target_codec and self._is_believed(records, header, now_ms):
             return records, header
         body = self._body(records, header, codec, room)
         result = self._check.opened(records, body, now_ms)
@@ -171,10 +219,49 @@ class Admission:
             header = self._corrected(result, records, header, now_ms)
         if codec is target_codec:
             return records, header
-        # The records stay as they are: what their deltas count from stays in the header.
-        attributes = header.attributes & ~COMPRESSION_MASK | target_codec
-        level = self._config.compression_level
-        again = memoryview(assemble_batch(header._replace(attributes=attributes), compress(target_codec, body, level)))
+        return self._again(header, target_codec, compress(target_codec, body, self._config.compression_level))
+
+    def _opened_in_parts(
+        self, records: memoryview, header: BatchHeader, now_ms: int, budget: OpeningBudget, target_codec: Compression
+    ) -> Opening:
+        self._refuse_too_many_records(header)
+        check, codec = self._check, header.compression
+        compressor = None
+        if codec is not target_codec:
+            compressor = PartsCompressor(target_codec, self._config.compression_level)
+        check.begin(records, now_ms, NAMED_MAX)
+        result = int(Result.GOES_ON)
+        try:
+            for part in body_parts(codec, records[HEADER_BYTES:]):
+                budget.take(len(part))
+                if budget.body_bytes > DECOMPRESSED_BYTES_MAX:
+                    raise BodyTooLong(f"decompressed records of more than {DECOMPRESSED_BYTES_MAX} bytes")
+                result = check.part(part, is_last=False)
+                if result != Result.GOES_ON:
+                    break
+                if compressor is not None:
+                    compressor.add(part)
+                    if HEADER_BYTES + compressor.size_bytes > self._message_bytes_max:
+                        self._refuse_size(HEADER_BYTES + compressor.size_bytes)
+                yield
+        except BodyTooLong as error:
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
+        except BadCompressedData as error:
+            # Kafka's code, and not the one of corrupt messages: clients would send the same again.
+            _refuse_stream(str(error))
+        if result == Result.GOES_ON:
+            result = check.part(b"", is_last=True)
+        if result != Result.RIGHT:
+            header = self._corrected(result, records, header, now_ms)
+        return (records, header) if compressor is None else self._again(header, target_codec, compressor.finish())
+
+    def _again(self, header: BatchHeader, codec: Compression, body: Buffer) -> AdmittedBatch:
+        """The batch with its body compressed by another codec.
+
+        The records stay as they are: what their deltas count from stays in the header.
+        """
+        attributes = header.attributes & ~COMPRESSION_MASK | codec
+        again = memoryview(assemble_batch(header._replace(attributes=attributes), body))
         if len(again) > self._message_bytes_max:
             self._refuse_size(len(again))
         return again, BatchHeader.parse(again)
@@ -189,23 +276,22 @@ class Admission:
         try:
             length = open_body(codec, data, room.scratch)
         except BodyTooLong as error:
-            if not room.is_last:
-                raise TooMuchWork from error
-            # The code has producers send the batch again in two halves.
-            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
+            raise TooMuchWork from error
         except BadCompressedData as error:
-            # Kafka's code, and not the one of corrupt messages: clients would send the same again.
             _refuse_stream(str(error))
         room.take(length * DECOMPRESSION_NS_PER_BYTE + self._reading_ns(header, length) - reserved_ns)
         return room.scratch[:length]
 
     def _reading_ns(self, header: BatchHeader, body_bytes: int) -> int:
+        self._refuse_too_many_records(header)
+        return min(header.record_count, body_bytes // RECORD_BYTES_MIN) * self._check.costs_per_record_ns
+
+    def _refuse_too_many_records(self, header: BatchHeader) -> None:
         if header.record_count > self._check.records_max:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"a batch of {header.record_count} records, {self._check.records_max} are allowed without the kernel",
             )
-        return min(header.record_count, body_bytes // RECORD_BYTES_MIN) * self._check.costs_per_record_ns
 
     def _corrected(self, result: int, records: memoryview, header: BatchHeader, now_ms: int) -> BatchHeader:
         """The header with its records' greatest time. Raises KafkaError and InvalidRecords for any worse result."""

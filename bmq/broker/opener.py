@@ -1,24 +1,30 @@
-"""Opens batches that take longer than a turn of the event loop has: in two threads, one for batches of usual size.
+"""Opens batches that take longer than a turn of the event loop has: in one thread, part by part, short ones first.
 
-A partition has at most one batch here at a time, so the queues are bounded by the number of partitions. The second thread
-takes what does not fit into a few megabytes, so that a bomb delays only its like.
+A partition has at most one batch here at a time, so the queues are bounded by the number of partitions. Each batch first gets
+a little work; one that takes more goes behind all those that may be short, and between two of its parts they have their turn.
+So bombs, however many partitions they are for, delay usual batches by a few parts. Of each stage at most one batch is half
+opened, which bounds the memory.
 """
 
 from __future__ import annotations
 
 import asyncio
-import mmap
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from bmq.aio.loops import call_soon_unless_closed
 from bmq.broker.admission import Admission, AdmittedBatch
-from bmq.broker.opening_room import TURN_NS, TURN_SCRATCH_BYTES, OpeningRoom, TooMuchWork
+from bmq.broker.opening_room import TURN_NS, TURN_SCRATCH_BYTES, OpeningBudget, TooMuchWork
 from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
 
-USUAL_BYTES: Final = 4 * 1024 * 1024
-"""The longest body that the first thread decompresses; it keeps the memory."""
+STAGE_BYTES: Final = (2 * 1024 * 1024, 16 * 1024 * 1024, 2 * DECOMPRESSED_BYTES_MAX)
+"""The work that a batch may take (OpeningBudget) before it starts anew in the next stage. What passes the last is refused."""
+WAIT_MAX_S: Final = 30.0
+"""Batches that wait longer are refused unopened: their clients have given the requests up (Kafka's request.timeout.ms)."""
 
 Opened = AdmittedBatch | Exception
 """A batch that is admitted, or why it is not: a BmqError with the code for the client, or a failure of ours."""
@@ -34,67 +40,96 @@ class Opener(Protocol):
         """What waits is not opened any more, and nobody is told."""
 
 
-class ThreadOpener:
-    """The Opener of a server. Its threads begin with the first batch."""
+class _Job(NamedTuple):
+    admission: Admission
+    records: memoryview
+    now_ms: int
+    done: Callable[[Opened], None]
+    ends_s: float
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+
+class ThreadOpener:
+    """The Opener of a server. Its thread begins with the first batch. `clock_s`: the loop's, unless it says otherwise."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock_s: Callable[[], float] | None = None) -> None:
         self._loop = loop
-        self._usual = ThreadPoolExecutor(1, "bmq-opener")
-        self._long = ThreadPoolExecutor(1, "bmq-opener-long")
-        self._scratch: memoryview | None = None
+        self._clock_s = clock_s or loop.time
+        self._thread = ThreadPoolExecutor(1, "bmq-opener")
+        self._stages: tuple[deque[_Job], ...] = tuple(deque() for _ in STAGE_BYTES)
+        self._is_closed = False
 
     def open(self, admission: Admission, records: memoryview, now_ms: int, done: Callable[[Opened], None]) -> None:
-        self._usual.submit(self._open_usual, admission.for_another_thread(), records, now_ms, done)
+        ends_s = self._clock_s() + WAIT_MAX_S
+        self._stages[0].append(_Job(admission.for_another_thread(), records, now_ms, done, ends_s))
+        self._thread.submit(self._open_next)
 
     def close(self) -> None:
-        for threads in (self._usual, self._long):
-            threads.shutdown(wait=False, cancel_futures=True)
+        self._is_closed = True
+        self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _open_usual(
-        self, admission: Admission, records: memoryview, now_ms: int, done: Callable[[Opened], None]
-    ) -> None:
-        if self._scratch is None:
-            self._scratch = memoryview(bytearray(USUAL_BYTES))
-        try:
-            opened: Opened = admission.admit(records, now_ms, OpeningRoom(self._scratch))
-        except TooMuchWork:
-            try:
-                self._long.submit(self._open_long, admission, records, now_ms, done)
-            except RuntimeError:  # closed meanwhile
+    def _open_next(self) -> None:
+        """Open the next batch to its end. It may be gone: others' pauses are used too."""
+        for stage, jobs in enumerate(self._stages):
+            if jobs:
+                self._open(jobs.popleft(), stage)
                 return
+
+    def _open(self, job: _Job, stage: int) -> None:
+        try:
+            opened: Opened = self._opened(job, stage)
+        except TooMuchWork:
+            self._stages[stage + 1].append(job)
+            self._thread.submit(self._open_next)
             return
         except Exception as error:
-            opened = error
-        call_soon_unless_closed(self._loop, done, opened)
+            # Frames have views of the memory, which is to be free when we return.
+            error.__context__ = error.__cause__ = None
+            opened = error.with_traceback(None)
+        if not self._is_closed:
+            call_soon_unless_closed(self._loop, job.done, opened)
 
-    def _open_long(
-        self, admission: Admission, records: memoryview, now_ms: int, done: Callable[[Opened], None]
-    ) -> None:
-        call_soon_unless_closed(self._loop, done, admitted_at_length(admission, records, now_ms))
+    def _opened(self, job: _Job, stage: int) -> AdmittedBatch:
+        is_last = stage == len(STAGE_BYTES) - 1
+        opening = job.admission.opening(job.records, job.now_ms, OpeningBudget(STAGE_BYTES[stage]), is_last=is_last)
+        while True:
+            if self._clock_s() > job.ends_s or self._is_closed:
+                raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the batch waited too long to be decompressed")
+            try:
+                next(opening)
+            except StopIteration as end:
+                admitted: AdmittedBatch = end.value
+                return admitted
+            self._open_shorter_ones(stage)
+
+    def _open_shorter_ones(self, stage: int) -> None:
+        for shorter in range(stage):
+            while self._stages[shorter]:
+                self._open(self._stages[shorter].popleft(), shorter)
 
 
-def admitted_at_length(admission: Admission, records: memoryview, now_ms: int) -> Opened:
-    """The outcome in as much memory as any batch may take. Pages that are not needed are never touched."""
-    scratch = memoryview(mmap.mmap(-1, DECOMPRESSED_BYTES_MAX))
+def admitted_at_once(admission: Admission, records: memoryview, now_ms: int) -> Opened:
+    """The outcome of as much work as any batch may take."""
+    opening = admission.opening(records, now_ms, OpeningBudget(STAGE_BYTES[-1]))
     try:
-        return admission.admit(records, now_ms, OpeningRoom(scratch, is_last=True))
+        while True:
+            next(opening)
+    except StopIteration as end:
+        admitted: AdmittedBatch = end.value
+        return admitted
     except Exception as error:
-        # Frames have views of the memory, which is to be free when we return.
-        error.__context__ = error.__cause__ = None
-        return error.with_traceback(None)
+        return error
 
 
 class TurnRoom:
     """The Room that all partitions of a process share in one turn of the event loop."""
 
-    __slots__ = ("_is_reset_due", "_loop", "is_last", "left_ns", "scratch")
+    __slots__ = ("_is_reset_due", "_loop", "left_ns", "scratch")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._is_reset_due = False
         self.scratch = memoryview(bytearray(TURN_SCRATCH_BYTES))
         self.left_ns: int | None = TURN_NS
-        self.is_last = False
 
     def take(self, cost_ns: int) -> None:
         assert self.left_ns is not None

@@ -1,4 +1,4 @@
-"""How much opening of batches may be done here and now. Pure: the performer resets and supplies the memory."""
+"""How much opening of batches may be done in a turn of the event loop, and elsewhere. Pure: the performer resets and supplies memory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ TURN_NS: Final = 10_000_000
 """Of opening and reading batches in one turn of the event loop, over all partitions; what is beyond goes to a thread."""
 TURN_SCRATCH_BYTES: Final = 256 * 1024
 """The longest body that is decompressed in a turn of the event loop."""
+PART_COST_BYTES: Final = 16 * 1024
+"""What each part of a body costs beside its bytes, so that a body of millions of tiny parts has an end."""
 
 
 class TooMuchWork(Exception):
@@ -15,32 +17,27 @@ class TooMuchWork(Exception):
 
 
 class Room(Protocol):
-    """`scratch`: where bodies are decompressed. `left_ns`: estimated time that may still be used; None: any.
-
-    `is_last`: there is no larger room, so what does not fit is refused.
-    """
+    """`scratch`: where bodies are decompressed. `left_ns`: estimated time that may still be used; None: any."""
 
     scratch: memoryview
     left_ns: int | None
-    is_last: bool
 
     def take(self, cost_ns: int) -> None:
         """Raises TooMuchWork. A negative cost gives back."""
 
 
-class OpeningRoom:
-    """A Room that is made for one batch."""
+class OpeningBudget:
+    """What a batch that is opened in parts may take: bytes of its body, and PART_COST_BYTES for each part."""
 
-    __slots__ = ("is_last", "left_ns", "scratch")
+    __slots__ = ("body_bytes", "left_bytes")
 
-    def __init__(self, scratch: memoryview, left_ns: int | None = None, *, is_last: bool = False) -> None:
-        self.scratch = scratch
-        self.left_ns = left_ns
-        self.is_last = is_last
+    def __init__(self, left_bytes: int) -> None:
+        self.left_bytes = left_bytes
+        self.body_bytes = 0
 
-    def take(self, cost_ns: int) -> None:
-        if self.left_ns is None:
-            return
-        if cost_ns > self.left_ns:
+    def take(self, part_bytes: int) -> None:
+        """Raises TooMuchWork."""
+        self.body_bytes += part_bytes
+        self.left_bytes -= part_bytes + PART_COST_BYTES
+        if self.left_bytes < 0:
             raise TooMuchWork
-        self.left_ns -= cost_ns

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 from bmq.broker.admission import Admission
-from bmq.broker.opener import Opened, admitted_at_length
+from bmq.broker.opener import Opened, admitted_at_once
 from bmq.broker.opening_room import TURN_NS, TooMuchWork
 
 
@@ -25,7 +25,7 @@ class FakeOpener:
         self.outcome: Exception | None = None
 
     def open(self, admission: Admission, records: memoryview, now_ms: int, done: Callable[[Opened], None]) -> None:
-        outcome = self.outcome or admitted_at_length(admission.for_another_thread(), records, now_ms)
+        outcome = self.outcome or admitted_at_once(admission.for_another_thread(), records, now_ms)
         self.opened += 1
         self._loop.call_later(self._random.uniform(0, self._takes_s_max), self._tell, done, outcome)
 
@@ -45,8 +45,22 @@ class FakeTurnRoom:
         self._share = share
         self.scratch = memoryview(bytearray(64 * 1024))
         self.left_ns = TURN_NS
-        self.is_last = False
 
     def take(self, cost_ns: int) -> None:
         if self._random.random() >= self._share:
             raise TooMuchWork
+
+
+class OneRoom:
+    """A Room for one batch. `left_ns` None: any time."""
+
+    def __init__(self, scratch_bytes: int, left_ns: int | None = None) -> None:
+        self.scratch = memoryview(bytearray(scratch_bytes))
+        self.left_ns = left_ns
+
+    def take(self, cost_ns: int) -> None:
+        if self.left_ns is None:
+            return
+        if cost_ns > self.left_ns:
+            raise TooMuchWork
+        self.left_ns -= cost_ns

@@ -7,8 +7,8 @@ import pytest
 from crc32c import crc32c
 
 from bmq.broker.admission import Admission, AdmittedBatch
-from bmq.broker.opener import admitted_at_length
-from bmq.broker.opening_room import OpeningRoom, TooMuchWork
+from bmq.broker.opener import admitted_at_once
+from bmq.broker.opening_room import TooMuchWork
 from bmq.broker.record_checks import RecordsRefused
 from bmq.log.config import LogConfig
 from bmq.protocol.compression import Compression, compress
@@ -24,6 +24,7 @@ from bmq.protocol.record_batch import (
     verify_crc,
 )
 from bmq.records.batch_check_twin import TwinCheck
+from tests.fakes.opener import OneRoom
 
 pytestmark = pytest.mark.unit
 
@@ -38,7 +39,7 @@ def batch(count: int = 3, **options: object) -> bytearray:
 def admit(config: LogConfig, data: bytes | bytearray, name: str = "") -> AdmittedBatch:
     """In as much room as any batch may take."""
     view = data if isinstance(data, memoryview) else memoryview(data)
-    opened = admitted_at_length(Admission(config, name), view, NOW_MS)
+    opened = admitted_at_once(Admission(config, name), view, NOW_MS)
     if isinstance(opened, Exception):
         raise opened
     return opened
@@ -208,7 +209,7 @@ def test_lz4_is_one_frame_of_independent_blocks() -> None:
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
 def test_a_bomb_is_too_large(codec: Compression, monkeypatch: pytest.MonkeyPatch) -> None:
     """The code has producers send a batch of several records again in halves."""
-    monkeypatch.setattr("bmq.broker.opener.DECOMPRESSED_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr("bmq.broker.admission.DECOMPRESSED_BYTES_MAX", 1 << 20)
     bomb = encode_batch([Record(b"k", bytes(1 << 20), timestamp_ms=NOW_MS)], compression=codec)
     assert code_of(LogConfig(), bomb) is ErrorCode.MESSAGE_TOO_LARGE
 
@@ -219,12 +220,12 @@ def test_what_is_too_much_for_a_room_is_neither_refused_nor_changed(codec: Compr
     data[35:43] = bytes(8)
     signed(data)
     before = bytes(data)
-    rooms = [OpeningRoom(memoryview(bytearray(1024))), OpeningRoom(memoryview(bytearray(1 << 20)), 1000)]
+    rooms = [OneRoom(1024), OneRoom(1 << 20, 1000)]
     for room in rooms:
         with pytest.raises(TooMuchWork):
             Admission(LogConfig()).admit(memoryview(data), NOW_MS, room)
     assert bytes(data) == before
-    room = OpeningRoom(memoryview(bytearray(1 << 20)), 10_000_000)
+    room = OneRoom(1 << 20, 10_000_000)
     _, header = Admission(LogConfig()).admit(memoryview(data), NOW_MS, room)
     assert header.max_timestamp_ms == NOW_MS + 2999
     assert room.left_ns is not None and 0 < 10_000_000 - room.left_ns < 1_000_000
@@ -232,7 +233,7 @@ def test_what_is_too_much_for_a_room_is_neither_refused_nor_changed(codec: Compr
 
 def test_reading_many_records_counts_as_work() -> None:
     data = batch(3000)
-    room = OpeningRoom(memoryview(bytearray(8)), 100_000)
+    room = OneRoom(8, 100_000)
     Admission(LogConfig()).admit(memoryview(data), NOW_MS, room)
     with pytest.raises(TooMuchWork):
         Admission(LogConfig()).admit(memoryview(data), NOW_MS, room)

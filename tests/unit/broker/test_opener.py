@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable, Generator
+from typing import Any, cast
 
 import pytest
 
-from bmq.broker.admission import DECOMPRESSION_NS_PER_BYTE, Admission
-from bmq.broker.opener import TurnRoom
-from bmq.broker.opening_room import TURN_NS, TURN_SCRATCH_BYTES, TooMuchWork
+from bmq.broker.admission import DECOMPRESSION_NS_PER_BYTE, Admission, AdmittedBatch
+from bmq.broker.opener import WAIT_MAX_S, Opened, ThreadOpener, TurnRoom, admitted_at_once
+from bmq.broker.opening_room import TURN_NS, TURN_SCRATCH_BYTES, OpeningBudget, TooMuchWork
 from bmq.log.config import LogConfig
 from bmq.protocol.compression import Compression
-from bmq.protocol.record_batch import Record, encode_batch
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.record_batch import BatchHeader, Record, assemble_batch, encode_batch
 
 pytestmark = pytest.mark.unit
 
@@ -52,3 +57,146 @@ async def test_reading_many_small_records_counts_too() -> None:
     room = TurnRoom(asyncio.get_running_loop())
     many = encode_batch([Record(None, None, timestamp_ms=NOW_MS)] * 100_000)
     assert opened_in_a_turn(room, many, 400) <= TURN_NS // (100_000 * 20)
+
+
+class Steps:
+    """In place of an Admission: each opening has so many parts of a MiB, and writes down how far it is."""
+
+    def __init__(self, name: str, mebibytes: int, log: list[str], gate: threading.Event) -> None:
+        self._name = name
+        self._mebibytes = mebibytes
+        self._log = log
+        self._gate = gate
+
+    def for_another_thread(self) -> Steps:
+        return self
+
+    def opening(
+        self, records: memoryview, now_ms: int, budget: OpeningBudget, *, is_last: bool
+    ) -> Generator[None, None, AdmittedBatch]:
+        self._gate.wait()
+        self._log.append(f"{self._name} begins")
+        for _ in range(self._mebibytes):
+            budget.take(1 << 20)
+            yield
+        self._log.append(f"{self._name} ends")
+        return records, BatchHeader.parse(records)
+
+
+RECORDS = memoryview(encode_batch([Record(b"k", b"v", timestamp_ms=NOW_MS)]))
+
+
+class Openings:
+    """Batches that are opened in a real thread, from when `gate` is set."""
+
+    def __init__(self, clock_s: Callable[[], float] = lambda: 0.0) -> None:
+        self.log: list[str] = []
+        self.gate = threading.Event()
+        self._loop = asyncio.get_running_loop()
+        self.opener = ThreadOpener(self._loop, clock_s)
+
+    def open(self, name: str, mebibytes: int) -> asyncio.Future[Opened]:
+        told: asyncio.Future[Opened] = self._loop.create_future()
+        steps = cast(Admission, Steps(name, mebibytes, self.log, self.gate))
+        self.opener.open(steps, RECORDS, NOW_MS, told.set_result)
+        return told
+
+
+async def test_usual_batches_are_opened_before_bombs_however_many_these_are() -> None:
+    openings = Openings()
+    bombs = [openings.open("bomb", 60) for _ in range(400)]
+    longer = [openings.open("longer", 8) for _ in range(3)]
+    usual = [openings.open("usual", 1) for _ in range(3)]
+    openings.gate.set()
+    await asyncio.gather(*usual, *longer)
+    assert not any(isinstance(opened, Exception) for opened in await asyncio.gather(*bombs))
+    openings.opener.close()
+    log = openings.log
+    usual_end = max(number for number, line in enumerate(log) if line == "usual ends")
+    longer_end = max(number for number, line in enumerate(log) if line == "longer ends")
+    # Each bomb has begun once, and was left behind after two parts.
+    assert log[:usual_end].count("bomb begins") == 400 and "longer ends" not in log[:usual_end]
+    assert "bomb ends" not in log[:longer_end] and log[:longer_end].count("bomb begins") <= 800
+
+
+async def test_a_batch_that_comes_between_two_parts_of_a_bomb_is_next() -> None:
+    openings = Openings()
+    inside = threading.Event()
+    go_on = threading.Event()
+
+    class Pausing(Steps):
+        def opening(self, *arguments: Any, **options: Any) -> Generator[None, None, AdmittedBatch]:
+            opening = super().opening(*arguments, **options)
+            for number in range(60):
+                next(opening)
+                if number == 30:
+                    inside.set()
+                    go_on.wait()
+                yield
+            return (yield from opening)
+
+    told: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
+    bomb = cast(Admission, Pausing("bomb", 60, openings.log, openings.gate))
+    openings.gate.set()
+    openings.opener.open(bomb, RECORDS, NOW_MS, told.set_result)
+    await asyncio.to_thread(inside.wait)
+    between = openings.open("usual", 1)
+    go_on.set()
+    assert not isinstance(await between, Exception) and not isinstance(await told, Exception)
+    assert openings.log[-3:] == ["usual begins", "usual ends", "bomb ends"]
+    openings.opener.close()
+
+
+async def test_a_batch_that_waited_too_long_is_refused_unopened() -> None:
+    now_s = [0.0]
+    openings = Openings(lambda: now_s[0])
+    waiting = [openings.open("waiting", 1) for _ in range(3)]
+    now_s[0] = WAIT_MAX_S + 1
+    openings.gate.set()
+    for outcome in await asyncio.gather(*waiting):
+        assert isinstance(outcome, KafkaError) and outcome.code is ErrorCode.REQUEST_TIMED_OUT
+    assert not isinstance(await openings.open("later", 1), Exception)
+    # The first may have begun in time.
+    assert openings.log.count("waiting begins") <= 1 and "waiting ends" not in openings.log
+    assert openings.log[-2:] == ["later begins", "later ends"]
+    openings.opener.close()
+
+
+async def test_nobody_is_told_once_it_is_closed() -> None:
+    others = threading.enumerate()
+    openings = Openings()
+    waiting = openings.open("waiting", 60)
+    told_late = [openings.open("waiting too", 1) for _ in range(2)]
+    openings.opener.close()
+    openings.gate.set()
+    for thread in threading.enumerate():
+        if thread not in others and thread.name.startswith("bmq-opener"):
+            await asyncio.to_thread(thread.join)
+    await asyncio.sleep(0)
+    assert not any(one.done() for one in (waiting, *told_late))
+
+
+@pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
+async def test_bombs_are_refused_and_what_is_long_is_taken(codec: Compression) -> None:
+    opener = ThreadOpener(asyncio.get_running_loop())
+    config = LogConfig(max_message_bytes=8 << 20)  # snappy makes no more than a twentieth of it
+    told: list[asyncio.Future[Opened]] = []
+    for sizes in ((66,), (20, 20), (1,)):
+        records = [Record(b"k", bytes(size << 20), timestamp_ms=NOW_MS) for size in sizes]
+        one: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
+        opener.open(Admission(config), memoryview(encode_batch(records, compression=codec)), NOW_MS, one.set_result)
+        told.append(one)
+    too_long, long, usual = await asyncio.gather(*told)
+    assert isinstance(too_long, KafkaError) and too_long.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert not isinstance(long, Exception) and not isinstance(usual, Exception)
+    opener.close()
+
+
+def test_a_body_of_many_tiny_parts_is_too_much_work() -> None:
+    """Each snappy block of one byte takes as long as one of some KiB."""
+    records = encode_batch([Record(b"k", bytes(20_000), timestamp_ms=NOW_MS)])[61:]
+    blocks = b"".join(b"\0\0\0\3\1\0" + bytes([byte]) for byte in records)
+    header = BatchHeader.parse(encode_batch([Record(b"k", bytes(20_000), timestamp_ms=NOW_MS)]))
+    data = assemble_batch(header._replace(attributes=int(Compression.SNAPPY)), b"\x82SNAPPY\0\0\0\0\1\0\0\0\1" + blocks)
+    opened = admitted_at_once(Admission(LogConfig()), memoryview(data), NOW_MS)
+    assert isinstance(opened, KafkaError) and opened.code is ErrorCode.MESSAGE_TOO_LARGE
