@@ -125,11 +125,18 @@ def run_part(part: Part, seed: int, at: str) -> tuple[PartRecord, list[Outcome]]
             loop_s=round(loop_s(), 2),
             load=round(load, 1),
             seconds=round(seconds),
-            outcome="passed" if all(outcome.passed for outcome in outcomes) else "failed",
+            outcome=outcome_word(outcomes),
             closing=tuple(outcome.closing_line[:200] for outcome in outcomes),
         ),
         outcomes,
     )
+
+
+def outcome_word(outcomes: Sequence[Outcome]) -> str:
+    """`passed`, `failed`, or `invalid` where nothing failed but tests in which the machine stood still."""
+    if any(not outcome.passed and not outcome.is_invalid for outcome in outcomes):
+        return "failed"
+    return "passed" if all(outcome.passed for outcome in outcomes) else "invalid"
 
 
 def loop_s() -> float:

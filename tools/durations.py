@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tools.stall_meter import Stall
+
 PATIENCE_SHARE_MAX: Final = 0.25
 SHOWN_MAX: Final = 10
 CPU_BUDGETS_S: Final[Mapping[str, float]] = {
@@ -56,14 +58,28 @@ def read_costs(directory: Path) -> dict[str, Cost]:
 
 def failed_tests(directory: Path) -> tuple[set[str], set[str]]:
     """(names of the tests that failed, names of those that judge safety), of what was written there."""
-    lines = [
+    lines = _lines(directory)
+    failed = {line["name"] for line in lines if line["outcome"] == "failed"}
+    return failed, {line["name"] for line in lines if line["is_safety"]}
+
+
+def tests_in_stalls(directory: Path, stalls: Sequence[Stall]) -> set[str]:
+    """Names of the tests that ran while the machine stood still. Both clocks are the system's monotonic one, in seconds."""
+    return {
+        line["name"]
+        for line in _lines(directory)
+        for stall in stalls
+        if line["began_s"] < stall.end_s and stall.end_s - stall.length_s < line["began_s"] + line["seconds"]
+    }
+
+
+def _lines(directory: Path) -> list[dict[str, Any]]:
+    return [
         json.loads(text)
         for file in directory.glob("*.jsonl")
         for text in file.read_text().splitlines()
         if text.endswith("}")
     ]
-    failed = {line["name"] for line in lines if line["outcome"] == "failed"}
-    return failed, {line["name"] for line in lines if line["is_safety"]}
 
 
 def median_costs(rounds: Sequence[Mapping[str, Cost]]) -> dict[str, Cost]:

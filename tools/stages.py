@@ -37,7 +37,7 @@ from tests.support.measured_tests import VARIABLE as MEASURED  # noqa: E402
 from tests.support.patience import SLOWNESS, STALLS, measured_slowness  # noqa: E402
 from tests.support.running_test import VARIABLE, overdue_tests, running_tests  # noqa: E402  # found by the line above
 from tools.campaign_record import RECORD, described_record, read_record  # noqa: E402
-from tools.durations import Cost, failed_tests, read_costs  # noqa: E402
+from tools.durations import Cost, failed_tests, read_costs, tests_in_stalls  # noqa: E402
 from tools.durations import described as described_costs  # noqa: E402
 from tools.machine_lock import machine_lock  # noqa: E402
 from tools.machine_state import MARK, described, left_behind, machine_state, mark_of, pressure  # noqa: E402
@@ -64,11 +64,15 @@ class Stage:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
+    """`stalls`: when the machine stood still meanwhile. `is_invalid`: it failed, and each test that failed ran in a stall."""
+
     stage: Stage
     passed: bool
     seconds: float
     closing_line: str
     code: int = 0
+    stalls: Sequence[Stall] = ()
+    is_invalid: bool = False
 
 
 def tool(name: str) -> str:
@@ -130,7 +134,7 @@ def run_measured(stages: Sequence[Stage]) -> tuple[list[Outcome], dict[str, Cost
         for stage in stages:
             with tempfile.TemporaryDirectory(prefix="bmq-measured-") as directory:
                 measured = {MEASURED: directory, **(daemons.environment() if stage.shares else {})}
-                outcomes.append(excused(run(stage, measured), Path(directory)))
+                outcomes.append(judged(run(stage, measured), Path(directory)))
                 costs.update(read_costs(Path(directory)))
     return outcomes, costs
 
@@ -139,16 +143,32 @@ TESTS_FAILED: Final = 1
 """Pytest's exit code; any other one but 0 says that something else went wrong."""
 
 
-def excused(outcome: Outcome, measured: Path) -> Outcome:
-    """A stage is not red for failures of tests in quarantine alone. They are printed."""
+INVALID: Final = 75
+"""Exit code of a run that says nothing, since the machine stood still in the tests that failed. Of sysexits.h: EX_TEMPFAIL."""
+
+
+def judged(outcome: Outcome, measured: Path) -> Outcome:
+    """The verdict, if nothing but tests failed; what excuses them is printed.
+
+    Failures of tests in quarantine alone leave a stage green. A test that failed while the machine stood still makes it
+    invalid, which is neither green nor red; one that judges safety, or any other that failed, makes it red.
+    """
     if outcome.passed or outcome.code != TESTS_FAILED:
         return outcome
     failed, safety = failed_tests(measured)
-    if not is_excused(failed, read_quarantine(REPOSITORY / QUARANTINE), safety):
+    entries = read_quarantine(REPOSITORY / QUARANTINE)
+    if is_excused(failed, entries, safety):
+        print("\n".join(f"quarantine: {name} failed" for name in sorted(failed)), flush=True)
+        return dataclasses.replace(
+            outcome, passed=True, closing_line=f"in quarantine: {len(failed)}; {outcome.closing_line}"
+        )
+    stalled = {name for name in failed & tests_in_stalls(measured, outcome.stalls) if name not in safety}
+    others = failed - stalled
+    if not stalled or (others and not is_excused(others, entries, safety)):
         return outcome
-    print("\n".join(f"quarantine: {name} failed" for name in sorted(failed)), flush=True)
+    print("\n".join(f"invalid: {name} failed while the machine stood still" for name in sorted(stalled)), flush=True)
     return dataclasses.replace(
-        outcome, passed=True, closing_line=f"in quarantine: {len(failed)}; {outcome.closing_line}"
+        outcome, is_invalid=True, closing_line=f"invalid: {len(stalled)}; {outcome.closing_line}"
     )
 
 
@@ -163,7 +183,7 @@ def run(stage: Stage, environment: Mapping[str, str] | None = None) -> Outcome:
 
 
 def verdict(outcome: Outcome) -> str:
-    mark = "ok    " if outcome.passed else "FAILED"
+    mark = "ok    " if outcome.passed else "INVALID" if outcome.is_invalid else "FAILED"
     return f"{mark} {outcome.stage.name:16} {outcome.seconds:5.0f} s  {outcome.closing_line}"
 
 
@@ -236,7 +256,7 @@ def run_noting(stage: Stage, running: Path, environment: Mapping[str, str]) -> O
     closing = last_lines[0] if last_lines else ""
     if is_out_of_time.is_set():
         closing = limit_line(limit_s, running_tests(running), closing)
-    return Outcome(stage, code == 0, seconds, closing, code)
+    return Outcome(stage, code == 0, seconds, closing, code, tuple(meter.stalls))
 
 
 def end_overdue_tests(running: Path, is_over: threading.Event) -> None:
@@ -289,12 +309,17 @@ def main() -> int:
 
 
 def report(what: str, outcomes: Sequence[Outcome]) -> int:
-    """Print the verdicts together; the exit code."""
+    """Print the verdicts together; the exit code: 0, 1 if any stage is red, else INVALID if any says nothing."""
     total = sum(outcome.seconds for outcome in outcomes)
     print(f"=== {what}: {total:.0f} s")
     for outcome in outcomes:
         print(verdict(outcome))
-    return 0 if all(outcome.passed for outcome in outcomes) else 1
+    if any(not outcome.passed and not outcome.is_invalid for outcome in outcomes):
+        return 1
+    if all(outcome.passed for outcome in outcomes):
+        return 0
+    print(f"=== {what}: INVALID, neither passed nor failed: the machine stood still in tests that failed")
+    return INVALID
 
 
 if __name__ == "__main__":

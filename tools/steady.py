@@ -54,7 +54,11 @@ def main() -> int:
             print(f"=== round {number + 1} of {given.rounds}{', beside busy loops' if is_busy else ''}", flush=True)
             with busy_loops(os.cpu_count() or 1) if is_busy else contextlib.nullcontext():
                 outcomes, costs = run_measured(chosen)
-            found = [f"{each.stage.name} failed: {each.closing_line}" for each in outcomes if not each.passed]
+            found = [
+                f"{each.stage.name} {'was invalid' if each.is_invalid else 'failed'}: {each.closing_line}"
+                for each in outcomes
+                if not each.passed
+            ]
             found += impatient(costs, PATIENCE_SHARE_MAX)
             problems += [f"round {number + 1}: {problem}" for problem in found]
     print("\n".join([f"=== steady: {given.rounds} rounds, {len(problems)} problems", *problems]))

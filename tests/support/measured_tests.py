@@ -1,7 +1,7 @@
 """A pytest plugin that writes down what each test costs (`-p tests.support.measured_tests`).
 
 One line of JSON for each test goes to the end of a file of its process, in the directory that BMQ_MEASURED_TESTS names: its name,
-place, seconds and outcome with its fixtures, processor seconds of this process and of children that ended, starts of Java, and
+place, seconds and outcome with its fixtures, when it began on the system's monotonic clock, processor seconds of this process and of children that ended, starts of Java, and
 the largest share of its patience that any of its waits used.
 """
 
@@ -47,6 +47,7 @@ class MeasuredTests:
             "place": place_of(item.iter_markers()),
             "is_safety": item.get_closest_marker("safety") is not None,
             "outcome": self._outcome,
+            "began_s": round(began_s, 3),
             "seconds": round(time.monotonic() - began_s, 3),
             "cpu_s": round(sum(ended_cpu[:4]) - sum(began_cpu[:4]), 3),
             "java_starts": self._java_starts,

@@ -9,8 +9,9 @@ import pytest
 
 from tests.support import places
 from tests.support.processes import REPOSITORY
-from tools.campaign import PARTS, SEED_MAX, drawn_seed
+from tools.campaign import PARTS, SEED_MAX, drawn_seed, outcome_word
 from tools.campaign_record import PartRecord, described_record, due_parts, read_record, write_record
+from tools.stages import Outcome, Stage
 
 pytestmark = pytest.mark.unit
 
@@ -85,3 +86,15 @@ def test_only_a_pass_without_other_changes_is_left_out_of_the_next_run() -> None
 
 def test_a_record_is_a_line_for_each_part() -> None:
     assert described_record({"soak": SOAK}) == ["soak           passed at 1a2b3c (2026-01-31, seed 5, 412 s, load 0.4)"]
+
+
+def test_a_part_in_which_the_machine_stood_still_is_neither_passed_nor_failed() -> None:
+    stage = Stage("soak", (), 60)
+    passed, failed = Outcome(stage, True, 1.0, ""), Outcome(stage, False, 1.0, "", 1)
+    invalid = replace(failed, is_invalid=True)
+    assert [outcome_word(each) for each in ([passed], [passed, invalid], [invalid, failed])] == [
+        "passed",
+        "invalid",
+        "failed",
+    ]
+    assert not replace(SOAK, outcome="invalid").has_passed_at("1a2b3c")

@@ -16,7 +16,8 @@ from tests.support.processes import REPOSITORY, eventually
 from tests.support.running_test import VARIABLE, NotedTest, overdue_tests, running_tests
 from tools import stages
 from tools.quarantine import Entry
-from tools.stages import BY_FILE, Outcome, Stage, excused, limit_line, run
+from tools.stages import BY_FILE, INVALID, Outcome, Stage, judged, limit_line, report, run
+from tools.stall_meter import Stall
 
 pytestmark = pytest.mark.unit
 
@@ -262,9 +263,84 @@ def test_a_stage_is_not_red_for_tests_in_quarantine_alone(
 ) -> None:
     monkeypatch.setattr(stages, "read_quarantine", lambda path: [ENTRY])
     lines = [
-        {"name": f"tests/e2e/test_a.py::{name}", "outcome": "failed", "is_safety": name in safety} for name in failed
+        {
+            "name": f"tests/e2e/test_a.py::{name}",
+            "outcome": "failed",
+            "is_safety": name in safety,
+            "began_s": 5.0,
+            "seconds": 1.0,
+        }
+        for name in failed
     ]
     (tmp_path / "7.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    outcome = excused(Outcome(Stage("clients", (), 60), False, 1.0, "1 failed", code), tmp_path)
+    outcome = judged(Outcome(Stage("clients", (), 60), False, 1.0, "1 failed", code), tmp_path)
     assert outcome.passed is is_excused
     assert outcome.closing_line == ("in quarantine: 1; 1 failed" if is_excused else "1 failed")
+
+
+STALL = Stall(end_s=20.0, length_s=8.0)
+"""From 12 to 20 s."""
+
+
+def ran(name: str, began_s: float, seconds: float, outcome: str = "failed", is_safety: bool = False) -> str:
+    line = {"name": name, "outcome": outcome, "is_safety": is_safety, "began_s": began_s, "seconds": seconds}
+    return f"{json.dumps(line)}\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "is_invalid"),
+    [
+        ([ran("a", 10, 3), ran("b", 19, 5), ran("c", 0, 1, "passed")], 1, True),
+        ([ran("a", 5, 7)], 1, False),
+        ([ran("a", 20, 3)], 1, False),
+        ([ran("a", 10, 3), ran("b", 30, 5)], 1, False),
+        ([ran("a", 10, 3, is_safety=True)], 1, False),
+        ([ran("a", 10, 3), ran("b", 10, 3, is_safety=True)], 1, False),
+        ([ran("a", 10, 3)], 2, False),
+        ([ran("a", 10, 3, "passed")], 1, False),
+        ([ran("a", 10, 3), ran(ENTRY.name, 30, 5)], 1, True),
+    ],
+    ids=[
+        "in it",
+        "before",
+        "behind",
+        "one outside",
+        "safety",
+        "safety too",
+        "not the tests",
+        "none",
+        "and a known one",
+    ],
+)
+def test_a_failure_while_the_machine_stood_still_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], code: int, is_invalid: bool
+) -> None:
+    monkeypatch.setattr(stages, "read_quarantine", lambda path: [ENTRY])
+    (tmp_path / "7.jsonl").write_text("".join(lines))
+    outcome = judged(Outcome(Stage("clients", (), 60), False, 30.0, "2 failed", code, (STALL,)), tmp_path)
+    assert (outcome.passed, outcome.is_invalid) == (False, is_invalid)
+    assert report("test", [outcome]) == (INVALID if is_invalid else 1)
+
+
+def test_a_failure_without_a_stall_is_red(tmp_path: Path) -> None:
+    (tmp_path / "7.jsonl").write_text(ran("a", 10, 3))
+    assert not judged(Outcome(Stage("clients", (), 60), False, 30.0, "1 failed", 1), tmp_path).is_invalid
+
+
+def test_a_run_is_red_if_any_stage_is_though_another_is_invalid(capsys: pytest.CaptureFixture[str]) -> None:
+    stage = Stage("clients", (), 60)
+    passed, failed = Outcome(stage, True, 1.0, "1 passed"), Outcome(stage, False, 1.0, "1 failed", 1)
+    invalid = Outcome(stage, False, 1.0, "1 failed", 1, (STALL,), is_invalid=True)
+    assert [report("test", run) for run in ([passed], [passed, invalid], [invalid, failed])] == [0, INVALID, 1]
+    assert "INVALID, neither passed nor failed" in capsys.readouterr().out
+
+
+def test_a_stage_knows_when_the_machine_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Meter(stages.StallMeter):
+        def __enter__(self) -> stages.StallMeter:
+            self.note(12.0, 20.1)
+            return super().__enter__()
+
+    monkeypatch.setattr(stages, "StallMeter", Meter)
+    (stall,) = run(Stage("short", (sys.executable, "-c", ""), 60)).stalls
+    assert stall == Stall(20.1, pytest.approx(8.0))
