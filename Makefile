@@ -124,7 +124,7 @@ etl: SOAK_MINUTES ?= 10
 etl: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## copiers by transactions, killed as often as the nodes: etl_lost_or_doubled
 	@$(ALONE) $(BIN)/python -m tests.soak.etl --minutes $(SOAK_MINUTES)
 
-plot: $(VENV)/.installed-bench ## draw bench/results/*.svg again, and write the README's figures
+plot: $(VENV)/.installed-bench ## draw bench/results/*.svg again, and write docs/benchmarks and the README's figures
 	@$(BIN)/python -m bench.plot
 	@$(BIN)/python -m bench.readme
 

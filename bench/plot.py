@@ -1,4 +1,4 @@
-"""Pictures of the results for README.md: `python -m bench.plot [NAME …]`, of standalone, hdfs, cluster, loads, groups, spark,
+"""Pictures of the results for docs/benchmarks: `python -m bench.plot [NAME …]`, of standalone, hdfs, cluster, loads, groups, spark,
 topics and core.
 
 Drawn from the criteria in a results file; what was not measured has a name and no bar.

@@ -1,7 +1,8 @@
-"""README.md's figures, made from the results files: `python -m bench.readme [--check]`.
+"""docs/benchmarks and the README's figures, made from the results files: `python -m bench.readme [--check]`.
 
-Everything between the two markers is written by this command and by nobody else. --check changes nothing and ends with 1
-when the README is not what the command would make of it.
+One page for each results file is written whole. The README and docs/benchmarks/README.md have a block between two markers
+that is written here; the rest of them is written by hand. --check changes nothing and ends with 1 when a file differs from
+what the command would write.
 """
 
 from __future__ import annotations
@@ -18,9 +19,21 @@ from bench.runner import FORMAT, FULL, RESULTS
 from tests.support.processes import REPOSITORY
 
 README: Final = REPOSITORY / "README.md"
+PAGES: Final = REPOSITORY / "docs" / "benchmarks"
+OVERVIEW: Final = PAGES / "README.md"
+MADE_BY: Final = "<!-- Made by `python -m bench.readme` from bench/results/{name}.json, not by hand. -->"
 BEGIN: Final = "<!-- Figures: made by `python -m bench.readme` from bench/results, not by hand. -->"
 END: Final = "<!-- End of the figures. -->"
 NOT_MEASURED: Final = "not measured: "
+# A longer cell makes a table unreadable; its text becomes a note below the table.
+CELL_CHARACTERS_MAX: Final = 120
+
+# The README's three figures, by results file and criterion, and what each is called there.
+HIGHLIGHTS: Final[Sequence[tuple[str, str, str]]] = (
+    ("standalone", "produce_1k_ratio", "one server: produce 1 KiB records, MiB/s"),
+    ("loads", "produce_100b_ratio", "three nodes: produce 100 B records, records/s"),
+    ("standalone", "p99_10k_rps_ratio", "one server: p99 of a produce at 10,000 records/s, us"),
+)
 
 # What was compared, how to repeat it, and the picture's caption, by results file.
 CHAPTERS: Final[Mapping[str, tuple[str, str, str]]] = {
@@ -57,32 +70,32 @@ CHAPTERS: Final[Mapping[str, tuple[str, str, str]]] = {
         "Transactions and groups",
         "One bmq node beside one Apache Kafka node, then three nodes of bmq on HDFS and ZooKeeper beside three Apache Kafka brokers "
         "(replication 3; CPU and memory of HDFS and ZooKeeper count on bmq's side), all on one machine. Transactions are those of a client "
-        "in C over librdkafka; commits of offsets and heartbeats are frames made beforehand. Members of groups follow KIP-848 and heartbeat "
+        "in C over librdkafka; commits of offsets and heartbeats are prepared frames. Members of groups follow KIP-848 and heartbeat "
         "every 3 s. Both sides are warmed until they stop getting faster. `make bench-groups` repeats all of it.",
         "transactions and groups of bmq beside Apache Kafka's",
     ),
     "spark": (
         "Spark",
-        "The same records in three nodes of bmq on HDFS (three DataNodes) and in three Apache Kafka brokers, replication 3, all on one "
-        "machine, up together and idle but for the one that is read. Spark with two tasks at a time reads all of a topic and sums the "
-        "lengths of its values: by `format('bmq')`, by Spark's Kafka connector on the same bmq, and by the connector on Apache Kafka, each "
-        "in a Spark of its own that was warmed by the same scan. Most segments are closed, on either side. Tables and mirrors are counted "
-        "after kills of their jobs and of brokers. `make bench-spark` repeats all of it.",
+        "Three nodes of bmq on HDFS (three DataNodes) and three Apache Kafka brokers, replication 3, hold the same records, all on one "
+        "machine. All of them run; only the one that is read has work. Spark with two tasks at a time reads a whole topic and sums the "
+        "lengths of its values: with `format('bmq')`, with Spark's Kafka connector on the same bmq, and with the connector on Apache "
+        "Kafka. Each has a Spark of its own, warmed by the same scan. Most segments are closed on both sides. Rows of tables and records "
+        "of mirrors are counted after kills of their jobs and of brokers. `make bench-spark` repeats all of it.",
         "Spark's pipeline on bmq beside Spark's Kafka connector",
     ),
     "topics": (
         "The life of a topic",
-        "One bmq node beside one Apache Kafka node on the same machine; a log is written whole and then allowed to be compacted, and processor "
-        "time is that of the server and of the process that cleans beside it. A topic of 500 partitions is deleted once it has 10,000 closed "
-        "segments. The node with 10,000 partitions has a closed and an open segment in each, no clients, and a check of retention in the time that "
-        "is measured. Configs of topics and brokers are changed in three nodes of bmq on HDFS and ZooKeeper and in three Apache Kafka brokers; "
-        "a change is in force when clients of each node meet it. `make bench-topics` repeats all of it.",
+        "One bmq node beside one Apache Kafka node on the same machine. A log is written whole, then compaction is switched on; processor "
+        "time is that of the server and of its cleaning process. A topic of 500 partitions is deleted once it has 10,000 closed segments. "
+        "The node with 10,000 partitions has a closed and an open segment in each and no clients; one check of retention falls into the "
+        "measured time. Configs of topics and brokers are changed in three nodes of bmq on HDFS and ZooKeeper and in three Apache Kafka "
+        "brokers; a change is in force when clients of every node observe it. `make bench-topics` repeats all of it.",
         "a topic's life on bmq beside Apache Kafka",
     ),
     "core": (
         "One core",
-        "One bmq node on one core beside one Apache Kafka node on one core, under a client in C on the other core that sends frames made "
-        "beforehand: what the server itself can do for each second of its processor. `make bench-core` repeats all of it.",
+        "One bmq node on one core beside one Apache Kafka node on one core. A client in C on the other core sends prepared frames. This "
+        "shows what the server does with one second of processor time. `make bench-core` repeats all of it.",
         "one core of bmq beside one of Apache Kafka",
     ),
 }
@@ -105,32 +118,65 @@ def fit(name: str, result: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
-def with_figures(readme: str, results: Mapping[str, Mapping[str, Any]]) -> str:
-    """The README with these figures between its markers. Raises Unfit without them."""
-    head, begin, rest = readme.partition(BEGIN)
+def page(name: str, result: Mapping[str, Any]) -> str:
+    """The page of one results file, docs/benchmarks/NAME.md."""
+    return "\n".join(chapter(name, result)) + "\n"
+
+
+def with_block(text: str, lines: Iterable[str]) -> str:
+    """The text with these lines between its markers. Raises Unfit without the markers."""
+    head, begin, rest = text.partition(BEGIN)
     _, end, tail = rest.partition(END)
     if not begin or not end:
-        raise Unfit(f"the README does not have the lines {BEGIN!r} and {END!r}")
-    body = "\n".join(line for name in results for line in chapter(name, results[name]))
+        raise Unfit(f"the file does not have the lines {BEGIN!r} and {END!r}")
+    body = "\n".join(lines)
     return f"{head}{begin}\n{body}\n{end}{tail}"
+
+
+def files_made(results: Mapping[str, Mapping[str, Any]], readme: str, overview: str) -> dict[Path, str]:
+    """Every file this command writes, with its text, given the README and the overview as they are. Raises Unfit."""
+    made = {PAGES / f"{name}.md": page(name, result) for name, result in results.items()}
+    made[README] = with_block(readme, highlights(results))
+    made[OVERVIEW] = with_block(overview, index(results))
+    return made
 
 
 def chapter(name: str, result: Mapping[str, Any]) -> Iterator[str]:
     title, about, caption = CHAPTERS[name]
     criteria = result["criteria"]
-    yield from ("", f"### {title}", about, "", origin(result))
+    yield from (f"# {title}", MADE_BY.format(name=name), "", about, "", origin(result))
     yield from again(result)
     yield from short_of(criteria)
     yield from unmeasured(criteria)
-    yield from ("", f"What was asked for ({holding(criteria)}):", "")
+    yield from ("", f"## Targets ({holding(criteria)})", "")
     yield from rows(criteria)
-    yield from ("", "Beside it, without a bound:", "")
+    yield from ("", "## Reported without a target", "")
     yield from rows([one for one in result["reported"] if one["value"] is not None])
     if result["settings"]:
-        yield from ("", "What is set for these figures, on either side:", "")
+        yield from ("", "## Settings of both sides", "")
         yield from settings(result["settings"])
-    yield from ("", f"Raw samples: [bench/results/{name}.json](bench/results/{name}.json).", "")
-    yield f"![{caption}](bench/results/{name}.svg)"
+    yield from ("", "## Samples", "", f"All samples: [{name}.json](../../bench/results/{name}.json).", "")
+    yield f"![{caption}](../../bench/results/{name}.svg)"
+
+
+def highlights(results: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """The README's table. A criterion that was not measured has no row."""
+    yield "| | bmq | Apache Kafka | ratio: min / median / max | measured |"
+    yield "|---|---|---|---|---|"
+    for name, criterion_id, title in HIGHLIGHTS:
+        for one in results.get(name, {}).get("criteria", ()):
+            if one["id"] == criterion_id and one["value"] is not None:
+                link = f"[{results[name]['date'][:10]}](docs/benchmarks/{name}.md)"
+                yield f"| {' | '.join((title, *figures(one), link))} |"
+
+
+def index(results: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """The overview's table: one row a page."""
+    yield "| page | targets | measured on | revision |"
+    yield "|---|---|---|---|"
+    for name, result in results.items():
+        title = CHAPTERS[name][0]
+        yield f"| [{title}]({name}.md) | {holding(result['criteria'])} | {result['date'][:10]} | {result['revision']} |"
 
 
 # -- Where the figures are from --------------------------------------------------------------------------------------------
@@ -167,10 +213,10 @@ def again(result: Mapping[str, Any]) -> Iterator[str]:
 def short_of(criteria: Iterable[Criterion]) -> Iterator[str]:
     found = [one for one in criteria if not one["holds"] and one["value"] is not None]
     if found:
-        yield from ("", "**Falls short of what was asked for:**")
+        yield from ("", "**Targets missed:**", "")
     for one in found:
         reason = f" ({_line(one['reason'])})" if "reason" in one else ""
-        yield f"- {one['what']}: {value_of(one)}, {asked(one)} was asked for{reason}"
+        yield f"- {one['what']}: {value_of(one)}; target: {asked(one)}{reason}"
 
 
 def unmeasured(criteria: Iterable[Criterion]) -> Iterator[str]:
@@ -180,13 +226,13 @@ def unmeasured(criteria: Iterable[Criterion]) -> Iterator[str]:
         if one["value"] is None:
             reasons.setdefault(_line(one["reason"].removeprefix(NOT_MEASURED)), []).append(one["what"])
     if reasons:
-        yield from ("", "**Not measured, so nothing is claimed:**")
+        yield from ("", "**Not measured, so nothing is claimed:**", "")
     for reason, names in reasons.items():
         yield f"- {'; '.join(names)} ({reason})"
 
 
 def holding(criteria: Sequence[Criterion]) -> str:
-    return f"{sum(one['holds'] for one in criteria)} of {len(criteria)} hold"
+    return f"{sum(one['holds'] for one in criteria)} of {len(criteria)} met"
 
 
 def value_of(one: Criterion) -> str:
@@ -202,11 +248,26 @@ def asked(one: Criterion) -> str:
 
 
 def rows(criteria: Sequence[Criterion]) -> Iterator[str]:
-    yield "| | bmq | rival | ratio: min / median / max | asked for | |"
+    """A table, and below it the cells that are too long for one."""
+    yield "| | bmq | rival | ratio: min / median / max | target | |"
     yield "|---|---|---|---|---|---|"
+    notes: list[str] = []
     for one in criteria:
         name = f"{one['what']}, {one['unit']}" if one["unit"] else one["what"]
-        yield f"| {' | '.join((name, *figures(one), *verdict(one)))} |"
+        yield f"| {' | '.join(_short(cell, notes) for cell in (name, *figures(one), *verdict(one)))} |"
+    if notes:
+        yield ""
+    for number_, note in enumerate(notes, 1):
+        yield f"{number_}. {note}"
+
+
+def _short(cell: str, notes: list[str]) -> str:
+    """The cell, or the number of the note that has its text."""
+    if len(cell) <= CELL_CHARACTERS_MAX:
+        return cell
+    if cell not in notes:
+        notes.append(cell)
+    return f"note {notes.index(cell) + 1}"
 
 
 def figures(one: Criterion) -> tuple[str, str, str]:
@@ -228,7 +289,7 @@ def figures(one: Criterion) -> tuple[str, str, str]:
 def verdict(one: Criterion) -> tuple[str, str]:
     if "holds" not in one:
         return "", _line(one.get("reason", ""))
-    said = "holds" if one["holds"] else "not measured" if one["value"] is None else "**does not hold**"
+    said = "met" if one["holds"] else "not measured" if one["value"] is None else "**missed**"
     return asked(one), said
 
 
@@ -259,21 +320,21 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--check", action="store_true")
     given = options.parse_args()
-    is_as_made = True
     try:
-        before = README.read_text()
-        after = with_figures(before, read_results())
-        is_as_made = before == after
+        made = files_made(read_results(), README.read_text(), OVERVIEW.read_text())
     except Unfit as error:
         print(f"bench.readme: {error}", file=sys.stderr)
         sys.exit(2)
-    if given.check:
-        print(
-            "the README is as it should be" if is_as_made else "the README is not what `python -m bench.readme` makes"
-        )
-        sys.exit(int(not is_as_made))
-    README.write_text(after)
-    print(f"{README} {'was as it should be' if is_as_made else 'written'}")
+    changed = [file for file, text in made.items() if not file.exists() or file.read_text() != text]
+    for file in changed:
+        if not given.check:
+            file.write_text(text := made[file])
+            print(f"{file} written, {len(text.splitlines())} lines")
+        else:
+            print(f"{file} is not what `python -m bench.readme` writes")
+    if not changed:
+        print("the figures are up to date")
+    sys.exit(int(given.check and bool(changed)))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 # What a run, and the command that makes the tables, write themselves: no figure depends on it.
-MADE_BY_BENCHMARKS: Final = ("bench/results/", "README.md")
+MADE_BY_BENCHMARKS: Final = ("bench/results/", "docs/benchmarks/", "README.md")
 DIRTY_SUFFIX: Final = "-dirty"
 CHANGES_NAMED_MAX: Final = 5
 

@@ -1,4 +1,4 @@
-"""The README's figures are what the command makes of the results files, with what falls short in front."""
+"""Pages of figures, and the README's, are what the command makes of the results files, missed targets in front."""
 
 from __future__ import annotations
 
@@ -13,7 +13,25 @@ from bench.core.__main__ import BENCH as CORE
 from bench.groups.__main__ import BENCH as GROUPS
 from bench.hdfs.__main__ import BENCH as HDFS
 from bench.loads.__main__ import BENCH as LOADS
-from bench.readme import BEGIN, CHAPTERS, END, README, Unfit, chapter, figures, fit, read_results, with_figures
+from bench.readme import (
+    BEGIN,
+    CELL_CHARACTERS_MAX,
+    CHAPTERS,
+    END,
+    HIGHLIGHTS,
+    OVERVIEW,
+    PAGES,
+    README,
+    Unfit,
+    chapter,
+    figures,
+    files_made,
+    fit,
+    highlights,
+    index,
+    read_results,
+    with_block,
+)
 from bench.runner import Bench
 from bench.spark.__main__ import BENCH as SPARK
 from bench.standalone.__main__ import BENCH as STANDALONE
@@ -70,15 +88,58 @@ def test_the_verdicts_in_the_results_are_those_of_their_samples(name: str) -> No
     assert len(table(result).splitlines()) == len(result["criteria"]) + len(result["reported"]) + 3
 
 
-def test_the_readme_is_what_the_command_makes() -> None:
-    readme = README.read_text()
-    assert with_figures(readme, read_results()) == readme
+def test_every_file_is_what_the_command_makes() -> None:
+    made = files_made(read_results(), README.read_text(), OVERVIEW.read_text())
+    assert set(made) == {README, OVERVIEW, *(PAGES / f"{name}.md" for name in read_results())}
+    assert {file.name: file.read_text() == text for file, text in made.items()} == dict.fromkeys(
+        (file.name for file in made), True
+    )
 
 
-@pytest.mark.parametrize("readme", ["", BEGIN, f"{END}{BEGIN}"])
-def test_a_readme_without_the_markers_is_refused(readme: str) -> None:
+def test_no_page_is_left_of_a_benchmark_that_is_gone() -> None:
+    assert {file.stem for file in PAGES.glob("*.md")} == {"README", *read_results()}
+
+
+@pytest.mark.parametrize("text", ["", BEGIN, f"{END}{BEGIN}"])
+def test_a_file_without_the_markers_is_refused(text: str) -> None:
     with pytest.raises(Unfit, match="does not have the lines"):
-        with_figures(readme, read_results())
+        with_block(text, ["a"])
+
+
+def test_only_what_stands_between_the_markers_is_replaced() -> None:
+    assert with_block(f"a\n{BEGIN}\nold\n{END}\nb\n", ["new", "lines"]) == f"a\n{BEGIN}\nnew\nlines\n{END}\nb\n"
+
+
+def test_the_readme_shows_three_figures_that_were_measured() -> None:
+    results = read_results()
+    table = list(highlights(results))
+    assert len(table) == 2 + len(HIGHLIGHTS) == 5
+    for (name, criterion_id, title), row in zip(HIGHLIGHTS, table[2:], strict=True):
+        one = next(one for one in results[name]["criteria"] if one["id"] == criterion_id)
+        assert row.startswith(f"| {title} |")
+        assert f"{one['spread'][0]:.2f} / {one['value']:.2f} / {one['spread'][2]:.2f}" in row
+        assert f"(docs/benchmarks/{name}.md)" in row
+
+
+def test_a_figure_that_was_not_measured_has_no_row_in_the_readme() -> None:
+    gone = criterion(HIGHLIGHTS[0][1], None, reason="not measured: x")
+    assert len(list(highlights({HIGHLIGHTS[0][0]: result_of(gone)}))) == 2
+
+
+def test_the_overview_links_each_page_with_its_verdict() -> None:
+    table = list(index({"hdfs": result_of(criterion("good", 0.5), criterion("bad", 1.5))}))
+    assert table[2:] == ["| [The HDFS client](hdfs.md) | 1 of 2 met | 2026-01-02 | abc |"]
+
+
+def test_a_cell_that_is_too_long_becomes_a_note_below_the_table() -> None:
+    long = "x" * (CELL_CHARACTERS_MAX + 1)
+    one = {"what": "a", "unit": "", "value": 1.0, "rival": 2.0, "reason": long}
+    other = {**one, "what": "b", "reason": long[:-1]}
+    lines = lines_of(result_of(reported=[one, {**one, "what": "c"}, other]))
+    assert "| a | 1 | 2 |  |  | note 1 |" in lines
+    assert "| c | 1 | 2 |  |  | note 1 |" in lines
+    assert f"| b | 1 | 2 |  |  | {long[:-1]} |" in lines
+    assert lines.count(f"1. {long}") == 1
 
 
 @pytest.mark.parametrize("change", [{"size": "smoke"}, {"interrupted": True}, {"format": 1}])
@@ -100,13 +161,13 @@ def test_what_falls_short_and_what_was_not_measured_stand_in_front_of_the_tables
     )
     first_table = next(number for number, line in enumerate(lines) if line.startswith("|"))
     in_front = lines[:first_table]
-    assert "- bad: 1.5 s, at most 1 was asked for" in in_front
-    assert "- slow: over 40 s, at most 1 was asked for" in in_front
+    assert "- bad: 1.5 s; target: at most 1" in in_front
+    assert "- slow: over 40 s; target: at most 1" in in_front
     assert "- gone; lost (kafka: no Java)" in in_front
-    assert "What was asked for (1 of 5 hold):" in in_front
+    assert "## Targets (1 of 5 met)" in in_front
     assert not any("good" in line for line in in_front)
-    assert "| good, s | 0.5 | 2 |  | at most 1 | holds |" in lines
-    assert "| bad, s | 1.5 | 2 |  | at most 1 | **does not hold** |" in lines
+    assert "| good, s | 0.5 | 2 |  | at most 1 | met |" in lines
+    assert "| bad, s | 1.5 | 2 |  | at most 1 | **missed** |" in lines
     assert "| gone, s |  | 2 |  | at most 1 | not measured |" in lines
 
 

@@ -19,6 +19,7 @@ def test_whatever_may_be_measured_counts_as_a_change() -> None:
 
 def test_what_benchmarks_write_does_not() -> None:
     assert changed_paths(" M bench/results/standalone.json\0?? bench/results/hdfs.svg\0 M README.md\0") == ()
+    assert changed_paths(" M docs/benchmarks/standalone.md\0") == ()
     assert changed_paths("") == ()
     assert changed_paths("?? bench/results.py\0") == ("bench/results.py",)
 
