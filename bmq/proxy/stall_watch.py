@@ -20,7 +20,7 @@ from typing import Final
 import structlog
 
 LOOP_STALL_MAX_MS: Final = 5_000
-"""docs/ARCHITECTURE.md, "Requests that are too old", gives the reason."""
+"""docs/architecture/cluster.md, "Requests that are too old", gives the reason."""
 
 _BEATS_PER_BOUND: Final = 4
 _SETTLE_S: Final = 0.1
