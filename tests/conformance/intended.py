@@ -74,14 +74,14 @@ INTENDED: Final[tuple[Intended, ...]] = (
     ),
     Intended(
         "APIs that are not served",
-        "What bmq does not serve (`k` in the table, and what only Kafka's brokers send each other) it does not announce.",
+        "bmq does not announce APIs that it does not serve (`k` in the table, and APIs that only Kafka's brokers send each other).",
         frozenset({API_VERSIONS}),
         paths=("api_keys/*",),
         bmq=(MISSING,),
     ),
     Intended(
         "Features of parts that bmq does not have",
-        "KRaft's metadata and quorum, eligible leader replicas and share groups: nothing that a client could use stands behind these levels, so they are not announced.",
+        "KRaft's metadata and quorum, eligible leader replicas and share groups: bmq has nothing that a client could use at these levels, so it does not announce them.",
         frozenset({API_VERSIONS}),
         paths=tuple(
             f"{kind}_features/{name}"
@@ -92,13 +92,13 @@ INTENDED: Final[tuple[Intended, ...]] = (
     ),
     Intended(
         "Kafka does not answer",
-        "An exception of its own leaves the client of Apache Kafka waiting. bmq says what is wrong with the request, or that nothing was asked.",
+        "Kafka throws internally and its client waits. bmq says what is wrong with the request, or that it asked for nothing.",
         frozenset({PRODUCE, JOIN_GROUP, ADD_PARTITIONS, ALTER_CONFIGS}),
         kafka=(SILENT,),
     ),
     Intended(
         "Kafka's UNKNOWN_SERVER_ERROR",
-        "An exception of its own is all that Apache Kafka tells. bmq answers with the code that says what is wrong, or serves what can be served.",
+        "Kafka throws internally and reports only that. bmq answers with the code that says what is wrong, or serves the valid part.",
         frozenset({PRODUCE, METADATA, JOIN_GROUP, CREATE_PARTITIONS, INCREMENTAL, TOPIC_PARTITIONS}),
         (
             "a codec that does not exist",
@@ -111,7 +111,7 @@ INTENDED: Final[tuple[Intended, ...]] = (
     ),
     Intended(
         "A negative number of bytes",
-        "Kafka answers UNKNOWN_SERVER_ERROR, as its code throws. bmq takes it for none, and still returns one batch (KIP-74).",
+        "Kafka throws and answers UNKNOWN_SERVER_ERROR. bmq treats it as zero and still returns one batch (KIP-74).",
         frozenset({FETCH}),
         ("a negative number of bytes",),
     ),
@@ -125,7 +125,7 @@ INTENDED: Final[tuple[Intended, ...]] = (
     Intended(
         "Records that clients read differently",
         "An offset delta that is not the record's place in its batch, a compressed record that is longer or shorter than it says, a length below -1, and a number with more bits than its type are INVALID_RECORD. "
-        "Kafka stores such records, answers UNKNOWN_SERVER_ERROR or names the time that it read; its own consumers end at some of them, and take others for other records.",
+        "Kafka stores such records, answers UNKNOWN_SERVER_ERROR or names the time that it read. Its own consumers stop at some of them and misread others.",
         frozenset({PRODUCE}),
         (
             "*: offsets from 1 on",
@@ -148,7 +148,7 @@ INTENDED: Final[tuple[Intended, ...]] = (
     Intended(
         "Compressed bodies that clients read differently",
         "Bytes behind the end of a stream, a second LZ4 frame, a second snappy header, an LZ4 size or checksum that is wrong and reserved flags of gzip are refused like any damaged stream. "
-        "Kafka's reader looks at none of these; readers of other clients fail at them, or go on where it ends.",
+        "Kafka's reader checks none of these; readers of other clients fail, or read on where Kafka's stops.",
         frozenset({PRODUCE}),
         (
             "gzip: a byte behind the stream",
@@ -174,7 +174,7 @@ INTENDED: Final[tuple[Intended, ...]] = (
     ),
     Intended(
         "Half of a producer's identity",
-        "A transactional batch without a producer id, or a producer id with epoch -1, is INVALID_RECORD. Kafka stores it, as nothing looks for that. No server gives out such an identity.",
+        "A transactional batch without a producer id, or a producer id with epoch -1, is INVALID_RECORD. Kafka does not check it and stores the batch. No server gives out such an identity.",
         frozenset({PRODUCE}),
         ("a transactional batch with an id and without a producer", "a producer without an epoch"),
     ),
@@ -220,14 +220,14 @@ INTENDED: Final[tuple[Intended, ...]] = (
     ),
     Intended(
         "Room of a log directory",
-        "The store is shared by all nodes and others; its room is no node's own, so none tells it.",
+        "All nodes share the store with other users. Its room belongs to no node, so no node reports it.",
         frozenset({LOG_DIRS}),
         paths=("results/*/total_bytes", "results/*/usable_bytes"),
         bmq=(-1,),
     ),
     Intended(
         "Heartbeats of a group that is not settled",
-        "A member whose group has a new assignment is told to come back after 1 s in place of 5, so that groups settle sooner.",
+        "A member whose group has a new assignment is told to send its next heartbeat after 1 s instead of 5, so that groups settle sooner.",
         frozenset({CONSUMER_HEARTBEAT}),
         paths=("heartbeat_interval_ms",),
         bmq=(1_000,),
@@ -235,7 +235,7 @@ INTENDED: Final[tuple[Intended, ...]] = (
     ),
     Intended(
         "The type of a group of another protocol",
-        "DescribeGroups below version 6 has no code for a group that is there but not a classic one: it is Dead. bmq says its type beside that, as its own nodes ask in this form "
+        "DescribeGroups below version 6 has no code for an existing group of another protocol: it is Dead. bmq says its type beside that, as its own nodes ask in this form "
         "whether a group is gone.",
         frozenset({DESCRIBE_GROUPS}),
         ("a group of the newer protocol",),
@@ -244,7 +244,7 @@ INTENDED: Final[tuple[Intended, ...]] = (
     ),
     Intended(
         "The leader's address for replicas",
-        "Kafka tells it to consumers alone. bmq has no followers among its clients, and tells it whoever asks at the wrong place.",
+        "Kafka sends it to consumers only. bmq has no followers among its clients, and sends it with every fetch that reached the wrong node.",
         frozenset({FETCH}),
         ("of a follower that does not exist",),
         ("node_endpoints/*",),

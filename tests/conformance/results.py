@@ -99,8 +99,8 @@ BEGINNING: Final = """\
 <!-- Made by `make conformance` from the answers of both servers, not by hand. conformance.json beside it says the same to a machine. -->
 
 Every client-facing API of Apache Kafka, at every version, is sent to `bmq standalone` (embedded store) and to one node of Apache Kafka {kafka} side
-by side: what a well-behaved client sends, and what none would (unknown names, ids and partitions, good and bad ones in one request, numbers out of bounds,
-wrong epochs, nulls where there can be none, things named twice, bodies cut short, bytes behind them, versions outside the range). Both answers are
+by side: requests of a well-behaved client, and invalid ones (unknown names, ids and partitions, valid and invalid ones in one request, numbers out of
+bounds, wrong epochs, nulls in fields that cannot be null, names given twice, truncated bodies, trailing bytes, versions outside the range). Both answers are
 compared field by field.
 
 {cases} requests were compared in {versions} versions of {apis} APIs: {equal} versions are equal in every field, {listed} differ only as listed below,
@@ -109,9 +109,9 @@ compared field by field.
 NOT_COMPARED: Final = """\
 
 ## What is not compared
-Ids that a server makes (of topics, members, producers, sessions, the cluster) are compared by what they belong to; leader epochs, points in time and sizes on disk
-by whether there is one; the words of an error message by whether there are any; the order within an array not at all, and of control records only that they are
-there. The server's own node id, ports and paths stand for themselves.
+- Ids that a server makes (of topics, members, producers, sessions, the cluster) are compared by the object they belong to.
+- Of leader epochs, points in time, sizes on disk, error messages and control records, only the presence is compared.
+- The order within an array is not compared. The server's own node id, ports and paths are taken as equal.
 """
 LEGEND: Final = """\
 

@@ -103,7 +103,7 @@ BEGINNING: Final = """\
 <!-- Made by `make tools-table` from what the tools printed, not by hand. tools.json beside it says the same to a machine. -->
 
 Every command line tool of Apache Kafka {kafka} that works with a cluster is run on `bmq standalone` (embedded store) and on one node of Apache Kafka {kafka}, with
-each of the options that its own `--help` lists. Exit codes and all that is printed are compared, line by line.
+each of the options that its own `--help` lists. Exit codes and all printed lines are compared.
 
 {tools} tools, {options} options: {steps} commands were compared; {equal} print the same, {listed} differ only as listed below, {different} differ otherwise.
 {left_out} options are not compared, with the reason given.
@@ -112,15 +112,16 @@ LEGEND: Final = """\
 
 ## By tool and option
 `=` all commands with the option print the same · a number: some differ as listed below it · `≠` some differ otherwise · `–` not compared · `?` no command yet.
-An option of a subcommand stands behind it.
+An option of a subcommand follows the subcommand's name.
 """
 NOT_COMPARED: Final = """\
 
 ## What is not compared
-Ids (of topics, members, producers, the cluster), addresses, directories, points in time and sizes on disk are compared by whether there is one; blanks not at all, for a table
-is as wide as what stands in it; of an exception not the places in Java's classes. Where a server gives things in no order, lines are compared as a set. Of the performance tools only the
-shape is compared. The tools run in one JVM, one after the other, without the warnings that their clients log. kafka-dump-log reads the files of a directory, so those of the embedded
-store; what is in HDFS is shown by `bmq log dump`.
+- Ids (of topics, members, producers, the cluster), addresses, directories, points in time and sizes on disk: only their presence is compared.
+- Blanks are not compared, because the width of a table depends on its content. Line numbers in Java's stack traces are not compared.
+- Lines without a defined order are compared as a set. For the performance tools only the shape of the output is compared.
+- The tools run in one JVM, one after the other, without the warnings that their clients log.
+- kafka-dump-log reads the files of a directory, so only those of the embedded store. `bmq log dump` shows the content of HDFS.
 """
 
 
@@ -147,12 +148,14 @@ def as_markdown(
         ).rstrip("\n"),
         LEGEND.rstrip("\n"),
         "",
-        "| tool | cases | commands | equal | options |",
-        "|---|---|---|---|---|",
+        "| tool | cases | commands | equal |",
+        "|---|---|---|---|",
     ]
+    lines += [f"| {tool['name']} | {tool['cases']} | {tool['steps']} | {tool['equal']} |" for tool in tools]
+    lines.append("")
     for tool in tools:
         marks = " · ".join(f"`{option}` {_mark(cell, numbers)}" for option, cell in tool["options"].items())
-        lines.append(f"| {tool['name']} | {tool['cases']} | {tool['steps']} | {tool['equal']} | {marks} |")
+        lines.append(f"- **{tool['name']}**: {marks or 'no options'}")
     if numbers:
         lines += ["", "## Intended differences"]
         lines += [f"{numbers[one['name']]}. **{one['name']}.** {one['reason']}" for one in result["intended"]]
@@ -184,4 +187,4 @@ def _others(differences: Sequence[Any]) -> list[str]:
 
 def _short(text: str) -> str:
     escaped = text.replace("|", "\\|").replace("<", "&lt;")
-    return escaped if len(escaped) <= 160 else f"{escaped[:157]}..."
+    return escaped if len(escaped) <= 120 else f"{escaped[:117]}..."

@@ -95,7 +95,7 @@ SECTION: Final = """\
 ## Clients
 Each client does the same at both servers through a proxy that notes the API and the version of every request: it makes a topic, produces idempotently with each
 codec it has, reads as a member of a group that commits and goes on, by the older protocol and by KIP-848 where it can, commits and aborts transactions, asks for
-offsets by time, describes and alters configs, deletes records, groups and the topic. What each step came to (records and their offsets, committed offsets, results
+offsets by time, describes and alters configs, deletes records, groups and the topic. The result of each step (records and their offsets, committed offsets, results
 of transactions, answers and errors of the admin calls) is compared, and so are the versions that the client chose.
 
 """

@@ -34,7 +34,7 @@ class Reason:
 REASONS: Final[tuple[Reason, ...]] = (
     Reason(
         "Kafka 4.4",
-        "bmq speaks versions that Kafka 4.4 has added, and this client knows them; the server beside it is 4.3. Before it knows that, it asks for ApiVersions 5 in vain.",
+        "bmq speaks versions that Kafka 4.4 has added, and this client knows them; the server beside it is 4.3. Before it knows that, its request for ApiVersions 5 is refused.",
         ("franz-go",),
         ("apis/ApiVersions", "apis/TxnOffsetCommit", "apis/DeleteGroups"),
         bmq=([5], [6], [3]),
