@@ -1,0 +1,66 @@
+"""No document has a riddle that a pattern finds, or a table cell that is too long to read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.docs.pages import documents, name_of
+from tests.unit.docs.words import CELL_CHARACTERS_MAX, long_cells, riddles
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize("page", documents(), ids=name_of)
+def test_no_document_has_a_riddle(page: Path) -> None:
+    assert list(riddles(page.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize("page", documents(), ids=name_of)
+def test_no_table_cell_is_too_long(page: Path) -> None:
+    assert list(long_cells(page.read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Who asks waits, for as long as they like.",
+        "It ends. What a dead owner left is taken over.",
+        "1. What is sent goes there.",
+        "A log that nobody knows is lost.",
+        "Somebody reads it.",
+        "Whoever may send one may be anybody.",
+        "The rest, who reads far behind, takes turns.",
+        "It is tried for so long.",
+        "A setting shall be there.",
+        "It asks in vain.",
+        "Of these the last few are known.",
+        "So does every index.",
+        "It takes whatever there is.",
+    ],
+)
+def test_riddles_are_found(sentence: str) -> None:
+    assert list(riddles(sentence)) != []
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "# What works",
+        "What happens then?",
+        "Members who joined get partitions.",
+        "A file, whose owner died, is closed.",
+        "It waits for so long that clients give up.",
+        "`whoever` in code is not prose.",
+        "```\nWho knows\n```",
+    ],
+)
+def test_plain_sentences_are_not(sentence: str) -> None:
+    assert list(riddles(sentence)) == []
+
+
+def test_cells_are_measured_without_their_blanks() -> None:
+    cell = "x" * CELL_CHARACTERS_MAX
+    assert list(long_cells(f"| a |   {cell}   |\n| b | {cell}x |")) == [(2, CELL_CHARACTERS_MAX + 1)]
+    assert list(long_cells(f"| {'x' * 70} \\| {'x' * 70} |")) == [(1, 144)]
