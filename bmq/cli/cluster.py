@@ -27,7 +27,7 @@ from bmq.cli.cluster_output import (
 from bmq.cli.terminal import add_row, is_terminal, print_json, print_table
 from bmq.election.zookeeper import ZooKeeperElection
 
-cluster_app = typer.Typer(no_args_is_help=True, help="Look at a running cluster, and drain, move, scale, rebalance.")
+cluster_app = typer.Typer(no_args_is_help=True, help="Show a running cluster, and drain, move, scale, rebalance.")
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 _NO_NODE: Final = -1
@@ -37,9 +37,9 @@ Rest = Annotated[
     str, typer.Option("--rest", envvar="BMQ_REST_URL", metavar="URL", help="REST address of any node of the cluster")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document instead of tables and bars")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first, as happens on a terminal")]
-NoWait = Annotated[bool, typer.Option("--no-wait", help="Return once it has begun")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation")]
+NoWait = Annotated[bool, typer.Option("--no-wait", help="Return as soon as the task has begun")]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic")]
 PartitionNumber = Annotated[int, typer.Argument(metavar="N", min=0, help="Number of the partition")]
 NodeId = Annotated[int, typer.Argument(metavar="ID", min=0, help="Id of the node")]
@@ -54,9 +54,9 @@ def raise_epoch(
     zookeeper: Annotated[
         str, typer.Option("--zookeeper", metavar="HOSTS", help="As for bmq node: HOST:PORT, more after commas, /CHROOT")
     ],
-    cluster_id: Annotated[str, typer.Option("--cluster-id", help="The cluster's id, as its root says it")],
+    cluster_id: Annotated[str, typer.Option("--cluster-id", help="The cluster's id, from cluster.json of its root")],
 ) -> None:
-    """After ZooKeeper lost its data: let it count controller epochs from here on. The nodes say when that is needed."""
+    """After ZooKeeper lost its data: set the controller epoch to count from. The nodes report when that is needed."""
     counter = asyncio.run(_raise_epoch(zookeeper, cluster_id, to))
     sys.stdout.write(f"the next controller has epoch {counter + 1}; start the controllers again\n")
 
@@ -98,7 +98,7 @@ def status(rest: Rest = DEFAULT_URL, as_json: AsJson = False) -> None:
 
 @cluster_app.command("nodes")
 def nodes(rest: Rest = DEFAULT_URL, as_json: AsJson = False) -> None:
-    """Every live node: roles, addresses, what it leads and does."""
+    """Every live node: roles, addresses, partitions and load."""
     with ClusterClient(rest) as client:
         cluster = client.get("/v1/cluster")
     # Load is measured on the active controller, which may be another node than the one that was asked.
@@ -132,8 +132,8 @@ def nodes(rest: Rest = DEFAULT_URL, as_json: AsJson = False) -> None:
 
 @cluster_app.command("topics")
 def topics(
-    prefix: Annotated[str, typer.Option(help="Only names that begin so")] = "",
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many at most")] = 1_000,
+    prefix: Annotated[str, typer.Option(help="Only names with this prefix")] = "",
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Largest number of entries")] = 1_000,
     rest: Rest = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
@@ -183,7 +183,9 @@ def partition(topic: TopicName, number: PartitionNumber, rest: Rest = DEFAULT_UR
 def segments(
     topic: TopicName,
     number: PartitionNumber,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="How many at most, the oldest first")] = 1_000,
+    limit: Annotated[
+        int, typer.Option(min=1, max=100_000, help="Largest number of segments, the oldest first")
+    ] = 1_000,
     rest: Rest = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
@@ -220,11 +222,11 @@ def segments(
 def history(
     topic: Annotated[str | None, typer.Option(metavar="NAME", help="Only this topic")] = None,
     number: Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="Only this partition")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many at most")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Largest number of entries")] = 50,
     rest: Rest = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Which node led which partition from when on, and why; newest first."""
+    """The owners of each partition over time, with the reasons; newest first."""
     with ClusterClient(rest) as client:
         found = client.get("/v1/history", topic=topic, partition=number, limit=limit)
     if as_json:
@@ -235,11 +237,11 @@ def history(
 
 @cluster_app.command("tasks")
 def tasks(
-    limit: Annotated[int, typer.Option(min=1, max=1_000, help="How many at most")] = 20,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Largest number of entries")] = 20,
     rest: Rest = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """List tasks (moves, drains, …) and how far they are, newest first."""
+    """Tasks (moves, drains, …) and their progress, newest first."""
     with ClusterClient(rest) as client:
         found = client.get("/v1/tasks", limit=limit)
     if as_json:
@@ -262,7 +264,7 @@ def tasks(
 @cluster_app.command("task")
 def task(
     task_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the task")],
-    is_followed: Annotated[bool, typer.Option("--follow", "-f", help="Stay until it has ended")] = False,
+    is_followed: Annotated[bool, typer.Option("--follow", "-f", help="Wait until the task has ended")] = False,
     rest: Rest = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
@@ -290,7 +292,7 @@ def drain(
     no_wait: NoWait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take every partition away from a node; it gets none until it is undrained."""
+    """Move every partition away from a node; it gets none until it is undrained."""
     _order(f"/v1/nodes/{node_id}/drain", None, rest, is_dry_run, is_sure, no_wait, as_json)
 
 
@@ -302,7 +304,7 @@ def undrain(
     no_wait: NoWait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Let a drained node take partitions on again."""
+    """Let a drained node own partitions again."""
     _order(f"/v1/nodes/{node_id}/undrain", None, rest, is_dry_run, True, no_wait, as_json)
 
 
@@ -320,14 +322,14 @@ def rebalance(
 
 @cluster_app.command("scale")
 def scale(
-    brokers: Annotated[int, typer.Argument(metavar="N", min=1, help="How many brokers there shall be")],
+    brokers: Annotated[int, typer.Argument(metavar="N", min=1, help="Number of brokers afterwards")],
     rest: Rest = DEFAULT_URL,
     is_dry_run: DryRun = False,
     is_sure: Yes = False,
     no_wait: NoWait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Start or stop nodes until there are N brokers; those that stop give their partitions away first."""
+    """Start or stop nodes until there are N brokers; stopping nodes hand their partitions over first."""
     _order("/v1/scale", {"brokers": brokers}, rest, is_dry_run, is_sure, no_wait, as_json)
 
 
@@ -335,14 +337,14 @@ def scale(
 def move(
     topic: TopicName,
     number: PartitionNumber,
-    to: Annotated[int, typer.Option("--to", metavar="ID", min=0, help="Id of the node that shall own it")],
+    to: Annotated[int, typer.Option("--to", metavar="ID", min=0, help="Id of the new owner")],
     rest: Rest = DEFAULT_URL,
     is_dry_run: DryRun = False,
     is_sure: Yes = False,
     no_wait: NoWait = False,
     as_json: AsJson = False,
 ) -> None:
-    """Give one partition to a node."""
+    """Move one partition to a node."""
     path = f"/v1/topics/{quoted(topic)}/partitions/{number}/move"
     _order(path, {"to": to}, rest, is_dry_run, is_sure, no_wait, as_json)
 

@@ -73,7 +73,7 @@ def node(
     rack: Annotated[str | None, typer.Option(metavar="RACK", help="Rack or zone of this node")] = None,
     workers: Annotated[
         int | None,
-        typer.Option(min=0, metavar="N", help="Supervise N processes: nodes with the ids and ports that follow [0]"),
+        typer.Option(min=0, metavar="N", help="Supervise N nodes with consecutive ids and ports [0: one node]"),
     ] = None,
     config: ConfigFile = None,
 ) -> None:
@@ -103,9 +103,10 @@ def verify(
         int | None, typer.Option("--parallel", min=1, metavar="N", help="Segments at once [one for each processor]")
     ] = None,
     state: Annotated[
-        Path | None, typer.Option("--state", metavar="DIR", help="Keep what is done there: run again, it goes on")
+        Path | None,
+        typer.Option("--state", metavar="DIR", help="Directory for checkpoints; rerun the command to resume"),
     ] = None,
-    is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be read")] = False,
+    is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be read, and read nothing")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of tables")] = False,
     data: Data = None,
     store: StoreUrl = None,
@@ -126,6 +127,6 @@ def verify(
 
 
 @app.command()
-def completion(shell: Annotated[Shell, typer.Argument(help="Which one the script is for")]) -> None:
+def completion(shell: Annotated[Shell, typer.Argument(help="Shell of the script")]) -> None:
     """Print a script that completes commands, options, topics and groups: source <(bmq completion bash)."""
     typer.echo(script(shell))

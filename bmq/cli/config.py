@@ -45,7 +45,7 @@ _COLUMNS: Final = (
     Column("read_only", "", lambda is_so: "read only" if is_so else ""),
 )
 
-Kind = Annotated[ConfigKind, typer.Argument(metavar="topic|broker|group", help="What the configs belong to")]
+Kind = Annotated[ConfigKind, typer.Argument(metavar="topic|broker|group", help="Kind of resource")]
 
 
 @config_app.command("show")
@@ -72,13 +72,13 @@ def describe(
         list[str],
         typer.Argument(metavar="NAME…", help="Topics, ids of brokers, or groups", autocompletion=complete_resources),
     ],
-    has_defaults: Annotated[bool, typer.Option("--all", help="Defaults as well")] = False,
+    has_defaults: Annotated[bool, typer.Option("--all", help="Include defaults")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
     kafka: KafkaSettings = None,
 ) -> None:
-    """Configs that are no defaults, with where each comes from."""
+    """Configs that differ from their defaults, and the source of each."""
     output = output_of(as_json=as_json, as_csv=as_csv)
     client = connected(context, bootstrap, kafka)
     _require_existing(client, kind, names)
@@ -106,14 +106,15 @@ def alter(
         typer.Argument(metavar="[CONFIG=VALUE…]", help="CONFIG+=VALUE and CONFIG-=VALUE change a list"),
     ] = None,
     deleted: Annotated[
-        list[str] | None, typer.Option("--delete", "-d", metavar="CONFIG", help="Back to its default; may be repeated")
+        list[str] | None,
+        typer.Option("--delete", "-d", metavar="CONFIG", help="Reset this config to its default; may be repeated"),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     is_dry_run: DryRun = False,
     is_sure: Yes = False,
     kafka: KafkaSettings = None,
 ) -> None:
-    """Change configs, all of them or none. The cluster checks them before anything is changed."""
+    """Change configs, all of them or none. The cluster checks them before it changes anything."""
     wanted = parse_changes(changes or (), deleted or ())
     if not wanted:
         raise typer.BadParameter("nothing to change: give CONFIG=VALUE or --delete CONFIG")

@@ -25,8 +25,10 @@ from bmq.dev.supervisor import supervise
 from bmq.hdfs.config import NAMENODE_PORT
 from bmq.hdfs.location import system_user
 
-dev_app = typer.Typer(no_args_is_help=True, help="What development needs: clusters on this machine.")
-hdfs_app = typer.Typer(no_args_is_help=True, help="A real HDFS on this machine, whose daemons can be hurt.")
+dev_app = typer.Typer(no_args_is_help=True, help="Clusters on this machine, for development.")
+hdfs_app = typer.Typer(
+    no_args_is_help=True, help="A real HDFS on this machine, whose daemons can be killed and paused."
+)
 dev_app.add_typer(hdfs_app, name="hdfs")
 dev_app.add_typer(zookeeper_app, name="zookeeper")
 dev_up.register(dev_app)
@@ -46,7 +48,7 @@ _ORDERS: Final = DevOrders("bmq dev hdfs", "cluster", "NameNode says", ClusterPl
 def up(
     data: Data = _DEFAULT_DATA,
     datanodes: Annotated[
-        int | None, typer.Option(min=1, max=DATANODES_MAX, help="How many DataNodes [3, or as before]")
+        int | None, typer.Option(min=1, max=DATANODES_MAX, help="Number of DataNodes [3, or as before]")
     ] = None,
     is_ha: Annotated[
         bool | None, typer.Option("--ha/--no-ha", help="Two NameNodes, one active [one, or as before]")
@@ -63,7 +65,7 @@ def up(
     ] = False,
     is_permission_checked: Annotated[bool, typer.Option("--permissions", help="Check owners and modes")] = False,
     is_steady: Annotated[
-        bool, typer.Option("--steady", help="Compile as a real server would: for measuring; the start takes longer")
+        bool, typer.Option("--steady", help="Use the full compiler, for measuring; the start takes longer")
     ] = False,
     heap_mb: Annotated[int, typer.Option(min=96, help="Heap of each daemon, in MiB")] = HEAP_MB,
     jars: Annotated[Path, typer.Option(metavar="DIR", help="Hadoop's jars, as `make jars` fetches them")] = HADOOP_JARS,
@@ -139,7 +141,7 @@ def status(
     data: Data = _DEFAULT_DATA,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of a table")] = False,
 ) -> None:
-    """Every daemon: its process, and what the NameNodes make of it."""
+    """Every daemon: its process, and its state at the NameNodes."""
     _ORDERS.give(data, "status", as_json=as_json)
 
 
@@ -157,19 +159,19 @@ def stop(node: Node, data: Data = _DEFAULT_DATA) -> None:
 
 @hdfs_app.command("kill")
 def kill(node: Node, data: Data = _DEFAULT_DATA) -> None:
-    """SIGKILL: as if its machine had lost power, but for what the system still keeps in memory."""
+    """SIGKILL: as if its machine had lost power, but the system keeps its page cache."""
     _ORDERS.give(data, "kill", node)
 
 
 @hdfs_app.command("pause")
 def pause(node: Node, data: Data = _DEFAULT_DATA) -> None:
-    """SIGSTOP: it hangs; its connections stay open and nothing is answered."""
+    """SIGSTOP: it hangs; its connections stay open without answers."""
     _ORDERS.give(data, "pause", node)
 
 
 @hdfs_app.command("resume")
 def resume(node: Node, data: Data = _DEFAULT_DATA) -> None:
-    """SIGCONT: a paused daemon goes on."""
+    """SIGCONT: a paused daemon continues."""
     _ORDERS.give(data, "resume", node)
 
 
@@ -195,8 +197,8 @@ def down(data: Data = _DEFAULT_DATA) -> None:
 def logs(
     node: Node,
     data: Data = _DEFAULT_DATA,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many of the last lines")] = LOG_TAIL_LINES,
-    is_followed: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Number of last lines")] = LOG_TAIL_LINES,
+    is_followed: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until Ctrl-C")] = False,
 ) -> None:
-    """The end of a daemon's log, of one that is down as well."""
+    """The end of a daemon's log, also when it is down."""
     _ORDERS.print_log(data, node, lines, is_followed=is_followed)

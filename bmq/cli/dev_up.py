@@ -38,25 +38,25 @@ Node = Annotated[str, typer.Argument(metavar="NODE", help="bmq1, zk0, nn0, dn0, 
 
 
 def up(
-    brokers: Annotated[int, typer.Option(min=1, max=len(BROKER_IDS), help="How many nodes own partitions")] = 3,
+    brokers: Annotated[int, typer.Option(min=1, max=len(BROKER_IDS), help="Number of nodes that own partitions")] = 3,
     proxies: Annotated[
-        int, typer.Option(min=0, max=len(PROXY_IDS), help="How many nodes serve clients; 0: the brokers do")
+        int, typer.Option(min=0, max=len(PROXY_IDS), help="Number of nodes that serve clients; 0: the brokers do")
     ] = 0,
     controllers: Annotated[
-        int, typer.Option(min=0, max=len(CONTROLLER_IDS), help="How many controller candidates; 0: the brokers are")
+        int, typer.Option(min=0, max=len(CONTROLLER_IDS), help="Number of controller candidates; 0: the brokers are")
     ] = 0,
     data: Data = _DEFAULT_DATA,
     kafka_port: Annotated[
-        int, typer.Option(min=1, max=65_000, help="Of the first node for clients; each further one has the next")
+        int, typer.Option(min=1, max=65_000, help="Kafka port of the first node; further nodes have the next ports")
     ] = 9092,
     rest_port: Annotated[
-        int, typer.Option(min=1, max=65_000, help="Of the first node; each further one has the next")
+        int, typer.Option(min=1, max=65_000, help="REST port of the first node; further nodes have the next ports")
     ] = 8080,
     datanodes: Annotated[
-        int | None, typer.Option(min=1, max=DATANODES_MAX, help="How many DataNodes [3, or as before]")
+        int | None, typer.Option(min=1, max=DATANODES_MAX, help="Number of DataNodes [3, or as before]")
     ] = None,
 ) -> None:
-    """Start a whole cluster and run it until Ctrl-C. What it stored is there the next time, also for other nodes."""
+    """Start a whole cluster and run it until Ctrl-C. Its data stays for the next time, also with other nodes."""
     java_executable()
     class_path(HADOOP_JARS)
     class_path(ZOOKEEPER_JARS)
@@ -130,21 +130,21 @@ def status(
     data: Data = _DEFAULT_DATA,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of a table")] = False,
 ) -> None:
-    """Every process of the cluster, and what it is there."""
+    """Every process of the cluster, and its role."""
     _ORDERS.give(data, "status", as_json=as_json)
 
 
 def down(data: Data = _DEFAULT_DATA) -> None:
-    """End the cluster, as Ctrl-C in its terminal does; what it stored stays."""
+    """End the cluster, as Ctrl-C in its terminal does; its data stays."""
     _ORDERS.down(data)
 
 
 _NODE_ORDERS: Final = {
     "start": "Start a stopped or killed node at its addresses.",
-    "stop": "SIGTERM: a node of bmq gives its partitions away first.",
+    "stop": "SIGTERM: a node of bmq hands its partitions over first.",
     "kill": "SIGKILL: as if its machine had lost power.",
-    "pause": "SIGSTOP: it hangs; its connections stay open and nothing is answered.",
-    "resume": "SIGCONT: a paused node goes on, and finds out that it was replaced.",
+    "pause": "SIGSTOP: it hangs; its connections stay open without answers.",
+    "resume": "SIGCONT: a paused node continues, and finds out that it was replaced.",
     "restart": "Stop and start; returns once it serves again.",
 }
 

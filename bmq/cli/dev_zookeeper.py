@@ -25,7 +25,9 @@ from bmq.dev.supervisor import supervise
 from bmq.dev.zookeeper import HEAP_MB, NAME, ZooKeeperPlan, ZooKeeperServer
 from bmq.election.zookeeper_address import ZOOKEEPER_PORT
 
-zookeeper_app = typer.Typer(no_args_is_help=True, help="A real ZooKeeper on this machine, which can be hurt.")
+zookeeper_app = typer.Typer(
+    no_args_is_help=True, help="A real ZooKeeper on this machine, which can be killed and paused."
+)
 
 Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Directory of the server")]
 _DEFAULT_DATA: Final = Path("data/zookeeper")
@@ -37,7 +39,7 @@ def up(
     data: Data = _DEFAULT_DATA,
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port for sessions [2181, or as before]")] = None,
     is_steady: Annotated[
-        bool, typer.Option("--steady", help="Compile as a real server would: for measuring; the start takes longer")
+        bool, typer.Option("--steady", help="Use the full compiler, for measuring; the start takes longer")
     ] = False,
     heap_mb: Annotated[int, typer.Option(min=32, help="Its heap, in MiB")] = HEAP_MB,
     jars: Annotated[
@@ -78,7 +80,7 @@ def status(
     data: Data = _DEFAULT_DATA,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of a table")] = False,
 ) -> None:
-    """Its process, and whether it gives sessions."""
+    """Its process, and whether it opens sessions."""
     _ORDERS.give(data, "status", as_json=as_json)
 
 
@@ -96,19 +98,19 @@ def stop(data: Data = _DEFAULT_DATA) -> None:
 
 @zookeeper_app.command("kill")
 def kill(data: Data = _DEFAULT_DATA) -> None:
-    """SIGKILL: as if its machine had lost power, but for what the system still keeps in memory."""
+    """SIGKILL: as if its machine had lost power, but the system keeps its page cache."""
     _ORDERS.give(data, "kill", NAME)
 
 
 @zookeeper_app.command("pause")
 def pause(data: Data = _DEFAULT_DATA) -> None:
-    """SIGSTOP: it hangs; its connections stay open and nothing is answered."""
+    """SIGSTOP: it hangs; its connections stay open without answers."""
     _ORDERS.give(data, "pause", NAME)
 
 
 @zookeeper_app.command("resume")
 def resume(data: Data = _DEFAULT_DATA) -> None:
-    """SIGCONT: it goes on, and ends the sessions that ran out meanwhile."""
+    """SIGCONT: it continues, and ends the sessions that expired meanwhile."""
     _ORDERS.give(data, "resume", NAME)
 
 
@@ -127,8 +129,8 @@ def down(data: Data = _DEFAULT_DATA) -> None:
 @zookeeper_app.command("logs")
 def logs(
     data: Data = _DEFAULT_DATA,
-    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="How many of the last lines")] = LOG_TAIL_LINES,
-    is_followed: Annotated[bool, typer.Option("--follow", "-f", help="Go on until Ctrl-C")] = False,
+    lines: Annotated[int, typer.Option("--lines", "-n", min=0, help="Number of last lines")] = LOG_TAIL_LINES,
+    is_followed: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until Ctrl-C")] = False,
 ) -> None:
     """The end of its log, also when it is down."""
     _ORDERS.print_log(data, NAME, lines, is_followed=is_followed)

@@ -103,7 +103,7 @@ def group_list(
     as_csv: AsCsv = False,
     kafka: KafkaSettings = None,
 ) -> None:
-    """Groups in the order of their names. `other`: of a kind that is not described here, such as streams."""
+    """Groups in the order of their names. `other` is a kind that this command cannot describe, such as streams."""
     output = output_of(as_json=as_json, as_csv=as_csv)
     found = _matching(connected(context, bootstrap, kafka).groups(), pattern)
     wanted = {state.lower() for state in states or ()}
@@ -119,7 +119,7 @@ def group_list(
 def describe(
     context: typer.Context,
     groups: GroupNames,
-    has_members: Annotated[bool, typer.Option("--members", help="Members and what each was assigned")] = False,
+    has_members: Annotated[bool, typer.Option("--members", help="Members and their assignments")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
@@ -168,7 +168,7 @@ def lag(
     as_csv: AsCsv = False,
     kafka: KafkaSettings = None,
 ) -> None:
-    """How many offsets groups are behind in each topic."""
+    """Lag of groups in each topic, in offsets."""
     output = output_of(as_json=as_json, as_csv=as_csv)
     client = connected(context, bootstrap, kafka)
     if groups:
@@ -197,19 +197,25 @@ def reset(
     topics: Annotated[
         list[str] | None, typer.Option("--topic", "-t", metavar="TOPIC[:N,…]", help="A topic, or some partitions of it")
     ] = None,
-    is_all: Annotated[bool, typer.Option("--all-topics", help="All topics that the group has offsets in")] = False,
+    is_all: Annotated[bool, typer.Option("--all-topics", help="All topics in which the group has offsets")] = False,
     to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the beginning of each log")] = False,
     to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of each log")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="Where it is; with --csv a plan to keep")] = False,
+    to_current: Annotated[
+        bool, typer.Option("--to-current", help="To the present offsets; with --csv this prints a plan to keep")
+    ] = False,
     to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, metavar="N", help="To this offset")] = None,
     to_time: Annotated[
-        str, typer.Option("--to-time", metavar="TIME", help="To the first record then or later: 2026-11-24T10:00, -2h")
+        str,
+        typer.Option(
+            "--to-time", metavar="TIME", help="To the first record at or after this time: 2026-11-24T10:00, -2h"
+        ),
     ] = "",
     shift_by: Annotated[
-        int | None, typer.Option("--shift-by", metavar="N", help="By N offsets from where it is; -N: back")
+        int | None, typer.Option("--shift-by", metavar="N", help="By N offsets from the present one; -N: back")
     ] = None,
     from_file: Annotated[
-        Path | None, typer.Option("--from-file", metavar="FILE", help="CSV: topic, partition, offset; as a plan is")
+        Path | None,
+        typer.Option("--from-file", metavar="FILE", help="CSV with topic, partition, offset, in the form of a plan"),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     is_dry_run: DryRun = False,
@@ -218,7 +224,7 @@ def reset(
     as_csv: AsCsv = False,
     kafka: KafkaSettings = None,
 ) -> None:
-    """Set where a group goes on reading. It must have no members. The plan is shown first."""
+    """Set the offsets at which a group continues. It must have no members. The plan is shown first."""
     output = output_of(as_json=as_json, as_csv=as_csv)
     given = (to_earliest, to_latest, to_current, to_offset is not None, bool(to_time), shift_by is not None, from_file)
     if sum(map(bool, given)) != 1:
@@ -275,7 +281,7 @@ def delete(
     is_sure: Yes = False,
     kafka: KafkaSettings = None,
 ) -> None:
-    """Delete groups and their offsets. The cluster refuses it while they have members."""
+    """Delete groups and their offsets. The cluster refuses to delete a group with members."""
     if not groups and pattern is None:
         raise typer.BadParameter("name groups, or give --pattern")
     client = connected(context, bootstrap, kafka)

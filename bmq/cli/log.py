@@ -26,7 +26,7 @@ from bmq.log.store import FileMissing, SegmentStore
 
 log_app = typer.Typer(
     no_args_is_help=True,
-    help="Look at the log in the store, with or without a server; accept the loss of damaged files.",
+    help="Show the log in the store, with or without a server; accept the loss of damaged files.",
 )
 
 log_app.command("dump")(dump)
@@ -55,7 +55,7 @@ def segments(
     topic: Annotated[str, typer.Argument(help="Name of the topic")],
     partition: Annotated[int | None, typer.Option(help="Only this partition")] = None,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of the embedded store [./data]")] = None,
-    store: Annotated[str | None, typer.Option(metavar="URL", help="Where the log lives")] = None,
+    store: Annotated[str | None, typer.Option(metavar="URL", help="Store of the log")] = None,
     config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML file [./bmq.toml]")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document instead of a table")] = False,
 ) -> None:
@@ -73,14 +73,15 @@ def segments(
 def accept_loss(
     partition: Annotated[str, typer.Argument(help="Directory of the partition, as the error names it: topics/ID/N")],
     end: Annotated[
-        int | None, typer.Option(min=0, metavar="OFFSET", help="The log may end there, though more was seen of it")
+        int | None,
+        typer.Option(min=0, metavar="OFFSET", help="Accept this end of the log, though later offsets were seen"),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be lost")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be lost, and change nothing")] = False,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of the embedded store [./data]")] = None,
-    store: Annotated[str | None, typer.Option(metavar="URL", help="Where the log lives")] = None,
+    store: Annotated[str | None, typer.Option(metavar="URL", help="Store of the log")] = None,
     config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML file [./bmq.toml]")] = None,
 ) -> None:
-    """Go on without damaged files of a partition that is offline for their sake (rule 25 of docs/FENCING.md)."""
+    """Accept the loss of damaged files that keep a partition offline (rule 25 of docs/FENCING.md)."""
     given = {name: value for name, value in (("data", data), ("store", store)) if value is not None}
     settings = load_settings(given, config).settings
     configure_logs("error", settings.log_format)  # findings are in the report

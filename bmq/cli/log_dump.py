@@ -117,21 +117,23 @@ def dump(
     has_snapshot: Annotated[
         bool, typer.Option("--snapshot", help="The newest snapshot of an internal topic's partitions")
     ] = False,
-    from_offset: Annotated[int, typer.Option("--from-offset", min=0, metavar="N", help="From this on")] = 0,
-    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, metavar="N", help="Before this")] = None,
+    from_offset: Annotated[int, typer.Option("--from-offset", min=0, metavar="N", help="Records from this offset")] = 0,
+    to_offset: Annotated[
+        int | None, typer.Option("--to-offset", min=0, metavar="N", help="Records before this offset")
+    ] = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="At most N lines")] = None,
     key_format: Annotated[
-        ValueFormat, typer.Option("--key-format", metavar="text|json|hex|base64", help="What keys are")
+        ValueFormat, typer.Option("--key-format", metavar="text|json|hex|base64", help="Format of keys")
     ] = ValueFormat.TEXT,
     value_format: Annotated[
-        ValueFormat, typer.Option("--value-format", metavar="text|json|hex|base64", help="What values are")
+        ValueFormat, typer.Option("--value-format", metavar="text|json|hex|base64", help="Format of values")
     ] = ValueFormat.TEXT,
     data: Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of the embedded store [./data]")] = None,
-    store: Annotated[str | None, typer.Option(metavar="URL", help="Where the log lives")] = None,
+    store: Annotated[str | None, typer.Option(metavar="URL", help="Store of the log")] = None,
     config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML file [./bmq.toml]")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object on each line")] = False,
 ) -> None:
-    """Show what is stored: batches or records, manifests, indexes, snapshots. Internal topics' records are decoded."""
+    """Show stored batches or records, manifests, indexes, snapshots. Records of internal topics are decoded."""
     asked = [
         shown
         for shown, is_so in zip(

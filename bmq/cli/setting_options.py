@@ -12,7 +12,7 @@ from bmq.cli.settings import LoadedSettings, load_settings
 Listen = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Address for Kafka clients [127.0.0.1:9092]")]
 Rest = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Address of REST and /metrics [127.0.0.1:8080]")]
 Data = Annotated[Path | None, typer.Option(metavar="DIR", help="Directory of the embedded store [./data]")]
-StoreUrl = Annotated[str | None, typer.Option(metavar="URL", help="Where the log lives; default: the embedded store")]
+StoreUrl = Annotated[str | None, typer.Option(metavar="URL", help="Store of the log [the embedded store]")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="TOML file [./bmq.toml if there]")]
 
 

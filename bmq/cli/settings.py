@@ -114,7 +114,7 @@ class Settings(BaseSettings):
     roles: Roles = Field("proxy,broker,coordinator,controller", description="what a node does, separated by commas")
     workers: int = Field(0, ge=0, le=64, description="processes that `bmq node` supervises; 0: it is the node itself")
     worker_hang_ms: int = Field(
-        2_000, ge=500, description="a worker whose loop stood still for so long is started again"
+        2_000, ge=500, description="a worker whose event loop does not run for this time is started again"
     )
     internal: Address = Field("127.0.0.1:9093", description="address for other nodes")
     internal_advertised: Advertised = Field("", description="address other nodes are told to use, HOST:PORT")
@@ -125,11 +125,13 @@ class Settings(BaseSettings):
         "auto", pattern="^(auto|text|json)$", description="auto: text on a terminal, json otherwise"
     )
     scheduling: str = Field(
-        "auto", pattern="^(auto|batch|normal)$", description="batch: on busy processors requests wait and share work"
+        "auto",
+        pattern="^(auto|batch|normal)$",
+        description="batch: SCHED_BATCH, which handles requests together on busy processors",
     )
     start_wait_ms: int = Field(60_000, ge=0, description="how long a start waits for a store that does not answer")
     loop_stall_max_ms: int = Field(
-        LOOP_STALL_MAX_MS, ge=100, description="a process that stood still for longer drops its connections unread"
+        LOOP_STALL_MAX_MS, ge=100, description="after a longer stall a process drops its connections unread"
     )
     stop_timeout_ms: int = Field(5_000, ge=0, description="how long a clean stop may take")
     kafka: dict[str, str] = Field(default_factory=dict, description="broker configs under Kafka's own names")

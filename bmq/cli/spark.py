@@ -35,32 +35,34 @@ if TYPE_CHECKING:
 spark_app = typer.Typer(
     no_args_is_help=True,
     help="Jobs over topics on Spark. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 damage found, 4 nothing found, "
-    "75 broken off (run it again), 130 interrupted.",
+    "75 no answer (run it again), 130 interrupted.",
 )
 
 Topics = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Names of topics")]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic")]
-SourceName = Annotated[str, typer.Option("--source", metavar="bmq|kafka", help="What reads the topics")]
+SourceName = Annotated[str, typer.Option("--source", metavar="bmq|kafka", help="Reader of the topics")]
 From = Annotated[
-    str, typer.Option("--from", metavar="TIME", help="Records from then on: 2026-11-24T10:00, milliseconds, -2h")
+    str, typer.Option("--from", metavar="TIME", help="Records from this time: 2026-11-24T10:00, milliseconds, -2h")
 ]
-To = Annotated[str, typer.Option("--to", metavar="TIME", help="Records before then")]
-FromOffset = Annotated[int | None, typer.Option("--from-offset", min=0, metavar="N", help="From this offset on")]
-ToOffset = Annotated[int | None, typer.Option("--to-offset", min=0, metavar="N", help="Before this offset")]
+To = Annotated[str, typer.Option("--to", metavar="TIME", help="Records before this time")]
+FromOffset = Annotated[int | None, typer.Option("--from-offset", min=0, metavar="N", help="Records from this offset")]
+ToOffset = Annotated[int | None, typer.Option("--to-offset", min=0, metavar="N", help="Records before this offset")]
 Store = Annotated[
-    str, typer.Option("--store", metavar="URL", help="Where the log lies [as the servers say]; hdfs://… or file:/…")
+    str, typer.Option("--store", metavar="URL", help="Store of the log, hdfs://… or file:/… [the servers' store]")
 ]
 State = Annotated[
-    Path | None, typer.Option("--state", metavar="DIR", help="Keep what is done there: run again, it goes on")
+    Path | None, typer.Option("--state", metavar="DIR", help="Directory for checkpoints; rerun the command to resume")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document instead of tables")]
 SourceOptions = Annotated[
     list[str] | None, typer.Option("--source-option", metavar="NAME=VALUE", help="An option of the source")
 ]
-Master = Annotated[str, typer.Option("--master", metavar="URL", help="Of Spark, outside of spark-submit [local[*]]")]
+Master = Annotated[
+    str, typer.Option("--master", metavar="URL", help="Spark's master, outside of spark-submit [local[*]]")
+]
 Conf = Annotated[list[str] | None, typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark")]
 StepOffsets = Annotated[
-    int, typer.Option("--step", min=1, metavar="N", help="Offsets that are done at once, and again after a kill")
+    int, typer.Option("--step", min=1, metavar="N", help="Offsets of one step, which is repeated after a kill")
 ]
 
 
@@ -73,7 +75,7 @@ def stats_command(
     to_time: To = "",
     from_offset: FromOffset = None,
     to_offset: ToOffset = None,
-    codecs: Annotated[bool, typer.Option(help="Look at the segments too: codecs and stored bytes")] = True,
+    codecs: Annotated[bool, typer.Option(help="Read the segments too: codecs and stored bytes")] = True,
     store: Store = "",
     picture: Annotated[
         Path | None,
@@ -88,7 +90,7 @@ def stats_command(
     master: Master = "",
     conf: Conf = None,
 ) -> None:
-    """Records, bytes, keys and codecs of topics, and how evenly they spread over hours and partitions."""
+    """Records, bytes, keys and codecs of topics, and their spread over hours and partitions."""
     with job():
         from bmq.spark.jobs.stats import stats
         from bmq.spark.jobs.stats_picture import draw
@@ -133,7 +135,9 @@ def find_command(
             "--field", metavar="PATH[=VALUE]", help="Records whose JSON value has this field: a.b, a.list[[0]].b"
         ),
     ] = None,
-    found_max: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Stop after so many records")] = 1000,
+    found_max: Annotated[
+        int, typer.Option("--limit", min=1, metavar="N", help="Stop after this number of records")
+    ] = 1000,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     source: SourceName = "bmq",
     from_time: From = "",
@@ -149,7 +153,7 @@ def find_command(
     master: Master = "",
     conf: Conf = None,
 ) -> None:
-    """Records with a key, a header or a field of a JSON value. All that is given must hold. Exit code 4: none."""
+    """Records with a key, a header or a field of a JSON value. All conditions must hold. Exit code 4: none."""
     with job():
         from bmq.spark.jobs.find import find
         from bmq.spark.jobs.find_query import FindQuery, NamedValue
@@ -244,22 +248,25 @@ ProducerOptions = Annotated[
     typer.Option("--producer", metavar="NAME=VALUE", help="A setting of the producers [compression.type=lz4]"),
 ]
 SkipDeleted = Annotated[
-    bool, typer.Option("--skip-deleted", help="Go on when records were deleted before they were copied")
+    bool, typer.Option("--skip-deleted", help="Continue when records were deleted before they were copied")
 ]
 GiveUp = Annotated[
-    float, typer.Option("--give-up-after", min=0, metavar="SECONDS", help="How long to wait for a cluster that is away")
+    float, typer.Option("--give-up-after", min=0, metavar="SECONDS", help="How long to wait for an unavailable cluster")
 ]
 
 
 @spark_app.command("backfill")
 def backfill_command(
     topic: TopicName,
-    target_topic: Annotated[str, typer.Argument(metavar="TARGET", help="Topic that gets the records; made if missing")],
+    target_topic: Annotated[
+        str, typer.Argument(metavar="TARGET", help="Topic that gets the records; created if missing")
+    ],
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     target: Target = "",
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Of this backfill [TOPIC-to-TARGET]")] = "",
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of this backfill [TOPIC-to-TARGET]")] = "",
     partitioner: Annotated[
-        str, typer.Option("--partitioner", metavar="source|key", help="The same partition, or by the key's hash")
+        str,
+        typer.Option("--partitioner", metavar="source|key", help="Keep the partition, or choose it by the key's hash"),
     ] = "source",
     source: SourceName = "bmq",
     from_time: From = "",
@@ -278,7 +285,7 @@ def backfill_command(
     master: Master = "",
     conf: Conf = None,
 ) -> None:
-    """Copy a range of a topic into another one, each record once, whatever is killed. Run again, it goes on."""
+    """Copy a range of a topic into another one, each record once. Rerun it to resume after a kill."""
     with job():
         from bmq.spark.jobs.backfill import backfill, plan_backfill
         from bmq.spark.jobs.copy_settings import Partitioner
@@ -335,16 +342,19 @@ def mirror_command(
     target: Annotated[str, typer.Option("--target", metavar="HOST:PORT[,…]", help="Servers of the other cluster")] = "",
     pattern: Annotated[str, typer.Option("--pattern", metavar="REGEX", help="Topics whose whole name matches")] = "",
     name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="Of this mirror; one of a name at a time")
+        str, typer.Option("--name", metavar="NAME", help="Name of this mirror; only one of a name runs at a time")
     ] = "mirror",
-    prefix: Annotated[str, typer.Option("--prefix", metavar="TEXT", help="Of the topics' names on the target")] = "",
+    prefix: Annotated[
+        str, typer.Option("--prefix", metavar="TEXT", help="Prefix of the topics' names on the target")
+    ] = "",
     groups: Annotated[str, typer.Option("--groups", metavar="REGEX", help="Consumer groups; '' for none")] = ".*",
     is_once: Annotated[bool, typer.Option("--once", help="End when there is nothing more to copy")] = False,
     every_s: Annotated[
-        float, typer.Option("--every", min=0.05, metavar="SECONDS", help="How often to look for more")
+        float, typer.Option("--every", min=0.05, metavar="SECONDS", help="Seconds between two looks for new records")
     ] = 1.0,
     groups_every_s: Annotated[
-        float, typer.Option("--groups-every", min=0.05, metavar="SECONDS", help="How often groups are translated")
+        float,
+        typer.Option("--groups-every", min=0.05, metavar="SECONDS", help="Seconds between two translations of groups"),
     ] = 30.0,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     source: SourceName = "bmq",
@@ -360,7 +370,7 @@ def mirror_command(
     master: Master = "",
     conf: Conf = None,
 ) -> None:
-    """Copy topics and groups into another cluster, continuously; a cluster that is away is waited for [--give-up-after 0: always]."""
+    """Copy topics and groups into another cluster, continuously. Waits for an unavailable cluster [--give-up-after 0: for ever]."""
     with job():
         from contextlib import closing
 
@@ -407,7 +417,7 @@ def mirror_command(
 def compact_command(
     topic: TopicName,
     partitions: Annotated[
-        list[int] | None, typer.Option("--partition", min=0, metavar="N", help="Only this one; more than once for more")
+        list[int] | None, typer.Option("--partition", min=0, metavar="N", help="Only this partition; may be repeated")
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     rest: Annotated[
@@ -416,12 +426,12 @@ def compact_command(
     ] = "http://127.0.0.1:8080",
     store: Store = "",
     name: Annotated[
-        str, typer.Option("--name", metavar="NAME", help="Of this job: under the same name it goes on where it was")
+        str, typer.Option("--name", metavar="NAME", help="Name of this job; the same name resumes it")
     ] = "spark",
     time_limit_s: Annotated[
         float,
         typer.Option(
-            "--time-limit", min=1, max=86_400, metavar="SECONDS", help="How long brokers leave a partition to it"
+            "--time-limit", min=1, max=86_400, metavar="SECONDS", help="How long brokers leave a partition to this job"
         ),
     ] = 7200,
     is_dry_run: DryRun = False,
@@ -429,7 +439,7 @@ def compact_command(
     master: Master = "",
     conf: Conf = None,
 ) -> None:
-    """Compact partitions that are too big for their brokers, which check what is written and swap it in. Run again, it goes on."""
+    """Compact partitions that are too large for their brokers. The brokers check the result and swap it in. Rerun it to resume."""
     with job():
         from contextlib import closing
         from dataclasses import asdict

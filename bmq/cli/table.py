@@ -18,7 +18,7 @@ from bmq.cli.cluster_output import duration_text, quoted, when_text
 from bmq.cli.table_file import read_definition
 from bmq.cli.terminal import add_row, is_terminal, print_json, print_table
 
-table_app = typer.Typer(no_args_is_help=True, help="Define tables made of topics, and see how far they are.")
+table_app = typer.Typer(no_args_is_help=True, help="Define tables made of topics, and show their progress.")
 
 _PAGE: Final = 500
 _NO_SUCH_PAGE: Final = "Not Found"
@@ -27,13 +27,13 @@ TableName = Annotated[str, typer.Argument(metavar="NAME", help="Name of the tabl
 DefinitionFile = Annotated[
     Path, typer.Argument(metavar="FILE", help="The definition as JSON (docs/TABLES.md); - is standard input")
 ]
-Prefix = Annotated[str, typer.Option(help="Only names that begin so")]
-Limit = Annotated[int, typer.Option(min=1, max=100_000, help="How many at most")]
+Prefix = Annotated[str, typer.Option(help="Only names with this prefix")]
+Limit = Annotated[int, typer.Option(min=1, max=100_000, help="Largest number of entries")]
 
 
 @table_app.command("create")
 def create(file: DefinitionFile, rest: Rest = DEFAULT_URL, is_dry_run: DryRun = False, as_json: AsJson = False) -> None:
-    """Make a table of a topic; fine when an equal one is there."""
+    """Create a table of a topic; succeeds if an equal one exists."""
     definition = read_definition(file)
     with _cluster(rest) as client:
         body = json.loads(definition.to_json())
@@ -48,7 +48,7 @@ def alter(
     is_sure: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Give a table the definition in FILE: fields are added, and nothing that was written becomes wrong."""
+    """Change a table to the definition in FILE. Only changes that keep existing rows right are allowed."""
     definition = read_definition(file)
     _change("PUT", f"/v1/tables/{quoted(definition.name)}", definition.to_json(), rest, is_dry_run, is_sure, as_json)
 
@@ -61,7 +61,7 @@ def drop(
     is_sure: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Forget a table's definition. Its rows stay where they are."""
+    """Forget a table's definition. Its rows stay."""
     _change("DELETE", f"/v1/tables/{quoted(name)}", None, rest, is_dry_run, is_sure, as_json)
 
 
@@ -126,15 +126,13 @@ def describe(
 
 @table_app.command("status")
 def status(
-    name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Name of the table; all of them if left out")
-    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Name of the table [all tables]")] = None,
     prefix: Prefix = "",
     limit: Limit = 100,
     rest: Rest = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """How far tables are: rows, files, and the records of the topic that are not in them yet."""
+    """Progress of tables: rows, files, and records of the topic that are not in them yet."""
     with _cluster(rest) as client:
         if name is not None:
             found = client.get(f"/v1/tables/{quoted(name)}/status")

@@ -110,7 +110,7 @@ def describe(
     as_csv: AsCsv = False,
     kafka: KafkaSettings = None,
 ) -> None:
-    """Partitions of topics with their leaders and offsets, and the configs that are no defaults."""
+    """Partitions of topics with their leaders and offsets, and configs that differ from their defaults."""
     output = output_of(as_json=as_json, as_csv=as_csv)
     client = connected(context, bootstrap, kafka)
     found = _existing(client, topics)
@@ -145,18 +145,20 @@ def create(
     context: typer.Context,
     topics: TopicNames,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, metavar="N", help="How many [as the cluster has it]")
+        int | None,
+        typer.Option("--partitions", "-p", min=1, metavar="N", help="Number of partitions [the cluster's default]"),
     ] = None,
     replication: Annotated[
-        int | None, typer.Option("--replication", "-r", min=1, metavar="N", help="Copies [as the cluster has it]")
+        int | None,
+        typer.Option("--replication", "-r", min=1, metavar="N", help="Replication factor [the cluster's default]"),
     ] = None,
     configs: Configs = None,
-    is_idempotent: Annotated[bool, typer.Option("--if-not-exists", help="Fine when the topic is there")] = False,
+    is_idempotent: Annotated[bool, typer.Option("--if-not-exists", help="Succeed if the topic exists")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     is_dry_run: DryRun = False,
     kafka: KafkaSettings = None,
 ) -> None:
-    """Make topics. With --dry-run the cluster checks everything and makes nothing."""
+    """Create topics. With --dry-run the cluster checks everything and creates nothing."""
     given = settings_of(configs, "--config")
     client = connected(context, bootstrap, kafka)
     there = client.topics(topics) if is_idempotent else {}
@@ -181,7 +183,7 @@ def alter(
     context: typer.Context,
     topic: TopicName,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, metavar="N", help="As many in all, more than now")
+        int | None, typer.Option("--partitions", "-p", min=1, metavar="N", help="New total number of partitions")
     ] = None,
     configs: Annotated[
         list[str] | None,
@@ -190,14 +192,14 @@ def alter(
         ),
     ] = None,
     deleted: Annotated[
-        list[str] | None, typer.Option("--delete-config", metavar="NAME", help="Back to its default")
+        list[str] | None, typer.Option("--delete-config", metavar="NAME", help="Reset this config to its default")
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     is_dry_run: DryRun = False,
     is_sure: Yes = False,
     kafka: KafkaSettings = None,
 ) -> None:
-    """Give a topic more partitions, or other configs. The cluster checks all of it before anything is changed."""
+    """Add partitions to a topic, or change its configs. The cluster checks everything before it changes anything."""
     changes = parse_changes(configs or (), deleted or ())
     if partitions is None and not changes:
         raise typer.BadParameter("nothing to change: give --partitions, --config or --delete-config")
@@ -229,7 +231,7 @@ def delete(
         typer.Argument(metavar="[TOPIC…]", help="Names of topics; or --pattern", autocompletion=complete_topics),
     ] = None,
     pattern: Pattern = None,
-    is_idempotent: Annotated[bool, typer.Option("--if-exists", help="Fine when a topic is not there")] = False,
+    is_idempotent: Annotated[bool, typer.Option("--if-exists", help="Succeed if a topic does not exist")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     is_dry_run: DryRun = False,
     is_sure: Yes = False,
@@ -269,12 +271,12 @@ def delete_records(
         list[int] | None, typer.Option("--partition", "-p", min=0, metavar="N", help="Only these; may be repeated")
     ] = None,
     before_offset: Annotated[
-        int | None, typer.Option("--before-offset", min=0, metavar="N", help="Those before this offset")
+        int | None, typer.Option("--before-offset", min=0, metavar="N", help="Records before this offset")
     ] = None,
     before_time: Annotated[
-        str, typer.Option("--before", metavar="TIME", help="Those before the first one of then or later: -7d")
+        str, typer.Option("--before", metavar="TIME", help="Records before the first one at or after this time: -7d")
     ] = "",
-    is_all: Annotated[bool, typer.Option("--all", help="All there are now")] = False,
+    is_all: Annotated[bool, typer.Option("--all", help="All records there are now")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     is_dry_run: DryRun = False,
     is_sure: Yes = False,

@@ -55,8 +55,8 @@ _FORMATS: Final = "|".join(ValueFormat)
 
 Topics = Annotated[list[str], typer.Argument(metavar="TOPIC…", help="Names of topics", autocompletion=complete_topics)]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic", autocompletion=complete_topics)]
-KeyFormat = Annotated[ValueFormat, typer.Option("--key-format", metavar=_FORMATS, help="What keys are")]
-ValuesFormat = Annotated[ValueFormat, typer.Option("--value-format", metavar=_FORMATS, help="What values are")]
+KeyFormat = Annotated[ValueFormat, typer.Option("--key-format", metavar=_FORMATS, help="Format of keys")]
+ValuesFormat = Annotated[ValueFormat, typer.Option("--value-format", metavar=_FORMATS, help="Format of values")]
 KeySchema = Annotated[Path | None, typer.Option("--key-schema", metavar="FILE", help="Avro schema of keys (.avsc)")]
 ValueSchema = Annotated[
     Path | None, typer.Option("--value-schema", metavar="FILE", help="Avro schema of values (.avsc)")
@@ -70,22 +70,28 @@ def consume(
         list[int] | None, typer.Option("--partition", "-p", min=0, metavar="N", help="Only these; may be repeated")
     ] = None,
     from_time: Annotated[
-        str, typer.Option("--from", metavar="TIME", help="Records from then on: 2026-11-24T10:00, milliseconds, -2h")
+        str, typer.Option("--from", metavar="TIME", help="Records from this time: 2026-11-24T10:00, milliseconds, -2h")
     ] = "",
-    to_time: Annotated[str, typer.Option("--to", metavar="TIME", help="Records before then")] = "",
-    from_offset: Annotated[int | None, typer.Option("--from-offset", min=0, metavar="N", help="From this on")] = None,
-    to_offset: Annotated[int | None, typer.Option("--to-offset", min=0, metavar="N", help="Before this")] = None,
+    to_time: Annotated[str, typer.Option("--to", metavar="TIME", help="Records before this time")] = "",
+    from_offset: Annotated[
+        int | None, typer.Option("--from-offset", min=0, metavar="N", help="Records from this offset")
+    ] = None,
+    to_offset: Annotated[
+        int | None, typer.Option("--to-offset", min=0, metavar="N", help="Records before this offset")
+    ] = None,
     last: Annotated[
         int | None, typer.Option("--last", min=0, metavar="N", help="Only the last N records of each partition")
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="At most N records")] = None,
-    is_followed: Annotated[bool, typer.Option("--follow", "-f", help="Stay at the end and wait for more")] = False,
+    is_followed: Annotated[bool, typer.Option("--follow", "-f", help="Wait at the end for new records")] = False,
     group: Annotated[
         str,
-        typer.Option("--group", "-g", metavar="NAME", help="As a member of this group, which commits what is shown"),
+        typer.Option(
+            "--group", "-g", metavar="NAME", help="Read as a member of this group, and commit the shown offsets"
+        ),
     ] = "",
     is_uncommitted: Annotated[
-        bool, typer.Option("--uncommitted", help="Records of open and aborted transactions as well")
+        bool, typer.Option("--uncommitted", help="Include records of open and aborted transactions")
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON object on each line; `produce --json` takes it")
@@ -100,7 +106,7 @@ def consume(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     kafka: KafkaSettings = None,
 ) -> None:
-    """Show records: all there are now, or a range of offsets or times. A group goes on where it left off."""
+    """Show all present records, or a range of offsets or times. A group continues at its committed offsets."""
     if as_json + as_csv + as_values + as_raw > 1:
         raise typer.BadParameter("one of --json, --csv, --values and --raw")
     has_range = bool(from_time or to_time) or (from_offset, to_offset, last) != (None, None, None)
@@ -171,18 +177,22 @@ def produce(
     ] = None,
     null_value: Annotated[
         str | None,
-        typer.Option("--null-value", metavar="TEXT", help="Stands for no value: deletes a key in compaction"),
+        typer.Option("--null-value", metavar="TEXT", help="Text that means no value (a tombstone)"),
     ] = None,
     headers: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header of all; may be repeated")
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header of all records; may be repeated"),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, metavar="N", help="All into this one [by the key's hash]")
+        int | None,
+        typer.Option(
+            "--partition", "-p", min=0, metavar="N", help="Write all records into this partition [by the key's hash]"
+        ),
     ] = None,
     keeps_partitions: Annotated[
         bool, typer.Option("--keep-partitions", help="With --json: into the partitions that the lines name")
     ] = False,
-    timestamp: Annotated[str, typer.Option("--timestamp", metavar="TIME", help="Of all records [now]")] = "",
+    timestamp: Annotated[str, typer.Option("--timestamp", metavar="TIME", help="Timestamp of all records [now]")] = "",
     key_format: KeyFormat = ValueFormat.TEXT,
     value_format: ValuesFormat = ValueFormat.TEXT,
     key_schema: KeySchema = None,

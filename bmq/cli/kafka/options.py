@@ -32,8 +32,8 @@ KafkaSettings = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="JSON instead of a table")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="CSV instead of a table")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask first, as happens on a terminal")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation")]
 
 
 class MissingLibrary(BmqError):

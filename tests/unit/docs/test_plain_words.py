@@ -1,4 +1,4 @@
-"""No document has a riddle that a pattern finds, or a table cell that is too long to read."""
+"""No document and no `--help` has a riddle that a pattern finds, and no table has a cell that is too long to read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.unit.docs.help_texts import help_texts
 from tests.unit.docs.pages import documents, name_of
 from tests.unit.docs.words import CELL_CHARACTERS_MAX, long_cells, riddles
 
@@ -15,6 +16,12 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize("page", documents(), ids=name_of)
 def test_no_document_has_a_riddle(page: Path) -> None:
     assert list(riddles(page.read_text(encoding="utf-8"))) == []
+
+
+def test_no_help_text_has_a_riddle() -> None:
+    texts = list(help_texts())
+    assert len(texts) > 300
+    assert [(name, *found) for name, text in texts for found in riddles(text)] == []
 
 
 @pytest.mark.parametrize("page", documents(), ids=name_of)
