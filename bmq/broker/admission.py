@@ -229,7 +229,7 @@ class Admission:
         compressor = None
         if codec is not target_codec:
             compressor = PartsCompressor(target_codec, self._config.compression_level)
-        check.begin(records, now_ms, NAMED_MAX)
+        check.begin(records, now_ms, min(NAMED_MAX, header.record_count))
         result = int(Result.GOES_ON)
         try:
             for part in body_parts(codec, records[HEADER_BYTES:]):

@@ -60,7 +60,7 @@ class ThreadOpener:
 
     def open(self, admission: Admission, records: memoryview, now_ms: int, done: Callable[[Opened], None]) -> None:
         ends_s = self._clock_s() + WAIT_MAX_S
-        self._stages[0].append(_Job(admission.for_another_thread(), records, now_ms, done, ends_s))
+        self._stages[0].append(_Job(admission, records, now_ms, done, ends_s))
         self._thread.submit(self._open_next)
 
     def close(self) -> None:
@@ -90,7 +90,9 @@ class ThreadOpener:
 
     def _opened(self, job: _Job, stage: int) -> AdmittedBatch:
         is_last = stage == len(STAGE_BYTES) - 1
-        opening = job.admission.opening(job.records, job.now_ms, OpeningBudget(STAGE_BYTES[stage]), is_last=is_last)
+        # Made here, so that what waits holds no memory of checks.
+        admission = job.admission.for_another_thread()
+        opening = admission.opening(job.records, job.now_ms, OpeningBudget(STAGE_BYTES[stage]), is_last=is_last)
         while True:
             if self._clock_s() > job.ends_s or self._is_closed:
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the batch waited too long to be decompressed")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Generator
+from itertools import pairwise
 from typing import Any, cast
 
 import pytest
@@ -69,6 +70,7 @@ class Steps:
         self._gate = gate
 
     def for_another_thread(self) -> Steps:
+        self._log.append(f"{self._name} is made")
         return self
 
     def opening(
@@ -114,6 +116,8 @@ async def test_usual_batches_are_opened_before_bombs_however_many_these_are() ->
     log = openings.log
     usual_end = max(number for number, line in enumerate(log) if line == "usual ends")
     longer_end = max(number for number, line in enumerate(log) if line == "longer ends")
+    # What waits holds no memory of checks: they are made as it begins.
+    assert all(pair == ("bomb is made", "bomb begins") for pair in pairwise(log) if pair[0] == "bomb is made")
     # Each bomb has begun once, and was left behind after two parts.
     assert log[:usual_end].count("bomb begins") == 400 and "longer ends" not in log[:usual_end]
     assert "bomb ends" not in log[:longer_end] and log[:longer_end].count("bomb begins") <= 800
@@ -143,7 +147,7 @@ async def test_a_batch_that_comes_between_two_parts_of_a_bomb_is_next() -> None:
     between = openings.open("usual", 1)
     go_on.set()
     assert not isinstance(await between, Exception) and not isinstance(await told, Exception)
-    assert openings.log[-3:] == ["usual begins", "usual ends", "bomb ends"]
+    assert openings.log[-4:] == ["usual is made", "usual begins", "usual ends", "bomb ends"]
     openings.opener.close()
 
 
@@ -158,7 +162,7 @@ async def test_a_batch_that_waited_too_long_is_refused_unopened() -> None:
     assert not isinstance(await openings.open("later", 1), Exception)
     # The first may have begun in time.
     assert openings.log.count("waiting begins") <= 1 and "waiting ends" not in openings.log
-    assert openings.log[-2:] == ["later begins", "later ends"]
+    assert openings.log[-3:] == ["later is made", "later begins", "later ends"]
     openings.opener.close()
 
 
