@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Generator
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -52,7 +52,17 @@ class LoopTurns:
             self._loop.call_soon(self._give)
 
 
-async def run_in_turns(work: Generator[None, None, T], turns: Turns) -> T:
+class NextTurns:
+    """Turns for work that seldom has a like of it beside: each is simply the next turn of the loop."""
+
+    async def next(self) -> None:
+        await asyncio.sleep(0)
+
+
+NEXT_TURNS: Final[Turns] = NextTurns()
+
+
+async def run_in_turns(work: Generator[None, None, T], turns: Turns = NEXT_TURNS) -> T:
     """The result of a generator that yields where others may have their turn."""
     while True:
         try:

@@ -8,7 +8,8 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.metadata_records import MetadataRecord
-from bmq.protocol.wire_turns import InTurns, at_once
+from bmq.protocol.turns import at_once
+from bmq.protocol.wire_turns import InTurns
 
 R = TypeVar("R")
 P = ParamSpec("P")

@@ -25,7 +25,7 @@ from itertools import count
 import structlog
 from crc32c import crc32c
 
-from bmq.aio.turns import in_turns
+from bmq.aio.loop_turns import run_in_turns
 from bmq.log.aborted_files import FILE_ENTRIES_MAX, encode_file
 from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.damage import Damage, file_damage, read_named, reason_of, require_accepted, start_damage
@@ -226,7 +226,7 @@ class PartitionFiles:
         builder = segment.builder
         if segment.producers is None:
             raise ValueError(f"segment {roll} has not ended")
-        producers = await in_turns(segment.producers.encoding())
+        producers = await run_in_turns(segment.producers.encoding())
         aborted = self.producers.aborted.between(builder.base_offset, builder.end_offset)
         return builder.build(closed_bytes, aborted=aborted, producers=producers)
 

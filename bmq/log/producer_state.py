@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Generator, Iterable, Mapping
 from struct import Struct
 from struct import error as struct_error
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -27,8 +27,7 @@ from bmq.protocol.control_batch import ControlType, EndTransactionMarker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import NO_TIMESTAMP_MS, TRANSACTIONAL, BatchHeader
-
-T = TypeVar("T")
+from bmq.protocol.turns import at_once
 
 BATCHES_KEPT: Final = 5
 NO_EPOCH: Final = -1
@@ -94,7 +93,7 @@ class ProducerSnapshot:
 
     def encode(self) -> bytes:
         """At once; `encoding` for what may be large."""
-        return _at_once(self.encoding())
+        return at_once(self.encoding())
 
     def encoding(self) -> Generator[None, None, bytes]:
         """As `encode`; yields when it has taken long enough for one turn of the event loop."""
@@ -115,15 +114,6 @@ class ProducerSnapshot:
 def _crc_of(body: bytearray, start: int, crc: int) -> int:
     with memoryview(body) as view, view[start:] as part:
         return int(crc32c(part, crc))
-
-
-def _at_once(work: Generator[None, None, T]) -> T:
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            result: T = end.value
-            return result
 
 
 class ProducerStates:
@@ -398,7 +388,7 @@ class ProducerStates:
     @classmethod
     def decode_snapshot(cls, data: Buffer) -> ProducerStates:
         """Decode an encoded snapshot; aborted transactions are kept elsewhere. Raises CorruptSnapshot."""
-        return _at_once(cls.decoding(data))
+        return at_once(cls.decoding(data))
 
     @classmethod
     def decoding(cls, data: Buffer) -> Generator[None, None, ProducerStates]:

@@ -21,7 +21,7 @@ from typing import Final
 
 import structlog
 
-from bmq.aio.turns import in_turns
+from bmq.aio.loop_turns import run_in_turns
 from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.checkpoint import Checkpoint, find_checkpoint
 from bmq.log.epoch_history import EpochHistory
@@ -136,7 +136,7 @@ async def write_manifest(
     A number is tried once: if the outcome is unknown, a clean-up may be carried out late (rule 21). If the file itself
     appears late, a higher number counts instead. Raises FencedWriter when our directory is gone.
     """
-    data = await in_turns(manifest.encoding())
+    data = await run_in_turns(manifest.encoding())
     for number in islice(numbers, MANIFEST_TRIES_MAX):
         try:
             await store.write_file(paths.manifest(number), data, holder=holder)
@@ -313,7 +313,7 @@ class _Walk:
             if self._producers_bytes is None:
                 self._producers = await self._producers_of_extents()
             elif self._producers_bytes:
-                self._producers = await in_turns(ProducerStates.decoding(self._producers_bytes))
+                self._producers = await run_in_turns(ProducerStates.decoding(self._producers_bytes))
             else:
                 self._producers = ProducerStates()
         return self._producers
@@ -328,7 +328,7 @@ class _Walk:
         while start > 0 and producers is None:
             index = await load_index(self._store, self._paths, self.extents[start - 1])
             if index is not None and index.producers:
-                producers = await in_turns(ProducerStates.decoding(index.producers))
+                producers = await run_in_turns(ProducerStates.decoding(index.producers))
             else:
                 start -= 1
         producers = producers or ProducerStates()
@@ -363,7 +363,7 @@ class _Walk:
         self._aborted.drop_before(log_start_offset)
         producers.aborted = self._aborted
         producers.synced(end_offset)
-        await in_turns(producers.correcting_times(self._now_ms))
+        await run_in_turns(producers.correcting_times(self._now_ms))
         aborted_files = tuple(one for one in manifest.aborted_files if one.last_marker >= log_start_offset)
         epochs.truncate_head(log_start_offset)
         epochs.assign(self._paths.leader_epoch, end_offset)
@@ -376,7 +376,7 @@ class _Walk:
             extents=self.extents,
             epochs=epochs,
             producers=producers,
-            producers_bytes=await in_turns(producers.snapshot(end_offset).encoding()),
+            producers_bytes=await run_in_turns(producers.snapshot(end_offset).encoding()),
             aborted_files=aborted_files,
             cuts=tuple(cuts.values()),
             snapshots=tuple(item for item in manifest.snapshots if item.next_offset <= end_offset),
@@ -436,7 +436,7 @@ async def scan_segment(
         _log.warning("segment_cut", path=path, position=error.position, reason=str(error))
     if not builder.valid_bytes:
         return ScannedSegment(None, first_offset, reader.read_bytes)
-    snapshot = b"" if producers is None else await in_turns(producers.snapshot(builder.end_offset).encoding())
+    snapshot = b"" if producers is None else await run_in_turns(producers.snapshot(builder.end_offset).encoding())
     index = builder.build(extent.file_bytes, aborted=aborted, producers=snapshot)
     return ScannedSegment(index, first_offset, reader.read_bytes)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Generator, Sequence
 from typing import Final, Protocol, TypeVar
 
 ELEMENTS_PER_TURN_MAX: Final = 500
@@ -26,6 +26,16 @@ class NoTurns:
 
 
 NO_TURNS: Final[Turns] = NoTurns()
+
+
+def at_once(work: Generator[None, None, T]) -> T:
+    """The result of a generator that yields where others may have their turn, without one for anybody."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 class Pace:

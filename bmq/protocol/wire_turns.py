@@ -31,16 +31,6 @@ InTurns = Generator[None, None, T]
 """Returns its result at the end; may be left alone at each `yield`."""
 
 
-def at_once(work: InTurns[T]) -> T:
-    """The result, without a turn for anybody else."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-
 ReadInTurns = Callable[[Buffer, int, int, list[int]], InTurns[tuple[Any, int]]]
 WriteInTurns = Callable[[bytearray, Any, list[int]], InTurns[None]]
 

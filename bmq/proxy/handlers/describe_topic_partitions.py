@@ -22,8 +22,8 @@ from bmq.protocol.messages.describe_topic_partitions_response import (
     DescribeTopicPartitionsResponseTopic,
 )
 from bmq.protocol.request_context import RequestContext
-from bmq.protocol.turns import Pace
-from bmq.protocol.wire_turns import InTurns, at_once
+from bmq.protocol.turns import Pace, at_once
+from bmq.protocol.wire_turns import InTurns
 from bmq.proxy.authorized_operations import TOPIC_OPERATIONS
 from bmq.proxy.dispatch import handles
 from bmq.proxy.services import DESCRIBED_PARTITIONS_MAX, Services

@@ -28,9 +28,9 @@ from bmq.protocol.messages.metadata_response import (
     MetadataResponseTopic,
 )
 from bmq.protocol.request_context import RequestContext
-from bmq.protocol.turns import Pace, Turns
+from bmq.protocol.turns import Pace, Turns, at_once
 from bmq.protocol.wire import unsigned_varint
-from bmq.protocol.wire_turns import InTurns, at_once
+from bmq.protocol.wire_turns import InTurns
 from bmq.proxy.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
 from bmq.proxy.dispatch import EncodedBody, handles
 from bmq.proxy.services import Services

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from bmq.aio.turns import in_turns
+from bmq.aio.loop_turns import run_in_turns
 from bmq.log.partition_log import AbortedTransaction
 from bmq.log.producer_state import (
     BATCHES_KEPT,
@@ -25,6 +25,7 @@ from bmq.protocol.control_batch import ControlType, EndTransactionMarker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import BatchHeader
+from bmq.protocol.turns import at_once
 
 pytestmark = pytest.mark.unit
 
@@ -54,11 +55,6 @@ def marker_header(*, producer: int = 7, epoch: int = 0) -> BatchHeader:
 
 COMMIT = EndTransactionMarker(ControlType.COMMIT, 0)
 ABORT = EndTransactionMarker(ControlType.ABORT, 0)
-
-
-def at_once(work: Generator[None, None, None]) -> None:
-    for _ in work:
-        pass
 
 
 def states_after(*headers: BatchHeader, placed_ms: Sequence[int] = ()) -> ProducerStates:
@@ -341,10 +337,10 @@ async def test_many_producers_are_encoded_and_decoded_in_slices() -> None:
     snapshot = states.snapshot(6)
     states.place(header(1, producer=9), 6, NOW_MS)
     assert sum(1 for _ in snapshot.encoding()) == 2
-    data = await in_turns(snapshot.encoding())
+    data = await run_in_turns(snapshot.encoding())
     assert data == snapshot.encode()
     assert sum(1 for _ in ProducerStates.decoding(data)) == 2
-    assert (await in_turns(ProducerStates.decoding(data)))._entries == dict.fromkeys(range(5_000), entry)
+    assert (await run_in_turns(ProducerStates.decoding(data)))._entries == dict.fromkeys(range(5_000), entry)
 
 
 @given(st.binary(max_size=100))
