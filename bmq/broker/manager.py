@@ -300,6 +300,11 @@ class PartitionManager:
         runtime.started.result()
         return runtime
 
+    @property
+    def starts_waiting(self) -> int:
+        """How many partitions wait for their start's turn."""
+        return self._starts.waiting_count
+
     async def prove_looks(self) -> bool:
         """Implements bmq.proxy.appender.Partitions: the store's root file cannot be shown by a server that was
         replaced."""

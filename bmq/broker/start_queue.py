@@ -51,6 +51,11 @@ class StartQueue:
         """Whether no start runs or waits."""
         return not self._running and not self._awaited and not self._unasked
 
+    @property
+    def waiting_count(self) -> int:
+        """How many starts wait for their turn."""
+        return len(self._awaited) + len(self._unasked)
+
     @asynccontextmanager
     async def slot(self, key: Hashable, *, is_awaited: bool) -> AsyncIterator[None]:
         """Runs its body when the start has its turn. `is_awaited`: somebody waits for it, so it passes those that nobody

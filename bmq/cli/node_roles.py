@@ -308,7 +308,7 @@ class NodeRoles:
             transactions=self.routed_transactions,
             markers=self.routed_markers,
             clock=ground.clock,
-            appender=RetryingAppender(self.router),
+            appender=RetryingAppender(self.router, starts_waiting=lambda: self.manager.starts_waiting),
             fetcher=self.fetcher,
             producer_ids=self.producer_ids,
             stats=ground.stats,

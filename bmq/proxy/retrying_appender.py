@@ -11,9 +11,10 @@ it, and later ones, again over another connection.
 The answers of a connection leave in order, and stock clients send only five requests ahead. So batches that wait for a
 start keep those behind them waiting, whose partitions are well. That is right for a few partitions for a moment: they are
 back sooner than a client tries again. A partition that moves or starts for longer than HOLD_LONGEST_S has its batches
-refused with NOT_LEADER_OR_FOLLOWER, which clients retry after a backoff, and goes on starting. When more than
-PARTITIONS_HELD_MAX take longer than HOLD_S (a node died), batches of all of them are refused at once. Batches with acks=0
-wait all the same: nobody would send them again.
+refused with NOT_LEADER_OR_FOLLOWER, which clients retry after a backoff, and goes on starting. So does after HOLD_S any
+while more than PARTITIONS_HELD_MAX starts wait for their turn, and when more than PARTITIONS_HELD_MAX partitions take
+longer than HOLD_S (a node died), batches of all of them are refused at once. Batches with acks=0 wait all the same: nobody
+would send them again.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ PARTITIONS_HELD_MAX: Final = 4
 Kafka's Java client send ahead on a connection, so that one client alone can notice."""
 HOLD_S: Final = 0.05
 """What is over sooner does not count: a node attaches to a partition of another one in a millisecond or two."""
-HOLD_LONGEST_S: Final = 0.25
+HOLD_LONGEST_S: Final = 1.0
 """However few partitions wait: one client's five requests may be for fewer of them than PARTITIONS_HELD_MAX."""
 
 _MOVED: Final = NOT_LEADER_AT_EPOCH | {ErrorCode.NETWORK_EXCEPTION}
@@ -70,7 +71,7 @@ class RetryingAppender:
 
     `bytes_max`: limit on batches that wait for a partition, over all partitions; more are refused.
     `partitions_held_max`: while more partitions move or start for longer than HOLD_S, their batches are refused; those of
-    one partition at the latest after `hold_longest_s`.
+    one partition at the latest after `hold_longest_s`. `starts_waiting`: how many starts wait for their turn in this process.
     """
 
     def __init__(
@@ -80,11 +81,13 @@ class RetryingAppender:
         *,
         partitions_held_max: int = PARTITIONS_HELD_MAX,
         hold_longest_s: float = HOLD_LONGEST_S,
+        starts_waiting: Callable[[], int] = int,
     ) -> None:
         self._partitions = partitions
         self._bytes_max = bytes_max
         self._partitions_held_max = partitions_held_max
         self._hold_longest_s = hold_longest_s
+        self._starts_waiting = starts_waiting
         self._long_moves = 0
         self._loop = asyncio.get_running_loop()
         self._queues: dict[TopicPartition, PartitionQueue] = {}
@@ -197,7 +200,7 @@ class RetryingAppender:
 
     def _move_is_long(self, queue: PartitionQueue) -> None:
         queue.is_long = True
-        queue.hold_timer = self._loop.call_later(self._hold_longest_s - HOLD_S, self._hold_ended, queue)
+        self._limit_hold(queue, self._loop.time() + self._hold_longest_s - HOLD_S)
         self._long_moves += 1
         if self._long_moves <= self._partitions_held_max:
             return
@@ -205,7 +208,12 @@ class RetryingAppender:
         for other in tuple(self._queues.values()) if crossed else (queue,):
             self._refuse_waiting(other)
 
-    def _hold_ended(self, queue: PartitionQueue) -> None:
+    def _limit_hold(self, queue: PartitionQueue, until_s: float) -> None:
+        """Refuse the partition's batches from now on if it will not be back soon, else look again."""
+        if self._loop.time() < until_s and self._starts_waiting() <= self._partitions_held_max:
+            queue.hold_timer = self._loop.call_later(HOLD_S, self._limit_hold, queue, until_s)
+            return
+        queue.hold_timer = None
         queue.is_overdue = True
         self._refuse_waiting(queue)
 
@@ -378,7 +386,7 @@ class PartitionQueue:
         self.is_retrying = False  # no owner has answered since the last try
         self.hold_timer: asyncio.TimerHandle | None = None
         self.is_long = False  # the move lasts longer than HOLD_S
-        self.is_overdue = False  # and than HOLD_LONGEST_S
+        self.is_overdue = False  # it is known not to be back soon
         self.is_start_due = False  # a move has begun, and no owner was looked for yet
 
     @property

@@ -357,8 +357,12 @@ class Crowd:
 
     def __init__(self, partitions_held_max: int, hold_longest_s: float = LONG_HOLD_S) -> None:
         self.partitions = ManyMoving()
+        self.starts_waiting = 0
         self.appender = RetryingAppender(
-            self.partitions, partitions_held_max=partitions_held_max, hold_longest_s=hold_longest_s
+            self.partitions,
+            partitions_held_max=partitions_held_max,
+            hold_longest_s=hold_longest_s,
+            starts_waiting=lambda: self.starts_waiting,
         )
         self.answers: list[tuple[int, int, ErrorCode]] = []
 
@@ -439,7 +443,31 @@ def test_a_single_partition_is_not_waited_for_long_and_started_all_the_same() ->
         crowd.send(0, 1)
         await asyncio.sleep(HOLD_LONGEST_S * 0.9)
         assert not crowd.answers, "its next move begins anew"
+        crowd.starts_waiting = crowd.appender._partitions_held_max
+        await asyncio.sleep(HOLD_S)
+        assert not crowd.answers
         crowd.partitions.lead(crowd.key(0))
+        await turns()
+
+    virtual(main)
+
+
+def test_a_partition_is_not_waited_for_while_many_starts_wait_for_their_turn() -> None:
+    async def main() -> None:
+        crowd = Crowd(partitions_held_max=4)
+        crowd.send(0)
+        await asyncio.sleep(HOLD_S * 5)
+        assert not crowd.answers
+        crowd.starts_waiting = 5
+        crowd.send(1)
+        await asyncio.sleep(HOLD_S * 1.1)
+        assert sorted(crowd.answers) == [(0, 0, MOVED), (1, 0, MOVED)]
+        crowd.starts_waiting = 4
+        crowd.send(2)
+        await asyncio.sleep(HOLD_S * 5)
+        assert len(crowd.answers) == 2
+        for partition in range(3):
+            crowd.partitions.lead(crowd.key(partition))
         await turns()
 
     virtual(main)
