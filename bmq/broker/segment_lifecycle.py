@@ -6,8 +6,8 @@ The appends themselves are on the hot path, in runtime.py.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 from typing import Any, Final
 
@@ -248,10 +248,29 @@ class SegmentLifecycle:
         a start. But at once when it stops, or the first segment fills: the next one waits for the index (rule 4).
         """
         assert self.files is not None
-        starts = self._surroundings.starts
         await self._wait_for_quiet()
-        async with starts.leftover() if not self._is_urgent() else nullcontext():
-            await self._save(RECOVERED, self._paths.own, self.files.save_rebuilt)
+        await self._save(RECOVERED, self._paths.own, self.files.save_rebuilt, self._leftover_turn)
+
+    @asynccontextmanager
+    async def _leftover_turn(self) -> AsyncIterator[None]:
+        """Runs its body when few others write such indexes, or as soon as it is urgent.
+
+        Around one try: a store that fails or hangs for some partitions must not keep others from their next segment.
+        """
+        starts = self._surroundings.starts
+        turn = asyncio.ensure_future(starts.leftovers.acquire())
+        began_s = asyncio.get_running_loop().time()
+        try:
+            while not (turn.done() or self._is_over() or self._is_urgent()):
+                either: set[asyncio.Future[Any]] = {turn, self._leaving}
+                await asyncio.wait(either, timeout=INDEX_LOOK_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED)
+            turn.cancel()  # nothing, if it is done
+            began_s = asyncio.get_running_loop().time()
+            yield
+        finally:
+            turn.cancel()
+            if turn.done() and not turn.cancelled():
+                starts.leftover_done(began_s)
 
     async def _wait_for_quiet(self) -> None:
         loop, starts = asyncio.get_running_loop(), self._surroundings.starts
@@ -272,12 +291,21 @@ class SegmentLifecycle:
         half_bytes = first_segment_bytes(self.config, self._surroundings.settings.segment_first_bytes) // 2
         return len(self.segments) != 1 or any(one.written_bytes >= half_bytes for one in self.segments.values())
 
-    async def _save(self, roll: int, path: str, save: Callable[[], Awaitable[None]]) -> None:
-        """Call `save` until it succeeds. `path`: for log messages."""
+    async def _save(
+        self,
+        roll: int,
+        path: str,
+        save: Callable[[], Awaitable[None]],
+        turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
+    ) -> None:
+        """Call `save` until it succeeds, each time in a `turn`. `path`: for log messages."""
         backoff = self._surroundings.backoff()
         while not self._is_over():
             try:
-                await save()
+                async with turn():
+                    if self._is_over():
+                        return
+                    await save()
             except (FencedWriter, FileMissing):
                 self._report(OwnershipLost())
                 return

@@ -41,7 +41,8 @@ class StartQueue:
         self._awaited: dict[Hashable, asyncio.Future[None]] = {}  # in the order in which they came
         self._unasked: dict[Hashable, asyncio.Future[None]] = {}
         self._idle: asyncio.Future[None] | None = None
-        self._leftovers = asyncio.Semaphore(LEFTOVERS_MAX)
+        self.leftovers = asyncio.Semaphore(LEFTOVERS_MAX)
+        """Limits how much of what starts left undone is done at once. Held for one try: the store may fail for long."""
         self._timer: asyncio.TimerHandle | None = None
         self._appends_before = (0, 0.0)
         self._appends_seen = (0, -inf)  # how many, and when that was new
@@ -110,16 +111,10 @@ class StartQueue:
             self._tell_if_idle()
         return self._idle
 
-    @asynccontextmanager
-    async def leftover(self) -> AsyncIterator[None]:
-        """Runs its body when it has its turn, among all that starts left undone. The next one begins after a rest."""
-        await self._leftovers.acquire()
-        began_s = self._loop.time()
-        try:
-            yield
-        finally:
-            rest_s = rest_after(self._loop.time() - began_s, LEFTOVERS_SHARE, LEFTOVERS_REST_MAX_S)
-            self._loop.call_later(rest_s, self._leftovers.release)
+    def leftover_done(self, began_s: float) -> None:
+        """Give back a turn of `leftovers` that was taken at that time, after a rest."""
+        rest_s = rest_after(self._loop.time() - began_s, LEFTOVERS_SHARE, LEFTOVERS_REST_MAX_S)
+        self._loop.call_later(rest_s, self.leftovers.release)
 
     def _next(self) -> None:
         while not self._is_full and (queue := self._awaited or self._unasked):

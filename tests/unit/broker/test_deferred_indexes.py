@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from bmq.broker.partition_events import RECOVERED
 from bmq.broker.partition_states import Idle, Released, Writing
 from bmq.broker.runtime import PartitionRuntime
+from bmq.broker.start_queue import LEFTOVERS_MAX
 from tests.fakes.namespace import files_below
 from tests.unit.broker.world import CONFIG, Owner, World, produce, virtual
 
@@ -130,5 +131,91 @@ def test_a_segment_that_fills_gets_its_successor_in_time() -> None:
                 await asyncio.sleep(0.1)
             assert isinstance(log.state, Writing) and log.state.segment.roll > 1
             await second.manager.close()
+
+    virtual(main)
+
+
+@asynccontextmanager
+async def hanging_indexes(owner: Owner) -> AsyncIterator[None]:
+    """As many other partitions as may write theirs at once have a store that does not answer."""
+    async with AsyncExitStack() as turns:
+        for _ in range(LEFTOVERS_MAX):
+            await turns.enter_async_context(owner.manager.surroundings.starts.leftovers)
+        yield
+
+
+async def after_a_kill_with_hanging_indexes(world: World) -> tuple[Owner, PartitionRuntime, AsyncExitStack]:
+    segments = replace(CONFIG, segment_bytes=4000)
+    first = world.owner(segments)
+    await produce(await first.log(), b"a")
+    first.kill()
+    second, hanging = world.owner(segments), AsyncExitStack()
+    await hanging.enter_async_context(hanging_indexes(second))
+    log = await second.log()
+    await asyncio.sleep(5)
+    assert is_due(log)
+    return second, log, hanging
+
+
+def test_a_stop_does_not_wait_for_the_indexes_of_others() -> None:
+    async def main() -> None:
+        world = World()
+        _, log, hanging = await after_a_kill_with_hanging_indexes(world)
+        async with hanging:
+            log.stop()
+            await asyncio.wait_for(asyncio.shield(log.ended), 1)
+            assert isinstance(log.state, Released) and indexes(world)
+
+    virtual(main)
+
+
+def test_a_segment_that_fills_does_not_wait_for_the_indexes_of_others() -> None:
+    async def main() -> None:
+        world = World()
+        owner, log, hanging = await after_a_kill_with_hanging_indexes(world)
+        async with hanging:
+            for number in range(60):
+                await asyncio.wait_for(produce(log, b"%100d" % number), 1)
+                await asyncio.sleep(0.1)
+            assert isinstance(log.state, Writing) and log.state.segment.roll > 1
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_a_store_that_fails_for_one_partition_keeps_no_other_from_writing_its_index() -> None:
+    async def main() -> None:
+        world = World()
+        owner, log, hanging = await after_a_kill_with_hanging_indexes(world)
+        leftovers = owner.manager.surroundings.starts.leftovers
+        world.store.faults.unavailable_rate = 1.0
+        await hanging.aclose()
+        await asyncio.sleep(10)
+        assert is_due(log)
+        for _ in range(20):
+            # It waits for its next try most of the time, and holds no turn meanwhile.
+            async with asyncio.timeout(1), AsyncExitStack() as turns:
+                for _ in range(LEFTOVERS_MAX):
+                    await turns.enter_async_context(leftovers)
+        world.calm()
+        await asyncio.sleep(5)
+        assert not is_due(log) and not leftovers.locked()
+        await owner.manager.close()
+
+    virtual(main)
+
+
+def test_a_partition_that_ends_leaves_its_turn_to_others() -> None:
+    async def main() -> None:
+        world = World()
+        owner, log, hanging = await after_a_kill_with_hanging_indexes(world)
+        log.give_up()
+        await asyncio.sleep(1)
+        await hanging.aclose()
+        await asyncio.sleep(1)
+        leftovers = owner.manager.surroundings.starts.leftovers
+        async with asyncio.timeout(1), AsyncExitStack() as turns:
+            for _ in range(LEFTOVERS_MAX):
+                await turns.enter_async_context(leftovers)
 
     virtual(main)

@@ -142,9 +142,10 @@ def test_what_starts_left_undone_is_done_one_after_the_other_and_with_rests() ->
         begun: list[float] = []
 
         async def write() -> None:
-            async with starts.queue.leftover():
-                begun.append(loop.time())
-                await asyncio.sleep(0.1)
+            await starts.queue.leftovers.acquire()
+            begun.append(loop.time())
+            await asyncio.sleep(0.1)
+            starts.queue.leftover_done(begun[-1])
 
         first_s = loop.time()
         writes = [asyncio.ensure_future(write()) for _ in range(4)]
