@@ -7,7 +7,7 @@ no records yet. An open segment's length is what its replicas show, so its last 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +15,7 @@ import structlog
 
 from bmq.log.aborted_files import with_filed_aborts
 from bmq.log.checksummed_parts import UnfinishedParts
-from bmq.log.damage import file_damage, reason_of, require_accepted
+from bmq.log.damage import StateDamaged, file_damage, reason_of, require_accepted
 from bmq.log.manifest import MANIFEST_BYTES_MAX, CorruptManifest, Extent, Manifest, cuts_by_segment
 from bmq.log.names import (
     EpochListing,
@@ -67,7 +67,7 @@ class PartitionView:
 async def view_partition(store: SegmentStore, partition_directory: str) -> PartitionView:
     """Raises FileMissing (no such partition), CorruptManifest, StateDamaged, StorageUnavailable.
 
-    If a directory is sealed or dropped while we look, we look again, a bounded number of times.
+    If a directory is sealed or dropped, or a file replaced, while we look, we look again, a bounded number of times.
     """
     for _ in range(LOOKS_MAX):
         listing = EpochListing.of(await store.list_directory(partition_directory))
@@ -85,10 +85,28 @@ async def _look(store: SegmentStore, partition_directory: str, listing: EpochLis
         entries = await store.list_directory(paths.epoch(epoch))
         manifest = await _newest_manifest(store, paths, epoch, entries)
         if manifest is not None:
-            manifest = await with_filed_aborts(store, paths, manifest)
+            try:
+                manifest = await with_filed_aborts(store, paths, manifest)
+            except StateDamaged as error:
+                if await _has_changed(store, paths.epoch(epoch), entries):
+                    raise FileMissing(str(error)) from error
+                raise
             closed = tuple(_of_extent(paths, extent) for extent in manifest.extents)
             return PartitionView(manifest, paths, closed + await _following(store, paths, manifest, entries))
     return PartitionView(None, PartitionPaths(partition_directory, _NOBODY))
+
+
+async def _has_changed(store: SegmentStore, directory: str, entries: Iterable[FileStatus]) -> bool:
+    """Whether the epoch's directory was sealed or has another newest manifest by now: older ones may name what is gone."""
+    try:
+        now = await store.list_directory(directory)
+    except FileMissing:
+        return True
+    return _newest_number(now) != _newest_number(entries)
+
+
+def _newest_number(entries: Iterable[FileStatus]) -> int:
+    return max((number for entry in entries if (number := parse_manifest(entry.name)) is not None), default=-1)
 
 
 async def _newest_manifest(

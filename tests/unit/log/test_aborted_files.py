@@ -225,3 +225,49 @@ async def test_nothing_is_read_for_a_manifest_that_names_no_file() -> None:
     manifest = Manifest(1, 0, 0, 0, aborted=table(30))
     owner = await Owner(FakeStore().client("c1"), 1).start()
     assert await with_filed_aborts(owner.store, owner.paths, manifest) is manifest
+
+
+@pytest.mark.parametrize("change", ["swap", "takeover"])
+def test_an_onlooker_looks_again_when_a_file_went_meanwhile(change: str) -> None:
+    """A file not found means: read the manifest again (rule 13). It says nothing of damage."""
+
+    async def main() -> None:
+        fake = FakeStore()
+        owner = await owner_of_aborted(fake, 5)
+        await owner.files.write_manifest()
+        onlooker = fake.client("x")
+        read_file = onlooker.read_file
+
+        async def read_late(path: str, *, length_bytes_max: int) -> bytes:
+            if path == owner.paths.aborted(1, 0) and not changes:
+                changes.append(change)
+                await (swap(owner) if change == "swap" else Owner(fake.client("c2"), 2).start())
+            return await read_file(path, length_bytes_max=length_bytes_max)
+
+        changes: list[str] = []
+        onlooker.read_file = read_late  # type: ignore[method-assign]
+        view = await view_partition(onlooker, PARTITION)
+        assert changes and view.manifest is not None
+        markers = [entry.last_offset for entry in view.manifest.aborted]
+        assert markers == ([3, 5, 7, 9] if change == "swap" else [1, 3, 5, 7, 9])
+
+    virtual(main)
+
+
+async def swap(owner: Owner) -> None:
+    """A compaction that drops the marker at 1, and the deletion of what it replaced."""
+    replaced = list(owner.files.extents[:2])
+    for path in await owner.files.replace_extents(replaced, await cleaned_of(owner, replaced, dropped_aborts=(1,))):
+        await owner.store.delete(path)
+
+
+def test_an_onlooker_reports_a_file_that_is_lost() -> None:
+    async def main() -> None:
+        fake = FakeStore()
+        owner = await owner_of_aborted(fake, 5)
+        await owner.files.write_manifest()
+        await owner.store.delete(owner.paths.aborted(1, 0))
+        with pytest.raises(StateDamaged, match=r"aborted\.00000000 is missing"):
+            await view_partition(fake.client("x"), PARTITION)
+
+    virtual(main)
