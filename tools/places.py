@@ -2,8 +2,8 @@
 
     python -m tools.places [--before REVISION]
 
-With --before the names of all tests are compared with those of that revision: what it had and this one has not is listed, and
-makes the exit code 1. Tests are found by pytest, in both, with parameters.
+With --before the names of all tests are compared with those of that revision: what it had and this one has not, also not under
+the name that tests/moved_tests.toml gives, is listed, and makes the exit code 1. Tests are found by pytest, in both, with parameters.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -27,6 +29,7 @@ from tests.support.places import NoPlace, place_of
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 DOCUMENT: Final = REPOSITORY / "tests" / "places.md"
+MOVED: Final = REPOSITORY / "tests" / "moved_tests.toml"
 COLLECT: Final = ("--collect-only", "-q", "-p", "no:randomly", "-p", "no:cacheprovider")
 GENERATED: Final = "bmq/hdfs/proto"
 SHOWN_MAX: Final = 50
@@ -74,6 +77,34 @@ def names_at(revision: str) -> set[str]:
     return {line for line in done.stdout.splitlines() if "::" in line}
 
 
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Tests that have another name now, by their old one; see tests/moved_tests.toml."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    tests: Mapping[str, str] = field(default_factory=dict)
+    gone: Mapping[str, str] = field(default_factory=dict)
+
+    def lost(self, before: Collection[str], here: Collection[str]) -> list[str]:
+        """The names, sorted, that are not `here`, neither as they were nor under another name, and not gone for a reason."""
+        known = set(here) | {name.partition("[")[0] for name in here}
+        return sorted(name for name in before if name not in known and not self._is_accounted_for(name, known))
+
+    def _is_accounted_for(self, name: str, known: Collection[str]) -> bool:
+        plain = name.partition("[")[0]
+        file, _, rest = name.partition("::")
+        successors = (
+            self.tests.get(name),
+            self.tests.get(plain),
+            f"{self.files[file]}::{rest}" if file in self.files else None,
+        )
+        return any(one in known for one in successors) or file in self.gone or plain in self.gone
+
+
+def moved_tests() -> Moved:
+    return Moved(**tomllib.loads(MOVED.read_text()))
+
+
 def group_of(name: str) -> str:
     """What stands in a line of the document: a file, or a folder of unit tests."""
     file = name.partition("::")[0]
@@ -84,10 +115,13 @@ def counted(names: Iterable[str]) -> collections.Counter[str]:
     return collections.Counter(group_of(name) for name in names)
 
 
-def document(places: Mapping[str, str], before: Collection[str] = (), revision: str = "") -> str:
-    """`before`: the names that `revision` had; none: no comparison. Pure."""
+def document(
+    places: Mapping[str, str], before: Collection[str] = (), revision: str = "", moved: Moved | None = None
+) -> str:
+    """`before`: the names that `revision` had; none: no comparison. `moved`: where some of them went. Pure."""
     totals = collections.Counter(places.values())
-    lost = sorted(set(before) - places.keys())
+    gone = set(before) - places.keys()
+    lost = (moved or Moved()).lost(gone, places.keys())
     lines = [
         "# Where each test runs",
         "Made by `make places`. Stages are those of `make test`, parts those of `make campaign`.",
@@ -100,8 +134,8 @@ def document(places: Mapping[str, str], before: Collection[str] = (), revision: 
     ]
     if before:
         lines += [
-            f"Revision {revision} had {len(set(before))} tests; {len(lost)} of them are not here any more, "
-            f"{len(places.keys() - set(before))} are new.",
+            f"Revision {revision} had {len(set(before))} tests; {len(lost)} of them are lost, {len(gone) - len(lost)} have another "
+            f"name or went with what they tested (moved_tests.toml), {len(places.keys() - set(before))} names are new.",
             *(f"- lost: `{name}`" for name in lost[:SHOWN_MAX]),
             "",
         ]
@@ -122,8 +156,9 @@ def main() -> int:
     given = options.parse_args()
     before = names_at(given.before) if given.before else set()
     places = places_here()
-    DOCUMENT.write_text(document(places, before, given.before or ""))
-    lost = sorted(before - places.keys())
+    moved = moved_tests()
+    DOCUMENT.write_text(document(places, before, given.before or "", moved))
+    lost = moved.lost(before, places.keys())
     for name in lost:
         print(f"lost: {name}")
     print(f"{len(places)} tests" + (f", {len(lost)} of {len(before)} lost" if before else ""))

@@ -58,6 +58,13 @@ def test_what_the_map_does_not_reach_is_not_known() -> None:
     assert OffsetMap().translate(0) is None
 
 
+def test_entries_read_twice_count_once() -> None:
+    offsets, _ = copied([[1, 1]])
+    count = len(offsets)
+    offsets.add([(5, 0, 2)])
+    assert len(offsets) == count
+
+
 @given(COPIED, st.integers(5, 40), COPIED)
 def test_a_log_that_was_cut_and_written_anew_is_translated_by_what_is_in_it_now(
     transactions: list[list[int]], cut: int, later: list[list[int]]
