@@ -18,11 +18,11 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import psutil
 
@@ -45,13 +45,13 @@ STOP_WAIT_S: Final = 240.0
 REST_WAIT_S: Final = 15.0
 GET_WAIT_S: Final = 30.0
 GET_INTERVAL_S: Final = 0.1
-UNMOVED_TRIES_MAX: Final = 3
+NODE_SESSION_S: Final = 15.0
 # Two DataNodes; few shards, because each is a partition that has to be started when a node dies; short sessions, because a
 # node that comes back after a kill waits until the one it had is over.
 ENVIRONMENT: Final = {
     "BMQ_CLUSTER__ZOOKEEPER_SESSION_MS": "3000",
     # A node that gets no processor for two seconds is none that died; one that hangs is noticed by the end of its session.
-    "BMQ_CLUSTER__NODE_SESSION_TIMEOUT_MS": "15000",
+    "BMQ_CLUSTER__NODE_SESSION_TIMEOUT_MS": f"{NODE_SESSION_S * 1000:.0f}",
     "BMQ_HDFS__REPLICATION": "2",
     "BMQ_KAFKA": json.dumps(
         {
@@ -61,8 +61,6 @@ ENVIRONMENT: Final = {
         }
     ),
 }
-
-T = TypeVar("T")
 
 _clusters: list[BmqCluster] = []
 
@@ -398,21 +396,6 @@ class BmqCluster:
 def open_clusters() -> tuple[BmqCluster, ...]:
     """Every cluster that was not closed yet."""
     return tuple(_clusters)
-
-
-def assert_unmoved(attempt: Callable[[], tuple[T, T]], what: str) -> None:
-    """`attempt` does what is to move nothing; it returns what is to be seen then, and what is.
-
-    A node that gets no processor for two seconds counts as dead, and what it has moves, as it should: on a busy machine
-    that happens in one try or another. A fault is there in each. Raises AssertionError.
-    """
-    tries = []
-    for _ in range(UNMOVED_TRIES_MAX):
-        expected, found = attempt()
-        if found == expected:
-            return
-        tries.append(f"{found} in place of {expected}")
-    raise AssertionError(f"{what}, in each of {UNMOVED_TRIES_MAX} tries: {'; '.join(tries)}")
 
 
 def processes_of(mark: str) -> list[psutil.Process]:

@@ -6,9 +6,11 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from confluent_kafka import KafkaError, Message
 
+from tests.support.patience import Patience, stalled_s
 from tests.support.processes import eventually
 from tests.support.steady_load import SteadyProducer
 
@@ -16,7 +18,8 @@ RECORDS_S = 1_000
 # Tests look for hangs, whatever the machine; bench/cluster measures how long a failover takes. These clients ask again by
 # themselves after 120 s: a gap of that length shows that nobody took their batches to the next owner.
 PATIENCE = {"request.timeout.ms": 120_000, "socket.timeout.ms": 120_000}
-HANG_GAP_S = 60.0
+# On a quiet machine, once the loss is noticed: new owners are named, they start, and clients come back from their backoff.
+FAILOVER_MAX_S: Final = 15.0
 
 
 class PacedProducer(SteadyProducer):
@@ -29,6 +32,7 @@ class PacedProducer(SteadyProducer):
         self, bootstrap: str, topic: str, partitions: int, records_s: int = RECORDS_S, **settings: object
     ) -> None:
         self.gaps_s: defaultdict[int, float] = defaultdict(float)
+        self._measured_since_s = time.monotonic()
         self.acknowledged_counts = [0] * partitions
         self._acknowledged_at: dict[int, float] = {}
         self._records_s = records_s
@@ -41,6 +45,18 @@ class PacedProducer(SteadyProducer):
     def forget_gaps(self) -> None:
         """Measure from now on."""
         self.gaps_s.clear()
+        self._measured_since_s = time.monotonic()
+
+    def assert_no_hang(self, noticed_after_s: float = 0.0) -> None:
+        """No partition went without an acknowledgement for longer than a failover may take on this machine.
+
+        `noticed_after_s`: how long the loss stays unnoticed: 0 for a node that dies, its session for one that hangs.
+        What the machine stood still does not count. Raises AssertionError.
+        """
+        allowed_s = noticed_after_s + Patience(FAILOVER_MAX_S).limit_s + stalled_s(self._measured_since_s)
+        assert self.longest_gap_s < allowed_s, (
+            f"{self.longest_gap_s:.1f} s without an answer, {allowed_s:.1f} allowed: {dict(self.gaps_s)}"
+        )
 
     def wait_for_every_partition(self, count: int, timeout_s: float = 90) -> None:
         """Return once each partition has acknowledged `count` more records."""

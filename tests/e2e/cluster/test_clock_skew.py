@@ -8,7 +8,8 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from tests.e2e.cluster.conftest import ClusterMaker, TopicMaker
-from tests.support.cluster import assert_unmoved
+from tests.e2e.cluster.test_separate_roles import owners_and_epochs
+from tests.support.cluster import NODE_SESSION_S
 from tests.support.paced_load import producing
 from tests.support.steady_load import assert_nothing_lost
 
@@ -16,6 +17,7 @@ pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark
 
 PARTITIONS = 3
 SKEW_S = 60
+SESSIONS = 1.5
 
 
 def clock_off_by(seconds: int) -> dict[str, str]:
@@ -44,16 +46,11 @@ def test_clocks_a_minute_off(new_cluster: ClusterMaker, make_topic: TopicMaker) 
     assert spread_s(cluster.bootstrap, stamped) > SKEW_S, "the clocks are not wrong: nothing was tested"
 
     with producing(cluster.bootstrap, topic, PARTITIONS) as load:
-
-        def for_some_sessions() -> tuple[list[int], list[int]]:
-            """All nodes are there when it begins: one that stays fenced for its clock does not pass at the next try."""
-            cluster.wait_settled()
-            cluster.wait_balanced()
-            owners = cluster.owners_of(topic)
-            load.go_on_for(4)
-            return owners, cluster.owners_of(topic)
-
-        assert_unmoved(for_some_sessions, "a node was fenced for its clock")
+        cluster.wait_settled()
+        cluster.wait_balanced()
+        owners = owners_and_epochs(cluster, topic)
+        load.go_on_for(SESSIONS * NODE_SESSION_S)
+        assert owners_and_epochs(cluster, topic) == owners, "a node was fenced for its clock"
         cluster.owner_of(topic, 0).kill()
         load.wait_for_every_partition(200)
     assert_nothing_lost(load, cluster.bootstrap)

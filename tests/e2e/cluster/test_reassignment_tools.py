@@ -19,7 +19,7 @@ from tests.e2e.cluster.conftest import TopicMaker
 from tests.e2e.conftest import unique_name
 from tests.e2e.test_admin_tools import group_rows
 from tests.e2e.test_groups import fill
-from tests.support.cluster import BmqCluster, assert_unmoved
+from tests.support.cluster import BmqCluster
 from tests.support.java import LEADER_ELECTION, REASSIGN_PARTITIONS, TOPICS, ToolResult
 from tests.support.kio_client import call
 from tests.support.paced_load import producing
@@ -80,7 +80,7 @@ def test_reassignment_from_plan_to_verification(cluster: BmqCluster, make_topic:
         number: sorted(cluster.nodes, key=lambda node, last=last: node == last) for number, last in enumerate(moved)
     }
 
-    def move_and_let_stay() -> tuple[object, object]:
+    with producing(cluster.bootstrap, topic, 3) as load:
         started = reassign(cluster, "--reassignment-json-file", rotation, "--execute").out
         assert "Successfully started partition reassignments" in started
         rollback = next(json.loads(line) for line in started.splitlines() if line.startswith("{"))
@@ -90,15 +90,11 @@ def test_reassignment_from_plan_to_verification(cluster: BmqCluster, make_topic:
         verified = reassign(cluster, "--reassignment-json-file", rotation, "--verify").out
         assert re.findall(rf"Reassignment of partition {topic}-(\d) is completed\.", verified) == ["0", "1", "2"]
         load.wait_for_every_partition(100)
-        if cluster.owners_of(topic) != moved:
-            return moved, cluster.owners_of(topic)
+        assert cluster.owners_of(topic) == moved, "the partitions are not where they were put"
         reassign(cluster, "--reassignment-json-file", plan_file(tmp_path, topic, back), "--execute")
         load.wait_for_every_partition(100)
         found = {number: row[:2] for number, row in described(cluster, topic).items()}
-        return {number: (moved[number], back[number]) for number in range(3)}, found
-
-    with producing(cluster.bootstrap, topic, 3) as load:
-        assert_unmoved(move_and_let_stay, "the partitions are not where they were put")
+        assert found == {number: (moved[number], back[number]) for number in range(3)}, "a partition did not stay"
     assert_nothing_lost(load, cluster.bootstrap)
     assert "No partition reassignments found." in reassign(cluster, "--list").out
     cancelled = reassign(cluster, "--reassignment-json-file", rotation, "--cancel")
@@ -121,7 +117,7 @@ def test_preferred_leader_election(cluster: BmqCluster, make_topic: TopicMaker, 
     def epochs() -> list[int]:
         return [cluster.leader_epoch_of(topic, number) for number in range(2)]
 
-    def put_and_elect() -> tuple[object, object]:
+    with producing(cluster.bootstrap, topic, 2) as load:
         reassign(cluster, "--reassignment-json-file", placed, "--execute")
         put, epochs_before = cluster.owners_of(topic), epochs()
         reassign(cluster, "--reassignment-json-file", wanted, "--execute")
@@ -132,11 +128,8 @@ def test_preferred_leader_election(cluster: BmqCluster, make_topic: TopicMaker, 
         is_newer = all(after > before for before, after in zip(epochs_before, epochs(), strict=True))
         is_done = re.search(rf"Successfully completed leader election \(PREFERRED\) for partitions .*{topic}-0", said)
         is_there = re.search(rf"Valid replica already elected for partitions .*{topic}-0", elect())
-        expected = [first, second], [first, second], [second, first], True, True, True
-        return expected, (put, kept, elected, is_newer, bool(is_done), bool(is_there))
-
-    with producing(cluster.bootstrap, topic, 2) as load:
-        assert_unmoved(put_and_elect, "the partitions are not where they were put")
+        assert (put, kept, elected) == ([first, second], [first, second], [second, first])
+        assert is_newer and is_done and is_there, said
     assert_nothing_lost(load, cluster.bootstrap)
 
 

@@ -29,9 +29,8 @@ pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark
 WORKERS = 2
 PARTITIONS = 4
 READY_WAIT_S = 60.0
-# Two seconds until a hang is noticed, then a failover, on a busy machine. Without the supervisor the client waits for its
-# own two minutes.
-HANG_GAP_S = 40.0
+# Until the supervisor notices that a worker hangs. Without it the client waits for its own two minutes.
+HANG_NOTICED_S = 2.0
 GO_ON_WAIT_S = 60.0
 
 
@@ -107,7 +106,7 @@ def test_a_worker_that_hangs_lets_its_clients_go(supervised: Supervised) -> None
             load.wait_for_every_partition(500, GO_ON_WAIT_S)
             eventually(lambda: supervised.ready_count(victim) > ready, READY_WAIT_S, "it is ready again")  # noqa: B023
             assert supervised.pid_of(victim) != hung and not psutil.pid_exists(hung)
-    assert load.longest_gap_s < HANG_GAP_S, load.gaps_s
+    load.assert_no_hang(HANG_NOTICED_S)
     assert_nothing_lost(load, supervised.bootstrap)
     print(f"longest gap: {load.longest_gap_s:.2f} s")
 

@@ -101,8 +101,9 @@ async def test_a_closed_file_is_read_in_any_ranges_over_few_connections(hdfs_con
         assert await here.read(file, 0, len(CONTENT)) == CONTENT
         for position, length_bytes in ranges(Random(1), 100):
             assert await here.read(file, position, length_bytes) == CONTENT[position : position + length_bytes]
-        # One would do. A busy machine costs more: second DataNodes that were asked, and connections that were idle for long.
-        assert here.counts.connections_opened < 20
+        # One does. Each second DataNode that was asked costs one, and one more for the loser's, which is cut off.
+        seconds = here.counts.hedges + here.counts.failovers
+        assert here.counts.connections_opened <= 1 + 2 * seconds + here.counts.stale_connections, here.counts
         with pytest.raises(CorruptFile):
             await here.read(file, len(CONTENT) - 1, 2)
         assert await here.reader.read_all(file.path, length_bytes_max=len(CONTENT)) == CONTENT
