@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support.patience import Patience
 from tests.support.processes import eventually
 from tests.support.servers import BmqServer
 
@@ -109,7 +110,7 @@ def test_consumers_find_the_newest_record_of_each_key(server: BmqServer) -> None
     assert dict(read(server, "state")) == expected
     children = workers(server)
     server.stop()
-    _, alive = psutil.wait_procs(children, timeout=10)
+    _, alive = psutil.wait_procs(children, timeout=Patience(10).limit_s)
     assert not alive, "no process is left behind"
     server.start()
     assert dict(read(server, "state")) == expected

@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.conftest import TopicMaker, unique_name
 from tests.support.java import compile_program, program_command
+from tests.support.patience import Patience
 from tests.support.processes import ManagedProcess, ProcessFailed, eventually, free_port
 from tests.support.servers import Server
 from tests.support.topic_contents import values_of
@@ -57,7 +58,7 @@ def ask(port: int, path: str, body: object = None) -> object:
         f"http://127.0.0.1:{port}{path}", data, {"Content-Type": "application/json"}, method="PUT" if data else "GET"
     )
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=Patience(20).limit_s) as answer:
             return json.load(answer)
     except (OSError, urllib.error.HTTPError):
         return None

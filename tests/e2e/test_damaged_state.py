@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from bmq.coordinator.directory import shard_of
 from tests.e2e.conftest import create_topic
+from tests.support.patience import Patience
 from tests.support.servers import BmqServer, bmq_command
 
 pytestmark = [pytest.mark.campaign("kills"), pytest.mark.bmq_only, pytest.mark.timeout(300), pytest.mark.safety]
@@ -46,7 +47,9 @@ def snapshot_in(directory: Path) -> Path:
 
 def accept_loss(server: BmqServer, partition: str, *options: str) -> list[str]:
     command = [bmq_command(), "log", "accept-loss", partition, "--data", str(server.directory), *options]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=30).stdout.splitlines()
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=Patience(30).limit_s
+    ).stdout.splitlines()
 
 
 def refused_start(server: BmqServer) -> str:

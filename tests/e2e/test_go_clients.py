@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.e2e.conftest import TopicMaker, unique_name
+from tests.support.patience import Patience
 from tests.support.processes import ManagedProcess, eventually
 from tests.support.servers import Server
 from tests.support.topic_contents import values_of
@@ -35,7 +36,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         env={**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"},
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=Patience(500).limit_s,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from tests.e2e.conftest import TopicMaker, unique_name
+from tests.support.patience import Patience
 from tests.support.processes import ProcessFailed, dying_with_us
 from tests.support.servers import Server
 
@@ -24,7 +25,7 @@ def kcat(server: Server, *arguments: str, stdin: str = "") -> str:
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=40,
+        timeout=Patience(40).limit_s,
         check=False,
     )
     assert done.returncode == 0, done.stderr

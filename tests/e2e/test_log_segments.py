@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.e2e.conftest import ServerMaker, TopicMaker, create_topic
+from tests.support.patience import Patience
 from tests.support.processes import dying_with_us
 from tests.support.servers import Server, bmq_command
 
@@ -24,7 +25,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         dying_with_us([bmq_command(), "log", "segments", *arguments]),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=Patience(30).limit_s,
         check=False,
         stdin=subprocess.DEVNULL,
     )

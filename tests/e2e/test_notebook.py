@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.patience import Patience
 from tests.support.processes import REPOSITORY, dying_with_us
 from tests.support.servers import BmqServer
 from tests.support.spark import SPARK_ENVIRONMENT
@@ -50,12 +51,17 @@ def execute(server: BmqServer, directory: Path) -> dict[str, Any]:
         "BMQ_NOTEBOOK_DIRECTORY": str(directory / "data"),
     }
     # matplotlib lists the fonts when it is first imported, and warns about it where that takes longer than 5 s.
-    subprocess.run([sys.executable, "-c", "import matplotlib.font_manager"], check=True, timeout=120, env=environment)
+    subprocess.run(
+        [sys.executable, "-c", "import matplotlib.font_manager"],
+        check=True,
+        timeout=Patience(120).limit_s,
+        env=environment,
+    )
     done = subprocess.run(
         dying_with_us([sys.executable, "-m", "tests.e2e.notebook", str(NOTEBOOK), str(executed)]),
         capture_output=True,
         text=True,
-        timeout=330,
+        timeout=Patience(330).limit_s,
         check=False,
         cwd=REPOSITORY,
         env=environment,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import Patience
 from tests.support.processes import dying_with_us
 from tests.support.servers import BmqServer, server_command, standalone_arguments
 
@@ -21,7 +22,7 @@ def refusal(arguments: list[str]) -> str:
         dying_with_us([server_command(), *arguments]),
         capture_output=True,
         text=True,
-        timeout=20,
+        timeout=Patience(20).limit_s,
         check=False,
         stdin=subprocess.DEVNULL,
     )

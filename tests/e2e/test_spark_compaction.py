@@ -20,6 +20,7 @@ from bmq.spark.jobs.compact import plan_compact
 from bmq.spark.jobs.partition_owner import PartitionOwner
 from tests.e2e.conftest import create_topic, unique_name
 from tests.support.group_client import topic_id_of
+from tests.support.patience import Patience
 from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us, eventually
 from tests.support.servers import BmqServer, bmq_command
 from tests.support.spark import SPARK_ARGUMENTS, SPARK_ENVIRONMENT
@@ -96,7 +97,7 @@ def run(bootstrap: str, rest: str, topic: str, *more: str) -> subprocess.Complet
         dying_with_us(command(bootstrap, rest, topic, *more)),
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=Patience(600).limit_s,
         check=False,
         cwd=REPOSITORY,
         env={**os.environ, **SPARK_ENVIRONMENT},

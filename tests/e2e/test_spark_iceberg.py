@@ -12,6 +12,7 @@ import pytest
 
 from tests.e2e.test_spark_tables import ENVIRONMENT
 from tests.support.iceberg_contract import CONTRACT
+from tests.support.patience import Patience
 from tests.support.processes import REPOSITORY, dying_with_us
 
 pytestmark = [pytest.mark.campaign("spark-tables"), pytest.mark.timeout(500)]
@@ -25,7 +26,7 @@ def failures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         ),
         capture_output=True,
         text=True,
-        timeout=450,
+        timeout=Patience(450).limit_s,
         check=False,
         cwd=REPOSITORY,
         env={**os.environ, **ENVIRONMENT},

@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient
 
 from tests.e2e.conftest import create_topic, unique_name
+from tests.support.patience import Patience
 from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us, eventually
 from tests.support.servers import BmqServer, bmq_command
 from tests.support.spark import SPARK_ARGUMENTS, SPARK_ENVIRONMENT
@@ -137,7 +138,7 @@ def run_all(source: str, target: str, directory: Path, *commands: list[str]) -> 
         dying_with_us([*command, "--functions", source, target, str(directory)]),
         capture_output=True,
         text=True,
-        timeout=700,
+        timeout=Patience(700).limit_s,
         check=False,
         cwd=REPOSITORY,
         env={**os.environ, **SPARK_ENVIRONMENT},

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import TopicMaker
+from tests.support.patience import Patience
 from tests.support.processes import REPOSITORY, dying_with_us
 from tests.support.servers import Server, bmq_command
 from tests.support.spark import SPARK_ENVIRONMENT
@@ -28,7 +29,7 @@ def run(*command: str, **environment: str) -> tuple[int, str]:
         dying_with_us(command),
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=Patience(200).limit_s,
         check=False,
         cwd=REPOSITORY,
         env={**os.environ, **SPARK_ENVIRONMENT, **environment},

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import create_topic, unique_name
+from tests.support.patience import Patience
 from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us
 from tests.support.servers import Server
 from tests.support.spark import SPARK_ENVIRONMENT
@@ -55,7 +56,7 @@ def result(
         ),
         capture_output=True,
         text=True,
-        timeout=700,
+        timeout=Patience(700).limit_s,
         check=False,
         cwd=REPOSITORY,
         env={**os.environ, **ENVIRONMENT},

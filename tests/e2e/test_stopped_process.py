@@ -20,6 +20,7 @@ from bmq.protocol.messages.offset_commit_request import (
 from bmq.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from bmq.protocol.record_batch import Record, encode_batch
 from tests.e2e.conftest import ServerMaker, create_topic
+from tests.support.patience import Patience
 from tests.support.servers import Server
 
 pytestmark = [pytest.mark.faults, pytest.mark.bmq_only, pytest.mark.timeout(120), pytest.mark.safety]
@@ -49,7 +50,7 @@ class RawClient:
 
     def __init__(self, server: Server) -> None:
         host, port = server.bootstrap.split(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=20)
+        self.socket = socket.create_connection((host, int(port)), timeout=Patience(20).limit_s)
 
     def close(self) -> None:
         self.socket.close()

@@ -13,6 +13,7 @@ import pytest
 from bench.core.frames import fetch_frames
 from bench.loads.client import Client
 from bench.workloads import LoadFailed
+from tests.support.patience import Patience
 from tests.support.processes import REPOSITORY, dying_with_us
 from tests.support.servers import BmqServer, bmq_with_topic
 from tests.support.wire import LATEST_TIMESTAMP, WireClient
@@ -86,7 +87,7 @@ def test_a_crowd_stands_there_and_reads_slowly(server: BmqServer, client: Client
         assert crowd.stdout is not None and crowd.stdout.readline() == "there\n"
         found = client.produce(server.bootstrap, [], TOPIC, PARTITIONS, record_bytes=100, warm_s=1, seconds=3)
         assert found["records"] > 0
-        out, _ = crowd.communicate("", timeout=30)
+        out, _ = crowd.communicate("", timeout=Patience(30).limit_s)
     finally:
         crowd.kill()
         crowd.wait()

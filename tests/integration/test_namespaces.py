@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.namespaces import Host, Network
+from tests.support.patience import Patience
 from tests.support.processes import REPOSITORY
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(120)]
@@ -136,7 +137,12 @@ def test_hosts_reach_each_other_until_they_are_cut_off() -> None:
     before = subprocess.run(["ip", "-brief", "link"], capture_output=True, text=True, check=True).stdout
     code = "from tests.integration.test_namespaces import look_at_everything; look_at_everything()"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, "-c", code],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=Patience(100).limit_s,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     after = subprocess.run(["ip", "-brief", "link"], capture_output=True, text=True, check=True).stdout
@@ -154,6 +160,11 @@ def test_without_root_there_is_one_sentence(tmp_path: Path) -> None:
         "except namespaces.NoNamespaces as error:\n    print(error)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=Patience(60).limit_s,
+        check=False,
     )
     assert done.stdout == "network namespaces need root: run this as root\n", done.stderr

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from bmq.cli.scheduling import AUTOGROUP, NICENESS_MAX
+from tests.support.patience import Patience
 
 pytestmark = pytest.mark.campaign("workers")
 
@@ -42,7 +43,7 @@ HDFS = "hdfs://127.0.0.1:9000/bmq"
 def test_the_process_and_its_later_threads_have_a_policy(before: int, store: str, wanted: str, after: int) -> None:
     command = [sys.executable, "-c", POLICIES, str(before), store, wanted]
     # An idle process may wait for the processors as long as other tests have them.
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=Patience(200).limit_s, check=False)
     assert done.stdout.split() == [str(after), str(after)], done.stderr
 
 
@@ -63,7 +64,7 @@ def test_an_idle_process_lowers_its_own_session_alone(has_own_session: bool) -> 
         start_new_session=has_own_session,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=Patience(200).limit_s,
         check=False,
     )
     expected = str(NICENESS_MAX) if has_own_session and before != "none" else before

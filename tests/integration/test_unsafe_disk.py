@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.patience import Patience
 from tests.support.processes import REPOSITORY, dying_with_us
 from tests.support.unsafe_disk import UnsafeDisk
 
@@ -61,7 +62,7 @@ def test_another_process_with_mounts_of_its_own_does_not_keep_it(disk: UnsafeDis
         (disk.directory / "later").write_bytes(b"e")
         disk.sync()
         assert (disk.directory / "later").read_bytes() == b"e"
-        other.communicate("\n", timeout=30)
+        other.communicate("\n", timeout=Patience(30).limit_s)
     assert other.returncode == 0
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.patience import Patience
 from tests.support.processes import JARS, REPOSITORY, ProcessFailed, dying_with_us
 
 LOG_SETTINGS = REPOSITORY / "deploy" / "dev" / "kafka" / "log4j2.xml"
@@ -83,7 +84,7 @@ def java_command(
 def compile_program(source: Path, jars: str, classes: Path) -> None:
     """Compile one source file against .cache/jars/`jars`. Raises ProcessFailed with the compiler's words."""
     command = [_compiler(), "-cp", _fetched(jars), "-d", str(classes), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=Patience(120).limit_s, check=False)
     if done.returncode:
         raise ProcessFailed(f"{source.name} does not compile\n{done.stdout}{done.stderr}")
 

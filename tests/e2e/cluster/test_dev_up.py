@@ -22,6 +22,7 @@ from bmq.cli.commands import app
 from bmq.dev.bmq_plan import SCALED_IDS
 from bmq.dev.ports import HOST, pick_ports
 from tests.support.cluster import processes_of
+from tests.support.patience import Patience
 from tests.support.processes import dying_with_us, eventually
 from tests.support.steady_load import read_everything
 
@@ -60,7 +61,7 @@ class DevUp:
     def end(self) -> str:
         """SIGTERM; all that it said."""
         self.process.send_signal(signal.SIGTERM)
-        rest, _ = self.process.communicate(timeout=90)
+        rest, _ = self.process.communicate(timeout=Patience(90).limit_s)
         said = "".join(self.lines) + rest
         assert self.process.returncode == 0, said
         return said
@@ -161,5 +162,5 @@ def test_taken_port_is_one_sentence(tmp_path: Path) -> None:
         command = [sys.executable, "-m", "bmq.cli.main", "dev", "up", "--data", str(tmp_path / "cluster")]
         (rest_port,) = pick_ports(HOST, 1, Random())
         command += ["--brokers", "1", "--datanodes", "1", "--kafka-port", port, "--rest-port", str(rest_port)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=Patience(60).limit_s, check=False)
     assert (done.returncode, done.stderr) == (1, f"bmq: something else listens on {HOST}:{port}\n")

@@ -13,6 +13,7 @@ from bmq.dev.zookeeper import ZooKeeperServer
 from tests.e2e.cluster.conftest import ClusterMaker, TopicMaker
 from tests.support.cluster import BmqCluster, ClusterNode
 from tests.support.hdfs import outside_any_loop
+from tests.support.patience import Patience
 from tests.support.processes import free_port
 from tests.support.servers import bmq_command
 
@@ -142,7 +143,7 @@ def test_wiped_zookeeper(new_cluster: ClusterMaker, own_zookeeper: ZooKeeperServ
     assert command.startswith("bmq cluster raise-epoch"), sentence
     placed = {"HOSTS": cluster.zookeeper, "ID": cluster_id}
     words = [placed.get(word, word) for word in shlex.split(command)]
-    subprocess.run([bmq_command(), *words[1:]], check=True, timeout=30, capture_output=True)
+    subprocess.run([bmq_command(), *words[1:]], check=True, timeout=Patience(30).limit_s, capture_output=True)
     node.start()
     cluster.wait_settled()
     assert cluster.owners_of(topic) == [1, 1]

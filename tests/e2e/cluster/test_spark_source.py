@@ -13,6 +13,7 @@ import pytest
 
 from bmq.dev.hdfs import HdfsCluster
 from tests.e2e.conftest import create_topic
+from tests.support.patience import Patience
 from tests.support.processes import REPOSITORY, dying_with_us
 from tests.support.servers import BmqServer
 from tests.support.spark import SPARK_ENVIRONMENT
@@ -35,7 +36,7 @@ def results(hdfs: HdfsCluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
             dying_with_us([sys.executable, "-m", "tests.e2e.spark_source_job", str(directory), server.bootstrap]),
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=Patience(600).limit_s,
             check=False,
             cwd=REPOSITORY,
             env={

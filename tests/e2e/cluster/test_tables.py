@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.cluster.conftest import TopicMaker
 from tests.support.cluster import BmqCluster, ClusterNode
+from tests.support.patience import Patience
 from tests.support.processes import eventually
 from tests.support.servers import bmq_command
 
@@ -25,7 +26,7 @@ def table(node: ClusterNode, *arguments: str) -> Any:
         [bmq_command(), "table", *arguments, "--rest", f"http://{node.rest}", "--json"],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=Patience(60).limit_s,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr

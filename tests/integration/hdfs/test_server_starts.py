@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, Producer
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.java import QUICK_START_JVM_OPTIONS, java_command
 from tests.support.hdfs import HADOOP_JARS, fresh_root, new_cluster, running
+from tests.support.patience import Patience
 from tests.support.processes import ManagedProcess, dying_with_us, eventually, free_port
 from tests.support.servers import BmqServer, server_command
 
@@ -39,7 +40,9 @@ def admin(cluster: HdfsCluster, main_class: str, *arguments: str) -> None:
         heap_mb=128,
         options=QUICK_START_JVM_OPTIONS,
     )
-    subprocess.run(dying_with_us(command), check=True, timeout=60, capture_output=True, stdin=subprocess.DEVNULL)
+    subprocess.run(
+        dying_with_us(command), check=True, timeout=Patience(60).limit_s, capture_output=True, stdin=subprocess.DEVNULL
+    )
 
 
 def refusal(store: str, *, user: str = "", wait_s: float = 30.0, **settings: str) -> tuple[str, str]:
@@ -57,7 +60,7 @@ def refusal(store: str, *, user: str = "", wait_s: float = 30.0, **settings: str
         ),
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=Patience(90).limit_s,
         check=False,
         stdin=subprocess.DEVNULL,
         env=environment,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 import pytest
@@ -26,3 +27,48 @@ def test_no_test_of_real_processes_has_a_deadline_of_its_own() -> None:
         if OWN_DEADLINE.search(path.read_text())
     }
     assert found == ALLOWED, "wait through tests/support/patience.py"
+
+
+WAITS = {"run", "check_output", "check_call", "communicate", "urlopen", "create_connection", "wait_procs"}
+SHORTEST_WAIT_S = 5
+"""A shorter limit is a turn of a loop that asks again, or is to run out."""
+
+
+def constant_limits(source: str) -> list[int]:
+    """Lines of calls that wait for another process, for a time that is the same on each machine."""
+    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    return [
+        call.lineno
+        for call in calls
+        if isinstance(call.func, ast.Attribute) and call.func.attr in WAITS
+        for given in call.keywords
+        if given.arg == "timeout"
+        and isinstance(given.value, ast.Constant)
+        and isinstance(given.value.value, int | float)
+        and given.value.value >= SHORTEST_WAIT_S
+    ]
+
+
+@pytest.mark.parametrize(
+    ("call", "is_found"),
+    [
+        ("subprocess.run(words, timeout=30)", True),
+        ("process.communicate(timeout=30.0)", True),
+        ("subprocess.run(words, timeout=Patience(30).limit_s)", False),
+        ("subprocess.run(words, timeout=None)", False),
+        ("urllib.request.urlopen(url, timeout=0.5)", False),
+        ("consumer.consume(3, timeout=30)", False),
+    ],
+)
+def test_constant_limits_are_found(call: str, is_found: bool) -> None:
+    assert constant_limits(call) == [1] * is_found
+
+
+def test_no_test_of_real_processes_gives_another_process_a_constant_time() -> None:
+    found = [
+        f"{path.relative_to(REPOSITORY)}:{line}"
+        for folder in ("e2e", "integration", "support")
+        for path in sorted((REPOSITORY / "tests" / folder).rglob("*.py"))
+        for line in constant_limits(path.read_text())
+    ]
+    assert found == [], "timeout=Patience(30).limit_s (tests/support/patience.py)"
