@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.kept_files import cache_directory, kept_directory, key_of
 from tests.support.patience import Patience
 from tests.support.processes import JARS, REPOSITORY, ProcessFailed, dying_with_us
 
@@ -82,11 +83,27 @@ def java_command(
 
 
 def compile_program(source: Path, jars: str, classes: Path) -> None:
-    """Compile one source file against .cache/jars/`jars`. Raises ProcessFailed with the compiler's words."""
-    command = [_compiler(), "-cp", _fetched(jars), "-d", str(classes), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=Patience(120).limit_s, check=False)
-    if done.returncode:
-        raise ProcessFailed(f"{source.name} does not compile\n{done.stdout}{done.stderr}")
+    """Compile one source file against .cache/jars/`jars`, or take what an earlier run compiled of the same.
+
+    Raises ProcessFailed with the compiler's words.
+    """
+
+    def compile_into(directory: Path) -> None:
+        command = [_compiler(), "-cp", _fetched(jars), "-d", str(directory), str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=Patience(120).limit_s, check=False)
+        if done.returncode:
+            raise ProcessFailed(f"{source.name} does not compile\n{done.stdout}{done.stderr}")
+
+    place = cache_directory() / "classes" / f"{source.stem}-{key_of(_compiled_from(source, jars))}"
+    shutil.copytree(kept_directory(place, compile_into), classes, dirs_exist_ok=True)
+
+
+def _compiled_from(source: Path, jars: str) -> Iterator[bytes]:
+    """The source, the compiler's release, and the jars by name, as these have their versions."""
+    yield source.read_bytes()
+    release = Path(_compiler()).parents[1] / "release"
+    yield release.read_bytes() if release.exists() else _compiler().encode()
+    yield from (Path(jar).name.encode() for jar in _fetched(jars).split(":"))
 
 
 def program_command(main_class: str, jars: str, classes: Path, arguments: Sequence[str]) -> list[str]:
@@ -118,13 +135,14 @@ def run_tool(
     jvm_options: Sequence[str] = SHORT_LIVED_JVM_OPTIONS,
     check: bool = True,
 ) -> ToolResult:
-    """Run one tool to its end. Raises ProcessFailed when it takes too long or, with `check`, ends with an error."""
+    """Run one tool to its end. Raises ProcessFailed when it takes longer than `timeout_s` of patience or, with `check`, ends with an error."""
     command = dying_with_us(java_command(main_class, arguments, jvm_options))
     what = f"{main_class.rpartition('.')[2]} {' '.join(arguments)}"
+    limit_s = Patience(timeout_s).limit_s
     try:
-        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=timeout_s, check=False)
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=limit_s, check=False)
     except subprocess.TimeoutExpired as expired:
-        raise ProcessFailed(f"{what} ran longer than {timeout_s} s\n{expired.stdout!r}\n{expired.stderr!r}") from None
+        raise ProcessFailed(f"{what} ran longer than {limit_s:.0f} s\n{expired.stdout!r}\n{expired.stderr!r}") from None
     result = ToolResult(done.returncode, done.stdout, done.stderr)
     if check and result.code != 0:
         raise ProcessFailed(f"{what} ended with {result.code}\n{result.text}")
