@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass
+from struct import Struct
 from typing import Final
 
 from crc32c import crc32c
@@ -16,6 +17,10 @@ from bmq.records.batch_layout import Bodies
 from bmq.records.fresh_memory import fresh_memory
 
 _CRC_BEGINS: Final = 21
+_LENGTH_WITHOUT_RECORDS: Final = HEADER_BYTES - LENGTH_OVERHEAD_BYTES
+_OPENING: Final = Struct("=qi8xIii32xi4xq")
+"""Of a batch_layout.BATCH: base offset, length, checksum, attributes, last offset delta, record count, place."""
+assert _OPENING.size == layout.BATCH.size
 
 
 class Scratch:
@@ -69,48 +74,57 @@ def open_bodies(
     than it has room for.
     """
     view = memoryview(data)
-    starts, ends, is_opened = array("q"), array("q"), bytearray()
-    # Both are known from the header alone: offsets if there is one for each record, times if they are the log's.
-    can_be_shut, needs_append_time = wanted <= layout.WANTS_TIMESTAMP, wanted & layout.WANTS_TIMESTAMP
-    is_compressed = any(
-        attributes & COMPRESSION_MASK
-        for _, _, _, _, _, attributes, delta, _, _, _, _, _, count, _, _ in layout.BATCH.iter_unpack(batches)
-        if not can_be_shut or count != delta + 1 or (needs_append_time and not attributes & LOG_APPEND_TIME)
+    is_opened = _is_opened(batches, wanted)
+    batch_count = len(is_opened)
+    starts, ends = array("q", bytes(8 * batch_count)), array("q", bytes(8 * batch_count))
+    is_compressed = 1 in is_opened and any(
+        opens and attributes & COMPRESSION_MASK
+        for opens, (_, _, _, attributes, _, _, _) in zip(is_opened, _OPENING.iter_unpack(batches), strict=True)
     )
     # Leave room for the last batch, however long it turns out to be.
     target = scratch.of(bytes_max + batch_bytes_max) if is_compressed else memoryview(b"")
     used_bytes = 0
-    for base_offset, length, _, _, crc, attributes, delta, _, _, _, _, _, count, _, place in layout.BATCH.iter_unpack(
-        batches
-    ):
-        start, end = place + HEADER_BYTES, place + length + LENGTH_OVERHEAD_BYTES
-        opens = not can_be_shut or count != delta + 1 or (needs_append_time and not attributes & LOG_APPEND_TIME)
+    fields = zip(is_opened, _OPENING.iter_unpack(batches), strict=True)
+    for number, (opens, (base_offset, length, crc, attributes, _, count, place)) in enumerate(fields):
+        end = place + length + LENGTH_OVERHEAD_BYTES
         try:
             if not is_verified and (found := crc32c(view[place + _CRC_BEGINS : end])) != crc:
                 raise BadCompressedData(f"record batch checksum {crc:#010x} does not match its bytes ({found:#010x})")
-            body_bytes = end - start
+            body_bytes = length - _LENGTH_WITHOUT_RECORDS
             if not opens:
                 if attributes & COMPRESSION_MASK:
                     # It may be compressed to almost nothing, but holds no more records than the longest body.
                     body_bytes = batch_bytes_max
             elif is_compressed:
                 room = target[used_bytes : used_bytes + batch_bytes_max]
-                body_bytes = decompress_into(Compression(attributes & COMPRESSION_MASK), view[start:end], room)
-                start, end = used_bytes, used_bytes + body_bytes
+                codec = Compression(attributes & COMPRESSION_MASK)
+                body_bytes = decompress_into(codec, view[place + HEADER_BYTES : end], room)
+                starts[number], ends[number] = used_bytes, used_bytes + body_bytes
+            else:
+                starts[number], ends[number] = place + HEADER_BYTES, end
             if count * layout.RECORD_BYTES_MIN > body_bytes:
                 raise BadCompressedData(f"{count} records cannot be in {body_bytes} bytes")
         except BadCompressedData as error:
             raise DamagedBatch(origin, place, base_offset, str(error)) from error
         if opens:
-            starts.append(start)
-            ends.append(end)
-            is_opened.append(1)
             used_bytes += body_bytes
             if used_bytes >= bytes_max:
+                batch_count = number + 1
                 break
-        else:
-            starts.append(0)
-            ends.append(0)
-            is_opened.append(0)
+    for each in (starts, ends, is_opened):
+        del each[batch_count:]
     opened = target[:used_bytes].toreadonly() if is_compressed else data
-    return OpenedBatches(Bodies(opened, batches, starts, ends, len(starts)), is_opened)
+    return OpenedBatches(Bodies(opened, batches, starts, ends, batch_count), is_opened)
+
+
+def _is_opened(batches: Buffer, wanted: int) -> bytearray:
+    """A byte per batch: 0 if its header has all that is wanted."""
+    if wanted > layout.WANTS_TIMESTAMP:
+        return bytearray(b"\1" * (memoryview(batches).nbytes // layout.BATCH.size))
+    # Offsets are known from the header if there is a record for each, times if they are the log's.
+    fields = _OPENING.iter_unpack(batches)
+    if wanted & layout.WANTS_TIMESTAMP:
+        return bytearray(
+            count != delta + 1 or not attributes & LOG_APPEND_TIME for _, _, _, attributes, delta, count, _ in fields
+        )
+    return bytearray(count != delta + 1 for _, _, _, _, delta, count, _ in fields)
