@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
+from bmq.records.native.library import ABI, CHECKSUM_SUFFIX, FILE_NAME
 from tests.support.processes import REPOSITORY
 from tests.support.servers import BmqServer, bmq_command, server_command
 
 pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(60)]
 
+WAIT_S = 30.0
 EXTRAS = ("confluent_kafka", "fastavro", "matplotlib", "numba", "numpy", "pyarrow", "pyspark", "pytest")
 IMPORTABLE = """
 import importlib.util, bmq
@@ -76,3 +82,55 @@ def test_a_command_that_cannot_do_its_work_says_so_in_one_sentence(tmp_path: Pat
     assert (ran.returncode, ran.stdout) == (1, "")
     (sentence,) = ran.stderr.splitlines()
     assert sentence.startswith("bmq: ")
+
+
+def without_library(_: Path) -> str:
+    return "libbmqkernel.so is not there: bmq was installed without a C compiler"
+
+
+def with_another_version(native: Path) -> str:
+    source = native / "other.c"
+    source.write_text("long long bmq_kernel_abi(void) { return 99; }\n")
+    subprocess.run(["cc", "-fPIC", "-shared", "-o", native / FILE_NAME, source], check=True)
+    return f"libbmqkernel.so has interface 99, this version of bmq calls interface {ABI}"
+
+
+def for_another_processor(native: Path) -> str:
+    with_another_version(native)
+    data = bytearray((native / FILE_NAME).read_bytes())
+    data[18:20] = (0x16).to_bytes(2, "little")  # e_machine of ELF: IBM S/390
+    (native / FILE_NAME).write_bytes(data)
+    return "libbmqkernel.so is made for another processor"
+
+
+@pytest.mark.parametrize("library", [without_library, with_another_version, for_another_processor])
+def test_a_server_without_a_usable_kernel_says_so_in_one_line_and_works(
+    tmp_path: Path, library: Callable[[Path], str]
+) -> None:
+    python = Path(server_command()).with_name("python")
+    told = subprocess.run([python, "-P", "-c", "import bmq; print(bmq.__file__)"], capture_output=True, check=True)
+    package = tmp_path / "packages" / "bmq"
+    shutil.copytree(
+        Path(told.stdout.decode().strip()).parent, package, ignore=shutil.ignore_patterns("*.so", "*.sha256")
+    )
+    native = package / "records" / "native"
+    reason = library(native)
+    if (made := native / FILE_NAME).exists():
+        made.with_name(FILE_NAME + CHECKSUM_SUFFIX).write_text(hashlib.sha256(made.read_bytes()).hexdigest())
+    server = BmqServer(tmp_path / "data", {"PYTHONPATH": str(package.parent)})
+    server.start()
+    try:
+        values = [b"%d" % number for number in range(100)]
+        producer = Producer({"bootstrap.servers": server.bootstrap, "compression.type": "lz4"})
+        for value in values:
+            producer.produce("t", value, partition=0)
+        assert producer.flush(WAIT_S) == 0
+        consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "g"})
+        consumer.assign([TopicPartition("t", 0, 0)])
+        assert [message.value() for message in consumer.consume(len(values), WAIT_S)] == values
+        consumer.close()
+    finally:
+        server.close()
+    lines = [line for line in str(server.process).splitlines() if "kernel_missing" in line]
+    assert len(lines) == 1
+    assert reason in lines[0]

@@ -18,6 +18,9 @@ FILE_NAME: Final = "libbmqkernel.so"
 CHECKSUM_SUFFIX: Final = ".sha256"
 """A file beside the library with its SHA-256 in hexadecimal: loading a damaged library can end the process."""
 
+_ELF: Final = b"\x7fELF"
+_ELF_HEAD_BYTES: Final = 20
+
 
 class KernelUnusable(Exception):
     """There is no kernel, or not one for this package and processor. The text says why."""
@@ -56,10 +59,23 @@ def load(path: Path) -> Library:
         briefly, at_length = ctypes.PyDLL(str(path)), ctypes.CDLL(str(path))
         abi = at_length.bmq_kernel_abi()
     except (OSError, AttributeError) as error:
+        if _is_for_another_processor(data):
+            # The system's loader ignores such a file and reports that it does not exist.
+            raise KernelUnusable(f"{path.name} is made for another processor") from error
         raise KernelUnusable(f"{path.name} cannot be loaded: {error}") from error
     if abi != ABI:
         raise KernelUnusable(f"{path.name} has interface {abi}, this version of bmq calls interface {ABI}")
     return Library(path, briefly, at_length)
+
+
+def _is_for_another_processor(data: bytes) -> bool:
+    try:
+        with open("/proc/self/exe", "rb") as file:
+            interpreter = file.read(_ELF_HEAD_BYTES)
+    except OSError:
+        return False
+    # Width of addresses, byte order and processor.
+    return data[:4] == _ELF and (data[4:6], data[18:20]) != (interpreter[4:6], interpreter[18:20])
 
 
 @cache
