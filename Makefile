@@ -27,32 +27,32 @@ run: install ## start bmq on 127.0.0.1:9092 (Kafka) and 127.0.0.1:8080 (REST); d
 
 install: $(VENV)/.compiled ## make .venv with the `bmq` command in it
 
-plain: $(PLAIN)/.installed ## make .venv-plain with what users install: a wheel of this tree without extras, for the servers under test
+plain: $(PLAIN)/.installed ## make .venv-plain as users install it: a wheel of this tree without extras, for the servers under test
 
-tools: ## install what the tests need besides Python: Java, Maven, kcat, libfaketime, ip, mkfs.ext4, a C compiler, librdkafka (apt as root, else a sentence)
+tools: ## install the tests' needs besides Python: Java, Maven, kcat, libfaketime, ip, mkfs.ext4, a C compiler, librdkafka (by apt as root; otherwise it says what is missing)
 	@deploy/dev/install-tools.sh java javac mvn kcat faketime ip mkfs.ext4 cc librdkafka
 
 # Java and Maven are looked for only when something has to be fetched.
 jars: $(JARS)/kafka/.fetched $(JARS)/kafka-clients-2.8/.fetched $(JARS)/kafka-clients-3.9/.fetched $(JARS)/kafka-streams/.fetched $(JARS)/spark/.fetched $(JARS)/hadoop/.fetched $(JARS)/yarn/.fetched $(JARS)/zookeeper/.fetched ## fetch jars
 
-check: $(VENV)/.installed-dev ## lint, types, import contracts and unit tests; STAGES="lint unit" for these alone
+check: $(VENV)/.installed-dev ## lint, types, import contracts and unit tests; STAGES="lint unit" runs only these
 	@$(BIN)/python tools/stages.py check $(STAGES)
 
-test: $(VENV)/.installed-spark $(PLAIN)/.installed tools jars ## the gate of every change, after installing what it needs; STAGES="unit hurt" for these alone
+test: $(VENV)/.installed-spark $(PLAIN)/.installed tools jars ## the gate of every change, after installing what it needs; STAGES="unit hurt" runs only these
 	@$(UNDER_TEST) $(BIN)/python tools/stages.py test $(STAGES)
 
-campaign: $(VENV)/.installed-spark $(VENV)/.installed-bench $(PLAIN)/.installed tools jars ## the tests that take long, by dice: an hour; PARTS="soak kafka", SEED=n, RESUME=1; DUE=1 lists what is due
+campaign: $(VENV)/.installed-spark $(VENV)/.installed-bench $(PLAIN)/.installed tools jars ## the long, randomized tests: an hour; PARTS="soak kafka", SEED=n, RESUME=1; DUE=1 lists parts that are due
 	@deploy/dev/install-tools.sh librdkafka
 	@$(UNDER_TEST) $(BIN)/python -m tools.campaign $(PARTS) $(if $(SEED),--seed $(SEED)) $(if $(RESUME),--resume) $(if $(DUE),--due)
 
-durations: $(VENV)/.installed-spark $(PLAIN)/.installed tools jars ## what each test of the gate costs -> tests/durations.json; over a budget is an error
+durations: $(VENV)/.installed-spark $(PLAIN)/.installed tools jars ## write the duration of each test of the gate to tests/durations.json; a test above its budget is an error
 	@$(UNDER_TEST) $(BIN)/python -m tools.durations $(STAGES)
 
 steady: N ?= 20
-steady: $(VENV)/.installed-spark $(PLAIN)/.installed tools jars ## the gate's real tests N times, half of them beside busy loops
+steady: $(VENV)/.installed-spark $(PLAIN)/.installed tools jars ## run the gate's real tests N times, half of them beside busy loops
 	@$(UNDER_TEST) $(BIN)/python -m tools.steady --rounds $(N) $(STAGES)
 
-places: $(VENV)/.installed-dev ## where each test runs -> tests/places.md; BEFORE=revision compares the names with those it had
+places: $(VENV)/.installed-dev ## list where each test runs -> tests/places.md; BEFORE=revision names tests that were lost since
 	@$(BIN)/python -m tools.places $(if $(BEFORE),--before $(BEFORE))
 
 test-bare: ## as root: `make run` and the tests on bare Debians with the oldest and the newest Python (BARE="--what test")
@@ -101,7 +101,7 @@ bench-topics: $(VENV)/.installed-bench $(VENV)/.compiled tools $(JARS)/kafka/.fe
 	@$(BIN)/python -m bench.plot topics
 	@$(BIN)/python -m bench.readme
 
-bench-all: bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics ## all of them, one after the other: five hours
+bench-all: bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics ## run all of them, one after the other: five hours
 
 tools-table: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched ## Kafka's command line tools, each option, beside Apache Kafka -> docs/TOOLS.md
 	@$(ALONE) $(BIN)/python -m tests.tools_table
@@ -110,18 +110,18 @@ conformance: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched $(JARS)/kafka-c
 	@$(ALONE) $(BIN)/python -m tests.conformance
 
 soak: SOAK_MINUTES ?= 20
-soak: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched ## random faults under load on a real HDFS for SOAK_MINUTES; HAZARDS=all for worse ones, as root
+soak: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched ## random faults under load on a real HDFS for SOAK_MINUTES; HAZARDS=all adds worse ones, as root
 	@$(ALONE) $(BIN)/python -m tests.soak --minutes $(SOAK_MINUTES) --hazards $(HAZARDS)
 
 soak-cluster: SOAK_MINUTES ?= 30
-soak-cluster: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## the same for nodes on hosts of their own, as root
+soak-cluster: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## the same for nodes in network namespaces, as root
 	@$(ALONE) $(BIN)/python -m tests.soak.cluster --minutes $(SOAK_MINUTES) --hazards $(HAZARDS)
 
-compaction: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched ## does compaction leave what Apache Kafka's leaves: compaction_differences of 1,000 histories
+compaction: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched ## compare compaction with Apache Kafka's in 1,000 histories; prints compaction_differences
 	@$(ALONE) $(BIN)/python -m tests.soak.compaction
 
 etl: SOAK_MINUTES ?= 10
-etl: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## copiers by transactions, killed as often as the nodes: etl_lost_or_doubled
+etl: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## transactional copiers under kills; prints etl_lost_or_doubled
 	@$(ALONE) $(BIN)/python -m tests.soak.etl --minutes $(SOAK_MINUTES)
 
 plot: $(VENV)/.installed-bench ## draw bench/results/*.svg again, and write docs/benchmarks and the README's figures
@@ -131,18 +131,18 @@ plot: $(VENV)/.installed-bench ## draw bench/results/*.svg again, and write docs
 simulate: $(VENV)/.installed-dev ## simulate SEEDS=n histories
 	@$(BIN)/python -m tests.simulation --seeds $(SEEDS)
 
-fresh: $(VENV)/.installed-dev ## histories and examples that no run has seen; a search, so not part of `make test`
+fresh: $(VENV)/.installed-dev ## new random histories and examples; a search, so not part of `make test`
 	@$(BIN)/python -m tools.fresh
 
-mutants: $(VENV)/.installed-dev ## take each safety rule out and see that the simulation finds it
+mutants: $(VENV)/.installed-dev ## remove each safety rule in turn; the simulation must find it
 	@$(BIN)/python -m tests.simulation.mutants
 
 fuzz: MINUTES ?= 30
-fuzz: $(VENV)/.installed-dev ## the C kernel under sanitizers beside its twins for MINUTES, with libFuzzer (clang)
+fuzz: $(VENV)/.installed-dev ## fuzz the C kernel under sanitizers beside its twins for MINUTES, with libFuzzer (clang)
 	@deploy/dev/install-tools.sh clang libclang-rt
 	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
-clean: ## remove everything that was made, except ./data
+clean: ## remove all made files, except ./data
 	rm -rf $(VENV) $(PLAIN) .cache build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

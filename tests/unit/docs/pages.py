@@ -11,6 +11,8 @@ REPOSITORY: Final = Path(__file__).parents[3]
 
 _FENCE: Final = re.compile(r"^(```|~~~)")
 _CODE: Final = re.compile(r"`[^`]*`")
+_LINES_OF_THEIR_OWN: Final = ("#", "|", "<!--")
+_BEGIN: Final = re.compile(r"(?:[-*+] |\d+\. |#|\||<!--)")
 
 
 def documents() -> list[Path]:
@@ -32,6 +34,22 @@ def prose_lines(text: str) -> Iterator[tuple[int, str]]:
             is_code = not is_code
         elif not is_code:
             yield number, line
+
+
+def sentences(text: str) -> Iterator[tuple[int, str]]:
+    """First line number and text of each paragraph, list entry, table row and heading, lines joined by a blank."""
+    begin, words = 0, ""
+    last = 0
+    for number, line in prose_lines(text):
+        stripped = line.strip()
+        is_new = number != last + 1 or not stripped or _BEGIN.match(stripped) or words.startswith(_LINES_OF_THEIR_OWN)
+        if words and is_new:
+            yield begin, words
+            words = ""
+        begin, words = (begin, f"{words} {stripped}") if words else (number, stripped)
+        last = number
+    if words:
+        yield begin, words
 
 
 def without_code(line: str) -> str:

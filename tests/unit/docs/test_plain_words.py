@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.unit.docs.help_texts import help_texts
-from tests.unit.docs.pages import documents, name_of
+from tests.unit.docs.pages import REPOSITORY, documents, name_of, sentences
 from tests.unit.docs.words import CELL_CHARACTERS_MAX, long_cells, riddles
 
 pytestmark = pytest.mark.unit
@@ -16,6 +17,14 @@ pytestmark = pytest.mark.unit
 @pytest.mark.parametrize("page", documents(), ids=name_of)
 def test_no_document_has_a_riddle(page: Path) -> None:
     assert list(riddles(page.read_text(encoding="utf-8"))) == []
+
+
+def test_no_notebook_has_a_riddle() -> None:
+    for notebook in (REPOSITORY / "docs").glob("*.ipynb"):
+        cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+        texts = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown"]
+        assert texts
+        assert [found for text in texts for found in riddles(text)] == []
 
 
 def test_no_help_text_has_a_riddle() -> None:
@@ -45,6 +54,7 @@ def test_no_table_cell_is_too_long(page: Path) -> None:
         "Of these the last few are known.",
         "So does every index.",
         "It takes whatever there is.",
+        "The members of the group and\nwho waits are told.",
     ],
 )
 def test_riddles_are_found(sentence: str) -> None:
@@ -65,6 +75,20 @@ def test_riddles_are_found(sentence: str) -> None:
 )
 def test_plain_sentences_are_not(sentence: str) -> None:
     assert list(riddles(sentence)) == []
+
+
+def test_paragraphs_are_joined_and_begin_at_their_first_line() -> None:
+    text = "# Head\n\none\ntwo\n- three\n  four\n| five |\n```\nsix\n```\nseven\n\n\neight\n## Nine\nten\n"
+    assert list(sentences(text)) == [
+        (1, "# Head"),
+        (3, "one two"),
+        (5, "- three four"),
+        (7, "| five |"),
+        (11, "seven"),
+        (14, "eight"),
+        (15, "## Nine"),
+        (16, "ten"),
+    ]
 
 
 def test_cells_are_measured_without_their_blanks() -> None:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from tests.unit.docs.pages import prose_lines, without_code
+from tests.unit.docs.pages import prose_lines, sentences, without_code
 
 CELL_CHARACTERS_MAX: Final = 120
 
@@ -46,8 +46,8 @@ RIDDLES: Final[Mapping[str, re.Pattern[str]]] = {
 
 
 def riddles(text: str) -> Iterator[tuple[int, str, str]]:
-    """Line number, what is wrong and the words, for each finding outside of code and headings."""
-    for number, line in prose_lines(text):
+    """Number of the paragraph's first line, what is wrong and the words: each finding outside of code and headings."""
+    for number, line in sentences(text):
         if line.startswith("#"):
             continue
         plain = without_code(line)
