@@ -2,14 +2,15 @@
 
 A partition has at most one batch here at a time, so the queues are bounded by the number of partitions. Each batch first gets
 a little work; one that takes more goes behind all those that may be short, and between two of its parts they have their turn.
-So bombs, however many partitions they are for, delay usual batches by a few parts. Of each stage at most one batch is half
+Among equals requests take turns. So bombs, however many partitions they are for, delay usual batches by a few parts. Of each stage at most one batch is half
 opened, which bounds the memory.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+import threading
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, Protocol
@@ -48,6 +49,32 @@ class _Job(NamedTuple):
     ends_s: float
 
 
+class _Stage:
+    """Batches that wait for the same work. Requests have their turns: a batch waits for one of each other request, not for all.
+
+    Batches of one request are views of its buffer, which tells them apart from others'. For two threads.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._requests: OrderedDict[int, deque[_Job]] = OrderedDict()
+
+    def add(self, job: _Job) -> None:
+        with self._lock:
+            self._requests.setdefault(id(job.records.obj), deque()).append(job)
+
+    def next(self) -> _Job | None:
+        """Take one out."""
+        with self._lock:
+            if not self._requests:
+                return None
+            request, jobs = self._requests.popitem(last=False)
+            job = jobs.popleft()
+            if jobs:
+                self._requests[request] = jobs  # behind the others
+            return job
+
+
 class ThreadOpener:
     """The Opener of a server. Its thread begins with the first batch. `clock_s`: the loop's, unless it says otherwise."""
 
@@ -55,12 +82,12 @@ class ThreadOpener:
         self._loop = loop
         self._clock_s = clock_s or loop.time
         self._thread = ThreadPoolExecutor(1, "bmq-opener")
-        self._stages: tuple[deque[_Job], ...] = tuple(deque() for _ in STAGE_BYTES)
+        self._stages = tuple(_Stage() for _ in STAGE_BYTES)
         self._is_closed = False
 
     def open(self, admission: Admission, records: memoryview, now_ms: int, done: Callable[[Opened], None]) -> None:
         ends_s = self._clock_s() + WAIT_MAX_S
-        self._stages[0].append(_Job(admission, records, now_ms, done, ends_s))
+        self._stages[0].add(_Job(admission, records, now_ms, done, ends_s))
         self._thread.submit(self._open_next)
 
     def close(self) -> None:
@@ -69,16 +96,17 @@ class ThreadOpener:
 
     def _open_next(self) -> None:
         """Open the next batch to its end. It may be gone: others' pauses are used too."""
-        for stage, jobs in enumerate(self._stages):
-            if jobs:
-                self._open(jobs.popleft(), stage)
+        for number, stage in enumerate(self._stages):
+            job = stage.next()
+            if job is not None:
+                self._open(job, number)
                 return
 
     def _open(self, job: _Job, stage: int) -> None:
         try:
             opened: Opened = self._opened(job, stage)
         except TooMuchWork:
-            self._stages[stage + 1].append(job)
+            self._stages[stage + 1].add(job)
             self._thread.submit(self._open_next)
             return
         except Exception as error:
@@ -105,8 +133,8 @@ class ThreadOpener:
 
     def _open_shorter_ones(self, stage: int) -> None:
         for shorter in range(stage):
-            while self._stages[shorter]:
-                self._open(self._stages[shorter].popleft(), shorter)
+            while (job := self._stages[shorter].next()) is not None:
+                self._open(job, shorter)
 
 
 def admitted_at_once(admission: Admission, records: memoryview, now_ms: int) -> Opened:
