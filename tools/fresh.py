@@ -21,7 +21,7 @@ RARE_FROM = 20  # kinds of history that only every so many known seeds have: a q
 FIRST_MIN, FIRST_MAX = 1_000_000, 2_000_000_000
 HOSTILE = (
     "tests/unit/protocol",
-    "tests/unit/coordinator/test_group_history.py",
+    "tests/unit/coordinator/classic/test_group_history.py",
     "tests/unit/broker/test_tail_cache.py",
 )
 

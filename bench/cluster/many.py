@@ -20,7 +20,7 @@ from bench.cluster.admin import (
     wait_for_leaders,
 )
 from bench.cluster.sides import Side, most_loaded
-from bmq.coordinator.directory import shard_of
+from bmq.coordinator.runtime.directory import shard_of
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.offset_commit_request import (
     OffsetCommitRequest,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from bmq.coordinator.offset_columns import PackedOffsets
-from bmq.coordinator.pending_offsets import OpenTransaction
+from bmq.coordinator.offsets.offset_columns import PackedOffsets
+from bmq.coordinator.offsets.pending_offsets import OpenTransaction
 from bmq.coordinator.snapshot import decode_snapshot
 from bmq.log.damage import Damage, end_damage, is_accepted
 from bmq.log.damage_report import DamageReport, accepted_losses, report_damage

@@ -31,9 +31,9 @@ from bmq.cli.settings import Settings, split_address, split_roles
 from bmq.controller.config import ControllerConfig
 from bmq.controller.metrics import ActiveControllerMetrics, ControllerMetrics
 from bmq.controller.runtime import Controller
-from bmq.coordinator.committed_offsets import FetchedOffsets
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.coordinator import GroupCoordinator
+from bmq.coordinator.offsets.committed_offsets import FetchedOffsets
 from bmq.coordinator.transactions.config import TransactionConfig
 from bmq.coordinator.transactions.coordinator import TransactionCoordinator
 from bmq.coordinator.transactions.group_partitions import GroupPartitions

@@ -39,8 +39,8 @@ from bmq.cli.settings import Settings, split_address
 from bmq.cli.state_topic import StateTopic
 from bmq.controller.config import ControllerConfig
 from bmq.controller.runtime import Controller
-from bmq.coordinator.committed_offsets import FetchedOffsets
 from bmq.coordinator.coordinator import GroupCoordinator
+from bmq.coordinator.offsets.committed_offsets import FetchedOffsets
 from bmq.coordinator.transactions.coordinator import TransactionCoordinator
 from bmq.coordinator.transactions.group_partitions import GroupPartitions
 from bmq.coordinator.transactions.verifications import Verifications

@@ -13,8 +13,8 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from bmq.coordinator.offset_columns import PackedOffsets
-from bmq.coordinator.pending_offsets import OpenTransaction
+from bmq.coordinator.offsets.offset_columns import PackedOffsets
+from bmq.coordinator.offsets.pending_offsets import OpenTransaction
 from bmq.coordinator.snapshot import decode_snapshot
 from bmq.coordinator.transactions.transaction_shard import snapshot_parts
 from bmq.metadata.image import METADATA_TOPIC_NAME, OFFSETS_TOPIC_NAME, TRANSACTIONS_TOPIC_NAME

@@ -13,7 +13,7 @@ from bmq.protocol.errors import BmqError, KafkaError
 
 
 class StateTopic:
-    """Implements bmq.coordinator.directory.Shards. The topic is made when it is first needed."""
+    """Implements bmq.coordinator.runtime.directory.Shards. The topic is made when it is first needed."""
 
     def __init__(self, topic_name: str, controller: Controller, manager: PartitionManager) -> None:
         self._name = topic_name

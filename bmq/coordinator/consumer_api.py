@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
+from bmq.coordinator.classic.effects import Joining, join_error, sync_error
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.consumer import classic_members
 from bmq.coordinator.consumer.description import described
@@ -15,12 +16,11 @@ from bmq.coordinator.consumer.member import JOIN_EPOCH
 from bmq.coordinator.consumer.pace import HeartbeatPace, is_settled
 from bmq.coordinator.consumer.progress import Surroundings
 from bmq.coordinator.consumer.repeated import Said
-from bmq.coordinator.directory import ShardDirectory
-from bmq.coordinator.effects import Joining, join_error, sync_error
-from bmq.coordinator.group_draft import GroupDraft
 from bmq.coordinator.group_shard import GroupShard, NewRuntime
-from bmq.coordinator.log_errors import coordinator_error
 from bmq.coordinator.metrics import GroupMetrics
+from bmq.coordinator.modern.group_draft import GroupDraft
+from bmq.coordinator.runtime.directory import ShardDirectory
+from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.coordinator.topics import CurrentTopics, Topics, changes
 from bmq.coordinator.txn_offset_api import TxnOffsetApi
 from bmq.log.clock import Clock

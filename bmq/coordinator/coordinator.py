@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 from weakref import WeakSet
 
+from bmq.coordinator.classic.effects import GroupState, Joining, join_error, sync_error
+from bmq.coordinator.classic.group import CLASSIC, Group
+from bmq.coordinator.classic.member import Caller, distinct_protocols
+from bmq.coordinator.classic.member_memory import GROUP_BYTES, MemberMemory
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.consumer.consumer_group import CONSUMER, ConsumerGroupState
 from bmq.coordinator.consumer_api import AUTHORIZED_OPERATIONS, Dice
-from bmq.coordinator.directory import ShardDirectory, Shards
-from bmq.coordinator.effects import GroupState, Joining, join_error, sync_error
-from bmq.coordinator.group import CLASSIC, Group
 from bmq.coordinator.group_shard import GroupShard
-from bmq.coordinator.log_errors import coordinator_error, deletion_error
-from bmq.coordinator.member import Caller, distinct_protocols
-from bmq.coordinator.member_memory import GROUP_BYTES, MemberMemory
 from bmq.coordinator.metrics import GroupMetrics
+from bmq.coordinator.runtime.directory import ShardDirectory, Shards
+from bmq.coordinator.runtime.log_errors import coordinator_error, deletion_error
 from bmq.coordinator.streams.streams_group import STREAMS, StreamsGroupState
 from bmq.coordinator.streams_api import StreamsApi
 from bmq.coordinator.topics import CurrentTopics

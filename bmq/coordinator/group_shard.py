@@ -15,28 +15,29 @@ from typing import Any, ClassVar, Final
 
 import structlog
 
-from bmq.coordinator.commit_plans import CommitPlan
-from bmq.coordinator.commit_run import CommitDone, CommitRun
+from bmq.coordinator.classic.effects import Answer, Effects, GroupState, Persist
+from bmq.coordinator.classic.group import CLASSIC, Group
+from bmq.coordinator.classic.member_memory import MemberMemory, ShardMemory
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup
-from bmq.coordinator.consumer.runtime import ConsumerGroups
-from bmq.coordinator.effects import Answer, Effects, GroupState, Moment, Persist
-from bmq.coordinator.group import CLASSIC, Group
-from bmq.coordinator.group_draft import GroupDraft
-from bmq.coordinator.group_runtime import GroupRuntime
-from bmq.coordinator.log_errors import coordinator_error
-from bmq.coordinator.member_memory import MemberMemory, ShardMemory
+from bmq.coordinator.consumer_groups import ConsumerGroups
 from bmq.coordinator.metrics import GroupMetrics
-from bmq.coordinator.offset_columns import PackedOffsets
-from bmq.coordinator.offsets import Offsets, Record
-from bmq.coordinator.pending_offsets import OpenTransaction
-from bmq.coordinator.shard import Shard
+from bmq.coordinator.modern.group_draft import GroupDraft
+from bmq.coordinator.modern.group_runtime import GroupRuntime
+from bmq.coordinator.offsets.commit_plans import CommitPlan
+from bmq.coordinator.offsets.commit_run import CommitDone, CommitRun
+from bmq.coordinator.offsets.offset_columns import PackedOffsets
+from bmq.coordinator.offsets.offsets import Offsets, Record
+from bmq.coordinator.offsets.pending_offsets import OpenTransaction
+from bmq.coordinator.offsets.transaction_gate import TransactionGate
+from bmq.coordinator.runtime.log_errors import coordinator_error
+from bmq.coordinator.runtime.moment import Moment
+from bmq.coordinator.runtime.shard import Shard
+from bmq.coordinator.runtime.wake_ups import WakeUps
 from bmq.coordinator.snapshot import ShardState, decode_snapshot, encode_snapshot
-from bmq.coordinator.streams.runtime import StreamsGroups
 from bmq.coordinator.streams.streams_group import StreamsGroup
+from bmq.coordinator.streams_groups import StreamsGroups
 from bmq.coordinator.topics import CurrentTopics, TopicChanges
-from bmq.coordinator.transaction_gate import TransactionGate
-from bmq.coordinator.wake_ups import WakeUps
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
 from bmq.log.state_log import Producer, SnapshotPolicy

@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from typing import Final, Protocol
 
-from bmq.coordinator.commit_plans import CommitPlans
-from bmq.coordinator.commit_run import CommitDone
+from bmq.coordinator.classic.effects import GroupState
 from bmq.coordinator.consumer.commits import MEMBER_EPOCHS_FROM, check_commit, check_fetch
-from bmq.coordinator.directory import ShardDirectory
-from bmq.coordinator.effects import GroupState
 from bmq.coordinator.group_shard import GroupShard
-from bmq.coordinator.log_errors import coordinator_error, deletion_error
 from bmq.coordinator.metrics import GroupMetrics
-from bmq.coordinator.offsets import NO_OFFSET, refused
+from bmq.coordinator.offsets.commit_plans import CommitPlans
+from bmq.coordinator.offsets.commit_run import CommitDone
+from bmq.coordinator.offsets.offsets import NO_OFFSET, refused
+from bmq.coordinator.runtime.directory import ShardDirectory
+from bmq.coordinator.runtime.log_errors import coordinator_error, deletion_error
 from bmq.coordinator.streams.commits import check_commit as check_streams_commit
 from bmq.coordinator.streams.commits import check_fetch as check_streams_fetch
 from bmq.coordinator.topics import OFFSETS_TOPIC, CurrentTopics, Topic, find_topic

@@ -13,8 +13,8 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Final, NamedTuple, Protocol
 
-from bmq.coordinator.offset_columns import PackedOffsets, TopicOffsets, decode_text, encode_text
-from bmq.coordinator.pending_offsets import OpenTransaction
+from bmq.coordinator.offsets.offset_columns import PackedOffsets, TopicOffsets, decode_text, encode_text
+from bmq.coordinator.offsets.pending_offsets import OpenTransaction
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.group_records import GroupMetadataKey, GroupMetadataValue, encode_key, encode_value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bmq.coordinator.consumer_api import AUTHORIZED_OPERATIONS, ConsumerApi, answered_by_owner
 from bmq.coordinator.group_shard import GroupShard
-from bmq.coordinator.log_errors import coordinator_error
+from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.coordinator.streams.description import described
 from bmq.coordinator.streams.draft import StreamsDraft
 from bmq.coordinator.streams.heartbeat import Answered, StreamsBeat, check, heartbeat

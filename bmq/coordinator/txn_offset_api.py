@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from bmq.coordinator.directory import ShardDirectory
 from bmq.coordinator.group_shard import GroupShard
-from bmq.coordinator.log_errors import coordinator_error, marker_error
 from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.offset_api import OffsetApi, told_by_owner
+from bmq.coordinator.runtime.directory import ShardDirectory
+from bmq.coordinator.runtime.log_errors import coordinator_error, marker_error
 from bmq.coordinator.topics import CurrentTopics
 from bmq.log.clock import Clock
 from bmq.log.state_log import Producer

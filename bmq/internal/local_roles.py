@@ -19,7 +19,7 @@ from bmq.protocol.request_context import RequestContext
 
 
 class LocalShards:
-    """The partitions of an internal topic that this node owns (bmq.coordinator.directory.Shards)."""
+    """The partitions of an internal topic that this node owns (bmq.coordinator.runtime.directory.Shards)."""
 
     def __init__(
         self, topic_name: str, node_id: int, manager: PartitionManager, image: Callable[[], MetadataImage]

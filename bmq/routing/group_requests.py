@@ -8,7 +8,7 @@ OffsetCommit     may: it writes the same again; the caller keeps later commits o
 TxnOffsetCommit  likewise, for the producer. While its client waits for the answer the transaction goes on, and the same
                  offsets are pending twice. The owner refuses a try that comes too late: with TV2 each transaction has
                  its own epoch, and before that the owner asks the transaction coordinator
-                 (bmq/coordinator/transaction_gate.py). A commit of an earlier transaction of the same epoch, which that
+                 (bmq/coordinator/offsets/transaction_gate.py). A commit of an earlier transaction of the same epoch, which that
                  coordinator cannot detect, is kept out like late OffsetCommits: by its age, and by the leader epoch it
                  was sent for.
 SyncGroup        may: it is answered by the generation it names, or refused because that is over.
@@ -35,10 +35,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
+from bmq.coordinator.classic.effects import GroupState, join_error, sync_error
 from bmq.coordinator.consumer.member import JOIN_EPOCH
-from bmq.coordinator.effects import GroupState, join_error, sync_error
 from bmq.coordinator.offset_api import failed_fetch, fetch_error
-from bmq.coordinator.offsets import refused
+from bmq.coordinator.offsets.offsets import refused
 from bmq.coordinator.streams.heartbeat import left
 from bmq.coordinator.streams_api import refused_heartbeat
 from bmq.coordinator.txn_offset_api import refused_transactional

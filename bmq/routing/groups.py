@@ -12,8 +12,8 @@ from typing import Any
 
 import structlog
 
-from bmq.coordinator.commit_run import CommitDone
 from bmq.coordinator.coordinator import GroupCoordinator
+from bmq.coordinator.offsets.commit_run import CommitDone
 from bmq.log.store import Buffer
 from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage
 from bmq.peers.links import Links

@@ -21,8 +21,8 @@ from random import Random
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from bmq.aio.backoff import Backoff
-from bmq.coordinator.directory import shard_of
-from bmq.coordinator.shard import Shard
+from bmq.coordinator.runtime.directory import shard_of
+from bmq.coordinator.runtime.shard import Shard
 from bmq.log.partition_log import TopicPartition
 from bmq.membership.image_waits import ImageWaits
 from bmq.metadata.image import NO_LEADER, MetadataImage, Node, TopicImage
@@ -73,7 +73,7 @@ class TopicMaker(Protocol):
 
 
 class LoadedShards(Protocol):
-    """bmq.coordinator.directory.ShardDirectory implements this."""
+    """bmq.coordinator.runtime.directory.ShardDirectory implements this."""
 
     @property
     def ready(self) -> Mapping[int, Shard]: ...

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from bmq.coordinator.directory import shard_of
+from bmq.coordinator.runtime.directory import shard_of
 from tests.e2e.conftest import create_topic
 from tests.support.patience import Patience
 from tests.support.servers import BmqServer, bmq_command

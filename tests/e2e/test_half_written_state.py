@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kio.schema.errors import ErrorCode as E
 
-from bmq.coordinator.directory import shard_of
+from bmq.coordinator.runtime.directory import shard_of
 from tests.e2e.conftest import create_topic
 from tests.support import wire
 from tests.support.group_client import LEAVE, GroupClient, topic_id_of

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bmq.coordinator.directory import shard_of
+from bmq.coordinator.runtime.directory import shard_of
 from tests.e2e.conftest import ServerMaker, create_topic
 from tests.support.group_client import GroupClient, topic_id_of
 from tests.support.java import CONSOLE_CONSUMER

@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from bmq.coordinator.classic.effects import Joining, join_error
+from bmq.coordinator.classic.member import Protocols
+from bmq.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from bmq.coordinator.consumer import consumer_protocol
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
 from bmq.coordinator.consumer.consumer_protocol import Subscription, decode_subscription, encode_assignment
@@ -19,10 +22,7 @@ from bmq.coordinator.consumer.heartbeat import replace_static, require_instance_
 from bmq.coordinator.consumer.member import ClassicTerms, ConsumerMember, MemberState
 from bmq.coordinator.consumer.migration import DISABLED, downgraded
 from bmq.coordinator.consumer.progress import Surroundings, advance
-from bmq.coordinator.effects import Joining, join_error
-from bmq.coordinator.member import Protocols
-from bmq.coordinator.member_timers import TimerKind
-from bmq.coordinator.subscription import CONSUMER_PROTOCOL_TYPE
+from bmq.coordinator.modern.member_timers import TimerKind
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError, MalformedMessage
 from bmq.protocol.messages.heartbeat_request import HeartbeatRequest

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import ClassVar, Final
 
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup
-from bmq.coordinator.group_draft import EncodedRecord, GroupDraft
+from bmq.coordinator.modern.group_draft import EncodedRecord, GroupDraft
 from bmq.protocol.consumer_group_records import (
     ConsumerKey,
     ConsumerValue,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from bmq.coordinator.classic.effects import GroupState
 from bmq.coordinator.config import ConsumerConfig
 from bmq.coordinator.consumer.assignment import NONE_OWNED, Target, answer_of, is_subset, target_parts, told_by
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup
@@ -20,8 +21,7 @@ from bmq.coordinator.consumer.member import (
 )
 from bmq.coordinator.consumer.migration import upgrade
 from bmq.coordinator.consumer.progress import Surroundings, advance, write_current, write_said
-from bmq.coordinator.effects import GroupState
-from bmq.coordinator.member_timers import TimerKind
+from bmq.coordinator.modern.member_timers import TimerKind
 from bmq.protocol import consumer_group_records as records
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError

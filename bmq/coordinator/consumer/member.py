@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final
 
+from bmq.coordinator.classic.member import Protocols
 from bmq.coordinator.consumer.assignment import Owned, Target, owned_of, owned_parts
-from bmq.coordinator.member import Protocols
 from bmq.protocol import consumer_group_records as records
 
 JOIN_EPOCH: Final = 0

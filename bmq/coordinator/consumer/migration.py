@@ -12,6 +12,10 @@ from math import ceil
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from bmq.coordinator.classic.group import Group
+from bmq.coordinator.classic.member import Member
+from bmq.coordinator.classic.roster import Roster
+from bmq.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE
 from bmq.coordinator.config import ConsumerConfig
 from bmq.coordinator.consumer import consumer_protocol
 from bmq.coordinator.consumer.assignment import Target, target_parts
@@ -20,11 +24,8 @@ from bmq.coordinator.consumer.consumer_protocol import decode_assignment, decode
 from bmq.coordinator.consumer.draft import FIRST_EPOCH, Draft
 from bmq.coordinator.consumer.member import ClassicTerms, ConsumerMember, MemberState
 from bmq.coordinator.consumer.progress import Surroundings
-from bmq.coordinator.group import Group
-from bmq.coordinator.member import NEVER_MS, Member
-from bmq.coordinator.member_timers import TimerKind
-from bmq.coordinator.roster import Roster
-from bmq.coordinator.subscription import CONSUMER_PROTOCOL_TYPE
+from bmq.coordinator.modern.member_timers import TimerKind
+from bmq.coordinator.runtime.moment import NEVER_MS
 from bmq.coordinator.topics import Topics
 from bmq.protocol import consumer_group_records as records
 from bmq.protocol.error_codes import ErrorCode

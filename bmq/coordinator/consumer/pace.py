@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bmq.coordinator.config import ConsumerConfig, GroupTerms
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup
-from bmq.coordinator.effects import Moment
+from bmq.coordinator.runtime.moment import Moment
 
 
 def is_settled(group: ConsumerGroup, member_id: str, terms: GroupTerms, now: Moment) -> bool:

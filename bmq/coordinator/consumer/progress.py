@@ -19,9 +19,9 @@ from bmq.coordinator.consumer.draft import Draft
 from bmq.coordinator.consumer.member import ConsumerMember, MemberState
 from bmq.coordinator.consumer.patterns import compiled
 from bmq.coordinator.consumer.reconciliation import Aim, reconciled
-from bmq.coordinator.effects import Moment
-from bmq.coordinator.member_timers import TimerKind
-from bmq.coordinator.subscribed_topics import NO_HASH, metadata_hash, partition_counts, topic_ids
+from bmq.coordinator.modern.member_timers import TimerKind
+from bmq.coordinator.modern.subscribed_topics import NO_HASH, metadata_hash, partition_counts, topic_ids
+from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.topics import Topics
 from bmq.protocol import consumer_group_records as records
 from bmq.protocol.error_codes import ErrorCode

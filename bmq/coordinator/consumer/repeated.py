@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from bmq.coordinator.member_timers import TimerOrder
+from bmq.coordinator.modern.member_timers import TimerOrder
 from bmq.protocol.codec import after_correlation_id
 from bmq.protocol.wire import Buffer
 

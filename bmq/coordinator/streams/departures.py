@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bmq.coordinator.member_timers import Due, TimerKind
+from bmq.coordinator.modern.member_timers import Due, TimerKind
 from bmq.coordinator.streams.draft import StreamsDraft
 from bmq.coordinator.streams.member import MemberState
 from bmq.coordinator.streams.progress import AT_ONCE_MS, StreamsSurroundings, bump_if_needed, update_target

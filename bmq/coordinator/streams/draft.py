@@ -1,11 +1,11 @@
-"""A streams group while a decision on it is made (see bmq/coordinator/group_draft.py)."""
+"""A streams group while a decision on it is made (see bmq/coordinator/modern/group_draft.py)."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from bmq.coordinator.group import Group
-from bmq.coordinator.group_draft import EncodedRecord, GroupDraft
+from bmq.coordinator.classic.group import Group
+from bmq.coordinator.modern.group_draft import EncodedRecord, GroupDraft
 from bmq.coordinator.streams.streams_group import StreamsGroup
 from bmq.protocol.streams_group_records import StreamsKey, StreamsValue, encode_key, encode_value
 

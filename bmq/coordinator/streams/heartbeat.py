@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from bmq.coordinator.effects import GroupState
-from bmq.coordinator.member_timers import NOBODY, TimerKind
+from bmq.coordinator.classic.effects import GroupState
+from bmq.coordinator.modern.member_timers import NOBODY, TimerKind
 from bmq.coordinator.streams.configuration import ConfiguredSubtopology, ConfiguredTopology, StatusCode
 from bmq.coordinator.streams.departures import remove_member, write_removal
 from bmq.coordinator.streams.draft import StreamsDraft

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from bmq.coordinator.config import StreamsConfig, StreamsTerms
-from bmq.coordinator.effects import Moment
-from bmq.coordinator.member_timers import TimerKind
-from bmq.coordinator.modern_group import FIRST_TARGET_EPOCH
+from bmq.coordinator.modern.member_timers import TimerKind
+from bmq.coordinator.modern.modern_group import FIRST_TARGET_EPOCH
+from bmq.coordinator.modern.subscribed_topics import metadata_hash
+from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.streams.assignor import AssignedMember, SubtopologySize, assign
 from bmq.coordinator.streams.configuration import ConfiguredTopology
 from bmq.coordinator.streams.draft import StreamsDraft
@@ -22,7 +23,6 @@ from bmq.coordinator.streams.member import MemberState, StreamsMember
 from bmq.coordinator.streams.reconciliation import Aim, reconciled
 from bmq.coordinator.streams.streams_group import NO_TOPOLOGY_EPOCH, StreamsGroup, config_records
 from bmq.coordinator.streams.tasks import NO_TASKS, TaskId, Tasks
-from bmq.coordinator.subscribed_topics import metadata_hash
 from bmq.coordinator.topics import Topics
 from bmq.protocol import streams_group_records as records
 from bmq.protocol.streams_group_records import TopologyValue

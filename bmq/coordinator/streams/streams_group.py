@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import ClassVar, Final
 
-from bmq.coordinator.modern_group import ModernGroup
+from bmq.coordinator.modern.modern_group import ModernGroup
 from bmq.coordinator.streams.member import StreamsMember
 from bmq.coordinator.streams.tasks import NO_TASKS, Tasks
 from bmq.coordinator.streams.topology import required_topics, source_topics

@@ -15,9 +15,9 @@ from typing import Any, Final, Protocol
 import structlog
 
 from bmq.aio.loop_turns import run_in_turns
-from bmq.coordinator.directory import ShardDirectory, Shards
-from bmq.coordinator.inherited_shards import InheritedShards
-from bmq.coordinator.log_errors import coordinator_error
+from bmq.coordinator.runtime.directory import ShardDirectory, Shards
+from bmq.coordinator.runtime.inherited_shards import InheritedShards
+from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, CurrentTopics
 from bmq.coordinator.transactions.config import TransactionConfig
 from bmq.coordinator.transactions.listing import STATE_NAMES, ListFilter, state_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from bmq.coordinator.directory import shard_of
+from bmq.coordinator.runtime.directory import shard_of
 from bmq.coordinator.topics import OFFSETS_TOPIC, CurrentTopics
 from bmq.coordinator.transactions.transaction import Partition
 from bmq.protocol.error_codes import ErrorCode

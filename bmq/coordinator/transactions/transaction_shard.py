@@ -18,9 +18,8 @@ from typing import ClassVar, Final, Protocol, TypeVar
 import structlog
 
 from bmq.aio.backoff import Backoff
-from bmq.coordinator.effects import Moment
-from bmq.coordinator.member import NEVER_MS
-from bmq.coordinator.shard import Shard
+from bmq.coordinator.runtime.moment import NEVER_MS, Moment
+from bmq.coordinator.runtime.shard import Shard
 from bmq.coordinator.topics import CurrentTopics
 from bmq.coordinator.transactions.config import TransactionConfig
 from bmq.coordinator.transactions.markers import MarkerDelivery, MarkerWriter

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from bmq.coordinator.log_errors import coordinator_error
+from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.log.transactions import TransactionClaim
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError

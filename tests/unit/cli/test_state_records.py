@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.cli.state_records import STATE_TOPICS, StateRecord, decode_state_record, snapshot_records
-from bmq.coordinator.offset_columns import TopicOffsets
+from bmq.coordinator.offsets.offset_columns import TopicOffsets
 from bmq.coordinator.snapshot import ShardState, encode_snapshot
 from bmq.metadata.state import MetadataState
 from bmq.protocol import consumer_group_records, group_records, streams_group_records, transaction_records

@@ -42,7 +42,7 @@ from bmq.protocol.request_context import Received
 from bmq.protocol.turns import NO_TURNS, Turns
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog
-from tests.unit.coordinator.group_bench import subscription
+from tests.unit.coordinator.classic.group_bench import subscription
 
 NOW_MS = 1_700_000_000_000
 FAST = CoordinatorConfig(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=10)

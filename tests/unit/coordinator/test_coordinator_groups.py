@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from bmq.coordinator.classic.effects import GroupState
 from bmq.coordinator.config import CoordinatorConfig
-from bmq.coordinator.directory import _known_shard_of, shard_of
-from bmq.coordinator.effects import GroupState
+from bmq.coordinator.runtime.directory import _known_shard_of, shard_of
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.delete_groups_request import DeleteGroupsRequest

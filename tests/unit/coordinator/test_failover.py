@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from bmq.coordinator.effects import GroupState
-from bmq.coordinator.recent_proof import PROOF_AGE_MAX_MS
+from bmq.coordinator.classic.effects import GroupState
+from bmq.coordinator.runtime.recent_proof import PROOF_AGE_MAX_MS
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.coordinator.config import CoordinatorConfig
-from bmq.coordinator.offset_columns import PackedOffsets, TopicOffsets
-from bmq.coordinator.offsets import Offsets
-from bmq.coordinator.pending_offsets import OpenTransaction, PendingOffset
+from bmq.coordinator.offsets.offset_columns import PackedOffsets, TopicOffsets
+from bmq.coordinator.offsets.offsets import Offsets
+from bmq.coordinator.offsets.pending_offsets import OpenTransaction, PendingOffset
 from bmq.coordinator.snapshot import ShardState, decode_snapshot, encode_snapshot
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.group_records import (

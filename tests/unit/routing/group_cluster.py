@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from bmq.coordinator.coordinator import GroupCoordinator
-from bmq.coordinator.directory import shard_of
+from bmq.coordinator.runtime.directory import shard_of
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import PartitionLog, TopicPartition
 from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage, Node, PartitionImage, TopicImage
@@ -41,8 +41,8 @@ from bmq.routing.groups import RoutedGroups, RoutedGroupsConfig
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
 from tests.simulation.loop import VirtualTimeLoop
+from tests.unit.coordinator.classic.group_bench import subscription
 from tests.unit.coordinator.cluster import FAST, FakeVerifier, OwnedLog
-from tests.unit.coordinator.group_bench import subscription
 from tests.unit.peers.looped_links import LoopedLinks, internal_services
 from tests.unit.proxy.harness import FakeController, services_over
 

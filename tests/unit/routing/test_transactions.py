@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bmq.coordinator.directory import shard_of
+from bmq.coordinator.runtime.directory import shard_of
 from bmq.log.partition_log import TopicPartition
 from bmq.log.transactions import TransactionClaim, TransactionMarker
 from bmq.metadata.image import OFFSETS_TOPIC_NAME, TRANSACTIONS_TOPIC_NAME

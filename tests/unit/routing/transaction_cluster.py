@@ -9,7 +9,7 @@ from typing import Any, cast
 from uuid import UUID
 
 import bmq.proxy.handlers.write_txn_markers  # noqa: F401 - registers its handler
-from bmq.coordinator.directory import shard_of
+from bmq.coordinator.runtime.directory import shard_of
 from bmq.coordinator.transactions.coordinator import TransactionCoordinator
 from bmq.coordinator.transactions.group_partitions import GroupPartitions
 from bmq.log.config import LogConfig

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from bmq.coordinator.classic.effects import Joining
+from bmq.coordinator.classic.group import Group
+from bmq.coordinator.classic.member import distinct_protocols
 from bmq.coordinator.config import ConsumerConfig
 from bmq.coordinator.consumer import classic_members
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup
@@ -15,10 +18,8 @@ from bmq.coordinator.consumer.draft import Draft
 from bmq.coordinator.consumer.heartbeat import Beat, check, heartbeat
 from bmq.coordinator.consumer.progress import Surroundings
 from bmq.coordinator.consumer.resolution import resolve
-from bmq.coordinator.effects import Joining, Moment
-from bmq.coordinator.group import Group
-from bmq.coordinator.member import distinct_protocols
-from bmq.coordinator.member_timers import Due, TimerKind
+from bmq.coordinator.modern.member_timers import Due, TimerKind
+from bmq.coordinator.runtime.moment import Moment
 from bmq.protocol import consumer_group_records as records
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from bmq.coordinator.classic.group import Group
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.consumer.consumer_group import ConsumerGroupState
 from bmq.coordinator.consumer.consumer_protocol import decode_assignment
 from bmq.coordinator.consumer.departures import remove_members
 from bmq.coordinator.consumer.member import MemberState
-from bmq.coordinator.effects import Moment
-from bmq.coordinator.group import Group
-from bmq.coordinator.member_timers import TimerKind
+from bmq.coordinator.modern.member_timers import TimerKind
+from bmq.coordinator.runtime.moment import Moment
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.group_records import GroupMetadataValue, MemberMetadata
 from tests.unit.coordinator.consumer.bench import GROUP_ID, REBALANCE_MS, Bench, code_of, picture, replayed

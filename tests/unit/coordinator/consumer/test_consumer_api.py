@@ -12,8 +12,8 @@ import pytest
 from bmq.coordinator.config import ConsumerConfig, CoordinatorConfig
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.group_shard import GroupShard
-from bmq.coordinator.member_timers import TimerKind
-from bmq.coordinator.recent_proof import PROOF_AGE_MAX_MS
+from bmq.coordinator.modern.member_timers import TimerKind
+from bmq.coordinator.runtime.recent_proof import PROOF_AGE_MAX_MS
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest

@@ -11,7 +11,7 @@ import pytest
 from bmq.coordinator.config import ConsumerConfig
 from bmq.coordinator.consumer.consumer_group import ConsumerGroupState
 from bmq.coordinator.consumer.member import MemberState
-from bmq.coordinator.member_timers import TimerKind
+from bmq.coordinator.modern.member_timers import TimerKind
 from bmq.protocol import consumer_group_records as records
 from bmq.protocol.error_codes import ErrorCode
 from tests.unit.coordinator.consumer.bench import REBALANCE_MS, Bench, code_of, picture, replayed

@@ -16,7 +16,7 @@ from bmq.coordinator.consumer.consumer_group import ConsumerGroupState
 from bmq.coordinator.consumer.consumer_protocol import decode_assignment
 from bmq.coordinator.consumer.member import MemberState
 from bmq.coordinator.consumer.patterns import compiled
-from bmq.coordinator.member_timers import TimerKind
+from bmq.coordinator.modern.member_timers import TimerKind
 from bmq.coordinator.snapshot import ShardState, decode_snapshot, encode_snapshot
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError

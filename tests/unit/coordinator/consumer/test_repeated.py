@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from bmq.coordinator.consumer.repeated import REMEMBERED_PER_MEMBER_MAX, SAID_BYTES_MAX, RepeatedHeartbeats, Said
-from bmq.coordinator.member_timers import TimerKind
+from bmq.coordinator.modern.member_timers import TimerKind
 from bmq.coordinator.topics import TopicChanges
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import decode, decode_request, encode_request, parse_request_header

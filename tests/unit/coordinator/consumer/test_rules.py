@@ -24,11 +24,11 @@ from bmq.coordinator.consumer.member import ConsumerMember, MemberState
 from bmq.coordinator.consumer.patterns import COMPILED_BYTES_MAX, PATTERN_CHARS_MAX, compiled
 from bmq.coordinator.consumer.reconciliation import Aim, reconciled
 from bmq.coordinator.consumer.resolution import ResolutionTimes, is_due
-from bmq.coordinator.member import NEVER_MS
-from bmq.coordinator.member_timers import Due, GroupTimers, TimerKind, TimerOrder
-from bmq.coordinator.subscribed_topics import metadata_hash, partition_counts, topic_ids
+from bmq.coordinator.modern.member_timers import Due, GroupTimers, TimerKind, TimerOrder
+from bmq.coordinator.modern.subscribed_topics import metadata_hash, partition_counts, topic_ids
+from bmq.coordinator.runtime.moment import NEVER_MS
+from bmq.coordinator.runtime.wake_ups import WakeUps
 from bmq.coordinator.topics import changes
-from bmq.coordinator.wake_ups import WakeUps
 from bmq.protocol.consumer_group_records import TopicPartitions
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError, MalformedMessage

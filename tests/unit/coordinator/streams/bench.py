@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from bmq.coordinator.classic.group import Group
 from bmq.coordinator.config import StreamsConfig
-from bmq.coordinator.effects import Moment
-from bmq.coordinator.group import Group
-from bmq.coordinator.member_timers import NOBODY, Due, TimerKind
+from bmq.coordinator.modern.member_timers import NOBODY, Due, TimerKind
+from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.streams.configuration import configured
 from bmq.coordinator.streams.departures import expire
 from bmq.coordinator.streams.draft import StreamsDraft

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from bmq.coordinator.classic.group import Group
 from bmq.coordinator.config import CoordinatorConfig, StreamsConfig
-from bmq.coordinator.group import Group
-from bmq.coordinator.member_timers import NOBODY, TimerKind
+from bmq.coordinator.modern.member_timers import NOBODY, TimerKind
 from bmq.coordinator.streams import commits
 from bmq.coordinator.streams.configuration import configured
 from bmq.coordinator.streams.description import described

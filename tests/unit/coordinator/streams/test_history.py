@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from bmq.coordinator.config import StreamsConfig
-from bmq.coordinator.member_timers import TimerKind
+from bmq.coordinator.modern.member_timers import TimerKind
 from bmq.coordinator.snapshot import ShardState, decode_snapshot, encode_snapshot
 from bmq.coordinator.streams.member import MemberState
 from bmq.coordinator.streams.streams_group import StreamsGroupState

@@ -231,7 +231,7 @@ async def test_the_topology_is_described(world: World) -> None:
     assert await update(successors=too_many) == ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED
     assert await shown() == (1, [])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bmq.coordinator.streams.runtime.DESCRIPTIONS_BYTES_MAX", 10)
+        patch.setattr("bmq.coordinator.streams_groups.DESCRIPTIONS_BYTES_MAX", 10)
         assert await update() == ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED
     assert await update() == 0
 
