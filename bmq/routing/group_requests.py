@@ -35,13 +35,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
+from bmq.coordinator.api.offset_api import failed_fetch, fetch_error
+from bmq.coordinator.api.streams_api import refused_heartbeat
+from bmq.coordinator.api.txn_offset_api import refused_transactional
 from bmq.coordinator.classic.effects import GroupState, join_error, sync_error
 from bmq.coordinator.consumer.member import JOIN_EPOCH
-from bmq.coordinator.offset_api import failed_fetch, fetch_error
 from bmq.coordinator.offsets.offsets import refused
 from bmq.coordinator.streams.heartbeat import left
-from bmq.coordinator.streams_api import refused_heartbeat
-from bmq.coordinator.txn_offset_api import refused_transactional
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest

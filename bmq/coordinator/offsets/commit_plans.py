@@ -60,11 +60,14 @@ class CommitPlan:
 
 
 class CommitPlans:
-    """The plans made last, up to PLANS_BYTES_MAX."""
+    """The plans made last; `size_bytes` of them, up to PLANS_BYTES_MAX."""
 
     def __init__(self) -> None:
         self._plans: dict[object, CommitPlan] = {}
-        self._size_bytes = 0
+        self.size_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._plans)
 
     def of(self, asked: PlainCommit, topics: Topics) -> CommitPlan | None:
         """None when some part of the commit is, or may be, refused."""
@@ -78,13 +81,13 @@ class CommitPlans:
         if plan is None:
             return None
         self._plans[key] = plan
-        self._size_bytes += _size_of(plan)
-        while self._size_bytes > PLANS_BYTES_MAX:
+        self.size_bytes += _size_of(plan)
+        while self.size_bytes > PLANS_BYTES_MAX:
             self._forget(next(iter(self._plans)))
         return plan
 
     def _forget(self, key: object) -> None:
-        self._size_bytes -= _size_of(self._plans.pop(key))
+        self.size_bytes -= _size_of(self._plans.pop(key))
 
 
 def _size_of(plan: CommitPlan) -> int:

@@ -197,7 +197,7 @@ class Cluster:
         self.topics.add("u", 2)
         self.shards = FakeShards(self.topics, shard_count)
         self.config = config
-        self.verifier = FakeVerifier()
+        self.verifier: Any = FakeVerifier()  # None: a coordinator made from now on has none
         self.coordinator = self.restart()
 
     def restart(self) -> GroupCoordinator:
@@ -234,12 +234,12 @@ class Cluster:
         )
         for name, value in fields.items():
             setattr(request, name, value)
-        return await self.coordinator.join_group(request, FakeContext(version))
+        return await self.coordinator.classic.join_group(request, FakeContext(version))
 
     async def stable(self, group_id: str = "g", **fields: object) -> str:
         """A group with one member that has its assignment; the member's id."""
         joined = await self.join(group_id, **fields)  # type: ignore[arg-type]
-        synced = await self.coordinator.sync_group(
+        synced = await self.coordinator.classic.sync_group(
             SyncGroupRequest(
                 group_id=group_id,
                 generation_id=joined.generation_id,
@@ -281,7 +281,7 @@ class Cluster:
                 for (topic, partition), offset in offsets.items()
             ],
         )
-        response = await self.coordinator.offset_commit(request, FakeContext(version))
+        response = await self.coordinator.offsets.offset_commit(request, FakeContext(version))
         return {asked: answer.partitions[0].error_code for asked, answer in zip(offsets, response.topics, strict=True)}
 
     async def commit_in_transaction(
@@ -318,7 +318,7 @@ class Cluster:
                 for (topic, partition), offset in offsets.items()
             ],
         )
-        response = await self.coordinator.txn_offset_commit(request, FakeContext(version))
+        response = await self.coordinator.transactional_offsets.txn_offset_commit(request, FakeContext(version))
         return {asked: answer.partitions[0].error_code for asked, answer in zip(offsets, response.topics, strict=True)}
 
     async def end(
@@ -333,7 +333,7 @@ class Cluster:
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)], require_stable=require_stable
         )
-        response = await self.coordinator.offset_fetch(request, FakeContext(8))
+        response = await self.coordinator.offsets.offset_fetch(request, FakeContext(8))
         assert response.groups[0].error_code == 0
         return {
             (topic.name, part.partition_index): part.committed_offset
@@ -356,7 +356,7 @@ class Cluster:
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id=group_id, topics=[asked])], require_stable=require_stable
         )
-        response = await self.coordinator.offset_fetch(request, FakeContext(version))
+        response = await self.coordinator.offsets.offset_fetch(request, FakeContext(version))
         group = response.groups[0]
         if group.error_code:
             return group.error_code, -1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bmq.coordinator.streams_api import refused_heartbeat
+from bmq.coordinator.api.streams_api import refused_heartbeat
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest

@@ -40,7 +40,7 @@ def asked(
 async def join(
     coordinator: GroupCoordinator, request: JoinGroupRequest, version: int = 3, client_id: str = "client"
 ) -> JoinGroupResponse:
-    return await coordinator.join_group(request, FakeContext(version, client_id))  # type: ignore[arg-type]
+    return await coordinator.classic.join_group(request, FakeContext(version, client_id))  # type: ignore[arg-type]
 
 
 async def test_a_member_whose_record_would_be_too_large_alone_is_refused_at_once() -> None:
@@ -108,7 +108,7 @@ async def test_members_that_leave_make_room() -> None:
     for number in range(5):
         joined = await join(coordinator, asked(f"g{number}", bytes(9_000)))
         leaving = LeaveGroupRequest(group_id=f"g{number}", members=[MemberIdentity(member_id=joined.member_id)])
-        left = await coordinator.leave_group(leaving, FakeContext(5))  # type: ignore[arg-type]
+        left = await coordinator.classic.leave_group(leaving, FakeContext(5))  # type: ignore[arg-type]
         assert left.error_code == ErrorCode.NONE
     await until(lambda: coordinator.memory.held_bytes < 5 * 1_500)
     await coordinator.close()

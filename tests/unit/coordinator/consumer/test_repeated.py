@@ -47,7 +47,7 @@ class Wire:
         header = parse_request_header(frame)
         request = decode_request(header, frame)
         context = RequestContext(header.api_version, header.client_id, host, received=Received(frame, request))
-        return await self.cluster.coordinator.consumer_group_heartbeat(request, context)
+        return await self.cluster.coordinator.consumer.consumer_group_heartbeat(request, context)
 
     def epoch_of(self, member_id: str) -> int:
         return group_of(self.cluster).members[member_id].epoch

@@ -75,7 +75,7 @@ async def at_once(cluster: Cluster, request: OffsetCommitRequest, version: int =
 async def in_turn(cluster: Cluster, request: OffsetCommitRequest, version: int, *, is_eager: bool) -> Any:
     response = await at_once(cluster, request, version) if is_eager else None
     if response is None:
-        response = await cluster.coordinator.offset_commit(request, cast(Any, FakeContext(version)))
+        response = await cluster.coordinator.offsets.offset_commit(request, cast(Any, FakeContext(version)))
     return [[(part.partition_index, part.error_code) for part in topic.partitions] for topic in response.topics]
 
 
@@ -197,5 +197,5 @@ async def test_plans_are_bounded(cluster: Cluster, monkeypatch: pytest.MonkeyPat
     for index in range(4):
         for _ in range(3):
             assert await at_once(cluster, request_of(cluster, {("t", index): 1, ("u", 0): 1}, 9)) is not None
-    plans = cluster.coordinator._plans
-    assert len(plans._plans) == 2 and plans._size_bytes <= 10_000
+    plans = cluster.coordinator.offsets.plans
+    assert len(plans) == 2 and plans.size_bytes <= 10_000

@@ -119,7 +119,7 @@ async def test_a_member_whose_name_has_no_room_is_its_groups_trouble_alone() -> 
     before = the_shard(cluster)
     async with asyncio.timeout(10):
         joined = await cluster.join("bad", group_instance_id="i" * 40_000, version=5)
-        synced = await cluster.coordinator.sync_group(
+        synced = await cluster.coordinator.classic.sync_group(
             SyncGroupRequest(
                 group_id="bad",
                 generation_id=joined.generation_id,

@@ -36,7 +36,7 @@ def told(story: Callable[[Cluster, Process], Awaitable[None]]) -> None:
 
 async def beat(cluster: Cluster, member_id: str) -> int:
     request = HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id)
-    return (await cluster.coordinator.heartbeat(request, FakeContext(4))).error_code
+    return (await cluster.coordinator.classic.heartbeat(request, FakeContext(4))).error_code
 
 
 async def stop(process: Process, seconds: float) -> None:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from bmq.coordinator.api.commit_checks import check_transactional_committer
+from bmq.coordinator.api.context import CoordinatorContext
+from bmq.coordinator.api.ownership import proven_error
 from bmq.coordinator.group_shard import GroupShard
-from bmq.coordinator.metrics import GroupMetrics
-from bmq.coordinator.offset_api import OffsetApi, told_by_owner
-from bmq.coordinator.runtime.directory import ShardDirectory
 from bmq.coordinator.runtime.log_errors import coordinator_error, marker_error
-from bmq.coordinator.topics import CurrentTopics
-from bmq.log.clock import Clock
 from bmq.log.state_log import Producer
 from bmq.log.transactions import TransactionClaim, TransactionMarker, TransactionVerifier
-from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.messages.offset_commit_request import (
@@ -34,21 +31,13 @@ from bmq.protocol.request_context import RequestContext
 _LOADING_FROM: Final = 2
 _ABORTABLE_FROM: Final = 4
 _ADDS_FROM: Final = 5
-_TOPIC_IDS_FROM: Final = 6
 
 
-class TxnOffsetApi(OffsetApi):
-    """The transactional part of GroupCoordinator's offset APIs. `verifier` None: transactions are not available yet."""
+class TxnOffsetApi:
+    """TxnOffsetCommit, and markers. `verifier` None: transactions are not available yet."""
 
-    def __init__(
-        self,
-        directory: ShardDirectory[GroupShard],
-        clock: Clock,
-        image: CurrentTopics,
-        metrics: GroupMetrics,
-        verifier: TransactionVerifier | None,
-    ) -> None:
-        super().__init__(directory, clock, image, metrics)
+    def __init__(self, context: CoordinatorContext, verifier: TransactionVerifier | None) -> None:
+        self._context = context
         self._verifier = verifier
 
     def use_transactions(self, verifier: TransactionVerifier) -> None:
@@ -66,11 +55,11 @@ class TxnOffsetApi(OffsetApi):
         if not request.group_id:
             return refused_transactional(request.topics, ErrorCode.INVALID_GROUP_ID, version)
         try:
-            shard = await self.directory.get(request.group_id)
+            shard = await self._context.directory.get(request.group_id)
         except KafkaError as error:
             return refused_transactional(request.topics, coordinator_error(error), version)
         commit = _as_commit(request)
-        decided = shard.offsets.commit(commit, self._image(), ErrorCode.NONE, self._clock.now_ms())
+        decided = shard.offsets.commit(commit, self._context.image(), ErrorCode.NONE, self._context.clock.now_ms())
         if not decided.records:
             return _response(decided.topics)  # nothing to write, so leave the shard out of the transaction
         producer = Producer(request.producer_id, request.producer_epoch)
@@ -78,13 +67,17 @@ class TxnOffsetApi(OffsetApi):
         if code is ErrorCode.NONE and shard.is_lost:
             code = ErrorCode.NOT_COORDINATOR
         if code is ErrorCode.NONE:
-            code = await told_by_owner(shard, self._check_transactional_committer(shard, commit, version))
-        decided = shard.offsets.commit(commit, self._image(), _told(code, version), self._clock.now_ms())
+            code = await proven_error(
+                shard, check_transactional_committer(shard, commit, version, self._context.image())
+            )
+        decided = shard.offsets.commit(
+            commit, self._context.image(), _sent_error(code, version), self._context.clock.now_ms()
+        )
         if decided.records:
             try:
                 await shard.commit(request.group_id, decided.partitions, decided.records, producer)
             except BmqError as error:
-                code = _told(coordinator_error(error), version)
+                code = _sent_error(coordinator_error(error), version)
                 for topic in decided.topics:
                     for partition in topic.partitions:
                         if partition.error_code == ErrorCode.NONE:
@@ -99,9 +92,9 @@ class TxnOffsetApi(OffsetApi):
         NOT_LEADER_OR_FOLLOWER when this process does not own the partition, or did not load it in time.
         """
         try:
-            if not self._has_offsets_topic():
+            if not self._context.has_offsets_topic():
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "there is no offsets topic")
-            shard = await self.directory.load(partition_number)
+            shard = await self._context.directory.load(partition_number)
             await shard.write_marker(marker)
         except BmqError as error:
             raise KafkaError(marker_error(error), str(error)) from error
@@ -123,43 +116,12 @@ class TxnOffsetApi(OffsetApi):
         )
         return await shard.transactions.admit(self._verifier, claim, producer)
 
-    def _check_transactional_committer(
-        self, shard: GroupShard, request: OffsetCommitRequest, api_version: int
-    ) -> ErrorCode:
-        generation = request.generation_id_or_member_epoch
-        new = self._check_transactional_new(shard, request, api_version)
-        if new is not None:
-            return new
-        group = shard.groups.get(request.group_id)
-        if group is not None:
-            return group.check_transactional_commit(request.member_id, request.group_instance_id, generation)
-        if generation < 0:
-            return ErrorCode.NONE  # a producer that names no member, or whose consumer assigns partitions itself
-        if shard.offsets.has_group(request.group_id):
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.GROUP_ID_NOT_FOUND if api_version >= _TOPIC_IDS_FROM else ErrorCode.ILLEGAL_GENERATION
-
-    def _check_transactional_new(
-        self, shard: GroupShard, request: OffsetCommitRequest, api_version: int
-    ) -> ErrorCode | None:
-        """Like `_check_new`, but a producer need not name a member, and old ones do not know STALE_MEMBER_EPOCH."""
-        if shard.find_new(request.group_id) == (None, None):
-            return None
-        is_anonymous = not request.member_id and request.group_instance_id is None
-        if request.generation_id_or_member_epoch < 0 and is_anonymous:
-            return ErrorCode.NONE
-        newest = APIS[ApiKey.OFFSET_COMMIT].version_max
-        error = self._check_new(shard, request, newest, self._existing_partitions(request))
-        if error is ErrorCode.STALE_MEMBER_EPOCH and api_version < _TOPIC_IDS_FROM:
-            return ErrorCode.ILLEGAL_GENERATION
-        return error
-
 
 def refused_transactional(
     topics: Iterable[TxnOffsetCommitRequestTopic], error: ErrorCode, api_version: int
 ) -> TxnOffsetCommitResponse:
     """The answer to a TxnOffsetCommit that failed as a whole."""
-    code = _told(error, api_version)
+    code = _sent_error(error, api_version)
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
@@ -175,7 +137,7 @@ def refused_transactional(
     )
 
 
-def _told(error: ErrorCode, api_version: int) -> ErrorCode:
+def _sent_error(error: ErrorCode, api_version: int) -> ErrorCode:
     """Clients of the first versions do not know COORDINATOR_LOAD_IN_PROGRESS."""
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and api_version < _LOADING_FROM:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
-from typing import Final, Protocol
+from collections.abc import Iterable
+from typing import Final
 
+from bmq.coordinator.api.commit_checks import check_committer, existing_partitions
+from bmq.coordinator.api.context import CoordinatorContext
+from bmq.coordinator.api.ownership import proven_error
 from bmq.coordinator.classic.effects import GroupState
-from bmq.coordinator.consumer.commits import MEMBER_EPOCHS_FROM, check_commit, check_fetch
+from bmq.coordinator.consumer.commits import check_fetch
 from bmq.coordinator.group_shard import GroupShard
-from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.offsets.commit_plans import CommitPlans
 from bmq.coordinator.offsets.commit_run import CommitDone
 from bmq.coordinator.offsets.offsets import NO_OFFSET, refused
-from bmq.coordinator.runtime.directory import ShardDirectory
 from bmq.coordinator.runtime.log_errors import coordinator_error, deletion_error
-from bmq.coordinator.streams.commits import check_commit as check_streams_commit
 from bmq.coordinator.streams.commits import check_fetch as check_streams_fetch
-from bmq.coordinator.topics import OFFSETS_TOPIC, CurrentTopics, Topic, find_topic
-from bmq.log.clock import Clock
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.hot_commit import PlainCommit
@@ -45,43 +43,25 @@ from bmq.protocol.request_parts import Joined, parts_of
 _DELETED_PARTITIONS: Final = ("topics", "partitions")
 
 
-class Committer(Protocol):
-    """The sender's identity in an OffsetCommit."""
-
-    @property
-    def group_id(self) -> str: ...
-    @property
-    def generation_id_or_member_epoch(self) -> int: ...
-    @property
-    def member_id(self) -> str: ...
-    @property
-    def group_instance_id(self) -> str | None: ...
-
-
 class OffsetApi:
-    """The offsets part of GroupCoordinator."""
+    """OffsetCommit, OffsetFetch and OffsetDelete of every kind of group."""
 
-    def __init__(
-        self, directory: ShardDirectory[GroupShard], clock: Clock, image: CurrentTopics, metrics: GroupMetrics
-    ) -> None:
-        self.directory = directory
-        self.metrics = metrics
-        self._clock = clock
-        self._image = image
-        self._plans = CommitPlans()
-        self._loop = asyncio.get_running_loop()
+    def __init__(self, context: CoordinatorContext) -> None:
+        self._context = context
+        self.plans = CommitPlans()
 
     # ---------------------------------------------------------------- commit
 
     async def offset_commit(self, request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
         """OffsetCommit 2-10. Answers when the offsets are durable; each partition has its own error."""
         try:
-            shard = await self.directory.get(request.group_id)
+            shard = await self._context.directory.get(request.group_id)
         except KafkaError as error:
             return OffsetCommitResponse(topics=refused(request.topics, coordinator_error(error)))
-        error_code = self._check_committer(shard, request, context.api_version, self._existing_partitions(request))
-        error_code = await told_by_owner(shard, error_code)
-        decided = shard.offsets.commit(request, self._image(), error_code, self._clock.now_ms())
+        existing = existing_partitions(request, self._context.image())
+        error_code = check_committer(shard, request, context.api_version, existing, self._context.loop.time() * 1000)
+        error_code = await proven_error(shard, error_code)
+        decided = shard.offsets.commit(request, self._context.image(), error_code, self._context.clock.now_ms())
         if decided.records:
             try:
                 await shard.commit(request.group_id, decided.partitions, decided.records)
@@ -100,64 +80,18 @@ class OffsetApi:
 
         `done` is called when the offsets are durable or the write failed, perhaps before this returns.
         """
-        shard = self.directory.find(asked.group_id)
+        shard = self._context.directory.find(asked.group_id)
         if shard is None:
             return False
-        plan = self._plans.of(asked, self._image())
+        plan = self.plans.of(asked, self._context.image())
         if plan is None:
             return False
-        if self._check_committer(shard, asked, asked.api_version, plan.topic_partitions()) is not ErrorCode.NONE:
+        loop_ms = self._context.loop.time() * 1000
+        error = check_committer(shard, asked, asked.api_version, plan.topic_partitions(), loop_ms)
+        if error is not ErrorCode.NONE:
             return False
         shard.commit_run(plan, asked.committed, done)
         return True
-
-    def _check_committer(
-        self, shard: GroupShard, request: Committer, api_version: int, existing: Iterator[tuple[Topic, int]]
-    ) -> ErrorCode:
-        """The error for the whole commit; `existing`: those of its partitions that exist."""
-        generation = request.generation_id_or_member_epoch
-        error = self._check_new(shard, request, api_version, existing)
-        if error is not None:
-            return error
-        group = shard.groups.get(request.group_id)
-        if group is not None:
-            return group.check_offset_commit(
-                request.member_id, request.group_instance_id, generation, self._loop.time() * 1000
-            )
-        if generation < 0:
-            return ErrorCode.NONE  # a consumer that assigns its partitions itself, or an admin tool
-        if shard.offsets.has_group(request.group_id):
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return ErrorCode.GROUP_ID_NOT_FOUND if api_version >= 9 else ErrorCode.ILLEGAL_GENERATION
-
-    def _check_new(
-        self, shard: GroupShard, request: Committer, api_version: int, existing: Iterator[tuple[Topic, int]]
-    ) -> ErrorCode | None:
-        """The error for the whole commit to a group of a new protocol; None: there is no such group.
-
-        `api_version`: of OffsetCommit; a transactional commit passes the newest one.
-        """
-        generation = request.generation_id_or_member_epoch
-        consumer = shard.consumer.find(request.group_id)
-        if consumer is not None:
-            ids = ((topic.topic_id, index) for topic, index in existing)
-            return check_commit(consumer, request.member_id, generation, ids, api_version)
-        streams = shard.streams.find(request.group_id)
-        if streams is not None:
-            if request.member_id in streams.members and api_version < MEMBER_EPOCHS_FROM:
-                return ErrorCode.UNSUPPORTED_VERSION
-            names = ((topic.name, index) for topic, index in existing)
-            return check_streams_commit(streams, request.member_id, generation, names)
-        return None
-
-    def _existing_partitions(self, request: OffsetCommitRequest) -> Iterator[tuple[Topic, int]]:
-        """The request's topics that exist; others get their own error."""
-        topics = self._image()
-        for asked in request.topics:
-            topic = find_topic(topics, asked.name, asked.topic_id)
-            if topic is not None:
-                for part in asked.partitions:
-                    yield topic, part.partition_index
 
     # ---------------------------------------------------------------- fetch
 
@@ -192,7 +126,7 @@ class OffsetApi:
             if group_id in found:
                 continue
             try:
-                shard = await self._existing(group_id)
+                shard = await self._context.existing(group_id)
                 found[group_id] = shard
                 if require_stable:
                     await shard.settle(group_id)
@@ -223,8 +157,8 @@ class OffsetApi:
         code = _check_fetch(shard, asked)
         if code is not ErrorCode.NONE:
             return OffsetFetchResponseGroup(group_id=asked.group_id, error_code=code)
-        self.metrics.fetches += 1
-        topics = self._image()
+        self._context.metrics.fetches += 1
+        topics = self._context.image()
         offsets = shard.offsets
         if asked.topics is None:
             found = offsets.fetch_all(asked.group_id, topics, by_id=api_version >= 10, require_stable=require_stable)
@@ -240,7 +174,7 @@ class OffsetApi:
         if not group_id:
             return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         try:
-            shard, is_there = await self._with_group(group_id)
+            shard, is_there = await self._context.with_group(group_id)
             if not is_there:
                 return OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
         except BmqError as error:
@@ -262,55 +196,13 @@ class OffsetApi:
         if group is not None and group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
             return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
         _, new = shard.find_new(group_id)
-        records, topics = shard.offsets.delete(group_id, new or group, request.topics, self._image())
+        records, topics = shard.offsets.delete(group_id, new or group, request.topics, self._context.image())
         if records:
             try:
                 await asyncio.shield(shard.append(records))
             except BmqError as error:
                 return OffsetDeleteResponse(error_code=deletion_error(error))
         return OffsetDeleteResponse(topics=topics)
-
-    # ---------------------------------------------------------------- inside
-
-    def _has_offsets_topic(self) -> bool:
-        return OFFSETS_TOPIC in self._image().topics
-
-    async def _existing(self, group_id: str) -> GroupShard:
-        """The group's shard. Raises KafkaError.
-
-        While our metadata has no offsets topic we must not answer "no such group" or "no offsets": the metadata may be
-        old (rule 15). As in Kafka, the client has to find the coordinator, which creates the topic.
-        """
-        shard = self.directory.find(group_id)
-        if shard is not None:
-            return shard
-        if not self._has_offsets_topic():
-            raise KafkaError(ErrorCode.NOT_COORDINATOR, "there is no offsets topic yet")
-        return await self.directory.get(group_id)
-
-    async def _with_group(self, group_id: str) -> tuple[GroupShard, bool]:
-        """The group's shard, and whether the group exists; False is only returned after a proof (rule 15).
-
-        Raises KafkaError.
-        """
-        shard = await self._existing(group_id)
-        if shard.has_group(group_id):
-            return shard, True
-        await shard.prove()
-        return shard, shard.has_group(group_id)
-
-
-async def told_by_owner(shard: GroupShard, error: ErrorCode) -> ErrorCode:
-    """The error that a committer gets: `error`, if the shard is still ours.
-
-    A refused commit makes the member rejoin, and a former owner knows neither later members nor later epochs (rule 15).
-    """
-    if error is not ErrorCode.NONE:
-        try:
-            await shard.prove()
-        except KafkaError as lost:
-            return coordinator_error(lost)
-    return error
 
 
 def _check_fetch(shard: GroupShard, asked: OffsetFetchRequestGroup) -> ErrorCode:

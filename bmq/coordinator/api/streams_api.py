@@ -1,8 +1,10 @@
-"""The coordinator's APIs for streams groups (KIP-1071), and the classic JoinGroup where it meets one."""
+"""The coordinator's APIs for streams groups (KIP-1071)."""
 
 from __future__ import annotations
 
-from bmq.coordinator.consumer_api import AUTHORIZED_OPERATIONS, ConsumerApi, answered_by_owner
+from bmq.coordinator.api.authorized_operations import AUTHORIZED_OPERATIONS
+from bmq.coordinator.api.context import CoordinatorContext
+from bmq.coordinator.api.ownership import answered_by_owner
 from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.coordinator.streams.description import described
@@ -26,8 +28,11 @@ from bmq.protocol.messages.streams_group_topology_description_update_response im
 from bmq.protocol.request_context import RequestContext
 
 
-class StreamsApi(ConsumerApi):
-    """The streams group part of GroupCoordinator."""
+class StreamsApi:
+    """Heartbeats, descriptions and topology descriptions of streams groups."""
+
+    def __init__(self, context: CoordinatorContext) -> None:
+        self._context = context
 
     async def streams_group_heartbeat(
         self, request: StreamsGroupHeartbeatRequest, context: RequestContext
@@ -46,7 +51,7 @@ class StreamsApi(ConsumerApi):
         beat = StreamsBeat(request, check(request), context.client_id or "", f"/{context.client_host}")
         group_id = request.group_id
         is_joining = request.member_epoch == JOIN_EPOCH
-        shard = await self._shard_for_heartbeat(group_id, is_joining=is_joining)
+        shard = await self._context.shard_for_heartbeat(group_id, is_joining=is_joining)
 
         def decide(draft: StreamsDraft, around: StreamsSurroundings) -> Answered:
             return heartbeat(draft, beat, around)
@@ -65,7 +70,7 @@ class StreamsApi(ConsumerApi):
     ) -> StreamsGroupTopologyDescriptionUpdateResponse:
         """StreamsGroupTopologyDescriptionUpdate 0."""
         try:
-            shard, _ = await self._with_group(request.group_id)
+            shard, _ = await self._context.with_group(request.group_id)
             await answered_by_owner(shard, _keep_description(shard, request))
         except KafkaError as error:
             return StreamsGroupTopologyDescriptionUpdateResponse(
@@ -82,32 +87,12 @@ class StreamsApi(ConsumerApi):
             try:
                 if not group_id:
                     raise KafkaError(ErrorCode.INVALID_GROUP_ID)
-                shard, _ = await self._with_group(group_id)
+                shard, _ = await self._context.with_group(group_id)
                 groups.append(_described(group_id, shard, request))
             except KafkaError as error:
                 code = coordinator_error(error)
                 groups.append(DescribedGroup(group_id=group_id, error_code=code, error_message=str(error) or None))
         return StreamsGroupDescribeResponse(groups=groups)
-
-    async def _make_room_for_classic(self, shard: GroupShard, group_id: str, member_id: str) -> None:
-        """Delete an empty streams group for a classic one, unless the sender has a member id, which no group knows.
-
-        Raises KafkaError INCONSISTENT_GROUP_PROTOCOL.
-        """
-
-        def decide(draft: StreamsDraft, around: StreamsSurroundings) -> bool:
-            """Whether the group stays."""
-            if draft.group is None:
-                return False
-            if draft.group.members:
-                raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Group {group_id} is a streams group.")
-            if not member_id:
-                draft.delete()
-            return bool(member_id)
-
-        while shard.streams.concerns(group_id):
-            if await shard.streams.decide(group_id, decide):
-                return
 
 
 def refused_heartbeat(code: ErrorCode, message: str) -> StreamsGroupHeartbeatResponse:
@@ -138,9 +123,9 @@ def _described(group_id: str, shard: GroupShard, request: StreamsGroupDescribeRe
     if request.include_authorized_operations:
         answer.authorized_operations = AUTHORIZED_OPERATIONS
     if request.include_topology_description:
-        told = shard.streams.description(group)
-        answer.topology_description = told
+        found = shard.streams.description(group)
+        answer.topology_description = found
         answer.topology_description_status = (
-            DescriptionStatus.NOT_STORED if told is None else DescriptionStatus.AVAILABLE
+            DescriptionStatus.NOT_STORED if found is None else DescriptionStatus.AVAILABLE
         )
     return answer

@@ -1,0 +1,131 @@
+"""The coordinator's APIs for consumer groups of the new protocol (KIP-848)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bmq.coordinator.api.authorized_operations import AUTHORIZED_OPERATIONS
+from bmq.coordinator.api.context import CoordinatorContext
+from bmq.coordinator.api.ownership import answered_by_owner
+from bmq.coordinator.consumer.description import described
+from bmq.coordinator.consumer.draft import Draft
+from bmq.coordinator.consumer.heartbeat import Beat, check, heartbeat
+from bmq.coordinator.consumer.member import JOIN_EPOCH
+from bmq.coordinator.consumer.pace import HeartbeatPace, is_settled
+from bmq.coordinator.consumer.progress import Surroundings
+from bmq.coordinator.consumer.repeated import Said
+from bmq.coordinator.runtime.log_errors import coordinator_error
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.codec import RequestHeader, encode, leading_string
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError, as_message
+from bmq.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
+from bmq.protocol.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse, DescribedGroup
+from bmq.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from bmq.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
+from bmq.protocol.request_context import RequestContext
+from bmq.protocol.wire import Buffer
+
+_HEARTBEAT: Final = ApiKey.CONSUMER_GROUP_HEARTBEAT
+
+
+class ConsumerApi:
+    """Heartbeats and descriptions of consumer groups."""
+
+    def __init__(self, context: CoordinatorContext) -> None:
+        self._context = context
+        self._pace = HeartbeatPace(context.config.consumer)
+
+    async def consumer_group_heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+    ) -> ConsumerGroupHeartbeatResponse:
+        """ConsumerGroupHeartbeat 0-1. Answers when its records are durable."""
+        try:
+            check(request, context.api_version, self._context.config.consumer)
+            return await self._heartbeat(request, context)
+        except KafkaError as error:
+            return ConsumerGroupHeartbeatResponse(error_code=coordinator_error(error), error_message=str(error))
+
+    async def _heartbeat(
+        self, request: ConsumerGroupHeartbeatRequest, context: RequestContext
+    ) -> ConsumerGroupHeartbeatResponse:
+        """Raises KafkaError."""
+        group_id = request.group_id
+        is_joining = request.member_epoch == JOIN_EPOCH
+        shard = await self._context.shard_for_heartbeat(group_id, is_joining=is_joining)
+        # Kafka shows hosts as Java's InetAddress does, with a slash in front; tools expect it.
+        beat = Beat(
+            request,
+            request.member_id or self._context.new_uuid(),
+            context.client_id or "",
+            f"/{context.client_host}",
+        )
+        groups = shard.consumer
+
+        def decide(draft: Draft, around: Surroundings) -> ConsumerGroupHeartbeatResponse:
+            answer = heartbeat(draft, beat, around)
+            if answer.member_epoch <= JOIN_EPOCH:
+                return answer  # it left
+            if not is_settled(draft.existing, beat.member_id, around.terms, around.now):
+                usual_ms = answer.heartbeat_interval_ms
+                answer.heartbeat_interval_ms = self._pace.interval_ms(usual_ms, around.now.loop_ms)
+            elif context.received is not None and not is_joining:
+                said = Said.in_frame(context.received.frame, context.client_host, context.api_version)
+                groups.remember(draft, said, encode("response", _HEARTBEAT, context.api_version, answer))
+            return answer
+
+        answer = await answered_by_owner(
+            shard, groups.decide(group_id, decide, may_overtake=True), is_joining=is_joining
+        )
+        groups.resolve_if_due(group_id)
+        return answer
+
+    def repeated_heartbeat(
+        self, frame: Buffer, header: RequestHeader, context: RequestContext, received_s: float
+    ) -> bytes | None:
+        """The answer's body for a ConsumerGroupHeartbeat that repeats an earlier one, if that answer still holds.
+
+        None: `handle` has to decide it; it also refuses requests forwarded for another leader epoch of the shard.
+        """
+        group_id = leading_string(frame, header.body_position)
+        shard = None if group_id is None else self._context.directory.find(group_id)
+        if group_id is None or shard is None:
+            return None
+        if context.leader_epoch >= 0 and shard.state_log.log.leader_epoch != context.leader_epoch:
+            return None
+        said = Said.in_frame(frame, context.client_host, header.api_version)
+        return shard.consumer.repeat(group_id, said)
+
+    async def consumer_group_describe(
+        self, request: ConsumerGroupDescribeRequest, context: RequestContext
+    ) -> ConsumerGroupDescribeResponse:
+        """ConsumerGroupDescribe 0-1. Each group has its own error."""
+        groups = []
+        for group_id in request.group_ids:
+            if not group_id:
+                groups.append(DescribedGroup(group_id=group_id, error_code=ErrorCode.INVALID_GROUP_ID))
+                continue
+            try:
+                shard, _ = await self._context.with_group(group_id)
+            except KafkaError as error:
+                groups.append(DescribedGroup(group_id=group_id, error_code=coordinator_error(error)))
+                continue
+            group = shard.consumer.find(group_id)
+            if group is None:
+                groups.append(
+                    DescribedGroup(
+                        group_id=group_id,
+                        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
+                        error_message=as_message(
+                            f"Group {group_id} is not a consumer group."
+                            if shard.has_group(group_id)
+                            else f"Group {group_id} not found."
+                        ),
+                    )
+                )
+                continue
+            answer = described(group, self._context.image(), self._context.config.consumer.assignors)
+            if request.include_authorized_operations:
+                answer.authorized_operations = AUTHORIZED_OPERATIONS
+            groups.append(answer)
+        return ConsumerGroupDescribeResponse(groups=groups)
