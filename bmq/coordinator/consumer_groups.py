@@ -11,24 +11,27 @@ import structlog
 
 from bmq.coordinator.classic.group import Group
 from bmq.coordinator.config import GroupTerms
+from bmq.coordinator.consumer.cached_responses import CachedResponses, RequestKey
 from bmq.coordinator.consumer.consumer_group import CONSUMER, ConsumerGroup
 from bmq.coordinator.consumer.departures import expire
 from bmq.coordinator.consumer.draft import Draft
 from bmq.coordinator.consumer.member import MemberState
 from bmq.coordinator.consumer.patterns import Matches, compiled
-from bmq.coordinator.consumer.progress import Surroundings
-from bmq.coordinator.consumer.repeated import RepeatedHeartbeats, Said
+from bmq.coordinator.consumer.progress import GroupContext
 from bmq.coordinator.consumer.resolution import ResolutionTimes, is_due, resolve
 from bmq.coordinator.modern.group_runtime import GroupRuntime, Volatile
 from bmq.coordinator.modern.member_timers import Due, TimerKind, TimerOrder
 from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.runtime.recent_proof import PROOF_RENEWAL_AGE_MS
 from bmq.coordinator.topics import TopicChanges
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.codec import encode
 from bmq.protocol.consumer_group_records import RECORD_TYPES
 from bmq.protocol.errors import KafkaError
 
 _log = structlog.get_logger("bmq.coordinator")
 
+_HEARTBEAT: Final = ApiKey.CONSUMER_GROUP_HEARTBEAT
 _CHARS_PER_TURN_MAX: Final = 1_000
 """Characters of topic names matched in one turn of the event loop. The slowest patterns take 30 microseconds for each."""
 
@@ -39,10 +42,10 @@ class _Volatile(Volatile):
 
     times: ResolutionTimes = field(default_factory=ResolutionTimes)
     is_resolving: bool = False
-    repeated: RepeatedHeartbeats = field(default_factory=RepeatedHeartbeats)
+    responses: CachedResponses = field(default_factory=CachedResponses)
 
 
-class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, Surroundings, _Volatile]):
+class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, GroupContext, _Volatile]):
     """See the module."""
 
     kind: ClassVar = CONSUMER
@@ -59,9 +62,9 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, Surroundings, _Volatile]
         limit = self._config.message_max_bytes
         return Draft(group_id, group, classic, limit, is_taken=is_taken, may_write=may_write)
 
-    def _around(self, group_id: str, volatile: _Volatile, now: Moment) -> Surroundings:
+    def _group_context(self, group_id: str, volatile: _Volatile, now: Moment) -> GroupContext:
         topics = self._image()
-        return Surroundings(
+        return GroupContext(
             topics,
             self._config.consumer,
             self._config.consumer.terms(topics.group_configs.get(group_id, {})),
@@ -85,28 +88,30 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, Surroundings, _Volatile]
     def _session_timeout_ms(self, group_id: str) -> int:
         return self._terms(group_id).session_timeout_ms
 
-    def _expire_due(self, draft: Draft, due: Due, around: Surroundings) -> bool:
-        return expire(draft, due, around)
+    def _expire_due(self, draft: Draft, due: Due, context: GroupContext) -> bool:
+        return expire(draft, due, context)
 
-    # ---------------------------------------------------------------- heartbeats that say nothing new
+    # ---------------------------------------------------------------- cached responses
 
-    def remember(self, draft: Draft, said: Said, body: bytes) -> None:
-        """Remember the answer `body` of a settled group's heartbeat, unless it wrote or changed something."""
+    def _decided_on(self, draft: Draft, volatile: _Volatile) -> None:
+        if draft.cacheable is None:
+            return
         group = draft.existing
-        if self.groups.get(group.group_id) is group:
-            volatile = self._volatile_of(group.group_id)
+        if self.groups.get(group.group_id) is group:  # nothing was written
+            key, response = draft.cacheable
+            body = encode("response", _HEARTBEAT, key.api_version, response)
             configs = self._image().group_configs
-            volatile.repeated.remember(said, body, tuple(draft.timers), configs, len(group.members))
+            volatile.responses.put(key, body, tuple(draft.timers), configs, len(group.members))
 
-    def repeat(self, group_id: str, said: Said) -> bytes | None:
-        """The earlier answer, with its timers renewed, if nothing has changed and the shard is proven ours.
+    def cached_response(self, group_id: str, key: RequestKey) -> bytes | None:
+        """The body of the earlier response, with its timers renewed, if nothing has changed and the shard is proven ours.
 
         None: `decide` has to answer.
         """
         volatile = self._volatile.get(group_id)
         if volatile is None or volatile.changes != volatile.looked:
             return None
-        found = volatile.repeated.find(said, self._image().group_configs)
+        found = volatile.responses.get(key, self._image().group_configs)
         if found is None:
             return None
         body, timers = found
@@ -122,9 +127,14 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, Surroundings, _Volatile]
     def _changed(self, group_id: str) -> None:
         volatile = self._volatile.get(group_id)
         if volatile is not None:
-            volatile.repeated.forget()
+            volatile.responses.clear()
 
     # ---------------------------------------------------------------- topics
+
+    def resolution(self, group_id: str) -> tuple[bool, ResolutionTimes]:
+        """Whether the group's regular expressions are being resolved now, and the times of that."""
+        volatile = self._volatile.get(group_id)
+        return (False, ResolutionTimes()) if volatile is None else (volatile.is_resolving, volatile.times)
 
     def topics_changed(self, changes: TopicChanges) -> None:
         for group_id, group in self.groups.items():
@@ -152,7 +162,7 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, Surroundings, _Volatile]
             matches = {}
             for regex in sorted(group.subscribed_regexes):
                 matches[regex] = await _matching(regex, names)
-            await self.decide(group.group_id, lambda draft, around: resolve(draft, matches, topics.offset, around))
+            await self.decide(group.group_id, lambda draft, context: resolve(draft, matches, topics.offset, context))
         except KafkaError as error:
             volatile.times = volatile.times._replace(has_new_topics=True)
             _log.warning("regexes_not_resolved", group=group.group_id, error=str(error))

@@ -520,7 +520,7 @@ class GroupShard(Shard):
     async def _delete_unused(self, group_id: str, runtime: NewRuntime) -> None:
         """Delete an empty group of a new protocol whose last offset has expired."""
 
-        def decide(draft: GroupDraft[Any, Any, Any], around: object) -> None:
+        def decide(draft: GroupDraft[Any, Any, Any], context: object) -> None:
             if draft.group is not None and not draft.group.members and not self.offsets.has_group(group_id):
                 draft.delete()
 

@@ -17,7 +17,7 @@ from bmq.coordinator.streams.configuration import ConfiguredTopology, configured
 from bmq.coordinator.streams.departures import expire
 from bmq.coordinator.streams.draft import StreamsDraft
 from bmq.coordinator.streams.member import MemberState
-from bmq.coordinator.streams.progress import StreamsSurroundings
+from bmq.coordinator.streams.progress import StreamsGroupContext
 from bmq.coordinator.streams.streams_group import STREAMS, StreamsGroup
 from bmq.coordinator.streams.topology_description import DESCRIPTION_BYTES_MAX, DESCRIPTIONS_BYTES_MAX, KnownDescription
 from bmq.coordinator.topics import CurrentTopics, Topics
@@ -67,7 +67,7 @@ class _Volatile(Volatile):
     description: KnownDescription = field(default_factory=KnownDescription)
 
 
-class StreamsGroups(GroupRuntime[StreamsGroup, StreamsDraft, StreamsSurroundings, _Volatile]):
+class StreamsGroups(GroupRuntime[StreamsGroup, StreamsDraft, StreamsGroupContext, _Volatile]):
     """See the module. `create_topics`: answers CreateTopics; None: this process cannot create topics."""
 
     kind: ClassVar = STREAMS
@@ -95,8 +95,8 @@ class StreamsGroups(GroupRuntime[StreamsGroup, StreamsDraft, StreamsSurroundings
         limit = self._config.message_max_bytes
         return StreamsDraft(group_id, group, classic, limit, is_taken=is_taken, may_write=may_write)
 
-    def _around(self, group_id: str, volatile: _Volatile, now: Moment) -> StreamsSurroundings:
-        return StreamsSurroundings(
+    def _group_context(self, group_id: str, volatile: _Volatile, now: Moment) -> StreamsGroupContext:
+        return StreamsGroupContext(
             self._image(),
             self._config.streams,
             self._terms(group_id),
@@ -123,8 +123,8 @@ class StreamsGroups(GroupRuntime[StreamsGroup, StreamsDraft, StreamsSurroundings
     def _session_timeout_ms(self, group_id: str) -> int:
         return self._terms(group_id).session_timeout_ms
 
-    def _expire_due(self, draft: StreamsDraft, due: Due, around: StreamsSurroundings) -> bool:
-        return expire(draft, due, around)
+    def _expire_due(self, draft: StreamsDraft, due: Due, context: StreamsGroupContext) -> bool:
+        return expire(draft, due, context)
 
     def _decided_on(self, draft: StreamsDraft, volatile: _Volatile) -> None:
         volatile.endpoint_epoch += draft.bumps_endpoints

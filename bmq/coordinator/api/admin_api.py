@@ -188,7 +188,7 @@ async def _delete_in_turn(shard: GroupShard, group_id: str) -> ErrorCode:
 async def _delete_new(shard: GroupShard, runtime: NewRuntime, group_id: str) -> ErrorCode:
     """Delete an empty group of a new protocol and its offsets. Raises KafkaError from the append."""
 
-    def decide(draft: GroupDraft[Any, Any, Any], around: object) -> ErrorCode:
+    def decide(draft: GroupDraft[Any, Any, Any], context: object) -> ErrorCode:
         if draft.group is None:
             return ErrorCode.GROUP_ID_NOT_FOUND
         if draft.group.members:

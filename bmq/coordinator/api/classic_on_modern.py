@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from bmq.coordinator.classic.effects import Joining, join_error, sync_error
 from bmq.coordinator.consumer import classic_members
 from bmq.coordinator.consumer.draft import Draft
-from bmq.coordinator.consumer.progress import Surroundings
+from bmq.coordinator.consumer.progress import GroupContext
 from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.coordinator.streams.draft import StreamsDraft
-from bmq.coordinator.streams.progress import StreamsSurroundings
+from bmq.coordinator.streams.progress import StreamsGroupContext
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.heartbeat_request import HeartbeatRequest
@@ -26,8 +26,8 @@ async def join_consumer(shard: GroupShard, joining: Joining) -> JoinGroupRespons
     """The answer to a JoinGroup on a consumer group; None: there is none now, a classic one may be made."""
     request = joining.request
 
-    def decide(draft: Draft, around: Surroundings) -> JoinGroupResponse | None:
-        return classic_members.join(draft, joining, around)
+    def decide(draft: Draft, context: GroupContext) -> JoinGroupResponse | None:
+        return classic_members.join(draft, joining, context)
 
     while shard.consumer.concerns(request.group_id):
         try:
@@ -40,8 +40,8 @@ async def join_consumer(shard: GroupShard, joining: Joining) -> JoinGroupRespons
 
 
 def sync_consumer(shard: GroupShard, request: SyncGroupRequest) -> SyncGroupResponse:
-    def decide(draft: Draft, around: Surroundings) -> SyncGroupResponse:
-        return classic_members.sync(draft, request, around)
+    def decide(draft: Draft, context: GroupContext) -> SyncGroupResponse:
+        return classic_members.sync(draft, request, context)
 
     try:
         return shard.consumer.look(request.group_id, decide)
@@ -50,7 +50,7 @@ def sync_consumer(shard: GroupShard, request: SyncGroupRequest) -> SyncGroupResp
 
 
 def heartbeat_consumer(shard: GroupShard, request: HeartbeatRequest) -> ErrorCode:
-    def decide(draft: Draft, around: Surroundings) -> ErrorCode:
+    def decide(draft: Draft, context: GroupContext) -> ErrorCode:
         return classic_members.heartbeat(draft, request)
 
     try:
@@ -64,8 +64,8 @@ async def leave_consumer(
 ) -> list[MemberResponse] | None:
     """The answers to a LeaveGroup on a consumer group; None: there is none (any more). Raises KafkaError."""
 
-    def decide(draft: Draft, around: Surroundings) -> list[MemberResponse] | None:
-        return None if draft.group is None else classic_members.leave(draft, leaving, around)
+    def decide(draft: Draft, context: GroupContext) -> list[MemberResponse] | None:
+        return None if draft.group is None else classic_members.leave(draft, leaving, context)
 
     while shard.consumer.concerns(group_id):
         answer = await shard.consumer.decide(group_id, decide)
@@ -80,7 +80,7 @@ async def make_room_for_classic(shard: GroupShard, group_id: str, member_id: str
     Raises KafkaError INCONSISTENT_GROUP_PROTOCOL.
     """
 
-    def decide(draft: StreamsDraft, around: StreamsSurroundings) -> bool:
+    def decide(draft: StreamsDraft, context: StreamsGroupContext) -> bool:
         """Whether the group stays."""
         if draft.group is None:
             return False

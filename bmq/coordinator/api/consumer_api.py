@@ -7,16 +7,17 @@ from typing import Final
 from bmq.coordinator.api.authorized_operations import AUTHORIZED_OPERATIONS
 from bmq.coordinator.api.context import CoordinatorContext
 from bmq.coordinator.api.ownership import answered_by_owner
+from bmq.coordinator.consumer.cached_responses import RequestKey
 from bmq.coordinator.consumer.description import described
 from bmq.coordinator.consumer.draft import Draft
-from bmq.coordinator.consumer.heartbeat import Beat, check, heartbeat
+from bmq.coordinator.consumer.heartbeat import Beat, check
 from bmq.coordinator.consumer.member import JOIN_EPOCH
-from bmq.coordinator.consumer.pace import HeartbeatPace, is_settled
-from bmq.coordinator.consumer.progress import Surroundings
-from bmq.coordinator.consumer.repeated import Said
+from bmq.coordinator.consumer.pace import HeartbeatPace
+from bmq.coordinator.consumer.paced_heartbeat import paced_heartbeat
+from bmq.coordinator.consumer.progress import GroupContext
 from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.protocol.apis import ApiKey
-from bmq.protocol.codec import RequestHeader, encode, leading_string
+from bmq.protocol.codec import RequestHeader, leading_string
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError, as_message
 from bmq.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
@@ -60,24 +61,17 @@ class ConsumerApi:
             context.client_id or "",
             f"/{context.client_host}",
         )
-        groups = shard.consumer
+        key = None
+        if context.received is not None and not is_joining:
+            key = RequestKey.in_frame(context.received.frame, context.client_host, context.api_version)
 
-        def decide(draft: Draft, around: Surroundings) -> ConsumerGroupHeartbeatResponse:
-            answer = heartbeat(draft, beat, around)
-            if answer.member_epoch <= JOIN_EPOCH:
-                return answer  # it left
-            if not is_settled(draft.existing, beat.member_id, around.terms, around.now):
-                usual_ms = answer.heartbeat_interval_ms
-                answer.heartbeat_interval_ms = self._pace.interval_ms(usual_ms, around.now.loop_ms)
-            elif context.received is not None and not is_joining:
-                said = Said.in_frame(context.received.frame, context.client_host, context.api_version)
-                groups.remember(draft, said, encode("response", _HEARTBEAT, context.api_version, answer))
-            return answer
+        def decide(draft: Draft, group_context: GroupContext) -> ConsumerGroupHeartbeatResponse:
+            return paced_heartbeat(draft, beat, group_context, self._pace, key)
 
         answer = await answered_by_owner(
-            shard, groups.decide(group_id, decide, may_overtake=True), is_joining=is_joining
+            shard, shard.consumer.decide(group_id, decide, may_overtake=True), is_joining=is_joining
         )
-        groups.resolve_if_due(group_id)
+        shard.consumer.resolve_if_due(group_id)
         return answer
 
     def repeated_heartbeat(
@@ -93,8 +87,8 @@ class ConsumerApi:
             return None
         if context.leader_epoch >= 0 and shard.state_log.log.leader_epoch != context.leader_epoch:
             return None
-        said = Said.in_frame(frame, context.client_host, header.api_version)
-        return shard.consumer.repeat(group_id, said)
+        key = RequestKey.in_frame(frame, context.client_host, header.api_version)
+        return shard.consumer.cached_response(group_id, key)
 
     async def consumer_group_describe(
         self, request: ConsumerGroupDescribeRequest, context: RequestContext

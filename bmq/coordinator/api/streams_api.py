@@ -11,7 +11,7 @@ from bmq.coordinator.streams.description import described
 from bmq.coordinator.streams.draft import StreamsDraft
 from bmq.coordinator.streams.heartbeat import Answered, StreamsBeat, check, heartbeat
 from bmq.coordinator.streams.member import JOIN_EPOCH
-from bmq.coordinator.streams.progress import StreamsSurroundings
+from bmq.coordinator.streams.progress import StreamsGroupContext
 from bmq.coordinator.streams.topology_description import ASKED_FROM, DescriptionStatus
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -53,8 +53,8 @@ class StreamsApi:
         is_joining = request.member_epoch == JOIN_EPOCH
         shard = await self._context.shard_for_heartbeat(group_id, is_joining=is_joining)
 
-        def decide(draft: StreamsDraft, around: StreamsSurroundings) -> Answered:
-            return heartbeat(draft, beat, around)
+        def decide(draft: StreamsDraft, context: StreamsGroupContext) -> Answered:
+            return heartbeat(draft, beat, context)
 
         answered = await answered_by_owner(
             shard, shard.streams.decide(group_id, decide, may_overtake=True), is_joining=is_joining

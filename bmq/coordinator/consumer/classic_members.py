@@ -21,7 +21,7 @@ from bmq.coordinator.consumer.draft import Draft
 from bmq.coordinator.consumer.heartbeat import replace_static, require_instance_of
 from bmq.coordinator.consumer.member import ClassicTerms, ConsumerMember, MemberState
 from bmq.coordinator.consumer.migration import DISABLED, downgraded
-from bmq.coordinator.consumer.progress import Surroundings, advance
+from bmq.coordinator.consumer.progress import GroupContext, advance
 from bmq.coordinator.modern.member_timers import TimerKind
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError, MalformedMessage
@@ -35,7 +35,7 @@ from bmq.protocol.messages.sync_group_response import SyncGroupResponse
 _MEMBER_ID_REQUIRED_FROM = 4
 
 
-def join(draft: Draft, joining: Joining, around: Surroundings) -> JoinGroupResponse | None:
+def join(draft: Draft, joining: Joining, context: GroupContext) -> JoinGroupResponse | None:
     """A JoinGroup. None: there is no consumer group, or it was empty and is deleted to make room for a classic one.
 
     Raises KafkaError INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
@@ -51,9 +51,9 @@ def join(draft: Draft, joining: Joining, around: Surroundings) -> JoinGroupRespo
         return None
     group = draft.group
     holder = group.static_member(request.group_instance_id)
-    if around.config.migration_policy == DISABLED or not _speaks_with(group, joining):
+    if context.config.migration_policy == DISABLED or not _speaks_with(group, joining):
         raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the group does not take these protocols")
-    if len(group.members) >= around.config.max_size and request.member_id not in group.members and holder is None:
+    if len(group.members) >= context.config.max_size and request.member_id not in group.members and holder is None:
         raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {len(group.members)} members")
     member_id = request.member_id or joining.new_member_uuid
     if not request.member_id and request.group_instance_id is None and joining.api_version >= _MEMBER_ID_REQUIRED_FROM:
@@ -67,9 +67,9 @@ def join(draft: Draft, joining: Joining, around: Surroundings) -> JoinGroupRespo
     elif holder is not None:
         before = replace_static(draft, holder, member_id)
     after = _joined(ConsumerMember(member_id) if before is None else before, joining, subscription)
-    owned = consumer_protocol.by_id(subscription.owned, around.topics)
-    member = advance(draft, before, after, owned, around)
-    is_classic_again = holder is not None and holder.classic is None and _become_classic(draft, around)
+    owned = consumer_protocol.by_id(subscription.owned, context.topics)
+    member = advance(draft, before, after, owned, context)
+    is_classic_again = holder is not None and holder.classic is None and _become_classic(draft, context)
     if not is_classic_again:
         draft.stop(TimerKind.JOIN, member_id)
         draft.stop(TimerKind.REBALANCE, member_id)
@@ -83,7 +83,7 @@ def join(draft: Draft, joining: Joining, around: Surroundings) -> JoinGroupRespo
     )
 
 
-def sync(draft: Draft, request: SyncGroupRequest, around: Surroundings) -> SyncGroupResponse:
+def sync(draft: Draft, request: SyncGroupRequest, context: GroupContext) -> SyncGroupResponse:
     """A SyncGroup: returns the member's assignment.
 
     Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL,
@@ -104,7 +104,7 @@ def sync(draft: Draft, request: SyncGroupRequest, around: Surroundings) -> SyncG
     return SyncGroupResponse(
         protocol_type=request.protocol_type,
         protocol_name=request.protocol_name,
-        assignment=encode_assignment(member.assigned, around.topics, version),
+        assignment=encode_assignment(member.assigned, context.topics, version),
     )
 
 
@@ -127,7 +127,7 @@ def heartbeat(draft: Draft, request: HeartbeatRequest) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def leave(draft: Draft, leaving: Sequence[MemberIdentity], around: Surroundings) -> list[MemberResponse]:
+def leave(draft: Draft, leaving: Sequence[MemberIdentity], context: GroupContext) -> list[MemberResponse]:
     """A LeaveGroup for members of either protocol; static ones may be named by instance id alone."""
     group = draft.existing
     gone: dict[str, None] = {}
@@ -145,7 +145,7 @@ def leave(draft: Draft, leaving: Sequence[MemberIdentity], around: Surroundings)
             gone[member_id] = None
         responses.append(MemberResponse(member_id=member_id, group_instance_id=instance_id, error_code=error))
     if gone:
-        remove_members(draft, list(gone), around)
+        remove_members(draft, list(gone), context)
     return responses
 
 
@@ -183,10 +183,10 @@ def _joined(member: ConsumerMember, joining: Joining, subscription: Subscription
     )
 
 
-def _become_classic(draft: Draft, around: Surroundings) -> bool:
+def _become_classic(draft: Draft, context: GroupContext) -> bool:
     """The last new-protocol member rejoined as a classic one; returns whether the group is classic again."""
     group = draft.existing
-    value = downgraded(group, list(group.members.values()), around)
+    value = downgraded(group, list(group.members.values()), context)
     if value is None:
         return False
     # Unless the group is stable, some members have not reached their targets, or still own partitions that are

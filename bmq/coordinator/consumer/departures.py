@@ -7,24 +7,24 @@ from collections.abc import Collection
 from bmq.coordinator.consumer.draft import Draft
 from bmq.coordinator.consumer.member import MemberState
 from bmq.coordinator.consumer.migration import downgraded
-from bmq.coordinator.consumer.progress import AT_ONCE_MS, Surroundings, bump_if_needed, forget_unused_regexes
+from bmq.coordinator.consumer.progress import AT_ONCE_MS, GroupContext, bump_if_needed, forget_unused_regexes
 from bmq.coordinator.modern.member_timers import Due, TimerKind
 from bmq.protocol import consumer_group_records as records
 
 
-def remove_members(draft: Draft, member_ids: Collection[str], around: Surroundings) -> None:
+def remove_members(draft: Draft, member_ids: Collection[str], context: GroupContext) -> None:
     """Remove members and raise the group's epoch; if only classic members are left, the group becomes a classic one."""
     group = draft.existing
     leaving = frozenset(member_ids)
     rest = [member for member in group.members.values() if member.member_id not in leaving]
     has_lost_new_protocol = any(group.members[member_id].classic is None for member_id in member_ids)
-    classic = downgraded(group, rest, around) if has_lost_new_protocol else None
+    classic = downgraded(group, rest, context) if has_lost_new_protocol else None
     if classic is not None and draft.become_classic(classic, rebalances=True):
         return
     for member_id in member_ids:
         write_removal(draft, member_id)
     forget_unused_regexes(draft)
-    bump_if_needed(draft, around, must=True)
+    bump_if_needed(draft, context, must=True)
     group = draft.existing
     if not group.members:
         # The next member need not wait for the assignment interval. The epoch stays that of the last target, as in Kafka.
@@ -40,7 +40,7 @@ def write_removal(draft: Draft, member_id: str) -> None:
         draft.write(key(group=draft.group_id, member_id=member_id), None)
 
 
-def expire(draft: Draft, due: Due, around: Surroundings) -> bool:
+def expire(draft: Draft, due: Due, context: GroupContext) -> bool:
     """A member missed a deadline; returns whether it was removed."""
     group = draft.group
     member = None if group is None else group.members.get(due.member_id)
@@ -50,5 +50,5 @@ def expire(draft: Draft, due: Due, around: Surroundings) -> bool:
         is_revoking = member.epoch == due.epoch and member.state is MemberState.UNREVOKED
         if not is_revoking or member.classic is not None:  # a classic member has other timers
             return False
-    remove_members(draft, (due.member_id,), around)
+    remove_members(draft, (due.member_id,), context)
     return True

@@ -20,7 +20,7 @@ from bmq.coordinator.consumer.member import (
     ConsumerMember,
 )
 from bmq.coordinator.consumer.migration import upgrade
-from bmq.coordinator.consumer.progress import Surroundings, advance, write_current, write_said
+from bmq.coordinator.consumer.progress import GroupContext, advance, write_current, write_said
 from bmq.coordinator.modern.member_timers import TimerKind
 from bmq.protocol import consumer_group_records as records
 from bmq.protocol.error_codes import ErrorCode
@@ -81,21 +81,21 @@ def check(asked: ConsumerGroupHeartbeatRequest, api_version: int, config: Consum
         )
 
 
-def heartbeat(draft: Draft, beat: Beat, around: Surroundings) -> ConsumerGroupHeartbeatResponse:
+def heartbeat(draft: Draft, beat: Beat, context: GroupContext) -> ConsumerGroupHeartbeatResponse:
     """Raises KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
     UNRELEASED_INSTANCE_ID, FENCED_MEMBER_EPOCH, INVALID_REGULAR_EXPRESSION, UNKNOWN_SERVER_ERROR.
     """
     if beat.request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
-        return _leave(draft, beat, around)
+        return _leave(draft, beat, context)
     asked = beat.request
     is_joining = asked.member_epoch == JOIN_EPOCH
     if draft.group is None:
-        _make_group(draft, around, is_joining=is_joining)
-    _require_room(draft.existing, beat, around.config.max_size)
+        _make_group(draft, context, is_joining=is_joining)
+    _require_room(draft.existing, beat, context.config.max_size)
     before = _static(draft, beat) if asked.instance_id is not None else _dynamic(draft.existing, beat)
     known = ConsumerMember(beat.member_id) if before is None else before
-    member = advance(draft, before, _said(known, beat), _owned(asked), around)
-    draft.start(TimerKind.SESSION, member.member_id, around.terms.session_timeout_ms)
+    member = advance(draft, before, _said(known, beat), _owned(asked), context)
+    draft.start(TimerKind.SESSION, member.member_id, context.terms.session_timeout_ms)
     if before is not None and before.classic is not None:
         draft.stop(TimerKind.JOIN, member.member_id)
         draft.stop(TimerKind.SYNC, member.member_id)
@@ -103,19 +103,19 @@ def heartbeat(draft: Draft, beat: Beat, around: Surroundings) -> ConsumerGroupHe
     return ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=around.terms.heartbeat_interval_ms,
+        heartbeat_interval_ms=context.terms.heartbeat_interval_ms,
         assignment=answer_of(member.assigned) if is_told else None,
     )
 
 
-def _make_group(draft: Draft, around: Surroundings, *, is_joining: bool) -> None:
+def _make_group(draft: Draft, context: GroupContext, *, is_joining: bool) -> None:
     if draft.is_taken:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {draft.group_id} is not a consumer group.")
     if not is_joining:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {draft.group_id} not found.")
     classic = draft.classic
     if classic is not None and classic.state is not GroupState.EMPTY:
-        upgrade(draft, classic, around)
+        upgrade(draft, classic, context)
     else:
         draft.create()
 
@@ -231,7 +231,7 @@ def _said(member: ConsumerMember, beat: Beat) -> ConsumerMember:
     )
 
 
-def _leave(draft: Draft, beat: Beat, around: Surroundings) -> ConsumerGroupHeartbeatResponse:
+def _leave(draft: Draft, beat: Beat, context: GroupContext) -> ConsumerGroupHeartbeatResponse:
     group, asked = draft.existing, beat.request
     if asked.instance_id is None:
         member = group.members.get(beat.member_id)
@@ -249,7 +249,7 @@ def _leave(draft: Draft, beat: Beat, around: Surroundings) -> ConsumerGroupHeart
         write_current(draft, away)
         draft.stop(TimerKind.REBALANCE, member.member_id)
     else:
-        remove_members(draft, (member.member_id,), around)
+        remove_members(draft, (member.member_id,), context)
     return ConsumerGroupHeartbeatResponse(member_id=beat.member_id, member_epoch=asked.member_epoch)
 
 

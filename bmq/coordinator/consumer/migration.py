@@ -23,7 +23,7 @@ from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.consumer.consumer_protocol import decode_assignment, decode_subscription, encode_assignment
 from bmq.coordinator.consumer.draft import FIRST_EPOCH, Draft
 from bmq.coordinator.consumer.member import ClassicTerms, ConsumerMember, MemberState
-from bmq.coordinator.consumer.progress import Surroundings
+from bmq.coordinator.consumer.progress import GroupContext
 from bmq.coordinator.modern.member_timers import TimerKind
 from bmq.coordinator.runtime.moment import NEVER_MS
 from bmq.coordinator.topics import Topics
@@ -59,21 +59,21 @@ def allows_downgrade(config: ConsumerConfig) -> bool:
     return config.migration_policy in (BIDIRECTIONAL, DOWNGRADE)
 
 
-def upgrade(draft: Draft, classic: Group, around: Surroundings) -> None:
+def upgrade(draft: Draft, classic: Group, context: GroupContext) -> None:
     """Turn the classic group into a consumer group of the same members, which keep their assignments.
 
     Raises KafkaError GROUP_ID_NOT_FOUND when an upgrade is not allowed.
     """
-    if not allows_upgrade(around.config):
+    if not allows_upgrade(context.config):
         raise _refused(classic, "upgrading is disabled")
     if classic.protocol_type != CONSUMER_PROTOCOL_TYPE:
         raise _refused(classic, "it is no group of consumers")
-    if len(classic.members) > around.config.max_size:
+    if len(classic.members) > context.config.max_size:
         raise _refused(classic, "it has more members than a consumer group may have")
     group = ConsumerGroup(draft.group_id)
     generation = max(classic.generation, FIRST_EPOCH)  # 0 until the first join is complete
     try:
-        read = [_upgraded(member, classic, generation, around.topics) for member in classic.members]
+        read = [_upgraded(member, classic, generation, context.topics) for member in classic.members]
     except MalformedMessage as error:
         raise _refused(classic, f"its members' data is malformed: {error}") from error
     members = _with_pending(read, classic)
@@ -89,7 +89,7 @@ def upgrade(draft: Draft, classic: Group, around: Surroundings) -> None:
     group.apply(records.TargetEpochKey(group=group.group_id), records.TargetEpochValue(epoch=generation))
     draft.become(group)
     for one in classic.members:
-        draft.start(TimerKind.SESSION, one.member_id, max(one.session_timeout_ms, _left_ms(one, around.now.loop_ms)))
+        draft.start(TimerKind.SESSION, one.member_id, max(one.session_timeout_ms, _left_ms(one, context.now.loop_ms)))
 
 
 def _left_ms(member: Member, loop_ms: float) -> int:
@@ -156,7 +156,9 @@ def _places(target: Target) -> Iterator[tuple[UUID, int]]:
     return ((topic_id, partition) for topic_id, partitions in target.items() for partition in partitions)
 
 
-def downgraded(group: ConsumerGroup, rest: Sequence[ConsumerMember], around: Surroundings) -> GroupMetadataValue | None:
+def downgraded(
+    group: ConsumerGroup, rest: Sequence[ConsumerMember], context: GroupContext
+) -> GroupMetadataValue | None:
     """The classic group of the remaining members; None when the group stays a consumer group.
 
     Each member is assigned what it has or still has to revoke, not its target as in Apache Kafka: it may not have heard of
@@ -164,12 +166,12 @@ def downgraded(group: ConsumerGroup, rest: Sequence[ConsumerMember], around: Sur
     """
     if not rest or any(member.classic is None for member in rest):
         return None
-    if not allows_downgrade(around.config) or len(rest) > around.classic_size_max:
+    if not allows_downgrade(context.config) or len(rest) > context.classic_size_max:
         return None
     roster = Roster()
     try:
         for member in rest:
-            roster.add(_downgraded(member, around.topics))
+            roster.add(_downgraded(member, context.topics))
     except MalformedMessage:
         return None
     protocol = roster.select_protocol()
@@ -180,7 +182,7 @@ def downgraded(group: ConsumerGroup, rest: Sequence[ConsumerMember], around: Sur
         generation=group.epoch,
         protocol=protocol,
         leader=roster.leader_id,
-        current_state_timestamp_ms=around.now.wall_ms,
+        current_state_timestamp_ms=context.now.wall_ms,
         members=tuple(member.record(protocol, member.assignment) for member in roster),
     )
 

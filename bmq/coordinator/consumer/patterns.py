@@ -1,6 +1,6 @@
 """Regular expressions that consumers subscribe with: whole topic names, in RE2's language and in linear time.
 
-Kafka's brokers use RE2J, which has the same language: no look-around, no back references, linear time for every
+Kafka's brokers use RE2J, which has the same language: no look-context, no back references, linear time for every
 pattern. Limits on a pattern's length and on the memory of its compiled form stop hostile patterns.
 """
 

@@ -31,7 +31,7 @@ AT_ONCE_MS: Final = 0
 """Timestamp of a target that the next one may follow without waiting for the assignment interval."""
 
 
-class Surroundings(NamedTuple):
+class GroupContext(NamedTuple):
     """Everything a decision depends on besides the group.
 
     `is_stale`: topics have changed since the group last looked. `classic_size_max`: largest classic group.
@@ -46,26 +46,26 @@ class Surroundings(NamedTuple):
 
 
 def advance(
-    draft: Draft, before: ConsumerMember | None, after: ConsumerMember, owned: Target | None, around: Surroundings
+    draft: Draft, before: ConsumerMember | None, after: ConsumerMember, owned: Target | None, context: GroupContext
 ) -> ConsumerMember:
     """Apply a member's request (`before`: the member until now, None if new) and return it after its step.
 
     Raises KafkaError INVALID_REGULAR_EXPRESSION, FENCED_MEMBER_EPOCH, UNKNOWN_SERVER_ERROR (the assignor failed).
     """
-    preferred = draft.existing.preferred_assignor(_assignors(around.config))
+    preferred = draft.existing.preferred_assignor(_assignors(context.config))
     subscribes_anew = (before is None or not after.says_as(before)) and _say(draft, before, after)
     group = draft.existing
-    subscribes_anew |= group.preferred_assignor(_assignors(around.config)) != preferred
-    if subscribes_anew or before is None or around.is_stale or group.metadata_hash == NO_HASH:
-        bump_if_needed(draft, around, must=subscribes_anew)
-    update_target(draft, around)
-    return _step(draft, after.member_id, owned, around.topics)
+    subscribes_anew |= group.preferred_assignor(_assignors(context.config)) != preferred
+    if subscribes_anew or before is None or context.is_stale or group.metadata_hash == NO_HASH:
+        bump_if_needed(draft, context, must=subscribes_anew)
+    update_target(draft, context)
+    return _step(draft, after.member_id, owned, context.topics)
 
 
-def bump_if_needed(draft: Draft, around: Surroundings, *, must: bool) -> None:
+def bump_if_needed(draft: Draft, context: GroupContext, *, must: bool) -> None:
     """Raise the group's epoch if `must`, or if subscribed topics have changed."""
     group = draft.existing
-    current_hash = metadata_hash(group.subscribed_names, around.topics)
+    current_hash = metadata_hash(group.subscribed_names, context.topics)
     draft.is_refreshed = True
     if must or current_hash != group.metadata_hash:
         draft.write(
@@ -74,18 +74,18 @@ def bump_if_needed(draft: Draft, around: Surroundings, *, must: bool) -> None:
         )
 
 
-def update_target(draft: Draft, around: Surroundings) -> None:
+def update_target(draft: Draft, context: GroupContext) -> None:
     """Compute the target of the group's epoch if it is due. Raises KafkaError UNKNOWN_SERVER_ERROR."""
     group = draft.existing
     if group.epoch <= group.target_epoch:
         return
-    since_ms = around.now.wall_ms - group.target_timestamp_ms
-    if group.target_timestamp_ms != AT_ONCE_MS and 0 <= since_ms < around.terms.assignment_interval_ms:
+    since_ms = context.now.wall_ms - group.target_timestamp_ms
+    if group.target_timestamp_ms != AT_ONCE_MS and 0 <= since_ms < context.terms.assignment_interval_ms:
         return
     draft.require_writable()
-    name = group.preferred_assignor(_assignors(around.config))
+    name = group.preferred_assignor(_assignors(context.config))
     try:
-        targets = ASSIGNORS[name](_to_assign(group, around.topics))
+        targets = ASSIGNORS[name](_to_assign(group, context.topics))
     except Exception as error:
         raise KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -99,7 +99,7 @@ def update_target(draft: Draft, around: Surroundings) -> None:
             )
     draft.write(
         records.TargetEpochKey(group=group.group_id),
-        records.TargetEpochValue(epoch=group.epoch, timestamp_ms=around.now.wall_ms),
+        records.TargetEpochValue(epoch=group.epoch, timestamp_ms=context.now.wall_ms),
     )
 
 

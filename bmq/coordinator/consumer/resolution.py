@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from bmq.coordinator.config import ConsumerConfig
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup, ResolvedRegex
 from bmq.coordinator.consumer.draft import Draft
-from bmq.coordinator.consumer.progress import Surroundings, bump_if_needed
+from bmq.coordinator.consumer.progress import GroupContext, bump_if_needed
 from bmq.protocol import consumer_group_records as records
 
 NEVER_RESOLVED_MS: Final = -(2**62)
@@ -39,7 +39,7 @@ def is_due(group: ConsumerGroup, times: ResolutionTimes, config: ConsumerConfig,
     return not 0 <= now_ms - min(found) < config.regex_refresh_interval_ms
 
 
-def resolve(draft: Draft, matches: Mapping[str, frozenset[str]], version: int, around: Surroundings) -> None:
+def resolve(draft: Draft, matches: Mapping[str, frozenset[str]], version: int, context: GroupContext) -> None:
     """Write `matches`, found in the metadata of `version`; raise the group's epoch if any of them changed."""
     group = draft.group
     if group is None:
@@ -47,7 +47,7 @@ def resolve(draft: Draft, matches: Mapping[str, frozenset[str]], version: int, a
     is_news = False
     for regex in sorted(matches.keys() & group.subscribed_regexes):
         is_news |= group.matches(regex) != matches[regex]
-        found = ResolvedRegex(matches[regex], version, around.now.wall_ms)
+        found = ResolvedRegex(matches[regex], version, context.now.wall_ms)
         draft.write(records.RegexKey(group=group.group_id, regex=regex), found.record())
     if is_news:
-        bump_if_needed(draft, around, must=True)
+        bump_if_needed(draft, context, must=True)

@@ -181,7 +181,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
     ) -> D: ...
 
     @abstractmethod
-    def _around(self, group_id: str, volatile: M, now: Moment) -> S:
+    def _group_context(self, group_id: str, volatile: M, now: Moment) -> S:
         """Everything a decision depends on besides the group."""
 
     @abstractmethod
@@ -198,7 +198,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
     def _session_timeout_ms(self, group_id: str) -> int: ...
 
     @abstractmethod
-    def _expire_due(self, draft: D, due: Due, around: S) -> bool:
+    def _expire_due(self, draft: D, due: Due, context: S) -> bool:
         """A member missed a deadline; returns whether it was removed."""
 
     def _decided_on(self, draft: D, volatile: M) -> None:
@@ -249,6 +249,11 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         """Whether records of this id are in flight."""
         turn = self._turns.get(group_id)
         return turn is not None and turn.is_writing
+
+    def timers_of(self, group_id: str) -> GroupTimers | None:
+        """The timers of the group's members; None: none was ever started."""
+        volatile = self._volatile.get(group_id)
+        return None if volatile is None else volatile.timers
 
     def concerns(self, group_id: str) -> bool:
         """Whether a group of this id and kind exists, or a decision under way may create one."""
@@ -353,10 +358,10 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         volatile = self._volatile.get(group_id)
         draft = self._draft(group_id, base.group, base.classic, is_taken=base.is_taken, may_write=may_write)
         now = self._host.now()
-        around = self._around(group_id, volatile or self._new_volatile(), now)
+        context = self._group_context(group_id, volatile or self._new_volatile(), now)
         decided = _Decided(answer)
         try:
-            decided.outcome = decide(draft, around)
+            decided.outcome = decide(draft, context)
         except KafkaError as error:
             decided.error = error
             return draft, decided
@@ -485,9 +490,9 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
             volatile.timers.stood_still(loop_ms)
 
     async def _expire(self, group_id: str, due: Due, volatile: M) -> None:
-        def decide(draft: D, around: S) -> bool:
+        def decide(draft: D, context: S) -> bool:
             # A heartbeat decided before this has restarted the timer; a JoinGroup may have stopped it.
-            return volatile.timers.is_due(due) and self._expire_due(draft, due, around)
+            return volatile.timers.is_due(due) and self._expire_due(draft, due, context)
 
         try:
             is_removed = await self.decide(group_id, decide)

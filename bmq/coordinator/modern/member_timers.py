@@ -94,6 +94,11 @@ class GroupTimers:
         self.wake_ms = min((deadline.at_ms for deadline in self._deadlines.values()), default=NEVER_MS)
         return found
 
+    def deadline_ms(self, kind: TimerKind, member_id: str) -> float:
+        """When the timer is due, on the event loop's clock; NEVER_MS: it is not running."""
+        deadline = self._deadlines.get((member_id, kind))
+        return NEVER_MS if deadline is None else deadline.at_ms
+
     def is_running(self, kind: TimerKind, member_id: str) -> bool:
         return (member_id, kind) in self._deadlines
 

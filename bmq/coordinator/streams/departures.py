@@ -5,7 +5,7 @@ from __future__ import annotations
 from bmq.coordinator.modern.member_timers import Due, TimerKind
 from bmq.coordinator.streams.draft import StreamsDraft
 from bmq.coordinator.streams.member import MemberState
-from bmq.coordinator.streams.progress import AT_ONCE_MS, StreamsSurroundings, bump_if_needed, update_target
+from bmq.coordinator.streams.progress import AT_ONCE_MS, StreamsGroupContext, bump_if_needed, update_target
 from bmq.protocol import streams_group_records as records
 
 
@@ -28,10 +28,10 @@ def write_removal(draft: StreamsDraft, member_id: str) -> None:
         draft.write(key(group=draft.group_id, member_id=member_id), None)
 
 
-def expire(draft: StreamsDraft, due: Due, around: StreamsSurroundings) -> bool:
+def expire(draft: StreamsDraft, due: Due, context: StreamsGroupContext) -> bool:
     """A deadline has passed; returns whether a member was removed for it."""
     if due.kind is TimerKind.DELAY:
-        _end_delay(draft, around)
+        _end_delay(draft, context)
         return False
     group = draft.group
     member = None if group is None else group.members.get(due.member_id)
@@ -43,11 +43,11 @@ def expire(draft: StreamsDraft, due: Due, around: StreamsSurroundings) -> bool:
     return True
 
 
-def _end_delay(draft: StreamsDraft, around: StreamsSurroundings) -> None:
+def _end_delay(draft: StreamsDraft, context: StreamsGroupContext) -> None:
     """Compute the first target, for all members that have joined during the delay."""
     group = draft.group
     if group is None or not group.members or group.topology is None or group.epoch <= group.target_epoch:
         return
-    configured = around.configure(group.topology, around.topics)
-    bump_if_needed(draft, configured, around, must=False)  # the target is of the topics as they are now
-    update_target(draft, configured, around)
+    configured = context.configure(group.topology, context.topics)
+    bump_if_needed(draft, configured, context, must=False)  # the target is of the topics as they are now
+    update_target(draft, configured, context)

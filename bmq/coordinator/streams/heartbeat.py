@@ -20,7 +20,7 @@ from bmq.coordinator.streams.member import (
     StreamsMember,
 )
 from bmq.coordinator.streams.progress import (
-    StreamsSurroundings,
+    StreamsGroupContext,
     bump_if_needed,
     is_target_due,
     step,
@@ -96,7 +96,7 @@ def check(asked: StreamsGroupHeartbeatRequest) -> TopologyValue | None:
     return None if asked.topology is None else topology_of(asked.topology)
 
 
-def heartbeat(draft: StreamsDraft, beat: StreamsBeat, around: StreamsSurroundings) -> Answered:
+def heartbeat(draft: StreamsDraft, beat: StreamsBeat, context: StreamsGroupContext) -> Answered:
     """Raises KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
     UNRELEASED_INSTANCE_ID, FENCED_MEMBER_EPOCH, INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
     """
@@ -106,10 +106,10 @@ def heartbeat(draft: StreamsDraft, beat: StreamsBeat, around: StreamsSurrounding
     if draft.group is None:
         _make_group(draft, is_joining=asked.member_epoch == JOIN_EPOCH)
     was_empty = not draft.existing.members
-    before = _member(draft, beat, around.config.max_size)
+    before = _member(draft, beat, context.config.max_size)
     after = _said(StreamsMember(asked.member_id) if before is None else before, beat)
     topology, is_new = _topology(draft, beat)
-    configured = around.configure(topology, around.topics)
+    configured = context.configure(topology, context.topics)
     if configured.is_ready and beat.owned is not None:
         _require_tasks(configured.subtopologies or {}, beat.owned)
     says_anew = before is None or after.said() != before.said()
@@ -117,17 +117,17 @@ def heartbeat(draft: StreamsDraft, beat: StreamsBeat, around: StreamsSurrounding
         draft.write(records.MemberKey(group=draft.group_id, member_id=after.member_id), after.said())
     if is_new:
         draft.write(records.TopologyKey(group=draft.group_id), topology)
-    bump_if_needed(draft, configured, around, must=says_anew or is_new)
-    is_delayed = _delay(draft, around, was_empty=was_empty)
+    bump_if_needed(draft, configured, context, must=says_anew or is_new)
+    is_delayed = _delay(draft, context, was_empty=was_empty)
     is_waiting = is_delayed and draft.existing.epoch > draft.existing.target_epoch
-    if not is_waiting and is_target_due(draft.existing, around):
-        update_target(draft, configured, around)
+    if not is_waiting and is_target_due(draft.existing, context):
+        update_target(draft, configured, context)
     member = step(draft, after.member_id, beat.owned, is_delayed=is_waiting)
-    draft.start(TimerKind.SESSION, member.member_id, around.terms.session_timeout_ms)
+    draft.start(TimerKind.SESSION, member.member_id, context.terms.session_timeout_ms)
     if asked.shutdown_application:
         draft.shutdown_by = member.member_id
-    response = _response(draft, beat, around, before, member, configured)
-    response.status = _statuses(draft, around, member, topology, configured, is_waiting=is_waiting)
+    response = _response(draft, beat, context, before, member, configured)
+    response.status = _statuses(draft, context, member, topology, configured, is_waiting=is_waiting)
     return Answered(response, configured.missing)
 
 
@@ -259,13 +259,13 @@ def _require_tasks(subtopologies: Mapping[str, ConfiguredSubtopology], owned: Ta
             )
 
 
-def _delay(draft: StreamsDraft, around: StreamsSurroundings, *, was_empty: bool) -> bool:
+def _delay(draft: StreamsDraft, context: StreamsGroupContext, *, was_empty: bool) -> bool:
     """Whether the first target waits for more members to join."""
-    delay_ms = around.terms.initial_rebalance_delay_ms
+    delay_ms = context.terms.initial_rebalance_delay_ms
     if was_empty and delay_ms > 0:
         draft.start(TimerKind.DELAY, NOBODY, delay_ms, keeps=True)
         return True
-    return around.is_delayed
+    return context.is_delayed
 
 
 def _leave(draft: StreamsDraft, asked: StreamsGroupHeartbeatRequest) -> Answered:
@@ -308,7 +308,7 @@ def left(asked: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
 def _response(
     draft: StreamsDraft,
     beat: StreamsBeat,
-    around: StreamsSurroundings,
+    context: StreamsGroupContext,
     before: StreamsMember | None,
     member: StreamsMember,
     configured: ConfiguredTopology,
@@ -321,16 +321,16 @@ def _response(
         or before is None
         or before.tasks.without_epochs != member.tasks.without_epochs
     )
-    endpoint_epoch = around.endpoint_epoch
+    endpoint_epoch = context.endpoint_epoch
     if is_told and member.user_endpoint is not None:
         draft.bumps_endpoints = True
         endpoint_epoch += 1
     response = StreamsGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
-        heartbeat_interval_ms=around.terms.heartbeat_interval_ms,
-        acceptable_recovery_lag=around.config.acceptable_recovery_lag,
-        task_offset_interval_ms=around.config.task_offset_interval_ms,
+        heartbeat_interval_ms=context.terms.heartbeat_interval_ms,
+        acceptable_recovery_lag=context.config.acceptable_recovery_lag,
+        task_offset_interval_ms=context.config.task_offset_interval_ms,
         active_tasks=_parts(member.tasks.active) if is_told else None,
         standby_tasks=_parts(member.tasks.standby) if is_told else None,
         warmup_tasks=_parts(member.tasks.warmup) if is_told else None,
@@ -338,7 +338,7 @@ def _response(
         partitions_by_user_endpoint=None,
     )
     if endpoint_epoch != asked.endpoint_information_epoch:
-        response.partitions_by_user_endpoint = partitions_by_endpoint(draft.existing, configured, around.topics)
+        response.partitions_by_user_endpoint = partitions_by_endpoint(draft.existing, configured, context.topics)
     return response
 
 
@@ -351,7 +351,7 @@ def _parts(tasks: Iterable[TaskId]) -> list[TaskIds]:
 
 def _statuses(
     draft: StreamsDraft,
-    around: StreamsSurroundings,
+    context: StreamsGroupContext,
     member: StreamsMember,
     topology: TopologyValue,
     configured: ConfiguredTopology,
@@ -373,10 +373,10 @@ def _statuses(
         )
     problem = configured.problem
     if problem is not None:
-        is_failing = problem.status is StatusCode.MISSING_INTERNAL_TOPICS and around.creation_error
-        more = f"; Creation failed: {around.creation_error}." if is_failing else ""
+        is_failing = problem.status is StatusCode.MISSING_INTERNAL_TOPICS and context.creation_error
+        more = f"; Creation failed: {context.creation_error}." if is_failing else ""
         statuses.append(_status(problem.status, problem.detail + more))
-    shutdown_by = around.shutdown_by or draft.shutdown_by
+    shutdown_by = context.shutdown_by or draft.shutdown_by
     if shutdown_by is not None:
         statuses.append(
             _status(

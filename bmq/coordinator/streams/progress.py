@@ -34,7 +34,7 @@ _FIRST_EPOCH: Final = FIRST_TARGET_EPOCH + 1
 STANDBY_REPLICAS: Final = "num.standby.replicas"
 
 
-class StreamsSurroundings(NamedTuple):
+class StreamsGroupContext(NamedTuple):
     """Everything a decision depends on besides the group.
 
     `is_stale`: topics have changed since the group last looked. `is_delayed`: the first target waits for more members.
@@ -59,16 +59,16 @@ class StreamsSurroundings(NamedTuple):
 
 
 def bump_if_needed(
-    draft: StreamsDraft, configured: ConfiguredTopology, around: StreamsSurroundings, *, must: bool
+    draft: StreamsDraft, configured: ConfiguredTopology, context: StreamsGroupContext, *, must: bool
 ) -> None:
     """Raise the group's epoch if `must`, or if its topics or the assignor's configs have changed."""
     group = draft.existing
     current_hash = group.metadata_hash
-    if must or around.is_stale:
-        current_hash = metadata_hash(group.required_topics, around.topics)
+    if must or context.is_stale:
+        current_hash = metadata_hash(group.required_topics, context.topics)
         draft.is_refreshed = True
     validated_epoch = configured.epoch if configured.is_ready else NO_TOPOLOGY_EPOCH
-    configs = around.assignment_configs
+    configs = context.assignment_configs
     as_it_was = group.metadata_hash, group.validated_epoch, group.assignment_configs
     if must or (current_hash, validated_epoch, configs) != as_it_was:
         draft.write(
@@ -82,14 +82,14 @@ def bump_if_needed(
         )
 
 
-def is_target_due(group: StreamsGroup, around: StreamsSurroundings) -> bool:
+def is_target_due(group: StreamsGroup, context: StreamsGroupContext) -> bool:
     """Whether the target is older than the group's epoch, and the assignment interval has passed."""
-    since_ms = around.now.wall_ms - group.target_timestamp_ms
-    is_young = group.target_timestamp_ms != AT_ONCE_MS and 0 <= since_ms < around.terms.assignment_interval_ms
+    since_ms = context.now.wall_ms - group.target_timestamp_ms
+    is_young = group.target_timestamp_ms != AT_ONCE_MS and 0 <= since_ms < context.terms.assignment_interval_ms
     return group.epoch > group.target_epoch and not is_young
 
 
-def update_target(draft: StreamsDraft, configured: ConfiguredTopology, around: StreamsSurroundings) -> None:
+def update_target(draft: StreamsDraft, configured: ConfiguredTopology, context: StreamsGroupContext) -> None:
     """Compute the target of the group's epoch."""
     draft.require_writable()
     group = draft.existing
@@ -103,12 +103,12 @@ def update_target(draft: StreamsDraft, configured: ConfiguredTopology, around: S
         AssignedMember(member.member_id, member.process_id, group.target_of(member.member_id))
         for member in group.members.values()
     ]
-    for member_id, target in assign(members, sizes, around.terms.standby_replicas).items():
+    for member_id, target in assign(members, sizes, context.terms.standby_replicas).items():
         if group.targets.get(member_id) != target:
             draft.write(records.TargetKey(group=group.group_id, member_id=member_id), target.record())
     draft.write(
         records.TargetEpochKey(group=group.group_id),
-        records.TargetEpochValue(epoch=group.epoch, timestamp_ms=around.now.wall_ms),
+        records.TargetEpochValue(epoch=group.epoch, timestamp_ms=context.now.wall_ms),
     )
 
 

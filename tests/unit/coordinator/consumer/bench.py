@@ -16,7 +16,7 @@ from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.consumer.departures import expire
 from bmq.coordinator.consumer.draft import Draft
 from bmq.coordinator.consumer.heartbeat import Beat, check, heartbeat
-from bmq.coordinator.consumer.progress import Surroundings
+from bmq.coordinator.consumer.progress import GroupContext
 from bmq.coordinator.consumer.resolution import resolve
 from bmq.coordinator.modern.member_timers import Due, TimerKind
 from bmq.coordinator.runtime.moment import Moment
@@ -74,8 +74,8 @@ class Bench:
         )
 
     @property
-    def around(self) -> Surroundings:
-        return Surroundings(
+    def context(self) -> GroupContext:
+        return GroupContext(
             self.image,
             self.config,
             self.config.terms({}),
@@ -150,7 +150,7 @@ class Bench:
         )
         check(request, version, self.config)
         beat = Beat(request, member_id or "made-up", "client", client_host)
-        answer: ConsumerGroupHeartbeatResponse = self.decide(lambda draft: heartbeat(draft, beat, self.around))
+        answer: ConsumerGroupHeartbeatResponse = self.decide(lambda draft: heartbeat(draft, beat, self.context))
         return answer
 
     def join(self, member_id: str, topics: Iterable[str] | None = ("t",), **fields: Any) -> Any:
@@ -171,12 +171,12 @@ class Bench:
         }
 
     def expire(self, member_id: str, kind: TimerKind = TimerKind.SESSION, epoch: int = -1) -> bool:
-        put_out: bool = self.decide(lambda draft: expire(draft, Due(kind, member_id, epoch), self.around))
+        put_out: bool = self.decide(lambda draft: expire(draft, Due(kind, member_id, epoch), self.context))
         return put_out
 
     def resolve(self, **matches: Iterable[str]) -> None:
         found = {regex: frozenset(topics) for regex, topics in matches.items()}
-        self.decide(lambda draft: resolve(draft, found, 7, self.around))
+        self.decide(lambda draft: resolve(draft, found, 7, self.context))
 
     # ---------------------------------------------------------------- the classic protocol
 
@@ -201,12 +201,12 @@ class Bench:
             protocols=[JoinGroupRequestProtocol(name=name, metadata=subscription) for name in names],
         )
         joining = Joining(request, distinct_protocols(request.protocols), None, version, "client", "/h", new_id)
-        answer: JoinGroupResponse | None = self.decide(lambda d: classic_members.join(d, joining, self.around))
+        answer: JoinGroupResponse | None = self.decide(lambda d: classic_members.join(d, joining, self.context))
         return answer
 
     def classic_sync(self, member_id: str, generation: int, **fields: Any) -> SyncGroupResponse:
         request = SyncGroupRequest(group_id=GROUP_ID, member_id=member_id, generation_id=generation, **fields)
-        answer: SyncGroupResponse = self.decide(lambda draft: classic_members.sync(draft, request, self.around))
+        answer: SyncGroupResponse = self.decide(lambda draft: classic_members.sync(draft, request, self.context))
         return answer
 
     def classic_beat(self, member_id: str, generation: int, instance: str | None = None) -> ErrorCode:
@@ -220,7 +220,7 @@ class Bench:
         leaving = [
             MemberIdentity(member_id=member_id, group_instance_id=instance) for member_id, instance in identities
         ]
-        answers = self.decide(lambda draft: classic_members.leave(draft, leaving, self.around))
+        answers = self.decide(lambda draft: classic_members.leave(draft, leaving, self.context))
         return [answer.error_code for answer in answers]
 
     def timer_orders(self, kind: TimerKind) -> list[tuple[str, int | None]]:

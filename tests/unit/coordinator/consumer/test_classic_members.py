@@ -215,7 +215,7 @@ def test_many_that_leave_at_once_are_each_looked_for_once() -> None:
     for number in range(count):
         bench.classic_join(f"C{number}", subscription("t"))
     leaving = [Name(f"C{number}") for number in range(count)]
-    bench.decide(lambda draft: remove_members(draft, leaving, bench.around))
+    bench.decide(lambda draft: remove_members(draft, leaving, bench.context))
     assert bench.group is not None
     assert bench.group.members.keys() == {"A", "B"}
     assert Name.comparisons < 10 * count

@@ -373,12 +373,11 @@ async def test_who_gave_back_in_vain_still_has_to_give_back_in_time(cluster: Clu
 async def test_sessions_begin_anew_after_this_process_stood_still(cluster: Cluster) -> None:
     await join(cluster, "A")
     shard = shard_of(cluster)
-    timers = shard.consumer._volatile["g"].timers
-    (deadline,) = timers._deadlines.values()
-    later_ms = deadline.at_ms - 1
+    timers = shard.consumer.timers_of("g")
+    assert timers is not None
+    later_ms = timers.deadline_ms(TimerKind.SESSION, "A") - 1
     timers.stood_still(later_ms)
-    (moved,) = timers._deadlines.values()
-    assert moved.at_ms == later_ms + 45_000
+    assert timers.deadline_ms(TimerKind.SESSION, "A") == later_ms + 45_000
     cluster.coordinator.stood_still()
 
 
@@ -388,7 +387,8 @@ async def test_an_expiry_that_cannot_be_written_is_tried_again() -> None:
     await join(cluster, "A")
     log = cluster.log_of("g")
     log.refuse_with = ErrorCode.NOT_ENOUGH_REPLICAS
-    timers = shard_of(cluster).consumer._volatile["g"].timers
+    timers = shard_of(cluster).consumer.timers_of("g")
+    assert timers is not None
     before_ms = timers.wake_ms
     await until(lambda: timers.wake_ms > before_ms and timers.wake_ms < float("inf"))
     log.refuse_with = None
@@ -444,7 +444,7 @@ async def test_expressions_are_resolved_behind_the_heartbeat(cluster: Cluster) -
     resolved = group_of(cluster).regexes["[tv].*"]
     cluster.clock.advance(599_999)
     await beat(cluster, "A", 3)
-    assert not shard_of(cluster).consumer._volatile["g"].is_resolving
+    assert not shard_of(cluster).consumer.resolution("g")[0]
     cluster.clock.advance(1)
     await beat(cluster, "A", 3)
     await until(lambda: group_of(cluster).regexes["[tv].*"] != resolved)
@@ -472,9 +472,9 @@ async def test_a_resolution_that_cannot_be_written_is_tried_again(cluster: Clust
     log = cluster.log_of("g")
     log.refuse_with = ErrorCode.NOT_ENOUGH_REPLICAS
     assert (await beat(cluster, "A", 3)).error_code == 0, "it does not hear of that"
-    volatile = shard_of(cluster).consumer._volatile["g"]
-    await until(lambda: not volatile.is_resolving)
-    assert volatile.times.has_new_topics
+    groups = shard_of(cluster).consumer
+    await until(lambda: not groups.resolution("g")[0])
+    assert groups.resolution("g")[1].has_new_topics
     log.refuse_with = None
 
 
@@ -842,7 +842,8 @@ async def test_a_classic_member_that_joins_again_in_time_stays_however_late_the_
     writing = asyncio.create_task(join(cluster, "D"))
     await until(lambda: log.pending_count == 1)
     rejoining = asyncio.create_task(cluster.join("g", classic_id, **fields))  # type: ignore[arg-type]
-    timers = shard_of(cluster).consumer._volatile["g"].timers
+    timers = shard_of(cluster).consumer.timers_of("g")
+    assert timers is not None
     await until(lambda: not timers.is_running(TimerKind.JOIN, classic_id))
     for _ in range(10):
         await asyncio.sleep(0)

@@ -21,8 +21,8 @@ ASSIGNMENT_MS = 1_000
 
 def settled(bench: Bench, member_id: str) -> bool:
     assert bench.group is not None
-    around = bench.around
-    return is_settled(bench.group, member_id, around.terms, around.now)
+    context = bench.context
+    return is_settled(bench.group, member_id, context.terms, context.now)
 
 
 def test_who_joins_first_is_told_to_come_back_soon() -> None:

@@ -31,8 +31,8 @@ from tests.simulation.loop import VirtualTimeLoop
 from tests.simulation.process import Process
 from tests.unit.coordinator.classic.group_bench import subscription as classic_subscription
 from tests.unit.coordinator.cluster import FAST, Cluster, FakeContext
+from tests.unit.coordinator.consumer.test_cached_responses import Wire, frame_of
 from tests.unit.coordinator.consumer.test_classic_members import subscription
-from tests.unit.coordinator.consumer.test_repeated import Wire, frame_of
 from tests.unit.coordinator.streams.bench import subtopology
 
 pytestmark = pytest.mark.unit

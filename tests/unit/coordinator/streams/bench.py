@@ -15,7 +15,7 @@ from bmq.coordinator.streams.configuration import configured
 from bmq.coordinator.streams.departures import expire
 from bmq.coordinator.streams.draft import StreamsDraft
 from bmq.coordinator.streams.heartbeat import Answered, StreamsBeat, check, heartbeat
-from bmq.coordinator.streams.progress import StreamsSurroundings
+from bmq.coordinator.streams.progress import StreamsGroupContext
 from bmq.coordinator.streams.streams_group import StreamsGroup
 from bmq.coordinator.streams.tasks import TaskId, Tasks, partitions_of
 from bmq.protocol import streams_group_records as records
@@ -123,8 +123,8 @@ class Bench:
         )
 
     @property
-    def around(self) -> StreamsSurroundings:
-        return StreamsSurroundings(
+    def context(self) -> StreamsGroupContext:
+        return StreamsGroupContext(
             self.image,
             self.config,
             self.config.terms(self.group_configs),
@@ -169,7 +169,7 @@ class Bench:
     def ask(self, request: StreamsGroupHeartbeatRequest) -> Answered:
         """Raises KafkaError."""
         beat = StreamsBeat(request, check(request), "client", "/host")
-        answered: Answered = self.decide(lambda draft: heartbeat(draft, beat, self.around))
+        answered: Answered = self.decide(lambda draft: heartbeat(draft, beat, self.context))
         return answered
 
     def join(self, member: str, process: str | None = None, /, **fields: Any) -> StreamsGroupHeartbeatResponse:
@@ -212,7 +212,7 @@ class Bench:
         """Whether it was put out."""
         if kind is TimerKind.DELAY:
             self.is_delayed = False
-        done: bool = self.decide(lambda draft: expire(draft, Due(kind, member_id, epoch), self.around))
+        done: bool = self.decide(lambda draft: expire(draft, Due(kind, member_id, epoch), self.context))
         return done
 
     def end_delay(self) -> None:

@@ -6,8 +6,13 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from bmq.coordinator.consumer.repeated import REMEMBERED_PER_MEMBER_MAX, SAID_BYTES_MAX, RepeatedHeartbeats, Said
-from bmq.coordinator.modern.member_timers import TimerKind
+from bmq.coordinator.consumer.cached_responses import (
+    KEY_BYTES_MAX,
+    RESPONSES_PER_MEMBER_MAX,
+    CachedResponses,
+    RequestKey,
+)
+from bmq.coordinator.modern.member_timers import TimerKind, TimerOrder
 from bmq.coordinator.topics import TopicChanges
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import decode, decode_request, encode_request, parse_request_header
@@ -119,11 +124,12 @@ async def test_a_shard_that_is_lost_answers_nothing_more(wire: Wire) -> None:
 
 async def test_the_session_begins_anew(wire: Wire) -> None:
     frame = await remembered(wire, "A")
-    volatile = shard_of(wire.cluster).consumer._volatile["g"]
-    session = ("A", TimerKind.SESSION)
-    del volatile.timers._deadlines[session]
+    timers = shard_of(wire.cluster).consumer.timers_of("g")
+    assert timers is not None
+    timers.obey(TimerOrder(TimerKind.SESSION, "A", None), 0.0)
+    assert not timers.is_running(TimerKind.SESSION, "A")
     assert wire.again(frame) is not None
-    assert session in volatile.timers._deadlines
+    assert timers.is_running(TimerKind.SESSION, "A")
 
 
 @pytest.mark.parametrize("cut", [8, 15, 20, 30])
@@ -134,12 +140,12 @@ async def test_a_frame_that_is_cut_short_is_not_known(wire: Wire, cut: int) -> N
     assert wire.cluster.coordinator.repeated_heartbeat(frame[:cut], header, context, 0.0) is None
 
 
-def test_what_is_remembered_is_bounded() -> None:
-    repeated = RepeatedHeartbeats()
+def test_what_is_cached_is_bounded() -> None:
+    responses = CachedResponses()
     for number in range(1_000):
-        repeated.remember(Said(HOST, 1, b"%d" % number), b"", (), {}, 2)
-        assert len(repeated._answered) <= REMEMBERED_PER_MEMBER_MAX * 2
-    long = Said(HOST, 1, bytes(SAID_BYTES_MAX + 1))
+        responses.put(RequestKey(HOST, 1, b"%d" % number), b"", (), {}, 2)
+        assert len(responses) <= RESPONSES_PER_MEMBER_MAX * 2
+    long = RequestKey(HOST, 1, bytes(KEY_BYTES_MAX + 1))
     configs: dict[str, dict[str, str]] = {}
-    repeated.remember(long, b"", (), configs, 2)
-    assert repeated.find(long, configs) is None
+    responses.put(long, b"", (), configs, 2)
+    assert responses.get(long, configs) is None
