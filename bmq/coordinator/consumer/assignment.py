@@ -70,7 +70,7 @@ def answer_of(owned: Owned) -> heartbeat_response.Assignment:
     )
 
 
-def told_by(parts: Iterable[heartbeat_request.TopicPartitions]) -> Target:
+def reported(parts: Iterable[heartbeat_request.TopicPartitions]) -> Target:
     """The partitions that a member says it owns; a topic may be named more than once."""
     told: dict[UUID, frozenset[int]] = {}
     for part in parts:

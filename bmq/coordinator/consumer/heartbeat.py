@@ -9,7 +9,7 @@ from uuid import UUID
 
 from bmq.coordinator.classic.effects import GroupState
 from bmq.coordinator.config import ConsumerConfig
-from bmq.coordinator.consumer.assignment import NONE_OWNED, Target, answer_of, is_subset, target_parts, told_by
+from bmq.coordinator.consumer.assignment import NONE_OWNED, Target, answer_of, is_subset, reported, target_parts
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.consumer.departures import remove_members, write_removal
 from bmq.coordinator.consumer.draft import Draft
@@ -99,12 +99,12 @@ def heartbeat(draft: Draft, beat: Beat, context: GroupContext) -> ConsumerGroupH
     if before is not None and before.classic is not None:
         draft.stop(TimerKind.JOIN, member.member_id)
         draft.stop(TimerKind.SYNC, member.member_id)
-    is_told = is_joining or beat.is_full or _partitions(known) != _partitions(member)
+    is_sent = is_joining or beat.is_full or _partitions(known) != _partitions(member)
     return ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
         heartbeat_interval_ms=context.terms.heartbeat_interval_ms,
-        assignment=answer_of(member.assigned) if is_told else None,
+        assignment=answer_of(member.assigned) if is_sent else None,
     )
 
 
@@ -193,7 +193,7 @@ def _require_epoch(member: ConsumerMember, beat: Beat) -> None:
     is_retry = (
         epoch == member.previous_epoch
         and asked.topic_partitions is not None
-        and is_subset(told_by(asked.topic_partitions), member.assigned)
+        and is_subset(reported(asked.topic_partitions), member.assigned)
     )
     if epoch > member.epoch or not is_retry:
         raise KafkaError(
@@ -254,7 +254,7 @@ def _leave(draft: Draft, beat: Beat, context: GroupContext) -> ConsumerGroupHear
 
 
 def _owned(asked: ConsumerGroupHeartbeatRequest) -> Target | None:
-    return None if asked.topic_partitions is None else told_by(asked.topic_partitions)
+    return None if asked.topic_partitions is None else reported(asked.topic_partitions)
 
 
 def _partitions(member: ConsumerMember) -> dict[UUID, Set[int]]:

@@ -8,7 +8,7 @@ codes and the differences between versions are those of Apache Kafka's Transacti
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from random import Random
 from typing import Any, Final, Protocol
 
@@ -34,6 +34,15 @@ from bmq.coordinator.transactions.transaction import (
     init_producer_id,
     verify_partitions,
 )
+from bmq.coordinator.transactions.transaction_requests import (
+    BATCHED_FROM,
+    error_for_version,
+    init_error,
+    is_valid_id,
+    named_in,
+    partitions_of,
+    results_by_topic,
+)
 from bmq.coordinator.transactions.transaction_shard import ProducerIds, TransactionShard
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
@@ -45,14 +54,11 @@ from bmq.protocol.messages.add_offsets_to_txn_request import AddOffsetsToTxnRequ
 from bmq.protocol.messages.add_offsets_to_txn_response import AddOffsetsToTxnResponse
 from bmq.protocol.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
 from bmq.protocol.messages.add_partitions_to_txn_response import (
-    AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
-    AddPartitionsToTxnTopicResult,
 )
 from bmq.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
 from bmq.protocol.messages.describe_transactions_response import (
@@ -69,7 +75,6 @@ from bmq.protocol.messages.list_transactions_response import ListTransactionsRes
 from bmq.protocol.messages.list_transactions_response import TransactionState as ListedTransaction
 from bmq.protocol.request_context import RequestContext, RequestMethod
 from bmq.protocol.transaction_records import (
-    ID_BYTES_MAX,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     TransactionStatus,
@@ -81,17 +86,8 @@ from bmq.protocol.wire_turns import InTurns
 Decide = Callable[[TransactionValue | None, bool, int, int], Outcome]
 """(the last durable state, whether a record is in flight, now (wall ms), a fresh producer id or none)"""
 
-BATCHED_FROM: Final = 4
-"""From this version on AddPartitionsToTxn is sent by brokers, for any number of transactional ids."""
 EPOCH_BUMP_FROM: Final = 5
 """From this version on EndTxn uses transaction version 2."""
-_FENCED_AS_INVALID_EPOCH: Final = {
-    ApiKey.INIT_PRODUCER_ID: 3,
-    ApiKey.ADD_PARTITIONS_TO_TXN: 1,
-    ApiKey.ADD_OFFSETS_TO_TXN: 1,
-    ApiKey.END_TXN: 1,
-}
-"""Up to this version clients do not know PRODUCER_FENCED."""
 _CLOSE_SNAPSHOT_RECORDS_MIN: Final = 1_000
 _AT_ONCE_MAX: Final = 500
 """Transactional ids of one request that are handled concurrently."""
@@ -196,7 +192,7 @@ class TransactionCoordinator:
         present one: a request delayed on a connection could end a later transaction.
         """
         if context.leader_epoch >= 0:
-            await self._require_leader_epoch(_named_in(api_key, request, context.api_version), context.leader_epoch)
+            await self._require_leader_epoch(named_in(api_key, request, context.api_version), context.leader_epoch)
         return await self._handlers[api_key](request, context)
 
     async def prepare(self, transactional_id: str) -> None:
@@ -228,11 +224,11 @@ class TransactionCoordinator:
         """InitProducerId 0-5 with a transactional id."""
         transactional_id = request.transactional_id or ""
         has_producer = request.producer_id != NO_PRODUCER_ID
-        if not _is_valid_id(transactional_id) or has_producer != (request.producer_epoch != NO_PRODUCER_EPOCH):
-            return _init_error(ErrorCode.INVALID_REQUEST)
+        if not is_valid_id(transactional_id) or has_producer != (request.producer_epoch != NO_PRODUCER_EPOCH):
+            return init_error(ErrorCode.INVALID_REQUEST)
         timeout_ms = request.transaction_timeout_ms
         if not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
-            return _init_error(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+            return init_error(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         given = Producer(request.producer_id, request.producer_epoch) if has_producer else None
 
         def decide(value: TransactionValue | None, is_pending: bool, now_ms: int, fresh: int) -> Outcome:
@@ -240,7 +236,7 @@ class TransactionCoordinator:
 
         outcome = await self._perform_in_turn(transactional_id, decide, may_begin=True)
         if outcome.error:
-            return _init_error(_told(outcome.error, ApiKey.INIT_PRODUCER_ID, context))
+            return init_error(error_for_version(outcome.error, ApiKey.INIT_PRODUCER_ID, context))
         return InitProducerIdResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
 
     # ---------------------------------------------------------------- partitions
@@ -255,7 +251,7 @@ class TransactionCoordinator:
                 some = request.transactions[start : start + _AT_ONCE_MAX]
                 results += await asyncio.gather(*(self._one_transaction(one, context.turns) for one in some))
             return AddPartitionsToTxnResponse(results_by_transaction=results)
-        partitions = await run_in_turns(_partitions(request.v3_and_below_topics), context.turns)
+        partitions = await run_in_turns(partitions_of(request.v3_and_below_topics), context.turns)
         codes = await self._add(
             request.v3_and_below_transactional_id,
             Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
@@ -264,12 +260,12 @@ class TransactionCoordinator:
             not_served=_NOT_ADDED_BY_CLIENTS,
             turns=context.turns,
         )
-        told = (_told(code, ApiKey.ADD_PARTITIONS_TO_TXN, context) for code in codes)
-        results_by_topic = await run_in_turns(_by_topic(request.v3_and_below_topics, told), context.turns)
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results_by_topic)
+        errors = (error_for_version(code, ApiKey.ADD_PARTITIONS_TO_TXN, context) for code in codes)
+        by_topic = await run_in_turns(results_by_topic(request.v3_and_below_topics, errors), context.turns)
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=by_topic)
 
     async def _one_transaction(self, asked: AddPartitionsToTxnTransaction, turns: Turns) -> AddPartitionsToTxnResult:
-        partitions = await run_in_turns(_partitions(asked.topics), turns)
+        partitions = await run_in_turns(partitions_of(asked.topics), turns)
         producer = Producer(asked.producer_id, asked.producer_epoch)
         self.metrics.verifications += len(partitions)
         if asked.verify_only:
@@ -278,7 +274,7 @@ class TransactionCoordinator:
             codes = await self._add(
                 asked.transactional_id, producer, partitions, transaction_version=EPOCH_BUMPED_FROM, turns=turns
             )
-        topic_results = await run_in_turns(_by_topic(asked.topics, iter(codes)), turns)
+        topic_results = await run_in_turns(results_by_topic(asked.topics, iter(codes)), turns)
         return AddPartitionsToTxnResult(transactional_id=asked.transactional_id, topic_results=topic_results)
 
     async def verify(
@@ -303,7 +299,7 @@ class TransactionCoordinator:
         turns: Turns = NO_TURNS,
     ) -> list[ErrorCode]:
         """A code for each partition; one bad partition, and none is added. `not_served`: topics that are refused."""
-        if not _is_valid_id(transactional_id):
+        if not is_valid_id(transactional_id):
             return [ErrorCode.INVALID_REQUEST] * len(partitions)
         bad = await run_in_turns(self._bad(partitions, not_served), turns)
         if bad is not None:
@@ -318,7 +314,7 @@ class TransactionCoordinator:
     async def _verify(
         self, transactional_id: str, producer: Producer, partitions: Sequence[Partition], turns: Turns = NO_TURNS
     ) -> list[ErrorCode]:
-        if not _is_valid_id(transactional_id):
+        if not is_valid_id(transactional_id):
             return [ErrorCode.INVALID_REQUEST] * len(partitions)
         bad = await run_in_turns(self._bad(partitions), turns)
         if bad is not None:
@@ -365,13 +361,13 @@ class TransactionCoordinator:
             [partition],
             transaction_version=0,
         )
-        return AddOffsetsToTxnResponse(error_code=_told(code, ApiKey.ADD_OFFSETS_TO_TXN, context))
+        return AddOffsetsToTxnResponse(error_code=error_for_version(code, ApiKey.ADD_OFFSETS_TO_TXN, context))
 
     # ---------------------------------------------------------------- the end
 
     async def end_txn(self, request: EndTxnRequest, context: RequestContext) -> EndTxnResponse:
         """EndTxn 0-5. Answered when the outcome is durable; the markers follow."""
-        if not _is_valid_id(request.transactional_id):
+        if not is_valid_id(request.transactional_id):
             return EndTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
         producer = Producer(request.producer_id, request.producer_epoch)
         has_bump = context.api_version >= EPOCH_BUMP_FROM
@@ -384,7 +380,7 @@ class TransactionCoordinator:
 
         outcome = await self._perform(request.transactional_id, decide)
         if outcome.error:
-            return EndTxnResponse(error_code=_told(outcome.error, ApiKey.END_TXN, context))
+            return EndTxnResponse(error_code=error_for_version(outcome.error, ApiKey.END_TXN, context))
         if not has_bump:
             return EndTxnResponse()
         return EndTxnResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
@@ -403,7 +399,7 @@ class TransactionCoordinator:
 
     async def _described(self, transactional_id: str) -> DescribedTransaction:
         described = DescribedTransaction(transactional_id=transactional_id, transaction_start_time_ms=0)
-        if not _is_valid_id(transactional_id):
+        if not is_valid_id(transactional_id):
             described.error_code = ErrorCode.INVALID_REQUEST
             return described
         try:
@@ -565,56 +561,3 @@ class TransactionCoordinator:
 def _value_in(shard: TransactionShard, transactional_id: str) -> TransactionValue | None:
     transaction = shard.transactions.get(transactional_id)
     return None if transaction is None else transaction.value
-
-
-def _named_in(api_key: ApiKey, request: Any, api_version: int) -> str:
-    """The only transactional id that a request names; empty if it names none, or several."""
-    if api_key is ApiKey.ADD_PARTITIONS_TO_TXN:
-        if api_version < BATCHED_FROM:
-            return str(request.v3_and_below_transactional_id)
-        return str(request.transactions[0].transactional_id) if len(request.transactions) == 1 else ""
-    if api_key is ApiKey.DESCRIBE_TRANSACTIONS:
-        return str(request.transactional_ids[0]) if len(request.transactional_ids) == 1 else ""
-    return str(getattr(request, "transactional_id", "") or "")
-
-
-def _is_valid_id(transactional_id: str) -> bool:
-    return 0 < len(transactional_id) <= ID_BYTES_MAX and len(transactional_id.encode()) <= ID_BYTES_MAX
-
-
-def _init_error(code: ErrorCode) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=code, producer_id=NO_PRODUCER_ID, producer_epoch=NO_PRODUCER_EPOCH)
-
-
-def _told(code: ErrorCode, api_key: ApiKey, context: RequestContext) -> ErrorCode:
-    if code is ErrorCode.PRODUCER_FENCED and context.api_version <= _FENCED_AS_INVALID_EPOCH[api_key]:
-        return ErrorCode.INVALID_PRODUCER_EPOCH
-    return code
-
-
-def _partitions(topics: Sequence[AddPartitionsToTxnTopic]) -> InTurns[list[Partition]]:
-    named: list[Partition] = []
-    pace = Pace()
-    for topic in topics:
-        named += ((topic.name, number) for number in topic.partitions)
-        if pace.is_over():
-            yield
-    return named
-
-
-def _by_topic(
-    topics: Sequence[AddPartitionsToTxnTopic], codes: Iterator[ErrorCode]
-) -> InTurns[list[AddPartitionsToTxnTopicResult]]:
-    """In the request's order, which is that of `_partitions`."""
-    results = []
-    pace = Pace()
-    for topic in topics:
-        of_topic = []
-        for number in topic.partitions:
-            of_topic.append(AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=next(codes)))
-            if pace.is_over():
-                yield
-        results.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=of_topic))
-        if pace.is_over():
-            yield
-    return results
