@@ -125,23 +125,37 @@ class Admission:
         Raises BmqError with the code for the client, and TooMuchWork, after which the same may be tried in a larger room.
         The beginning of another batch behind it is cut off without a word, as Kafka's reader does.
         """
-        records, header = self._whole_batch(records)
-        if header.attributes & COMPRESSION_MASK or self._compresses:
+        header = BatchHeader.parse(records)
+        _, length, _, _, crc, attributes, last_offset_delta, _, _, producer_id, epoch, sequence, record_count = header
+        size = length + LENGTH_OVERHEAD_BYTES
+        if (
+            size != len(records)
+            or size > self._message_bytes_max
+            or attributes & _UNUSUAL
+            or last_offset_delta != record_count - 1
+            or record_count <= 0
+            or (producer_id >= 0 and (sequence < 0 or epoch < 0))
+            or crc32c(records[CHECKSUMMED_POSITION:]) != crc
+        ):
+            records, header = self._whole_batch(records, header)
+        if attributes & COMPRESSION_MASK or self._compresses:
             records, header = self._opened(records, header, now_ms, room)
         else:
-            if header.record_count > self._uncounted_records:
-                room.take(self._reading_ns(header, len(records)))
+            if record_count > self._uncounted_records:
+                room.take(self._reading_ns(header, size))
             result = self._check.batch(records, now_ms)
             if result:
                 header = self._corrected(result, records, header, now_ms)
-        return self._stamped(records, header, now_ms)
+        if self._is_append_time or attributes & LOG_APPEND_TIME or len(records) > self._segment_bytes:
+            return self._stamped(records, header, now_ms)
+        return records, header
 
     def opening(self, records: memoryview, now_ms: int, budget: OpeningBudget, *, is_last: bool = True) -> Opening:
         """As `admit`, in parts of which each takes a bounded time and buffer. The budget is the whole batch's.
 
         `is_last`: there is no larger budget, so what is beyond it is refused, in place of TooMuchWork.
         """
-        records, header = self._whole_batch(records)
+        records, header = self._whole_batch(records, BatchHeader.parse(records))
         target_codec = header.compression if self._codec is None else self._codec
         if target_codec is not header.compression or not self._is_believed(records, header, now_ms):
             try:
@@ -165,9 +179,8 @@ class Admission:
             raise InvalidRecords("an append without a record batch")
         return admitted
 
-    def _whole_batch(self, records: memoryview) -> AdmittedBatch:
+    def _whole_batch(self, records: memoryview, header: BatchHeader) -> AdmittedBatch:
         """The one batch, after the checks that need none of its records."""
-        header = BatchHeader.parse(records)
         _, length, _, _, crc, attributes, last_offset_delta, _, _, producer_id, epoch, sequence, record_count = header
         size = length + LENGTH_OVERHEAD_BYTES
         if size != len(records):
