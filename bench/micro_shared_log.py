@@ -34,10 +34,10 @@ from bench.hdfs.client import open_store
 from bench.hdfs.cluster import hdfs_cluster
 from bench.hdfs.figures import percentile
 from bench.measure import total_cpu_seconds
-from bmq.cli.scheduling import run_in_batches
 from bmq.hdfs.config import WriteMode
 from bmq.log.store import Buffer, Durability, SegmentStore, SegmentWriter
 from bmq.protocol.record_batch import Record, encode_batch
+from bmq.server.scheduling import run_in_batches
 
 RECORD_BYTES: Final = 100
 PARTITIONS: Final = (6, 300, 1000)

@@ -34,7 +34,6 @@ from bench.measure import cpu_seconds
 from bench.micro_append import WallClock
 from bmq.broker.manager import PartitionManager
 from bmq.broker.surroundings import BrokerSettings
-from bmq.cli.scheduling import run_in_batches
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.http_get import http_get
 from bmq.dev.namenode_status import jmx_bean
@@ -42,6 +41,7 @@ from bmq.log.config import LogConfig
 from bmq.log.partition_log import AppendResult, TopicPartition
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.record_batch import Record, encode_batch
+from bmq.server.scheduling import run_in_batches
 
 SETTLE_S: Final = 5.0
 NAMENODE_CALLS: Final = "Hadoop:service=NameNode,name=RpcDetailedActivityForPort{port}"

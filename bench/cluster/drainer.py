@@ -15,7 +15,7 @@ from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from bmq.cli.scheduling import run_when_idle
+from bmq.server.scheduling import run_when_idle
 
 BATCH_RECORDS_MAX: Final = 5_000
 POLL_S: Final = 0.1

@@ -31,7 +31,7 @@ ROLL_S: Final = 2.0
 """How late a server may notice that a segment is old."""
 _LOOK_S: Final = 0.25
 """Between two looks, which take milliseconds of the processors that are measured: a manifest is decoded, or a text read."""
-_WORKER: Final = "bmq.cli.compaction_worker"
+_WORKER: Final = "bmq.server.compaction_worker"
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ def standalone(
 ) -> None:
     """Run a whole Kafka in one process: all roles, over the embedded store."""
     # Imported late so that `bmq --help` and `bmq config show` stay quick.
-    from bmq.cli.process import run_standalone
+    from bmq.server.process import run_standalone
 
     loaded = load(config, listen=listen, rest=rest, data=data, store=store)
     run_standalone(loaded.settings)
@@ -78,7 +78,7 @@ def node(
     config: ConfigFile = None,
 ) -> None:
     """Run one node of a cluster: any roles, over HDFS, found through ZooKeeper."""
-    from bmq.cli.node_process import run_node
+    from bmq.server.node_process import run_node
 
     loaded = load(
         config,

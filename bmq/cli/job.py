@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import typer
 
-from bmq.cli.logs import configure_logs
 from bmq.extras import install_command
+from bmq.server.logs import configure_logs
 from bmq.spark.jobs.outcome import ExitCode, JobFailed
 
 

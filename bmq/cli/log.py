@@ -16,13 +16,13 @@ from rich.table import Table
 
 from bmq.cli.log_dump import dump
 from bmq.cli.log_files import stored_partitions
-from bmq.cli.logs import configure_logs
 from bmq.cli.loss import describe_loss
-from bmq.cli.settings import Settings, load_settings
-from bmq.cli.stores import opened_beside
 from bmq.log.damage import accept
 from bmq.log.partition_view import SegmentView, locate_segments, view_partition
 from bmq.log.store import FileMissing, SegmentStore
+from bmq.server.logs import configure_logs
+from bmq.server.settings import Settings, load_settings
+from bmq.server.stores import opened_beside
 
 log_app = typer.Typer(
     no_args_is_help=True,

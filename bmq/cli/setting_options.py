@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bmq.cli.settings import LoadedSettings, load_settings
+from bmq.server.settings import LoadedSettings, load_settings
 
 Listen = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Address for Kafka clients [127.0.0.1:9092]")]
 Rest = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Address of REST and /metrics [127.0.0.1:8080]")]

@@ -12,10 +12,10 @@ import typer
 from bmq.cli.job import job
 from bmq.cli.kafka.rows import counted
 from bmq.cli.progress import JobProgress
-from bmq.cli.settings import Settings
 from bmq.cli.spark_output import print_verified
 from bmq.cli.terminal import print_json
 from bmq.hdfs.location import is_hdfs
+from bmq.server.settings import Settings
 from bmq.spark.jobs.outcome import ExitCode, JobFailed
 
 

@@ -1,6 +1,6 @@
 """What this package uses of pydantic, loaded when a document is first read or written, not with the module that has its type.
 
-Pydantic takes longer to load than everything else that a process needs to clean a log (bmq.cli.compaction_worker).
+Pydantic takes longer to load than everything else that a process needs to clean a log (bmq.server.compaction_worker).
 """
 
 from __future__ import annotations

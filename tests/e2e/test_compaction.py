@@ -88,7 +88,7 @@ def compactions(server: BmqServer) -> int:
 
 def workers(server: BmqServer) -> list[psutil.Process]:
     children = psutil.Process(server.pid).children()
-    return [child for child in children if "bmq.cli.compaction_worker" in " ".join(child.cmdline())]
+    return [child for child in children if "bmq.server.compaction_worker" in " ".join(child.cmdline())]
 
 
 def test_consumers_find_the_newest_record_of_each_key(server: BmqServer) -> None:

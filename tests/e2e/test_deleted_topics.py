@@ -411,7 +411,7 @@ def test_a_topic_is_deleted_while_it_is_compacted(server: BmqServer, client: Top
         found = []
         for child in psutil.Process(server.pid).children():
             with suppress(psutil.NoSuchProcess):
-                if "bmq.cli.compaction_worker" in " ".join(child.cmdline()):
+                if "bmq.server.compaction_worker" in " ".join(child.cmdline()):
                     found.append(child)
         return found if len(found) == 1 else []
 

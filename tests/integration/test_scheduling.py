@@ -8,16 +8,16 @@ import sys
 
 import pytest
 
-from bmq.cli.scheduling import AUTOGROUP, NICENESS_MAX
+from bmq.server.scheduling import AUTOGROUP, NICENESS_MAX
 from tests.support.patience import Patience
 
 pytestmark = pytest.mark.campaign("workers")
 
 POLICIES = """
 import os, sys, threading
-from bmq.cli.process import prepare_process
-from bmq.cli.scheduling import THIS_THREAD
-from bmq.cli.settings import Settings
+from bmq.server.process import prepare_process
+from bmq.server.scheduling import THIS_THREAD
+from bmq.server.settings import Settings
 os.sched_setscheduler(THIS_THREAD, int(sys.argv[1]), os.sched_param(0))
 prepare_process(Settings(store=sys.argv[2], scheduling=sys.argv[3]))
 found = [os.sched_getscheduler(THIS_THREAD)]
@@ -49,7 +49,7 @@ def test_the_process_and_its_later_threads_have_a_policy(before: int, store: str
 
 WHEN_IDLE = """
 import os
-from bmq.cli.scheduling import AUTOGROUP, THIS_THREAD, run_when_idle
+from bmq.server.scheduling import AUTOGROUP, THIS_THREAD, run_when_idle
 run_when_idle()
 print(os.sched_getscheduler(THIS_THREAD), AUTOGROUP.read_text().split()[-1] if AUTOGROUP.exists() else "none")
 """

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bmq.cli.settings import Settings
-from bmq.cli.workers import WorkerSettingsWrong, worker_settings
+from bmq.server.settings import Settings
+from bmq.server.workers import WorkerSettingsWrong, worker_settings
 from tests.support.processes import ManagedProcess, eventually
 from tests.support.workers import started_pids
 
@@ -26,10 +26,10 @@ HANG_S = 8  # one that gets no processor for some seconds does not hang
 PROGRAM = """
 import asyncio, os, sys, uvloop
 from pathlib import Path
-from bmq.cli.heartbeat import Heartbeat
-from bmq.cli.process import stop_on_signals
-from bmq.cli.settings import Settings
-from bmq.cli.workers import run_workers
+from bmq.server.heartbeat import Heartbeat
+from bmq.server.process import stop_on_signals
+from bmq.server.settings import Settings
+from bmq.server.workers import run_workers
 from bmq.protocol.errors import BmqError
 
 async def serve(settings, supervisor):

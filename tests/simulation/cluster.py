@@ -14,11 +14,11 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
-from bmq.cli.node import NodeServer
-from bmq.cli.node_roles import NodeHooks
-from bmq.cli.settings import load_settings
 from bmq.membership.controller_leadership import ElectionBehindLog
 from bmq.metadata.image import MetadataImage, PartitionImage
+from bmq.server.node import NodeServer
+from bmq.server.node_roles import NodeHooks
+from bmq.server.settings import load_settings
 from tests.fakes.election import FakeElectionService
 from tests.fakes.store import FakeStore, Faults
 from tests.fakes.store_writer import AppendFailure

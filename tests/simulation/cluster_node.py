@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from bmq.broker.partition_states import Offline
-from bmq.cli.node import NodeServer
-from bmq.cli.node_roles import NodeHooks, NodeRoles
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.image import MetadataImage
+from bmq.server.node import NodeServer
+from bmq.server.node_roles import NodeHooks, NodeRoles
 from tests.fakes.election import FakeElection
 from tests.fakes.store import FakeClient
 from tests.simulation.cluster_kind import ClusterKind

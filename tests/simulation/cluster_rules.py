@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bmq.cli.node_roles import NodeRoles
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage
+from bmq.server.node_roles import NodeRoles
 from tests.fakes.store import FakeStore
 from tests.simulation.cluster_node import NodeProcess
 from tests.simulation.history import Violation

@@ -13,12 +13,12 @@ import random
 from typing import Any
 
 from bmq.broker.runtime import PartitionRuntime
-from bmq.cli.node_roles import NodeHooks
 from bmq.log.compaction import is_due
 from bmq.log.config import LogConfig
 from bmq.log.names import partition_directory
 from bmq.log.partition_log import TopicPartition
 from bmq.protocol.record_batch import batches
+from bmq.server.node_roles import NodeHooks
 from tests.fakes.namespace import Directory, files_below
 from tests.simulation.cleaning_watch import watched_cleaning
 from tests.simulation.clients import TOPIC, Client, Unhappy, create_topic

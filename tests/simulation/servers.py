@@ -12,10 +12,10 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from bmq.cli.settings import load_settings
-from bmq.cli.standalone import StandaloneServer
 from bmq.log.compaction import LogCleaning
 from bmq.log.partition_log import TopicPartition
+from bmq.server.settings import load_settings
+from bmq.server.standalone import StandaloneServer
 from tests.fakes.store import FakeClient, FakeStore, Faults
 from tests.fakes.store_writer import AppendFailure
 from tests.simulation.aged_topic import AgedKind, AgedTopic, broker_settings

@@ -16,11 +16,11 @@ from typing import Any, Final
 
 import pytest
 
-from bmq.cli.settings import load_settings
-from bmq.cli.standalone import StandaloneServer
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.codec import encode_request
 from bmq.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from bmq.server.settings import load_settings
+from bmq.server.standalone import StandaloneServer
 from tests.fakes.store import FakeStore
 from tests.simulation.clock import SimulatedClock
 from tests.simulation.loop import VirtualTimeLoop

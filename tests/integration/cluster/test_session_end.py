@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 from structlog.testing import capture_logs
 
-from bmq.cli.session_end import end_worker_session
-from bmq.cli.settings import Settings
 from bmq.dev.zookeeper import ZooKeeperServer
 from bmq.election.election import ElectionUnavailable
 from bmq.election.zookeeper import ZooKeeperElection
 from bmq.election.zookeeper_session_end import RETRY_PAUSE_S, end_session
 from bmq.election.zookeeper_wire import SessionKey
+from bmq.server.session_end import end_worker_session
+from bmq.server.settings import Settings
 from tests.integration.cluster.test_zookeeper import ZooKeeperGround, threads_ended  # noqa: F401  (a fixture)
 from tests.support.lossy_proxy import LossyProxy
 from tests.support.zookeeper import fresh_chroot

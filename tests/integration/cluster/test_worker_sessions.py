@@ -30,10 +30,10 @@ NODE_ID = 5
 PROGRAM = """
 import asyncio, os, sys, uvloop
 from pathlib import Path
-from bmq.cli.heartbeat import Heartbeat
-from bmq.cli.process import stop_on_signals
-from bmq.cli.settings import Settings
-from bmq.cli.workers import run_workers
+from bmq.server.heartbeat import Heartbeat
+from bmq.server.process import stop_on_signals
+from bmq.server.settings import Settings
+from bmq.server.workers import run_workers
 from bmq.election.election import Member
 from bmq.election.zookeeper import ZooKeeperElection
 from bmq.protocol.errors import BmqError

@@ -10,10 +10,10 @@ from structlog.testing import capture_logs
 from bmq.broker.metrics import PartitionCounts
 from bmq.broker.producer_limit import REPORTS_MS_MIN
 from bmq.broker.runtime import PartitionRuntime
-from bmq.cli.settings import Settings
 from bmq.log.partition_log import AppendResult
 from bmq.log.producer_state import IDLE_MS_MIN, PRODUCER_BYTES_MAX, PlacedBatch, ProducerEntry, ProducerStates
 from bmq.protocol.error_codes import ErrorCode
+from bmq.server.settings import Settings
 from tests.fakes.transaction_verifier import FakeVerifier
 from tests.unit.broker.test_transactions import marker, on_owner, send
 from tests.unit.broker.world import Owner, World, append, batch_of

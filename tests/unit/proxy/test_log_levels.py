@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 import structlog
 
-from bmq.cli import logs
-from bmq.cli.logs import configure_logs
 from bmq.metadata.config_keys import ResourceType
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
@@ -23,6 +21,8 @@ from bmq.protocol.messages.incremental_alter_configs_response import (
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy import broker_loggers
 from bmq.proxy.log_levels import LOGGERS, LogLevels
+from bmq.server import logs
+from bmq.server.logs import configure_logs
 from tests.unit.controller.support import describe, incremental
 
 pytestmark = pytest.mark.unit

@@ -1,0 +1,51 @@
+"""The process that cleans logs, beside the server that owns them.
+
+It has a processor to itself if there is one: a long cleaning runs when nobody else wants to, unless it is told to take part.
+All that is set before it loads anything, and it loads little: small logs are cleaned within a moment.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+NICENESS: Final = 10
+_LEFT_OUT: Final = ("rich",)
+"""Packages that structlog would load for traces in colour: they take as long as all else together."""
+
+
+def leave_out() -> None:
+    """Importing them fails from now on, which structlog expects."""
+    for name in _LEFT_OUT:
+        sys.modules.setdefault(name, None)  # type: ignore[arg-type]
+
+
+def main() -> None:
+    leave_out()
+
+    import asyncio
+    import os
+
+    from bmq.server.compaction_command import parse
+    from bmq.server.duty_cycle import DutyCycle
+    from bmq.server.scheduling import run_when_idle
+    from bmq.server.shared_share import SharedShare
+
+    options = parse()
+    if options.take_part:
+        os.nice(NICENESS)
+    elif not options.is_brief:
+        run_when_idle()
+    if not options.is_brief:
+        DutyCycle(SharedShare(options.share).look).begin()
+
+    from bmq.server.compaction_service import run
+
+    try:
+        asyncio.run(run())
+    except BrokenPipeError:
+        os._exit(1)  # nobody waits for the answer, nor for what is still buffered
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""What follows broker configs that are altered while the server runs. Topics' defaults do so by the image itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bmq.broker.manager import PartitionManager
+from bmq.coordinator.config import CoordinatorConfig
+from bmq.coordinator.coordinator import GroupCoordinator
+from bmq.metadata.broker_configs import BrokerConfigs
+from bmq.server.broker_configs import compaction_pace, coordinator_config
+
+Adjust = Callable[[CoordinatorConfig], CoordinatorConfig]
+
+
+def follow(
+    configs: BrokerConfigs,
+    manager: PartitionManager,
+    groups: GroupCoordinator,
+    adjust: Adjust = lambda config: config,
+) -> None:
+    """Call with the configs in force, at the start and after each change."""
+    manager.expire_producer_ids_after(configs.number("producer.id.expiration.ms"))
+    manager.pace_compaction(compaction_pace(configs))
+    groups.reconfigure(adjust(coordinator_config(configs)))

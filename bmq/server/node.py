@@ -1,0 +1,229 @@
+"""One cluster node: binds its listeners, joins the election, runs its roles, and leaves in order.
+
+As in the standalone server, sockets, clocks and random numbers are injected: the simulation runs this class, with a
+fake in place of ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Coroutine, Mapping
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from bmq.broker.manager import PartitionManager
+from bmq.controller.runtime import Controller
+from bmq.election.election import Election, Member
+from bmq.internal.handlers import load_all
+from bmq.log.clock import Clock
+from bmq.log.partition_log import TopicPartition
+from bmq.log.store import SegmentStore
+from bmq.metadata.history import StateChangeHistory
+from bmq.metadata.image import ROLE_CONTROLLER, ROLE_PROXY, MetadataImage
+from bmq.protocol.apis import INTERNAL_APIS
+from bmq.proxy.limits import BETWEEN_NODES
+from bmq.proxy.log_levels import LogLevels
+from bmq.proxy.server import KafkaServer
+from bmq.proxy.stall_watch import StallWatch
+from bmq.server.broker_configs import warn_without_effect
+from bmq.server.live_summary import Summary
+from bmq.server.native_kernel import warn_without_kernel
+from bmq.server.node_roles import NodeGround, NodeHooks, NodeRoles
+from bmq.server.own_root import new_holder, open_own_root
+from bmq.server.patience import Patience
+from bmq.server.settings import Settings, split_address
+
+_log = structlog.get_logger("bmq.cli")
+
+
+class NodeServer:
+    """`start` joins the cluster and serves, `stop` leaves it in order. One event loop.
+
+    `rest`: where this node's REST API listens. `election`: not started yet. After `start`, `failed` gets the sentence that
+    ends the process.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: SegmentStore,
+        election: Election,
+        clock: Clock,
+        rng: random.Random,
+        *,
+        rest: tuple[str, int],
+        log_levels: LogLevels | None = None,
+        hooks: NodeHooks | None = None,
+    ) -> None:
+        stalls = StallWatch(settings.loop_stall_max_ms, clock.elapsed_s)
+        stalls.on_stall(self._stood_still)  # before connections are dropped
+        levels = log_levels or LogLevels(settings.log_level)
+        ground = NodeGround(
+            settings, store, election, clock, rng, stalls, rest, hooks or NodeHooks(), log_levels=levels
+        )
+        is_debug = settings.log_level == "debug"
+        self._ground = ground
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._tasks: dict[asyncio.Task[Any], None] = {}  # ended in this order
+        self._proxy = (
+            KafkaServer(settings.proxy, ground.stats, is_debug=is_debug, stalls=stalls)
+            if ROLE_PROXY in ground.roles
+            else None
+        )
+        self._internal = KafkaServer(
+            BETWEEN_NODES,
+            ground.internal_stats,
+            is_debug=is_debug,
+            apis=INTERNAL_APIS,
+            is_ordered=False,
+            stalls=stalls,
+        )
+        self._roles: NodeRoles | None = None
+        self._is_started = False
+        self.failed: asyncio.Future[None] = self._loop.create_future()
+
+    # --- for inspection
+
+    def inspect(self) -> NodeRoles | None:
+        """This node's roles; None until it has joined the election."""
+        return self._roles
+
+    @property
+    def image(self) -> MetadataImage:
+        return MetadataImage() if self._roles is None else self._roles.replica.image
+
+    @property
+    def controller(self) -> Controller | None:
+        """The active controller, if it is here."""
+        return None if self._roles is None else self._roles.controller
+
+    @property
+    def history(self) -> StateChangeHistory | None:
+        """The partitions' leader history in this node's metadata."""
+        return None if self._roles is None else self._roles.replica.history
+
+    @property
+    def manager(self) -> PartitionManager | None:
+        """The partitions owned here; None until the node has joined."""
+        return None if self._roles is None else self._roles.manager
+
+    def high_watermark(self, topic_partition: TopicPartition) -> int | None:
+        """The high watermark of a partition owned or followed here; None for others."""
+        log = None if self._roles is None else self._roles.router.ready(topic_partition)
+        return None if log is None else log.high_watermark
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether it is registered and unfenced, and its roles serve."""
+        return self._is_started and self._roles is not None and self._roles.registration.is_unfenced
+
+    def partition_states(self) -> Mapping[str, int]:
+        return {} if self._roles is None else self._roles.manager.states()
+
+    def summary(self) -> Summary:
+        return Summary.of(self._ground.stats, len(self.image.topics), self.partition_states())
+
+    def register_metrics(self, registry: CollectorRegistry) -> None:
+        """Export all counters of this node on /metrics; call after `start`."""
+        assert self._roles is not None
+        self._roles.register_metrics(registry)
+
+    # --- start
+
+    async def start(self) -> tuple[tuple[str, int] | None, tuple[str, int]]:
+        """Serve; returns where clients (None without a proxy) and other nodes reach this node.
+
+        Raises OSError (a port), RootError, StoreError, ElectionError, RegistrationRefused.
+        """
+        settings, ground = self._settings, self._ground
+        load_all()
+        warn_without_effect(settings)
+        warn_without_kernel()
+        address = None
+        if self._proxy is not None:
+            address = await self._proxy.bind(*split_address(settings.listen))
+            address = split_address(settings.advertised) if settings.advertised else address
+        internal = await self._internal.bind(*split_address(settings.internal))
+        internal = split_address(settings.internal_advertised) if settings.internal_advertised else internal
+        holder = new_holder(settings.node_id, ground.rng)
+        patience = Patience(settings.start_wait_ms)
+        root = await open_own_root(ground.store, settings, holder, ground.rng, patience)
+        member = Member(settings.node_id, holder, *internal)
+        await ground.election.start(root.cluster_id)
+        await ground.election.join(member)
+        self._roles = NodeRoles(ground, root, address, member)
+        await self._run(self._roles)
+        _log.info("node_started", cluster_id=root.cluster_id, node_id=settings.node_id, roles=settings.roles)
+        return address, internal
+
+    async def _run(self, roles: NodeRoles) -> None:
+        self._ground.stalls.start()
+        await self._internal.serve(roles.internal_services)
+        self._ground.election.on_leader(roles.leader_changed)
+        self._ground.election.on_members(roles.members_changed)
+        if ROLE_CONTROLLER in self._ground.roles:
+            self._spawn(roles.leadership.run())
+            roles.leadership.failed.add_done_callback(self._take_failure)
+        self._spawn(roles.replica.run())
+        self._spawn(roles.registration.run())
+        roles.registration.failed.add_done_callback(self._take_failure)
+        let_in = asyncio.ensure_future(roles.registration.unfenced.wait())
+        either: set[asyncio.Future[Any]] = {let_in, self.failed}
+        try:
+            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            let_in.cancel()
+        if self.failed.done():
+            self.failed.result()
+        if self._proxy is not None:
+            await self._proxy.serve(roles.client_services)
+        self._is_started = True
+
+    def _stood_still(self, stall_s: float) -> None:
+        if self._roles is not None:
+            self._roles.stood_still()
+
+    def _take_failure(self, future: asyncio.Future[None]) -> None:
+        error = None if future.cancelled() else future.exception()
+        if error is not None and not self.failed.done():
+            self.failed.set_exception(error)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.pop(task, None)
+        self._take_failure(task)
+
+    # --- stop
+
+    async def stop(self) -> None:
+        """Have the partitions moved, answer requests under way, leave. Fine after a start that failed half-way."""
+        roles, timeout_s = self._roles, self._settings.stop_timeout_ms / 1000
+        if roles is not None:
+            if self._is_started and not self.failed.done():
+                await roles.registration.shut_down()
+            roles.fetcher.stop_waiting()  # a long max_wait must not delay the stop
+        self._is_started = False
+        if self._proxy is not None:
+            await self._proxy.stop(timeout_s / 4)
+        for task in tuple(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        if roles is not None:
+            await roles.leadership.close()
+            await roles.assignments.close()
+        await self._internal.stop(timeout_s / 8)
+        if roles is not None:
+            await roles.close()
+        await self._ground.election.close()
+        if roles is not None:
+            await roles.links.close()
+        self._ground.stalls.close()

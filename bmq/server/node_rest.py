@@ -1,0 +1,73 @@
+"""The REST API of a cluster node: its own view, and on the active controller the operations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+
+from prometheus_client import CollectorRegistry
+
+from bmq.log.clock import Clock
+from bmq.log.store import SegmentStore
+from bmq.operations.drivers.settings import NodeCommand, driver_of
+from bmq.operations.operations import Operations, OperationsConfig
+from bmq.operations.ports import NodeLoad, StateChanges
+from bmq.operations.rest.sources import RestSources
+from bmq.server.node import NodeServer
+from bmq.server.process import build_pages
+from bmq.server.rest_pages import RestPages
+from bmq.server.setting_checks import is_any_address
+from bmq.server.settings import Settings, split_address
+
+
+class NodeRest:
+    """`pages` exist at once and say "not ready" until the node serves. Close it before the node is stopped."""
+
+    def __init__(
+        self,
+        server: NodeServer,
+        settings: Settings,
+        store: SegmentStore,
+        clock: Clock,
+        rng: Random,
+        registry: CollectorRegistry,
+    ) -> None:
+        self._server = server
+        command = NodeCommand(
+            store=settings.store,
+            zookeeper=settings.zookeeper,
+            host=split_address(
+                settings.internal_advertised if is_any_address(settings.internal) else settings.internal
+            )[0],
+            rack=settings.rack,
+        )
+        driver = driver_of(settings.scale, command.of)
+        self.operations = Operations(
+            lambda: server.controller, driver, clock, rng, OperationsConfig(roles=settings.scale.roles)
+        )
+        sources = RestSources(
+            lambda: server.is_serving,
+            lambda: server.image,
+            server.partition_states,
+            registry,
+            node_id=settings.node_id,
+            store=lambda: store,
+            history=self._history,
+            loads=self._loads,
+            high_watermark=server.high_watermark,
+            operations=lambda: self.operations,
+            table_controller=lambda: server.controller,
+            partitions=lambda: server.manager,
+        )
+        self.pages = RestPages(lambda: build_pages(sources), sources.is_ready)
+
+    def _history(self) -> StateChanges | None:
+        return self._server.history
+
+    def _loads(self) -> Mapping[int, NodeLoad] | None:
+        controller = self._server.controller
+        return None if controller is None else controller.loads()
+
+    async def close(self) -> None:
+        """End operators' tasks; they can be ordered again from the next active controller."""
+        await self.operations.close()

@@ -1,0 +1,497 @@
+"""Wires the parts of a cluster node: metadata, partitions, coordinators, controller, and their notifications.
+
+Complete as soon as it is made; nothing runs before `node.py` runs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+from uuid import UUID
+
+from prometheus_client import CollectorRegistry
+
+from bmq.broker.manager import PartitionManager
+from bmq.controller.config import ControllerConfig
+from bmq.controller.metrics import ActiveControllerMetrics, ControllerMetrics
+from bmq.controller.runtime import Controller
+from bmq.coordinator.config import CoordinatorConfig
+from bmq.coordinator.coordinator import GroupCoordinator
+from bmq.coordinator.offsets.committed_offsets import FetchedOffsets
+from bmq.coordinator.transactions.config import TransactionConfig
+from bmq.coordinator.transactions.coordinator import TransactionCoordinator
+from bmq.coordinator.transactions.group_partitions import GroupPartitions
+from bmq.election.election import ControllerClaim, Election, Member
+from bmq.internal.local_markers import LocalMarkers
+from bmq.internal.local_roles import HereController, LocalShards, NodeReleases
+from bmq.internal.services import InternalServices
+from bmq.log.clock import Clock
+from bmq.log.compaction import LogCleaning
+from bmq.log.config import LogConfig
+from bmq.log.partition_log import ReplayableLog
+from bmq.log.root import ClusterRoot
+from bmq.log.store import SegmentStore
+from bmq.membership.assignments import Assignments
+from bmq.membership.controller_leadership import ControllerLeadership
+from bmq.membership.known_controller import KnownController
+from bmq.membership.load_reports import LoadReports
+from bmq.membership.metadata_replica import MetadataReplica
+from bmq.membership.metadata_seen import MetadataWitnesses
+from bmq.membership.peer_watch import PeerWatch
+from bmq.membership.registration import Registration, Reports
+from bmq.metadata.broker_configs import static_configs
+from bmq.metadata.connection_limits import connection_limits
+from bmq.metadata.features import SUPPORTED_FEATURES
+from bmq.metadata.image import (
+    OFFSETS_TOPIC_NAME,
+    ROLE_CONTROLLER,
+    TRANSACTIONS_TOPIC_NAME,
+    MetadataImage,
+    Node,
+)
+from bmq.peers.links import Links
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
+from bmq.proxy.fetcher import Fetcher
+from bmq.proxy.log_levels import LogLevels
+from bmq.proxy.producer_ids import ProducerIds
+from bmq.proxy.retrying_appender import RetryingAppender
+from bmq.proxy.services import Services
+from bmq.proxy.stall_watch import StallWatch
+from bmq.proxy.starting_appender import StartingAppender
+from bmq.proxy.stats import ProxyStats
+from bmq.routing.controller_requests import RemoteController
+from bmq.routing.groups import RoutedGroups, RoutedGroupsConfig
+from bmq.routing.router import Router
+from bmq.routing.shard_routing import ShardRoutingConfig
+from bmq.routing.transaction_markers import RoutedMarkers, RoutedMarkersConfig
+from bmq.routing.transactions import RoutedTransactions
+from bmq.server.broker_configs import (
+    coordinator_config,
+    is_compacting,
+    is_verifying,
+    kafka_configs,
+    transaction_config,
+    verification_retry,
+)
+from bmq.server.dynamic_configs import follow
+from bmq.server.otlp_endpoint import client_telemetry
+from bmq.server.own_log import ManagedLog
+from bmq.server.settings import Settings, split_address, split_roles
+
+ImageChanged = Callable[[MetadataImage, MetadataImage], None]
+
+
+def _nothing(*_: Any) -> None:
+    """The default for hooks that are not set."""
+
+
+_UNREACHABLE: Final = "cannot be reached"  # by the links between nodes
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHooks:
+    """Optional hooks into a node, for observers outside.
+
+    `on_image(old, new)`: the node has acted on a new image. `on_controller_image`: the same for the active controller
+    here, before its answers leave. `on_elected`: a controller was made here. `on_controller_ended`: it is no longer
+    here. `cleaning`: None if nothing is to be compacted. `log_config`: of each topic's logs here.
+    """
+
+    on_image: ImageChanged = _nothing
+    on_controller_image: ImageChanged = _nothing
+    on_elected: Callable[[], None] = _nothing
+    on_controller_ended: Callable[[], None] = _nothing
+    controller_config: Callable[[ControllerConfig], ControllerConfig] = lambda config: config
+    coordinator_config: Callable[[CoordinatorConfig], CoordinatorConfig] = lambda config: config
+    transaction_config: Callable[[TransactionConfig], TransactionConfig] = lambda config: config
+    log_config: Callable[[LogConfig], LogConfig] = lambda config: config
+    cleaning: LogCleaning | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGround:
+    """A node's dependencies, handed in from outside before its roles are made.
+
+    `stats`: of the listener for clients; `internal_stats`: of the one between nodes. `rest`: where this node's REST API
+    listens.
+    """
+
+    settings: Settings
+    store: SegmentStore
+    election: Election
+    clock: Clock
+    rng: random.Random
+    stalls: StallWatch
+    rest: tuple[str, int]
+    hooks: NodeHooks
+    stats: ProxyStats = field(default_factory=ProxyStats)
+    internal_stats: ProxyStats = field(default_factory=ProxyStats)
+    log_levels: LogLevels = field(default_factory=LogLevels)
+
+    @property
+    def roles(self) -> frozenset[str]:
+        return split_roles(self.settings.roles)
+
+
+class NodeRoles:
+    """`address`: where clients reach this node, None without a proxy. `member`: its entry in the election."""
+
+    def __init__(self, ground: NodeGround, root: ClusterRoot, address: tuple[str, int] | None, member: Member) -> None:
+        settings, rng, clock = ground.settings, ground.rng, ground.clock
+        self._ground = ground
+        self._settings = settings
+        self._election = ground.election
+        self._claim_told: ControllerClaim | None = None
+        self._configs = kafka_configs(settings)
+        self._cluster_id = root.cluster_id
+        self._address = address
+        self._internal_address = member.host, member.port
+        self._node = Node(
+            settings.node_id,
+            *(address or ("", -1)),
+            settings.rack,
+            internal=self._internal_address,
+            rest=ground.rest,
+            roles=ground.roles,
+        )
+        self.manager = manager = PartitionManager(
+            ground.store, member.incarnation, clock, rng, settings.broker, may_pad=root.may_pad
+        )
+        self.links = Links(f"bmq-node-{settings.node_id}", self._address_of, random=rng, stalls=ground.stalls)
+        self.known = known = KnownController(lambda: ground.election.leader, self._image)
+        self.replica = replica = MetadataReplica(
+            settings.node_id,
+            root.cluster_id,
+            self.links,
+            known,
+            self._image_changed,
+            static_configs(self._node, self._configs),
+            settings.cluster,
+            rng,
+        )
+        self.router = Router(settings.node_id, manager, self.links, self._image, random=rng, config=settings.router)
+        self.peers = PeerWatch(settings.node_id, self.links, self._image, self._unreachable)
+        self.remote_controller = RemoteController(
+            self.links,
+            self.peers.visible_image,
+            lambda: known.claim,
+            node_id=settings.node_id,
+            local=lambda: self.controller,
+            random=rng,
+            elapsed_s=clock.elapsed_s,
+        )
+        self.groups = GroupCoordinator(
+            LocalShards(OFFSETS_TOPIC_NAME, settings.node_id, manager, self._image),
+            clock,
+            rng,
+            ground.hooks.coordinator_config(coordinator_config(replica.broker_configs)),
+            self._image,
+            create_topics=partial(self.remote_controller.handle, ApiKey.CREATE_TOPICS),
+        )
+        self.routed_groups = RoutedGroups(
+            settings.node_id,
+            self.groups,
+            self.links,
+            self.peers.visible_image,
+            self.remote_controller,
+            RoutedGroupsConfig(),
+            random=rng,
+            stalls=ground.stalls,
+        )
+        self.producer_ids = ProducerIds(self.remote_controller.allocate_producer_ids)
+        self.local_markers = LocalMarkers(manager, self.groups, self._image)
+        self.routed_markers = RoutedMarkers(
+            settings.node_id, self.local_markers, self.links, self.peers.visible_image, RoutedMarkersConfig()
+        )
+        self.transactions = TransactionCoordinator(
+            LocalShards(TRANSACTIONS_TOPIC_NAME, settings.node_id, manager, self._image),
+            clock,
+            rng,
+            ground.hooks.transaction_config(transaction_config(replica.broker_configs)),
+            self._image,
+            producer_ids=self.producer_ids,
+            markers=self.routed_markers,
+            groups=GroupPartitions(self._image, self.remote_controller.auto_create_topic),
+        )
+        self.routed_transactions = RoutedTransactions(
+            settings.node_id,
+            self.transactions,
+            self.links,
+            self.peers.visible_image,
+            self.remote_controller,
+            ShardRoutingConfig(),
+            is_verifying=lambda: is_verifying(replica.broker_configs),
+            random=rng,
+            stalls=ground.stalls,
+        )
+        manager.use_transactions(self.routed_transactions, verification_retry(replica.broker_configs))
+        self.groups.use_transactions(self.routed_transactions)
+        if ground.hooks.cleaning is not None and is_compacting(replica.broker_configs):
+            manager.use_cleaning(ground.hooks.cleaning)
+        manager.use_committed_offsets(FetchedOffsets(self.routed_groups))
+        self.assignments = Assignments(
+            settings.node_id,
+            manager,
+            self.links,
+            {OFFSETS_TOPIC_NAME: self.groups.resign, TRANSACTIONS_TOPIC_NAME: self.transactions.resign},
+            self._assignments_changed,
+            settings.cluster,
+            log_config=ground.hooks.log_config,
+        )
+        self.fetcher = Fetcher(
+            ground.store,
+            settings.fetch,
+            random=rng,
+            produce_times=(ground.stats.produce_times, ground.internal_stats.produce_times),
+            elapsed_s=ground.clock.elapsed_s,
+        )
+        self.leadership = ControllerLeadership(
+            ground.election,
+            member,
+            manager,
+            ground.store,
+            self._make_controller,
+            self._controller_changed,
+            settings.cluster,
+            rng,
+            MetadataWitnesses(settings.node_id, ground.election, self.links, lambda: replica.seen).ask,
+        )
+        reports = LoadReports(manager)
+        self.registration = Registration(
+            self._registration_request(),
+            self.links,
+            lambda: known.claim,
+            lambda: replica.offset,
+            Reports(reports.changed, reports.confirm, reports.restart),
+            self._suspect,
+            settings.cluster,
+            rng,
+        )
+        manager.on_owned(self.registration.report_soon)
+        follow(replica.broker_configs, manager, self.groups, ground.hooks.coordinator_config)
+        self.client_services = self._client_services()
+        self.internal_services = self._internal_services()
+
+    @property
+    def controller(self) -> Controller | None:
+        """The active controller, if it is here."""
+        return self.leadership.active
+
+    def register_metrics(self, registry: CollectorRegistry) -> None:
+        """Export all counters of this node on /metrics."""
+        registry.register(self._ground.stats)
+        registry.register(self.manager.collector)
+        registry.register(self.fetcher.collector)
+        registry.register(self.client_services.telemetry.stats)
+        registry.register(self.router.collector)
+        if ROLE_CONTROLLER in self._ground.roles:
+            registry.register(ActiveControllerMetrics(self._controller_metrics))
+        self.groups.metrics.register(registry)
+        self.transactions.metrics.register(registry)
+
+    def _controller_metrics(self) -> ControllerMetrics | None:
+        return None if self.controller is None else self.controller.metrics
+
+    def _client_services(self) -> Services:
+        ground = self._ground
+        return Services(
+            node=self._node,
+            store=ground.store,
+            partitions=self.router,
+            controller=self.remote_controller,
+            groups=self.routed_groups,
+            transactions=self.routed_transactions,
+            markers=self.routed_markers,
+            clock=ground.clock,
+            appender=RetryingAppender(self.router, starts_waiting=lambda: self.manager.starts_waiting),
+            fetcher=self.fetcher,
+            producer_ids=self.producer_ids,
+            stats=ground.stats,
+            loop=asyncio.get_running_loop(),
+            is_auto_create_enabled=self.replica.broker_configs.value_of("auto.create.topics.enable") == "true",
+            departed=self.peers.departed,
+            own_log=ManagedLog(self._settings, self.manager),
+            telemetry=client_telemetry(self._settings.telemetry, self.replica.broker_configs, ground.rng),
+            log_levels=ground.log_levels,
+            connection_limits=lambda: connection_limits(self.replica.broker_configs),
+            described_partitions_max=self.replica.broker_configs.number("max.request.partition.size.limit"),
+        )
+
+    def _internal_services(self) -> InternalServices:
+        ground = self._ground
+        return InternalServices(
+            node=self._node,
+            store=ground.store,
+            partitions=self.manager,
+            controller=HereController(self.leadership, self._image),
+            groups=self.groups,
+            transactions=self.transactions,
+            markers=self.local_markers,
+            clock=ground.clock,
+            appender=StartingAppender(self.manager),
+            fetcher=self.fetcher,
+            producer_ids=self.producer_ids,
+            stats=ground.internal_stats,
+            loop=asyncio.get_running_loop(),
+            is_auto_create_enabled=False,
+            leadership=self.leadership,
+            manager=self.manager,
+            releases=NodeReleases(self.assignments),
+            known=self.known,
+            metadata_seen=lambda: self.replica.seen,
+        )
+
+    def _make_controller(self, log: ReplayableLog, epoch: int) -> Controller:
+        ground = self._ground
+        config = ControllerConfig(
+            cluster_id=self._cluster_id,
+            broker_configs=self._configs,
+            log_level=self._settings.log_level,
+            node_session_timeout_ms=self._settings.cluster.node_session_timeout_ms,
+            failovers_at_first=self._settings.cluster.failovers_at_first,
+            idle_failover_delay_ms=self._settings.cluster.idle_failover_delay_ms,
+        )
+        controller = Controller(
+            log,
+            ground.store,
+            self._node,
+            ground.clock,
+            ground.rng,
+            ground.hooks.controller_config(config),
+            ground.hooks.on_controller_image,  # the node itself gets the image through its replica, as all others do
+            epoch=epoch,
+            is_cluster=True,
+        )
+        ground.hooks.on_elected()
+        return controller
+
+    def _registration_request(self) -> BrokerRegistrationRequest:
+        settings = self._settings
+        rest = split_address(settings.rest_advertised) if settings.rest_advertised else self._ground.rest
+        places = {"INTERNAL": self._internal_address, "REST": rest, "PLAINTEXT": self._address}
+        return BrokerRegistrationRequest(
+            broker_id=settings.node_id,
+            cluster_id=self._cluster_id,
+            incarnation_id=UUID(int=self._ground.rng.getrandbits(128), version=4),
+            listeners=[Listener(name=name, host=at[0], port=at[1]) for name, at in places.items() if at is not None],
+            features=[
+                Feature(
+                    name=feature.name,
+                    min_supported_version=feature.min_supported_version,
+                    max_supported_version=feature.max_supported_version,
+                )
+                for feature in SUPPORTED_FEATURES
+            ],
+            rack=settings.rack,
+            roles=sorted(self._ground.roles),
+        )
+
+    # --- changes
+
+    def leader_changed(self, claim: ControllerClaim | None) -> None:
+        """The election shows another controller."""
+        before, self._claim_told = self._claim_told, claim
+        if before is not None and claim is not None and before.node_id != claim.node_id:
+            # Drop the links to a former controller, which may hang, unless its node is registered at the same address.
+            node = self._image().nodes.get(before.node_id)
+            if node is None or node.internal != (before.host, before.port):
+                self.links.forget(before.node_id)
+        self.replica.leader_changed()
+        self.registration.hurry()
+
+    def members_changed(self, members: Mapping[int, Member]) -> None:
+        """The election shows other processes."""
+        controller = self.controller
+        if controller is not None:
+            for node_id in controller.image.nodes:
+                if node_id not in members:
+                    controller.node_gone(node_id, "lost its session with the election")
+
+    def stood_still(self) -> None:
+        """This process stood still and is about to drop what others sent meanwhile, so their silence proves nothing."""
+        if self.controller is not None:
+            self.controller.stood_still()
+        self.groups.stood_still()
+        self.transactions.stood_still()
+
+    def _image(self) -> MetadataImage:
+        return self.replica.image
+
+    def _address_of(self, node_id: int) -> tuple[str, int] | None:
+        leader = self.known.claim
+        if leader is not None and leader.node_id == node_id:
+            return leader.host, leader.port
+        node = self._image().nodes.get(node_id)
+        if node is None:  # not in our metadata yet; the election knows all live nodes
+            member = self._election.members.get(node_id)
+            return None if member is None else (member.host, member.port)
+        return node.internal
+
+    def _image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
+        """In this order: assignments, callers that wait for a partition, then parts that follow topics and nodes."""
+        is_registered = self.registration.incarnation_id == self.replica.incarnation
+        self.assignments.image_changed(old, new, is_registered=is_registered)
+        if new.nodes is not old.nodes:
+            self.peers.nodes_changed(new.nodes)
+            leader = self._election.leader
+            for node_id, node in old.nodes.items():
+                now = new.nodes.get(node_id)
+                if (now is None or now.epoch != node.epoch) and (leader is None or leader.node_id != node_id):
+                    self.links.forget(node_id)
+        self.router.image_changed(old, new)
+        self.routed_groups.image_changed(old, new)
+        self.routed_transactions.image_changed(old, new)
+        self.transactions.shards_changed()
+        self.remote_controller.image_changed()
+        gone = [topic.name for topic_id, topic in old.topics_by_id.items() if topic_id not in new.topics_by_id]
+        if gone:
+            self.groups.topics_deleted([name for name in gone if name not in new.topics])
+        if new.broker_configs is not old.broker_configs:
+            follow(self.replica.broker_configs, self.manager, self.groups, self._ground.hooks.coordinator_config)
+        self.groups.image_changed(old, new)
+        if not self.registration.is_unfenced:
+            self.registration.hurry()
+        self._ground.hooks.on_image(old, new)
+
+    def _assignments_changed(self) -> None:
+        """This node's partitions changed, a moment after the image: wake requests that wait for them or for shards."""
+        self.router.wake()
+        self.routed_groups.changed()
+        self.routed_transactions.changed()
+        self.transactions.shards_changed()
+
+    def _suspect(self, claim: ControllerClaim) -> None:
+        if ROLE_CONTROLLER in self._ground.roles:
+            self.leadership.suspect(claim)
+
+    def _unreachable(self, node_id: int) -> None:
+        if self.controller is not None:
+            self.controller.node_gone(node_id, _UNREACHABLE)
+
+    async def _controller_changed(self, controller: Controller | None) -> None:
+        if controller is None:
+            self._ground.hooks.on_controller_ended()
+            return
+        self.members_changed(self._election.members)
+        # Otherwise nodes that died together with the previous controller would keep their full session timeout.
+        for node_id in self.peers.unreachable:
+            controller.node_gone(node_id, _UNREACHABLE)
+
+    # --- the end
+
+    async def close(self) -> None:
+        """Close peers, fetching, coordinators and partitions. Links and the election stay open: the caller closes them."""
+        for services in (self.client_services, self.internal_services):
+            services.appender.stop()
+        await self.peers.close()
+        await self.fetcher.close()
+        await self.client_services.telemetry.close()
+        await self.transactions.close()
+        await self.groups.close()
+        await self.router.close()
+        await self.manager.close()

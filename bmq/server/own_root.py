@@ -1,0 +1,30 @@
+"""The first steps of every server: choose a unique name in the store, and open its cluster's root."""
+
+from __future__ import annotations
+
+from random import Random
+
+from bmq.log.root import ClusterRoot, cluster_id_from, open_root
+from bmq.log.store import SegmentStore
+from bmq.server.patience import Patience, is_store_silent
+from bmq.server.settings import Settings
+
+
+def new_holder(node_id: int, rng: Random) -> str:
+    """Names this process incarnation: the holder of every file it writes."""
+    return f"node-{node_id}-{rng.getrandbits(64):016x}"
+
+
+async def open_own_root(
+    store: SegmentStore, settings: Settings, holder: str, rng: Random, patience: Patience
+) -> ClusterRoot:
+    """Open the root; an empty one is initialised first. Raises RootError, StoreError."""
+    return await patience.until_done(
+        lambda: open_root(
+            store,
+            holder=holder,
+            new_cluster_id=cluster_id_from(rng.randbytes(16)),
+            expected_cluster_id=settings.cluster_id or None,
+        ),
+        may_pass=is_store_silent,
+    )

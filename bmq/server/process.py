@@ -1,0 +1,218 @@
+"""One server process: event loop, signals, limits, REST, and the line that says it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import errno
+import gc
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import structlog
+import uvloop
+from prometheus_client import REGISTRY
+
+from bmq.hdfs.location import is_hdfs
+from bmq.local.root import raise_open_files_limit
+from bmq.operations.rest.sources import RestSources
+from bmq.protocol.errors import BmqError
+from bmq.proxy.log_levels import LogLevels
+from bmq.server.compaction_process import CompactionProcess
+from bmq.server.live_summary import live_summary
+from bmq.server.logs import configure_logs
+from bmq.server.rest_pages import Application, RestPages
+from bmq.server.rest_server import RestServer
+from bmq.server.scheduling import run_in_batches
+from bmq.server.settings import Settings, require_usable_addresses, split_address
+from bmq.server.standalone import StandaloneServer
+from bmq.server.stores import open_store, register_metrics
+
+T = TypeVar("T")
+
+log = structlog.get_logger("bmq.cli")
+
+_ASKED_AGAIN_S: Final = 0.5  # a second signal within this time is the same one, sent to the process and to its group
+_M_TRIM_THRESHOLD: Final = -1  # malloc.h
+_M_MMAP_THRESHOLD: Final = -3
+
+
+class AddressInUse(BmqError):
+    """A port we should listen on is taken, or the address is not this machine's."""
+
+
+class Replaced(BmqError):
+    """A newer server has taken over this one's partitions."""
+
+
+_elapsed_s: Final[Callable[[], float]] = (
+    partial(time.clock_gettime, time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+)
+
+
+class SystemClock:
+    """The machine's clocks. `elapsed_s` includes time asleep where there is a CLOCK_BOOTTIME (Linux)."""
+
+    def now_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def elapsed_s(self) -> float:
+        return _elapsed_s()
+
+
+def _reuse_memory() -> None:
+    """Let glibc keep freed memory: megabytes of frames and chunks come and go, and new pages cost more than they do."""
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_MMAP_THRESHOLD, 32 * 1024 * 1024)
+        libc.mallopt(_M_TRIM_THRESHOLD, 64 * 1024 * 1024)
+
+
+def prepare_process(settings: Settings) -> LogLevels:
+    """Set up logs, limits, memory and scheduling, as for all our servers; call before the process has threads."""
+    levels = configure_logs(settings.log_level, settings.log_format)
+    if settings.scheduling == "batch" or (settings.scheduling == "auto" and is_hdfs(settings.store)):
+        run_in_batches()
+    # Each open segment and each connection needs a descriptor, so raise the limit to the maximum.
+    raise_open_files_limit()
+    _reuse_memory()
+    return levels
+
+
+def run_standalone(settings: Settings) -> None:
+    """Serve until SIGTERM or SIGINT. Raises BmqError with one sentence when it cannot start, or cannot go on."""
+    require_usable_addresses(settings, is_node=False)
+    uvloop.run(_serve(settings, prepare_process(settings)))
+
+
+async def _serve(settings: Settings, levels: LogLevels) -> None:
+    stop = asyncio.ensure_future(stop_on_signals().wait())
+    rest = RestServer()
+    rest_host, rest_port = bind_rest(rest, settings.rest)
+    rng = random.Random(os.urandom(16))
+    store = await unless_stopped(open_store(settings, rng), stop)
+    if store is None:
+        return
+    server = StandaloneServer(
+        settings,
+        store,
+        SystemClock(),
+        rng,
+        cleaning=CompactionProcess(settings),
+        log_levels=levels,
+    )
+    is_ready = False
+    sources = RestSources(
+        lambda: is_ready,
+        lambda: server.image,
+        server.partition_states,
+        REGISTRY,
+        settings.node_id,
+        store=lambda: store,
+        history=lambda: server.history,
+        high_watermark=server.high_watermark,
+        table_controller=lambda: server.controller,
+        partitions=lambda: server.manager,
+    )
+    pages = RestPages(lambda: build_pages(sources), sources.is_ready)
+    try:
+        await rest.start(pages)
+        address = await unless_stopped(_start(server, settings), stop)
+        if address is None:
+            return
+        kafka_host, kafka_port = address
+        server.register_metrics(REGISTRY)
+        register_metrics(store, REGISTRY)
+        is_ready = True
+        gc.freeze()
+        sys.stdout.write(f"bmq ready kafka={kafka_host}:{kafka_port} rest={rest_host}:{rest_port}\n")
+        sys.stdout.flush()
+        log.info("server_ready", kafka=f"{kafka_host}:{kafka_port}", rest=f"{rest_host}:{rest_port}")
+        pages.begin()
+        with live_summary(server):
+            ends: set[asyncio.Future[Any]] = {stop, server.replaced, server.failed}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        is_ready = False
+        log.info("server_stopping")
+    finally:
+        stop.cancel()
+        await _stop_server(server, settings)
+        await rest.stop()
+        await pages.close()
+        await store.close()
+    log.info("server_stopped")
+    if server.replaced.done():
+        raise Replaced("another server has taken this one's partitions over; only one may serve a data directory")
+    if server.failed.done():
+        server.failed.result()
+
+
+def build_pages(sources: RestSources) -> Application:
+    """Build the REST application; slow, because of its imports (see rest_pages.py)."""
+    from bmq.operations.rest.application import rest_application
+
+    return rest_application(sources)
+
+
+async def unless_stopped(starting: Coroutine[Any, Any, T], stop: asyncio.Future[Any]) -> T | None:
+    """The result of `starting`; None when a stop signal came first (an unreachable store may delay it for long)."""
+    task = asyncio.ensure_future(starting)
+    await asyncio.wait({task, stop}, return_when=asyncio.FIRST_COMPLETED)
+    if not task.done():
+        task.cancel()
+        await asyncio.wait({task})
+        return None
+    return task.result()
+
+
+async def _start(server: StandaloneServer, settings: Settings) -> tuple[str, int]:
+    try:
+        return await server.start()
+    except OSError as error:
+        raise AddressInUse(bind_sentence(settings.listen, error)) from error
+
+
+async def _stop_server(server: StandaloneServer, settings: Settings) -> None:
+    try:
+        await asyncio.wait_for(server.stop(), settings.stop_timeout_ms / 1000)
+    except TimeoutError:
+        # Everything acknowledged is durable already; the next start recovers unsealed partitions.
+        log.warning("stop_timed_out", stop_timeout_ms=settings.stop_timeout_ms)
+
+
+def bind_rest(rest: RestServer, address: str) -> tuple[str, int]:
+    try:
+        return rest.bind(*split_address(address))
+    except OSError as error:
+        raise AddressInUse(bind_sentence(address, error)) from error
+
+
+def bind_sentence(address: str, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"cannot listen on {address}: the port is in use by another process; choose another or stop that one"
+    return f"cannot listen on {address}: {error.strerror or error}"
+
+
+def stop_on_signals() -> asyncio.Event:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    asked_s = loop.time()
+
+    def ask() -> None:
+        nonlocal asked_s
+        if not stop.is_set():
+            asked_s = loop.time()
+            stop.set()
+        elif loop.time() - asked_s > _ASKED_AGAIN_S:
+            os._exit(130)  # a second signal: stop at once
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, ask)
+    return stop

@@ -1,0 +1,135 @@
+"""Settings that cannot be right, each of which may look right by itself. Pure.
+
+A server refuses them at its start: later they would be a hang, a loop without a pause, or an address that nobody reaches.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any, Final
+
+_ZERO_IS_FINE: Final = frozenset(
+    {
+        "proxy.in_flight_reserved_bytes",
+        "fetch.catch_up_behind_bytes",
+        "fetch.catch_up_slowdown_max",  # no limit
+        "fetch.fetch_rack_again_ms",
+        "fetch.fetch_rack_told_max",
+        "fetch.fetch_session_eviction_ms",
+        "fetch.fetch_session_partitions_max",
+        "fetch.fetch_session_slots_max",  # no sessions, as in Kafka
+        "fetch.fetch_start_wait_ms",
+        "fetch.fetch_wait_ms_max",
+        "fetch.fetch_waiting_max",
+        "fetch.read_ahead_bytes_max",
+        "fetch.read_ahead_chunks_max",
+        "fetch.read_cache_bytes_max",
+        "fetch.read_cursors_max",
+        "router.drain_wait_ms",
+        "router.move_wait_ms",
+        "router.tail_cache_bytes_max",
+        "router.tail_grace_ms",
+        "broker.compaction_marker_retention_ms",
+        "broker.idle_start_delay_s",
+        "broker.idle_starts_max",  # only retention starts them
+        "broker.index_cache_bytes_max",
+        "broker.stop_wait_max_s",
+        "broker.storage_wait_max_s",
+        "broker.tail_cache_bytes_max",
+        "cluster.failovers_at_first",
+        "cluster.idle_failover_delay_ms",
+        "cluster.release_wait_max_ms",
+        "cluster.report_interval_min_ms",
+        "cluster.shutdown_wait_max_ms",
+        "cluster.takeover_delay_ms",
+        "hdfs.bad_node_expiry_s",
+        "hdfs.hedge_least_s",
+        "hdfs.idle_connection_s",
+        "hdfs.retry_max_s",
+        "scale.first_node_id",
+        "scale.last_node_id",
+        "telemetry.otlp_retry_max_s",
+    }
+)
+"""No wait, no cache, none of them. Every other number of a table is above 0."""
+
+_IN_ORDER: Final = (
+    ("router.backoff_min_ms", "router.backoff_max_ms"),
+    ("broker.backoff_first_s", "broker.backoff_max_s"),
+    ("cluster.retry_min_ms", "cluster.retry_max_ms"),
+    ("cluster.report_interval_min_ms", "cluster.report_interval_ms"),
+    ("cluster.heartbeat_interval_ms", "cluster.heartbeat_timeout_ms"),
+    ("hdfs.retry_first_s", "hdfs.retry_longest_s"),
+)
+"""The first one of each is at most the second one."""
+
+_PORT_MAX: Final = 65_535
+
+
+def wrong_value(values: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The first setting that cannot be right, and why. `values`: of all settings, by dotted name."""
+    for name, value in values.items():
+        if "." not in name or isinstance(value, bool) or not isinstance(value, int | float):
+            continue  # those at the top have their bounds in bmq/server/settings.py
+        if not math.isfinite(value):
+            return name, "it is no number"
+        if value < 0 or (value == 0 and name not in _ZERO_IS_FINE):
+            return name, "it must be 0 or greater" if name in _ZERO_IS_FINE else "it must be greater than 0"
+    for low, high in _IN_ORDER:
+        if values[low] > values[high]:
+            return low, f"it must be at most {high}, which is {values[high]}"
+    return None
+
+
+def wrong_advertised(address: str) -> str | None:
+    """Why others cannot reach this address, HOST:PORT; None: they may."""
+    host, separator, port = address.rpartition(":")
+    if not separator or not host or not port.isascii() or not port.isdigit():
+        return "it is not HOST:PORT"
+    if not 0 < int(port) <= _PORT_MAX:
+        return f"its port must be between 1 and {_PORT_MAX}"
+    if is_any_address(address):
+        return "others cannot connect to an address that means all of this machine's"
+    return None
+
+
+def is_any_address(address: str) -> bool:
+    """Whether the host of HOST:PORT stands for all addresses of this machine, as 0.0.0.0 and :: do."""
+    host = address.rpartition(":")[0].removeprefix("[").removesuffix("]")
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def not_advertised(listener: str, address: str, advertised: str, setting: str) -> str | None:
+    """One sentence if a server that listens on all addresses does not say which one others are to use."""
+    if advertised or not is_any_address(address):
+        return None
+    return (
+        f"setting {listener} = {address!r}: {address.rpartition(':')[0]} means all addresses of this machine, which nobody "
+        f"else can connect to; set {setting} to the HOST:PORT that others are to use"
+    )
+
+
+def ports_in_conflict(listeners: Mapping[str, str], process_count: int = 1) -> str | None:
+    """One sentence if listeners, given by setting's name as HOST:PORT, want the same port.
+
+    `process_count`: workers; each has the ports that follow those of the one before. Port 0 is any free one.
+    """
+    ports = {name: int(address.rpartition(":")[2]) for name, address in listeners.items()}
+    for (one, first), (other, second) in combinations(ports.items(), 2):
+        if not first or not second or abs(first - second) >= process_count:
+            continue
+        hosts = {listeners[name].rpartition(":")[0] for name in (one, other)}
+        if len(hosts) == 1 or any(is_any_address(listeners[name]) for name in (one, other)):
+            if process_count == 1:
+                return f"settings {one} and {other} are the same address: {listeners[one]}"
+            return (
+                f"settings {one} = {listeners[one]!r} and {other} = {listeners[other]!r} are too close: each of "
+                f"{process_count} workers has the next port, so leave {process_count} free behind each"
+            )
+    return None

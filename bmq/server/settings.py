@@ -1,0 +1,297 @@
+"""Settings of a server and where each came from: command line, then `BMQ_…` variables, then a TOML file, then defaults.
+
+Nested settings use a table in TOML and two underscores in a variable: `[proxy] connections_max = 500` is the same as
+`BMQ_PROXY__CONNECTIONS_MAX=500`. Each table is the settings class of one package.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from bmq.broker.surroundings import BrokerSettings
+from bmq.hdfs.config import HdfsSettings
+from bmq.hdfs.location import is_hdfs
+from bmq.membership.settings import ClusterSettings
+from bmq.metadata.image import ALL_ROLES, ROLE_PROXY
+from bmq.operations.drivers.settings import ScaleSettings
+from bmq.protocol.errors import BmqError
+from bmq.proxy.fetch_settings import FetchSettings
+from bmq.proxy.limits import ProxyLimits
+from bmq.proxy.stall_watch import LOOP_STALL_MAX_MS
+from bmq.proxy.telemetry_settings import TelemetrySettings
+from bmq.routing.settings import RouterSettings
+from bmq.server.kafka_names import own_settings, why_not_here
+from bmq.server.machine_memory import CACHE_SHARE, cache_bytes, memory_bytes
+from bmq.server.setting_checks import not_advertised, ports_in_conflict, wrong_advertised, wrong_value
+
+DEFAULT_FILE: Final = Path("bmq.toml")
+FILE_VARIABLE: Final = "BMQ_CONFIG"
+
+
+UNKNOWN: Final = ("unexpected_keyword_argument", "extra_forbidden")
+"""Pydantic's types of error for a name that is not there, of a dataclass and of a model."""
+
+
+class BadSettings(BmqError):
+    """A setting that cannot be used; the message names it, its value and its source."""
+
+
+def _host_and_port(value: str) -> str:
+    host, separator, port = value.rpartition(":")
+    if not separator or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ValueError(f"{value!r} is not HOST:PORT")
+    return value
+
+
+Address = Annotated[str, AfterValidator(_host_and_port)]
+
+
+def _reachable(value: str) -> str:
+    if value and (why := wrong_advertised(value)) is not None:
+        raise ValueError(why)
+    return value
+
+
+Advertised = Annotated[str, AfterValidator(_reachable)]
+
+
+def _known_roles(value: str) -> str:
+    unknown = sorted(split_roles(value) - ALL_ROLES)
+    if unknown or not split_roles(value):
+        raise ValueError(f"{', '.join(unknown) or 'nothing'} is no role: {', '.join(sorted(ALL_ROLES))} are")
+    return value
+
+
+def split_roles(value: str) -> frozenset[str]:
+    """Splits "proxy,broker" into {"proxy", "broker"}."""
+    return frozenset(role for role in (part.strip() for part in value.split(",")) if role)
+
+
+Roles = Annotated[str, AfterValidator(_known_roles)]
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """("127.0.0.1", 9092) of "127.0.0.1:9092"; brackets of an IPv6 host are taken off."""
+    host, _, port = address.rpartition(":")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+class Settings(BaseSettings):
+    """Everything `bmq standalone` and `bmq node` can be told."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="BMQ_",
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        coerce_numbers_to_str=True,  # [kafka] "num.partitions" = 3
+    )
+
+    listen: Address = Field("127.0.0.1:9092", description="address for Kafka clients")
+    advertised: Advertised = Field(
+        "", description="address clients are told to use, HOST:PORT; empty: the one listened on"
+    )
+    rest: Address = Field("127.0.0.1:8080", description="address of the REST API and of /metrics")
+    data: Path = Field(Path("data"), description="directory of the embedded store")
+    store: str = Field("", description="file:DIR or hdfs://NAMENODE:PORT[,NAMENODE:PORT]/DIR; empty: `data`")
+    cluster_id: str = Field("", description="refuse a store that belongs to another cluster; empty: any")
+    node_id: int = Field(1, ge=0, le=2**31 - 1, description="this node's id, stable for its address")
+    rack: str | None = Field(None, description="rack or zone of this node")
+    roles: Roles = Field("proxy,broker,coordinator,controller", description="what a node does, separated by commas")
+    workers: int = Field(0, ge=0, le=64, description="processes that `bmq node` supervises; 0: it is the node itself")
+    worker_hang_ms: int = Field(
+        2_000, ge=500, description="a worker whose event loop does not run for this time is started again"
+    )
+    internal: Address = Field("127.0.0.1:9093", description="address for other nodes")
+    internal_advertised: Advertised = Field("", description="address other nodes are told to use, HOST:PORT")
+    rest_advertised: Advertised = Field("", description="REST address operators are sent to, HOST:PORT")
+    zookeeper: str = Field("", description="ZooKeeper of the cluster: HOST:PORT[,HOST:PORT][/CHROOT]")
+    log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="least level that is logged")
+    log_format: str = Field(
+        "auto", pattern="^(auto|text|json)$", description="auto: text on a terminal, json otherwise"
+    )
+    scheduling: str = Field(
+        "auto",
+        pattern="^(auto|batch|normal)$",
+        description="batch: SCHED_BATCH, which handles requests together on busy processors",
+    )
+    start_wait_ms: int = Field(60_000, ge=0, description="how long a start waits for a store that does not answer")
+    loop_stall_max_ms: int = Field(
+        LOOP_STALL_MAX_MS, ge=100, description="after a longer stall a process drops its connections unread"
+    )
+    stop_timeout_ms: int = Field(5_000, ge=0, description="how long a clean stop may take")
+    kafka: dict[str, str] = Field(default_factory=dict, description="broker configs under Kafka's own names")
+    proxy: ProxyLimits = ProxyLimits()
+    fetch: FetchSettings = FetchSettings()
+    router: RouterSettings = RouterSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    broker: BrokerSettings = BrokerSettings()
+    hdfs: HdfsSettings = HdfsSettings()
+    cluster: ClusterSettings = ClusterSettings()
+    scale: ScaleSettings = ScaleSettings.model_validate({})
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)  # load_settings has merged the other sources already
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """An effective setting, its dotted name, and where it came from."""
+
+    name: str
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings:
+    settings: Settings
+    origins: tuple[Origin, ...]
+
+
+def load_settings(command_line: dict[str, Any], file: Path | None) -> LoadedSettings:
+    """Effective settings. `command_line` holds only what was given there. Raises BadSettings with one sentence."""
+    path = file or (Path(os.environ[FILE_VARIABLE]) if FILE_VARIABLE in os.environ else None)
+    if path is None and DEFAULT_FILE.exists():
+        path = DEFAULT_FILE
+    environment = EnvSettingsSource(Settings)
+    layers: list[tuple[str, dict[str, Any]]] = [
+        ("command line", InitSettingsSource(Settings, command_line)()),
+        ("environment", _read_environment(environment)),
+        (f"file {path}", _read_file(path)),
+    ]
+    merged: dict[str, Any] = {}
+    for _, layer in reversed(layers):
+        merged = _merge(merged, layer)
+    kafka = merged.get("kafka")
+    if isinstance(kafka, dict):
+        if (why := why_not_here(kafka)) is not None:
+            raise BadSettings(why)
+        # Behind the settings' own names, which say it more clearly; and in front of the defaults.
+        layers.append(("broker config of the same meaning", own_settings(kafka)))
+        merged = _merge(own_settings(kafka), merged)
+    if is_hdfs(str(merged.get("store", ""))):
+        # A store in local files already has the page cache.
+        share_bytes = cache_bytes(memory_bytes())
+        share = {
+            "fetch": {"read_cache_bytes_max": share_bytes},
+            "broker": {"tail_cache_bytes_max": share_bytes},
+        }
+        layers.append((f"default, 1/{CACHE_SHARE} of the memory", share))
+        merged = _merge(share, merged)
+    try:
+        settings = Settings(**merged)
+    except ValidationError as error:
+        raise BadSettings(_sentence(error, layers)) from error
+    origins = tuple(_origins(settings.model_dump(), layers))
+    if (wrong := wrong_value({origin.name: origin.value for origin in origins})) is not None:
+        origin = next(origin for origin in origins if origin.name == wrong[0])
+        raise BadSettings(f"setting {origin.name} = {origin.value!r} (from the {origin.source}): {wrong[1]}")
+    if why_impossible := settings.cluster.why_impossible():
+        raise BadSettings(f"setting {why_impossible}")
+    return LoadedSettings(settings, origins)
+
+
+def require_usable_addresses(settings: Settings, *, is_node: bool) -> None:
+    """Refuse addresses that only a server cannot use: nobody would reach it, or two listeners want one port.
+
+    `is_node`: with a listener for other nodes, and redirections of its REST API. Raises BadSettings.
+    """
+    listeners = {"rest": settings.rest}
+    advertised = {}
+    if not is_node or ROLE_PROXY in split_roles(settings.roles):
+        listeners["listen"] = settings.listen
+        advertised["listen"] = settings.advertised, "advertised"
+    if is_node:
+        listeners["internal"] = settings.internal
+        advertised["internal"] = settings.internal_advertised, "internal_advertised"
+        advertised["rest"] = settings.rest_advertised, "rest_advertised"
+    for name, (address, setting) in advertised.items():
+        if (why := not_advertised(name, listeners[name], address, setting)) is not None:
+            raise BadSettings(why)
+    if (why := ports_in_conflict(listeners, max(1, settings.workers) if is_node else 1)) is not None:
+        raise BadSettings(why)
+    acks = settings.kafka.get("min.insync.replicas", "1")
+    if is_hdfs(settings.store) and acks.isdigit() and int(acks) > settings.hdfs.replication:
+        raise BadSettings(
+            f"setting kafka.min.insync.replicas = {acks!r}: files have hdfs.replication = {settings.hdfs.replication} "
+            "replicas, so no produce with acks=all could succeed"
+        )
+
+
+def _read_environment(source: EnvSettingsSource) -> dict[str, Any]:
+    try:
+        return source()
+    except Exception as error:
+        raise BadSettings(f"a BMQ_ environment variable cannot be read: {error}") from error
+
+
+def _read_file(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    if not path.is_file():
+        raise BadSettings(f"the settings file {path} does not exist or is not a file")
+    try:
+        return TomlConfigSettingsSource(Settings, toml_file=path)()
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise BadSettings(f"the settings file {path} cannot be read: {error}") from error
+
+
+def _merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for name, value in above.items():
+        old = merged.get(name)
+        merged[name] = _merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def _source_of(name: str, layers: list[tuple[str, dict[str, Any]]]) -> str:
+    for source, layer in layers:
+        value: Any = layer
+        for part in name.split("."):
+            if not isinstance(value, dict) or part not in value:
+                break
+            value = value[part]
+        else:
+            return source
+    return "default"
+
+
+def _origins(values: dict[str, Any], layers: list[tuple[str, dict[str, Any]]], prefix: str = "") -> list[Origin]:
+    found: list[Origin] = []
+    for name, value in values.items():
+        if isinstance(value, dict):
+            found += _origins(value, layers, f"{prefix}{name}.")
+        else:
+            found.append(Origin(prefix + name, value, _source_of(prefix + name, layers)))
+    return found
+
+
+def _sentence(error: ValidationError, layers: list[tuple[str, dict[str, Any]]]) -> str:
+    first = error.errors()[0]
+    name = ".".join(str(part) for part in first["loc"])
+    if first["type"] in UNKNOWN:
+        return f"setting {name} (from the {_source_of(name, layers)}) is not one of this release"
+    return f"setting {name} = {first['input']!r} (from the {_source_of(name, layers)}): {first['msg']}"

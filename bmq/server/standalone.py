@@ -1,0 +1,403 @@
+"""Puts all roles together in one process: store, broker, controller, coordinator, proxy. The same for every store.
+
+Sockets, clocks and random numbers are injected: the simulation runs this very class.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import structlog
+from prometheus_client import CollectorRegistry
+
+from bmq.broker.manager import PartitionManager
+from bmq.broker.partition_states import Offline
+from bmq.controller.config import ControllerConfig
+from bmq.controller.runtime import Controller
+from bmq.coordinator.coordinator import GroupCoordinator
+from bmq.coordinator.offsets.committed_offsets import FetchedOffsets
+from bmq.coordinator.transactions.coordinator import TransactionCoordinator
+from bmq.coordinator.transactions.group_partitions import GroupPartitions
+from bmq.coordinator.transactions.verifications import Verifications
+from bmq.internal.local_markers import LocalMarkers
+from bmq.log.clock import Clock
+from bmq.log.compaction import LogCleaning
+from bmq.log.names import EpochListing, partition_directory
+from bmq.log.partition_log import PartitionStarting, ReplayableLog, TopicPartition
+from bmq.log.store import SegmentStore
+from bmq.membership.controller_leadership import METADATA, METADATA_LOG
+from bmq.metadata.connection_limits import connection_limits
+from bmq.metadata.history import StateChangeHistory
+from bmq.metadata.image import (
+    METADATA_TOPIC_NAME,
+    OFFSETS_TOPIC_NAME,
+    TRANSACTIONS_TOPIC_NAME,
+    MetadataImage,
+    Node,
+    TopicImage,
+)
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.errors import BmqError
+from bmq.protocol.request_context import by_itself
+from bmq.proxy.fetcher import Fetcher
+from bmq.proxy.log_levels import LogLevels
+from bmq.proxy.producer_ids import ProducerIds
+from bmq.proxy.server import KafkaServer
+from bmq.proxy.services import Services
+from bmq.proxy.stall_watch import StallWatch
+from bmq.proxy.starting_appender import StartingAppender
+from bmq.proxy.stats import ProxyStats
+from bmq.server.broker_configs import (
+    STANDALONE_DEFAULTS,
+    coordinator_config,
+    is_compacting,
+    is_verifying,
+    kafka_configs,
+    transaction_config,
+    verification_retry,
+    warn_without_effect,
+)
+from bmq.server.dynamic_configs import follow
+from bmq.server.live_summary import Summary
+from bmq.server.native_kernel import warn_without_kernel
+from bmq.server.otlp_endpoint import client_telemetry
+from bmq.server.own_log import ManagedLog
+from bmq.server.own_root import new_holder, open_own_root
+from bmq.server.patience import Patience, is_log_silent, is_store_silent
+from bmq.server.settings import Settings, split_address
+from bmq.server.state_topic import StateTopic
+
+log = structlog.get_logger("bmq.cli")
+
+_SUCCESSOR_CHECK_S: Final = 1.0
+
+
+class MetadataOffline(BmqError):
+    """This server can no longer change topics. Nothing is lost: the next start recovers the metadata from its log."""
+
+
+@dataclass(frozen=True, slots=True)
+class StandaloneRoles:
+    """Everything that serves, complete once the metadata is there."""
+
+    controller: Controller
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    fetcher: Fetcher
+    services: Services
+
+    async def close(self) -> None:
+        """Save snapshots if they are worth it, and send nothing more to the partitions."""
+        self.services.appender.stop()
+        await self.fetcher.close()
+        await self.services.telemetry.close()
+        await self.transactions.close()
+        await self.groups.close()
+        await self.controller.close()
+
+
+class StandaloneServer:
+    """`start` takes everything over and serves, `stop` hands everything back. One event loop.
+
+    `cleaning`: None if nothing is to be compacted.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: SegmentStore,
+        clock: Clock,
+        rng: random.Random,
+        *,
+        cleaning: LogCleaning | None = None,
+        log_levels: LogLevels | None = None,
+    ) -> None:
+        self._settings = settings
+        self._cleaning = cleaning
+        self._store = store
+        self._clock = clock
+        self._rng = rng
+        self._log_levels = log_levels or LogLevels(settings.log_level)
+        self._stats = ProxyStats()
+        self._stalls = StallWatch(settings.loop_stall_max_ms, clock.elapsed_s)
+        self._stalls.on_stall(self._stood_still)
+        self._proxy = KafkaServer(
+            settings.proxy, self._stats, is_debug=settings.log_level == "debug", stalls=self._stalls
+        )
+        self._manager: PartitionManager | None = None
+        self._roles: StandaloneRoles | None = None
+        self._tasks: tuple[asyncio.Task[Any], ...] = ()
+        self._started_s = asyncio.get_running_loop().time()
+        self.replaced: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done when a newer server has fenced this one, which then has nothing left to do."""
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Gets MetadataOffline when only a restart helps."""
+
+    # --- for inspection
+    def inspect(self) -> StandaloneRoles | None:
+        """Everything that serves here; None until the metadata is there."""
+        return self._roles
+
+    @property
+    def manager(self) -> PartitionManager | None:
+        """The partitions owned here; None until the store is open."""
+        return self._manager
+
+    @property
+    def in_flight_bytes(self) -> int:
+        """Bytes of requests that are not answered yet."""
+        return self._stats.in_flight_bytes
+
+    @property
+    def image(self) -> MetadataImage:
+        return MetadataImage() if self._roles is None else self._roles.controller.image
+
+    @property
+    def controller(self) -> Controller | None:
+        """None until the metadata is there."""
+        return None if self._roles is None else self._roles.controller
+
+    @property
+    def history(self) -> StateChangeHistory | None:
+        """When, and why, this server or an earlier one took each partition."""
+        return None if self._roles is None else self._roles.controller.history
+
+    def high_watermark(self, topic_partition: TopicPartition) -> int | None:
+        """The high watermark of a partition that is started; None for others."""
+        log = None if self._manager is None else self._manager.ready(topic_partition)
+        return None if log is None else log.high_watermark
+
+    def partition_states(self) -> Mapping[str, int]:
+        return {} if self._manager is None else self._manager.states()
+
+    def summary(self) -> Summary:
+        return Summary.of(self._stats, len(self.image.topics), self.partition_states())
+
+    def register_metrics(self, registry: CollectorRegistry) -> None:
+        """Export all counters of this server on /metrics; call after `start`."""
+        assert self._manager is not None and self._roles is not None
+        registry.register(self._stats)
+        registry.register(self._manager.collector)
+        registry.register(self._roles.fetcher.collector)
+        registry.register(self._roles.services.telemetry.stats)
+        self._roles.controller.metrics.register(registry)
+        self._roles.groups.metrics.register(registry)
+        self._roles.transactions.metrics.register(registry)
+
+    # --- start
+    async def start(self) -> tuple[str, int]:
+        """Serve; the address clients reach. Raises OSError (the port), RootError, StoreError, KafkaError."""
+        settings, loop = self._settings, asyncio.get_running_loop()
+        warn_without_effect(settings)
+        warn_without_kernel()
+        holder = new_holder(settings.node_id, self._rng)
+        host, port = await self._proxy.bind(*split_address(settings.listen))
+        node = Node(settings.node_id, *self._advertised(host, port), settings.rack)
+        patience = Patience(settings.start_wait_ms)
+        root = await open_own_root(self._store, settings, holder, self._rng, patience)
+        manager = PartitionManager(self._store, holder, self._clock, self._rng, settings.broker, may_pad=root.may_pad)
+        self._manager = manager
+        await patience.until_done(lambda: self._assign_metadata(manager), may_pass=is_store_silent)
+        metadata_log = await patience.until_done(
+            lambda: manager.leader_of(METADATA), may_pass=lambda error: isinstance(error, PartitionStarting)
+        )
+        controller = await patience.until_done(
+            lambda: self._started_controller(manager, metadata_log, node, root.cluster_id), may_pass=is_log_silent
+        )
+        roles = self._roles = self._build(node, manager, controller)
+        follow(controller.broker_configs, manager, roles.groups)
+        self._stalls.start()
+        await self._proxy.serve(roles.services)
+        roles.transactions.shards_changed()
+        # A request for a partition starts it at once; the others start in the background, unsealed ones first.
+        self._tasks = (
+            loop.create_task(self._watch_metadata(manager, metadata_log, controller)),
+            loop.create_task(manager.start_all()),
+        )
+        log.info("roles_started", cluster_id=root.cluster_id, seconds=round(loop.time() - self._started_s, 3))
+        return host, port
+
+    def _build(self, node: Node, manager: PartitionManager, controller: Controller) -> StandaloneRoles:
+        groups = GroupCoordinator(
+            StateTopic(OFFSETS_TOPIC_NAME, controller, manager),
+            self._clock,
+            self._rng,
+            coordinator_config(controller.broker_configs),
+            lambda: controller.image,
+            create_topics=partial(controller.handle, ApiKey.CREATE_TOPICS),
+        )
+        producer_ids = ProducerIds(controller.allocate_producer_ids)
+        markers = LocalMarkers(manager, groups, lambda: controller.image)
+        transactions = TransactionCoordinator(
+            StateTopic(TRANSACTIONS_TOPIC_NAME, controller, manager),
+            self._clock,
+            self._rng,
+            transaction_config(controller.broker_configs),
+            lambda: controller.image,
+            producer_ids=producer_ids,
+            markers=markers,
+            groups=GroupPartitions(lambda: controller.image, controller.auto_create_topic),
+        )
+        asking = by_itself(ApiKey.ADD_PARTITIONS_TO_TXN)
+        verifier = Verifications(
+            lambda request: transactions.add_partitions_to_txn(request, asking),
+            lambda transactional_id: self._settings.node_id,
+            lambda: is_verifying(controller.broker_configs),
+        )
+        manager.use_transactions(verifier, verification_retry(controller.broker_configs))
+        groups.use_transactions(verifier)
+        if self._cleaning is not None and is_compacting(controller.broker_configs):
+            manager.use_cleaning(self._cleaning)
+        manager.use_committed_offsets(FetchedOffsets(groups))
+        fetcher = Fetcher(
+            self._store,
+            self._settings.fetch,
+            random=self._rng,
+            produce_times=(self._stats.produce_times,),
+            elapsed_s=self._clock.elapsed_s,
+        )
+        services = Services(
+            node=node,
+            store=self._store,
+            partitions=manager,
+            controller=controller,
+            groups=groups,
+            transactions=transactions,
+            markers=markers,
+            clock=self._clock,
+            appender=StartingAppender(manager),
+            fetcher=fetcher,
+            producer_ids=producer_ids,
+            stats=self._stats,
+            loop=asyncio.get_running_loop(),
+            is_auto_create_enabled=controller.broker_configs.value_of("auto.create.topics.enable") == "true",
+            own_log=ManagedLog(self._settings, manager),
+            telemetry=client_telemetry(self._settings.telemetry, controller.broker_configs, self._rng),
+            log_levels=self._log_levels,
+            connection_limits=lambda: connection_limits(controller.broker_configs),
+            described_partitions_max=controller.broker_configs.number("max.request.partition.size.limit"),
+        )
+        return StandaloneRoles(controller, groups, transactions, fetcher, services)
+
+    def _stood_still(self, stall_s: float) -> None:
+        if self._roles is not None:
+            self._roles.groups.stood_still()
+            self._roles.transactions.stood_still()
+
+    async def _watch_metadata(
+        self, manager: PartitionManager, metadata_log: ReplayableLog, controller: Controller
+    ) -> None:
+        """Ends when this server can no longer decide anything: nothing here assigns its metadata log again.
+
+        A fenced partition was taken by another server of the same root. An idle server has no writes that could fail,
+        so it checks whether it still owns the metadata log. In a cluster the next controller recovers a metadata log
+        that went offline; here only a restart does (rule 23).
+        """
+        fenced_before = 0
+        while True:
+            await asyncio.sleep(_SUCCESSOR_CHECK_S)
+            with contextlib.suppress(BmqError):
+                await metadata_log.prove_ownership()
+            fenced = manager.counts.fenced
+            # Partitions of deleted topics count as fenced too, so the count only says when to look closer.
+            if fenced != fenced_before and manager.fenced():
+                log.error("replaced_by_another_server", partitions=len(manager.fenced()))
+                self.replaced.set_result(None)
+                return
+            fenced_before = fenced
+            if (reason := _metadata_failure(manager, controller)) is not None:
+                log.error("metadata_offline", reason=reason)
+                self.failed.set_exception(MetadataOffline(f"{reason}; start the server again, which recovers it"))
+                self.failed.exception()  # waiting callers still get it; without any, asyncio would log a warning
+                return
+
+    def _advertised(self, host: str, port: int) -> tuple[str, int]:
+        return split_address(self._settings.advertised) if self._settings.advertised else (host, port)
+
+    async def _started_controller(
+        self, manager: PartitionManager, metadata_log: ReplayableLog, node: Node, cluster_id: str
+    ) -> Controller:
+        controller = Controller(
+            metadata_log,
+            self._store,
+            node,
+            self._clock,
+            self._rng,
+            ControllerConfig(
+                cluster_id=cluster_id,
+                broker_configs=kafka_configs(self._settings, STANDALONE_DEFAULTS),
+                log_level=self._settings.log_level,
+            ),
+            partial(self._image_changed, manager),
+        )
+        try:
+            await controller.start()
+        except BaseException:
+            await controller.close()
+            raise
+        return controller
+
+    async def _assign_metadata(self, partitions: PartitionManager) -> None:
+        """Own `__cluster_metadata` at an epoch above all in its directory."""
+        directory = partition_directory(METADATA)
+        await self._store.make_directories(directory)
+        listing = EpochListing.of(await self._store.list_directory(directory))
+        epoch = 1 + max(listing.open_epochs | listing.sealed_epochs, default=0)
+        partitions.assign(METADATA, epoch, METADATA_TOPIC_NAME, METADATA_LOG)
+
+    def _image_changed(self, manager: PartitionManager, old: MetadataImage, new: MetadataImage) -> None:
+        """Tell the broker what it owns now. Called for each new image, before anybody else gets it."""
+        for topic_id, topic in new.topics_by_id.items():
+            before = old.topics_by_id.get(topic_id)
+            if before is not topic:
+                self._topic_changed(manager, before, topic)
+        gone = [topic for topic_id, topic in old.topics_by_id.items() if topic_id not in new.topics_by_id]
+        for topic in gone:
+            for partition in topic.partitions:
+                manager.drop(TopicPartition(topic.topic_id, partition.partition))
+        if gone and self._roles is not None:
+            self._roles.groups.topics_deleted([topic.name for topic in gone if topic.name not in new.topics])
+        if self._roles is not None:
+            if new.broker_configs is not old.broker_configs:
+                follow(self._roles.controller.broker_configs, manager, self._roles.groups)
+            self._roles.groups.image_changed(old, new)
+
+    def _topic_changed(self, manager: PartitionManager, before: TopicImage | None, topic: TopicImage) -> None:
+        has_new_config = before is not None and before.log_config != topic.log_config
+        for partition in topic.partitions:
+            key = TopicPartition(topic.topic_id, partition.partition)
+            if partition.leader == self._settings.node_id:
+                manager.assign(key, partition.leader_epoch, topic.name, topic.log_config)
+                if has_new_config:
+                    manager.update_config(key, topic.log_config)
+            else:
+                manager.drop(key)
+
+    # --- stop
+    async def stop(self) -> None:
+        """Answer requests under way, save checkpoints, seal every epoch. Fine after a start that failed half-way."""
+        self._stalls.close()
+        for task in self._tasks:
+            task.cancel()
+            await asyncio.wait({task})
+        if self._roles is not None:
+            self._roles.fetcher.stop_waiting()  # a long max_wait must not delay the stop
+        await self._proxy.stop(self._settings.stop_timeout_ms / 1000 / 2)
+        if self._roles is not None:
+            await self._roles.close()
+        if self._manager is not None:
+            await self._manager.close()
+
+
+def _metadata_failure(manager: PartitionManager, controller: Controller) -> str | None:
+    """Why no decision can be written here; None: decisions can be written. For a server that is not fenced."""
+    for runtime in manager.unserved():
+        if runtime.topic_partition == METADATA and isinstance(runtime.state, Offline):
+            return f"the metadata log failed ({runtime.offline_error()})"
+    return "the metadata could not be applied as it was written" if controller.gone.is_set() else None

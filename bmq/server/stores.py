@@ -1,0 +1,105 @@
+"""Opens the store that the settings name, with retries, since HDFS may not be up yet."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from bmq.hdfs.location import is_hdfs, located, system_user
+from bmq.log.store import SegmentStore
+from bmq.protocol.errors import BmqError
+from bmq.server.patience import TRY_AGAIN_S, Patience, is_store_silent
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.registry import Collector
+
+    from bmq.hdfs.config import HdfsSettings
+
+
+class StoreSettings(Protocol):
+    """What is said of a store: bmq.server.settings.Settings, or a part of it."""
+
+    @property
+    def store(self) -> str: ...
+
+    @property
+    def data(self) -> Path: ...
+
+    @property
+    def hdfs(self) -> HdfsSettings: ...
+
+    @property
+    def start_wait_ms(self) -> int: ...
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """A store with counters of its own."""
+
+    @property
+    def collector(self) -> Collector: ...
+
+
+class UnknownStore(BmqError):
+    """A store URL with an unknown scheme."""
+
+
+async def open_store(settings: StoreSettings, random: Random) -> SegmentStore:
+    """Raises UnknownStore, BadLocation, StoreNotReady, RootError or another StoreError, each one sentence."""
+    if is_hdfs(settings.store):
+        # Import only the store in use: the other one would slow down the start.
+        from bmq.hdfs.store import HdfsStore
+
+        config = located(settings.store, settings.hdfs, system_user=system_user())
+        patience = Patience(settings.start_wait_ms)
+        return await patience.until_done(
+            lambda: HdfsStore.open(config, random, retry_max_s=TRY_AGAIN_S), may_pass=is_store_silent
+        )
+    if settings.store and not settings.store.startswith("file:"):
+        scheme = settings.store.partition(":")[0]
+        raise UnknownStore(
+            f"store {settings.store!r}: there is no store for {scheme!r} URLs; file:DIR and hdfs://… are served"
+        )
+    return _local_store(_local_path(settings), is_root_locked=True)
+
+
+async def open_store_beside(settings: StoreSettings, random: Random) -> SegmentStore:
+    """As `open_store`, for a reader that may run beside a server: takes no lock and creates nothing."""
+    if is_hdfs(settings.store) or (settings.store and not settings.store.startswith("file:")):
+        return await open_store(settings, random)
+    path = _local_path(settings)
+    if not path.is_dir():
+        raise UnknownStore(
+            f"the embedded store {path} does not exist; name one with --data, or an hdfs:// one with --store"
+        )
+    return _local_store(path, is_root_locked=False)
+
+
+@asynccontextmanager
+async def opened_beside(settings: StoreSettings) -> AsyncIterator[SegmentStore]:
+    """`open_store_beside`, closed at the end."""
+    store = await open_store_beside(settings, Random())
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def register_metrics(store: SegmentStore, registry: CollectorRegistry) -> None:
+    """Export the store's counters on /metrics."""
+    if isinstance(store, Counting):
+        registry.register(store.collector)
+
+
+def _local_store(path: Path, *, is_root_locked: bool) -> SegmentStore:
+    from bmq.local.store import LocalStore
+
+    return LocalStore(path, is_root_locked=is_root_locked)
+
+
+def _local_path(settings: StoreSettings) -> Path:
+    return Path(settings.store.removeprefix("file:").removeprefix("//")) if settings.store else settings.data

@@ -1,0 +1,76 @@
+"""The pages that are built behind a start: the health never waits for them, everything else does."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from bmq.server.rest_pages import Application, Receive, RestPages, Scope, Send
+
+pytestmark = pytest.mark.unit
+
+
+class Built:
+    """What `build` gives once it is let go; it answers 200 with its own name."""
+
+    def __init__(self) -> None:
+        self.may_end = threading.Event()
+        self.has_begun = threading.Event()
+        self.times = 0
+        self.is_ready = False
+        self.pages = RestPages(self.build, lambda: self.is_ready)
+        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(app=self.pages), base_url="http://node")
+
+    def build(self) -> Application:
+        self.times += 1
+        self.has_begun.set()
+        self.may_end.wait(30)
+        return self.answer
+
+    async def answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"the pages"})
+
+
+@pytest.fixture
+async def built() -> AsyncIterator[Built]:
+    built = Built()
+    yield built
+    built.may_end.set()
+    await built.client.aclose()
+    await built.pages.close()
+
+
+async def test_the_health_does_not_wait_for_the_pages(built: Built) -> None:
+    starting = await built.client.get("/v1/health")
+    built.is_ready = True
+    built.pages.begin()
+    ready = await built.client.get("/v1/health")
+    assert (starting.status_code, starting.json()) == (503, {"ready": False})
+    assert (ready.status_code, ready.json()) == (200, {"ready": True})
+    assert ready.headers["content-type"] == "application/json"
+
+
+async def test_everything_else_waits_and_is_answered_by_the_pages(built: Built) -> None:
+    asked = [asyncio.create_task(built.client.get(path)) for path in ("/v1/cluster", "/metrics")]
+    asked.append(asyncio.create_task(built.client.post("/v1/health")))
+    await asyncio.to_thread(built.has_begun.wait, 30)
+    assert not any(task.done() for task in asked)
+    built.may_end.set()
+    assert [answer.text for answer in await asyncio.gather(*asked)] == ["the pages"] * 3
+    assert (await built.client.get("/v1/health")).text == "the pages"
+    assert built.times == 1
+
+
+async def test_a_caller_that_leaves_does_not_end_the_building(built: Built) -> None:
+    asked = asyncio.create_task(built.client.get("/v1/cluster"))
+    await asyncio.to_thread(built.has_begun.wait, 30)
+    asked.cancel()
+    await asyncio.wait({asked})
+    built.may_end.set()
+    assert (await built.client.get("/v1/cluster")).text == "the pages"
+    assert built.times == 1

@@ -1,0 +1,33 @@
+"""A server is ready soon because it imports only what it serves with: what is slow and not needed must not come back."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.unit
+
+STANDALONE = """
+import sys
+import bmq.cli.main, bmq.cli.commands, bmq.server.process, bmq.local.store
+print(*sorted({name for name in sys.modules}))
+"""
+NOT_NEEDED = (
+    ("fastapi", "the REST pages are built behind the start"),
+    ("httpx", "only `bmq cluster` asks others"),
+    ("confluent_kafka", "only commands that are clients of a cluster need it"),
+    ("kazoo", "a server of one process needs no election"),
+    ("rich.live", "there may be no terminal"),
+    ("bmq.dev", "a Hadoop cluster is for development"),
+    ("bmq.hdfs.store", "the store is a local one"),
+    ("bmq.hdfs.proto.hdfs_pb2", "the store is a local one"),
+)
+
+
+def test_a_start_imports_only_what_it_serves_with() -> None:
+    ran = subprocess.run([sys.executable, "-c", STANDALONE], capture_output=True, text=True, check=True)
+    imported = set(ran.stdout.split())
+    assert "bmq.server.standalone" in imported
+    assert [(name, why) for name, why in NOT_NEEDED if name in imported] == []
