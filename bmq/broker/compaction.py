@@ -44,9 +44,14 @@ _log = structlog.get_logger("bmq.broker")
 class CompactedLog(Protocol):
     """A partition that this process owns."""
 
-    topic_partition: TopicPartition
-    topic_name: str
-    config: LogConfig
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+
+    @property
+    def topic_name(self) -> str: ...
+
+    @property
+    def config(self) -> LogConfig: ...
 
     @property
     def is_owning(self) -> bool: ...

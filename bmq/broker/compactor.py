@@ -98,9 +98,9 @@ class Compactor:
         self._refused &= set(runtimes)
         found: list[tuple[float, PartitionRuntime]] = []
         for runtime in runtimes:
-            if runtime in tried or runtime in self._refused or runtime.delegation.is_reserved:
+            if runtime in tried or runtime in self._refused or runtime.compaction.delegation.is_reserved:
                 continue
-            cleanable = runtime.cleanable(now_ms)
+            cleanable = runtime.compaction.cleanable(now_ms)
             if cleanable is not None and await self._is_due(runtime, cleanable, now_ms):
                 found.append((cleanable.dirty_ratio, runtime))
         return max(found, key=lambda pair: pair[0])[1] if found else None
@@ -109,7 +109,7 @@ class Compactor:
         if is_due(cleanable, runtime.config, now_ms=now_ms, first_dirty_timestamp_ms=None):
             return True
         try:
-            timestamp_ms = await runtime.first_dirty_timestamp_ms(cleanable)
+            timestamp_ms = await runtime.compaction.first_dirty_timestamp_ms(cleanable)
         except BmqError:
             return False  # the store is away, or the partition moved: another time
         return is_due(cleanable, runtime.config, now_ms=now_ms, first_dirty_timestamp_ms=timestamp_ms)
@@ -120,7 +120,7 @@ class Compactor:
         began_s = asyncio.get_running_loop().time()
         names = {"topic": runtime.topic_name, "partition": runtime.topic_partition.partition}
         try:
-            end = await runtime.compact(self._cleaning, now_ms, self._pacing.pace)
+            end = await runtime.compaction.run(self._cleaning, now_ms, self._pacing.pace)
         except Uncleanable as error:
             self._refused.add(runtime)
             counts.uncleanable += 1

@@ -54,20 +54,23 @@ class Backlog:
 
 
 class BackloggedPartition(Protocol):
-    """The part of a PartitionRuntime that is used here."""
+    """What this file asks of a partition; PartitionRetention implements it."""
 
-    topic_partition: TopicPartition
-    topic_name: str
-    config: LogConfig
-    backlog: Backlog
-
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+    @property
+    def topic_name(self) -> str: ...
+    @property
+    def config(self) -> LogConfig: ...
+    @property
+    def backlog(self) -> Backlog: ...
     @property
     def is_owning(self) -> bool: ...
     @property
     def high_watermark(self) -> int: ...
     def expire_producers(self, now_ms: int) -> None: ...
-    def is_retention_due(self, now_ms: int) -> bool: ...
-    async def apply_retention(self, now_ms: int, consumed_offset: int = 0) -> None: ...
+    def is_due(self, now_ms: int) -> bool: ...
+    async def apply(self, now_ms: int, consumed_offset: int = 0) -> None: ...
     def backlog_from(self, consumed_offset: int) -> BacklogSize: ...
     async def evict_backlog(self, consumed_offset: int, now_ms: int) -> None: ...
 
@@ -100,7 +103,7 @@ class GroupBacklogs:
 
     async def _apply(self, partition: BackloggedPartition, now_ms: int, consumed_offset: int) -> None:
         try:
-            await partition.apply_retention(now_ms, consumed_offset)
+            await partition.apply(now_ms, consumed_offset)
         except Exception as error:
             _report_failure("partition_retention_failed", partition, error)
 
@@ -109,7 +112,7 @@ class GroupBacklogs:
         for number, partition in enumerate(partitions, 1):
             try:
                 partition.expire_producers(now_ms)
-                if partition.is_retention_due(now_ms):
+                if partition.is_due(now_ms):
                     due.append(partition)
             except Exception as error:
                 _report_failure("partition_retention_failed", partition, error)

@@ -355,7 +355,7 @@ class Compaction(Cluster):
                 await end_offset(admin, place, is_stable=False)  # so that each is owned
             found: dict[Place, tuple[int, int]] = {}
             for runtime in self._owners():
-                files, cleanable = runtime.inspect().files, runtime.cleanable(clock.now_ms())
+                files, cleanable = runtime.inspect().files, runtime.compaction.cleanable(clock.now_ms())
                 number = runtime.topic_partition.partition
                 if files is not None and files.first_dirty_offset > reached.get(number, 0):
                     reached[number] = files.first_dirty_offset

@@ -39,7 +39,7 @@ class DelegatedJob:
             return
         runtime = self._dice.choice(owners)
         time_limit_ms = self._dice.choice((300, 5_000, 5_000))
-        plan = await runtime.delegation.plan(self._name, time_limit_ms)
+        plan = await runtime.compaction.delegation.plan(self._name, time_limit_ms)
         if plan is None:
             return
         await self._clean(plan)
@@ -47,7 +47,7 @@ class DelegatedJob:
         # Whoever owns it by now.
         for owner in self._cluster.owners():
             if owner.topic_partition == runtime.topic_partition:
-                await owner.delegation.swap(plan.reservation, plan.leader_epoch, self._pace)
+                await owner.compaction.delegation.swap(plan.reservation, plan.leader_epoch, self._pace)
                 self._cluster.outcome.delegations += 1
 
     async def _clean(self, plan: DelegatedPlan) -> None:

@@ -86,7 +86,7 @@ def compaction_pages(sources: RestSources) -> APIRouter:
     ) -> DelegatedPlanView:
         """Reserve the partition's compaction, and say what is to be cleaned; with `dry_run` reserve nothing."""
         _, log = await owned(name, number)
-        found = await log.delegation.plan(order.job, order.time_limit_ms, is_dry_run=dry_run)
+        found = await log.compaction.delegation.plan(order.job, order.time_limit_ms, is_dry_run=dry_run)
         return DelegatedPlanView(plan=None if found is None else json.loads(found.encode()))
 
     @pages.post(_PATH + "/{reservation}/swap", responses=_ERRORS)
@@ -96,7 +96,7 @@ def compaction_pages(sources: RestSources) -> APIRouter:
         """Check the files in the reservation's directory, and make them part of the log: all or nothing."""
         manager, log = await owned(name, number)
         pacing = CompactionPacing(manager.surroundings)
-        end = await log.delegation.swap(reservation, order.leader_epoch, pacing.pace)
+        end = await log.compaction.delegation.swap(reservation, order.leader_epoch, pacing.pace)
         return DelegationEndView(
             first_dirty_offset=end.first_dirty_offset,
             records_read=end.records_read,
@@ -109,7 +109,7 @@ def compaction_pages(sources: RestSources) -> APIRouter:
     async def release(name: TopicName, number: PartitionNumber, reservation: Reservation) -> ReleaseView:
         """Give a reservation back; its files are removed."""
         _, log = await owned(name, number)
-        log.delegation.release(reservation)
+        log.compaction.delegation.release(reservation)
         return ReleaseView(released=reservation)
 
     return pages

@@ -80,7 +80,7 @@ async def settled(log: PartitionRuntime) -> None:
 
 
 async def compact(owner: Owner, log: PartitionRuntime, cleaning: LogCleaning | None = None) -> CleaningEnd:
-    end = await log.compact(cleaning or cleaning_of(owner), owner.manager.surroundings.clock.now_ms(), at_once)
+    end = await log.compaction.run(cleaning or cleaning_of(owner), owner.manager.surroundings.clock.now_ms(), at_once)
     assert end is not None
     return end
 
@@ -162,7 +162,7 @@ def test_the_next_owner_has_the_compacted_log() -> None:
         assert await read(again) == expected
         files = again.inspect().files
         assert files is not None and files.first_dirty_offset > 0
-        found = again.cleanable(world.clock.now_ms())
+        found = again.compaction.cleanable(world.clock.now_ms())
         assert found is not None and found.first_dirty_offset == files.first_dirty_offset
         await compact(second, again)
         assert newest(await read(again)) == newest(expected)
@@ -319,9 +319,9 @@ def test_nothing_past_the_last_stable_offset_is_compacted() -> None:
         for number in range(40):
             await put(log, b"other", b"x" * 60 + b"%d" % number)
         await settled(log)
-        found = log.cleanable(owner.manager.surroundings.clock.now_ms())
+        found = log.compaction.cleanable(owner.manager.surroundings.clock.now_ms())
         assert found is not None and not found.dirty_bytes
-        assert await log.compact(cleaning_of(owner), 0, at_once) is None
+        assert await log.compaction.run(cleaning_of(owner), 0, at_once) is None
         await owner.manager.close()
 
     virtual(main)
@@ -335,7 +335,7 @@ def test_other_logs_are_not_compacted(config: LogConfig) -> None:
     async def main() -> None:
         owner = World().owner(config)
         log = await filled(owner, rounds=5)
-        assert log.cleanable(0) is None
+        assert log.compaction.cleanable(0) is None
         await owner.manager.close()
 
     virtual(main)
@@ -506,7 +506,7 @@ def test_what_is_not_compacted_is_not_searched() -> None:
         count = len(listed)
         await asyncio.sleep(2)
         assert len(listed) == count
-        assert (await log.compact(cleaning_of(second), 0, at_once)) is None
+        assert (await log.compaction.run(cleaning_of(second), 0, at_once)) is None
         await second.manager.close()
 
     virtual(main)

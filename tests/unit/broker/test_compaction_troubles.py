@@ -60,7 +60,7 @@ def test_a_map_smaller_than_a_segments_keys_cleans_what_fits(map_bytes: int) -> 
         await rolled(owner)
         reached = files.first_dirty_offset
         for _ in range(60):
-            found = log.cleanable(owner.manager.surroundings.clock.now_ms())
+            found = log.compaction.cleanable(owner.manager.surroundings.clock.now_ms())
             if found is None or not found.dirty_bytes:
                 break
             await compact(owner, log)

@@ -42,13 +42,13 @@ async def clean(owner: Owner, plan: DelegatedPlan, *, attempt: str = "a") -> lis
 
 
 async def planned(log: PartitionRuntime, limit_ms: int = LIMIT_MS) -> DelegatedPlan:
-    plan = await log.delegation.plan(JOB, limit_ms)
+    plan = await log.compaction.delegation.plan(JOB, limit_ms)
     assert plan is not None
     return plan
 
 
 async def swap(log: PartitionRuntime, plan: DelegatedPlan) -> Any:
-    return await log.delegation.swap(plan.reservation, plan.leader_epoch, at_once)
+    return await log.compaction.delegation.swap(plan.reservation, plan.leader_epoch, at_once)
 
 
 def extents_of(log: PartitionRuntime) -> list[tuple[int, int]]:
@@ -189,13 +189,13 @@ def test_a_reserved_partition_is_left_alone_until_the_time_is_over() -> None:
         plan = await planned(log)
         assert await planned(log) == plan, "the same job gets the same plan"
         with pytest.raises(DelegationRefused, match="the job 'job' has"):
-            await log.delegation.plan("another", LIMIT_MS)
-        assert await log.compact(cleaning_of(owner), world.clock.now_ms(), at_once) is None
+            await log.compaction.delegation.plan("another", LIMIT_MS)
+        assert await log.compaction.run(cleaning_of(owner), world.clock.now_ms(), at_once) is None
         await clean(owner, plan)
         world.clock.advance(LIMIT_MS + 1)
         with pytest.raises(DelegationRefused, match="ended 1 ms ago"):
             await swap(log, plan)
-        log.delegation.expire(world.clock.now_ms())
+        log.compaction.delegation.expire(world.clock.now_ms())
         await compact(owner, log)
         await settled_trash(owner, plan)
         with pytest.raises(DelegationRefused, match="not any more"):
@@ -220,9 +220,9 @@ def test_a_reservation_that_ends_while_its_files_are_checked_is_refused() -> Non
             world.clock.advance(LIMIT_MS + 1)
 
         with pytest.raises(DelegationRefused, match="ended while its files were checked"):
-            await log.delegation.swap(plan.reservation, plan.leader_epoch, slow)
+            await log.compaction.delegation.swap(plan.reservation, plan.leader_epoch, slow)
         assert (await read(log), extents_of(log)) == (before, extents)
-        assert not log.delegation.is_reserved
+        assert not log.compaction.delegation.is_reserved
         await owner.manager.close()
 
     virtual(main)
@@ -241,10 +241,10 @@ def test_a_released_reservation_is_forgotten() -> None:
         owner = World().owner(COMPACT)
         log = await filled(owner)
         plan = await planned(log)
-        log.delegation.release("0" * 16)
-        assert log.delegation.is_reserved
-        log.delegation.release(plan.reservation)
-        assert not log.delegation.is_reserved
+        log.compaction.delegation.release("0" * 16)
+        assert log.compaction.delegation.is_reserved
+        log.compaction.delegation.release(plan.reservation)
+        assert not log.compaction.delegation.is_reserved
         await settled_trash(owner, plan)
         with pytest.raises(DelegationRefused):
             await swap(log, plan)
@@ -257,8 +257,8 @@ def test_a_dry_run_reserves_nothing() -> None:
     async def main() -> None:
         owner = World().owner(COMPACT)
         log = await filled(owner)
-        plan = await log.delegation.plan(JOB, LIMIT_MS, is_dry_run=True)
-        assert plan is not None and not plan.directory and not log.delegation.is_reserved
+        plan = await log.compaction.delegation.plan(JOB, LIMIT_MS, is_dry_run=True)
+        assert plan is not None and not plan.directory and not log.compaction.delegation.is_reserved
         await owner.manager.close()
 
     virtual(main)
@@ -353,7 +353,7 @@ def test_what_cannot_be_proven_is_refused_and_the_log_is_as_it_was(harm: Callabl
             await swap(log, plan)
         assert extents_of(log) == extents
         assert await read(log) == before
-        assert not log.delegation.is_reserved, "the broker compacts it again"
+        assert not log.compaction.delegation.is_reserved, "the broker compacts it again"
         await settled_trash(owner, plan)
         paths = log.inspect().paths
         names = {entry.name for entry in await owner.client.list_directory(paths.own)}
@@ -460,7 +460,7 @@ def test_an_owner_fenced_in_the_middle_of_a_swap_swaps_nothing(reads: int) -> No
                 await successors[0].log()
 
         with pytest.raises(BmqError):
-            await log.delegation.swap(plan.reservation, plan.leader_epoch, taken_over)
+            await log.compaction.delegation.swap(plan.reservation, plan.leader_epoch, taken_over)
         second = await successors[0].log()
         assert await read(second) == before
         assert all(roll < CLEANED_ROLL_MIN for _, roll in extents_of(second))
@@ -480,9 +480,9 @@ def test_a_log_that_is_being_compacted_is_not_given_away() -> None:
                 await planned(log)
 
         await compact(owner, log, Interrupted(cleaning_of(owner), 1, None, ask))  # type: ignore[arg-type]
-        assert await log.delegation.plan(JOB, LIMIT_MS) is None, "nothing is dirty"
+        assert await log.compaction.delegation.plan(JOB, LIMIT_MS) is None, "nothing is dirty"
         await owner.manager.close()
         with pytest.raises(KafkaError):
-            await log.delegation.plan(JOB, LIMIT_MS)
+            await log.compaction.delegation.plan(JOB, LIMIT_MS)
 
     virtual(main)

@@ -7,7 +7,7 @@ import struct
 import pytest
 from crc32c import crc32c
 
-from bmq.broker import reading
+from bmq.broker import partition_retention
 from bmq.broker.runtime import PartitionRuntime
 from bmq.log.config import LogConfig
 from bmq.log.manifest import Extent
@@ -43,13 +43,13 @@ def test_fresh_records_stay_whatever_their_header_says(says_ms: int) -> None:
         log = await world.owner(CONFIG).log()
         now_ms = world.clock.now_ms()
         await stored(log, *(lying(now_ms, says_ms) for _ in range(3)))
-        assert log.is_retention_due(now_ms)
-        await log.apply_retention(now_ms)
+        assert log.retention.is_due(now_ms)
+        await log.retention.apply(now_ms)
         assert log.log_start_offset == 0 and len(await read_all(log)) == 3
-        assert not log.is_retention_due(now_ms)
+        assert not log.retention.is_due(now_ms)
         later_ms = now_ms + DAY_MS + 1
-        assert log.is_retention_due(later_ms)
-        await log.apply_retention(later_ms)
+        assert log.retention.is_due(later_ms)
+        await log.retention.apply(later_ms)
         assert log.log_start_offset == 2  # all but the open segment
 
     virtual(main)
@@ -63,7 +63,7 @@ def test_old_records_go_though_their_header_has_no_time(says_ms: int) -> None:
         now_ms = world.clock.now_ms()
         old_ms = now_ms - 5 * DAY_MS
         await stored(log, lying(old_ms, says_ms), lying(old_ms, says_ms), lying(now_ms, now_ms), lying(now_ms, now_ms))
-        await log.apply_retention(now_ms)
+        await log.retention.apply(now_ms)
         assert log.log_start_offset == 2
 
     virtual(main)
@@ -75,7 +75,7 @@ def test_records_of_1970_go_as_they_do_in_kafka() -> None:
         log = await world.owner(CONFIG).log()
         now_ms = world.clock.now_ms()
         await stored(log, lying(1000, 1000), lying(1000, 1000), lying(now_ms, now_ms))
-        await log.apply_retention(now_ms)
+        await log.retention.apply(now_ms)
         assert log.log_start_offset == 2
 
     virtual(main)
@@ -87,9 +87,9 @@ def test_records_without_any_time_stay() -> None:
         log = await world.owner(CONFIG).log()
         now_ms = world.clock.now_ms()
         await stored(log, *(lying(-1, -1) for _ in range(3)))
-        await log.apply_retention(now_ms)
+        await log.retention.apply(now_ms)
         assert log.log_start_offset == 0
-        assert not log.is_retention_due(now_ms)
+        assert not log.retention.is_due(now_ms)
 
     virtual(main)
 
@@ -101,7 +101,7 @@ def test_what_a_segment_holds_is_looked_at_once(monkeypatch: pytest.MonkeyPatch)
         looks.append(extent.roll)
         return await newest_time_in_headers(files, extent)
 
-    monkeypatch.setattr(reading, "newest_time_in_headers", counted)
+    monkeypatch.setattr(partition_retention, "newest_time_in_headers", counted)
 
     async def main() -> None:
         world = World()
@@ -109,7 +109,7 @@ def test_what_a_segment_holds_is_looked_at_once(monkeypatch: pytest.MonkeyPatch)
         now_ms = world.clock.now_ms()
         await stored(log, *(lying(now_ms, 0) for _ in range(4)))
         for _ in range(3):
-            await log.apply_retention(now_ms)
+            await log.retention.apply(now_ms)
 
     virtual(main)
     assert len(looks) == 1

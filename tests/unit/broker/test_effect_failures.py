@@ -15,9 +15,11 @@ from structlog.testing import capture_logs
 from bmq.broker import partition_events as ev
 from bmq.broker import runtime as runtime_module
 from bmq.broker.append_batcher import AppendBatcher
+from bmq.broker.log_writes import LogWrites
 from bmq.broker.manager import PartitionManager
 from bmq.broker.own_segment import OwnSegment
 from bmq.broker.partition import step
+from bmq.broker.partition_retention import PartitionRetention
 from bmq.broker.partition_states import InFlightBatches, Offline, Writing
 from bmq.broker.runtime import _PERFORMERS, PartitionRuntime
 from bmq.broker.segment_lifecycle import SegmentLifecycle
@@ -253,10 +255,10 @@ def calls(*names: tuple[type, str]) -> list[Any]:
         (InFlightBatches, "take_waiting"),
         (InFlightBatches, "write_again"),
         (PartitionManager, "_changed"),
-        (PartitionRuntime, "_spawn"),
+        (PartitionRuntime, "spawn"),
         (PartitionRuntime, "_changed"),
         (PartitionRuntime, "_report_started"),
-        (PartitionRuntime, "_report_written"),
+        (LogWrites, "_report_written"),
     ),
 )
 def test_any_call_inside_may_fail(
@@ -415,20 +417,24 @@ def test_upkeep_and_retention_go_on_with_the_next_partition(
             seen.append(self)
             raise Bug
 
-        async def apply_retention(self: PartitionRuntime, now_ms: int, consumed_offset: int) -> None:
-            upkeep(self, 0, now_ms)
+        def expire_producers(self: PartitionRetention, now_ms: int) -> None:
+            seen.append(next(log for log in logs if log.retention is self))
+            raise Bug
 
-        def is_retention_due(self: PartitionRuntime, now_ms: int) -> bool:
+        async def apply(self: PartitionRetention, now_ms: int, consumed_offset: int) -> None:
+            expire_producers(self, now_ms)
+
+        def is_due(self: PartitionRetention, now_ms: int) -> bool:
             return True
 
         monkeypatch.setattr(PartitionRuntime, "upkeep", upkeep)
-        monkeypatch.setattr(PartitionRuntime, "apply_retention", apply_retention)
-        monkeypatch.setattr(PartitionRuntime, "is_retention_due", is_retention_due)
+        monkeypatch.setattr(PartitionRetention, "apply", apply)
+        monkeypatch.setattr(PartitionRetention, "is_due", is_due)
         await asyncio.sleep(2.5)
         assert seen == logs * 2
         await owner.manager.apply_retention()
         assert seen == logs * 3
-        monkeypatch.setattr(PartitionRuntime, "expire_producers", upkeep)
+        monkeypatch.setattr(PartitionRetention, "expire_producers", expire_producers)
         await owner.manager.apply_retention()
         events = [line["event"] for line in log_lines if line["log_level"] == "error"]
         assert events == ["partition_upkeep_failed"] * 4 + ["partition_retention_failed"] * 4

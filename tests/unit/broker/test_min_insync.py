@@ -190,7 +190,7 @@ def test_a_producer_goes_on_when_its_batch_is_safe() -> None:
         world.store.replicate()
         assert (await append(log, sequenced(0, b"a"))).error_code is NONE
         assert [(await append(log, sequenced(n, b"b"))).base_offset for n in (1, 2, 3)] == [1, 2, 3]
-        assert not log.inspect().min_insync.unconfirmed and not log._is_guarded
+        assert not log.inspect().guard.tracker.unconfirmed and not log.inspect().guard.is_on
 
     virtual(main)
 

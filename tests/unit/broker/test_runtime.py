@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
+from bmq.broker.manifest_changes import SNAPSHOT_ROLL_BYTES_MIN
 from bmq.broker.partition_states import Idle, Writing
-from bmq.broker.reading import SNAPSHOT_ROLL_BYTES_MIN
-from bmq.broker.runtime import UPKEEP_REST_S_MAX
+from bmq.broker.upkeep import REST_S_MAX
 from bmq.log.config import LogConfig
 from bmq.log.names import partition_directory
 from bmq.log.partition_log import AppendResult, StateSnapshot, TopicPartition
@@ -475,9 +475,9 @@ def test_upkeep_rests_and_still_sees_a_clock_that_was_set() -> None:
         await produce(log, b"a")
         await asyncio.sleep(2)
         now_s = asyncio.get_running_loop().time()
-        assert 1 < log.upkeep_due_s - now_s <= UPKEEP_REST_S_MAX
+        assert 1 < log.upkeep_due_s - now_s <= REST_S_MAX
         world.clock.advance(61_000)
-        await asyncio.sleep(UPKEEP_REST_S_MAX + 1)
+        await asyncio.sleep(REST_S_MAX + 1)
         assert isinstance(log.state, Writing) and log.state.segment.roll == 1
         await asyncio.sleep(2)
         assert log.upkeep_due_s > asyncio.get_running_loop().time()

@@ -379,7 +379,7 @@ def test_nothing_is_left_waiting_when_the_partition_ends(way: str) -> None:
             lost = append(log, batch_of(b"b"))
             assert (await lost).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         else:
-            log._fail(RuntimeError("a bug"))
+            log.fail(RuntimeError("a bug"))
         assert {(await answer).error_code for answer in answers} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
         verifier.asked[0].answer.set_result(NONE)
         await asyncio.sleep(1)
@@ -601,13 +601,13 @@ async def test_a_producer_with_an_open_transaction_is_never_forgotten(
     await send(log, 0)
     await append(log, batch_of(b"i", producer_id=4, producer_epoch=0, base_sequence=0))
     world.clock.advance(2_000)
-    log.expire_producers(world.clock.now_ms())
+    log.retention.expire_producers(world.clock.now_ms())
     assert [one.producer_id for one in await log.active_producers()] == [P]
     await log.write_marker(marker(1, version=2))
-    log.expire_producers(world.clock.now_ms())
+    log.retention.expire_producers(world.clock.now_ms())
     assert [one.producer_epoch for one in await log.active_producers()] == [1]
     world.clock.advance(2_000)
-    log.expire_producers(world.clock.now_ms())
+    log.retention.expire_producers(world.clock.now_ms())
     assert await log.active_producers() == []
 
 
@@ -620,19 +620,19 @@ async def test_a_retry_of_old_records_is_no_second_copy(
     data = batch_of(b"old", clock=past, producer_id=4, producer_epoch=0, base_sequence=0)
     assert (await append(log, data)).base_offset == 0
     world.clock.advance(30_000)
-    log.expire_producers(world.clock.now_ms())
+    log.retention.expire_producers(world.clock.now_ms())
     assert (await append(log, data)).base_offset == 0
     owner.kill()
     next_log = await (second := world.owner()).log()
     world.clock.advance(59_999)  # since the start that found it in a batch without a snapshot
-    next_log.expire_producers(world.clock.now_ms())
+    next_log.retention.expire_producers(world.clock.now_ms())
     assert (await append(next_log, data)).base_offset == 0 and next_log.log_end_offset == 1
     await second.manager.close()
     third = world.owner()
     third_log = await third.log()
-    third_log.expire_producers(world.clock.now_ms())
+    third_log.retention.expire_producers(world.clock.now_ms())
     assert (await append(third_log, data)).base_offset == 0
     world.clock.advance(1)
-    third_log.expire_producers(world.clock.now_ms())
+    third_log.retention.expire_producers(world.clock.now_ms())
     assert await third_log.active_producers() == [], "the snapshot has the time at which it was placed"
     await third.manager.close()

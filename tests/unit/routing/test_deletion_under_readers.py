@@ -106,7 +106,7 @@ class Lives:
     async def delete_something(self) -> None:
         owned = await self.owned()
         if self.dice.random() < 0.5:
-            await owned.apply_retention(self.cluster.clock.now_ms())
+            await owned.retention.apply(self.cluster.clock.now_ms())
         else:
             await owned.delete_records(self.dice.randint(0, owned.high_watermark))
 

@@ -53,6 +53,10 @@ class _Partitions:
         return _present[-1].problems
 
     @property
+    def compaction(self) -> Self:
+        return self
+
+    @property
     def delegation(self) -> Self:
         return self
 

@@ -42,7 +42,7 @@ def test_a_plan_is_asked_for_and_swapped_in() -> None:
         transport = httpx.ASGITransport(app=rest_application(sources))
         async with httpx.AsyncClient(transport=transport, base_url="http://node") as client:
             dry = (await client.post(f"{PATH}?dry_run=true", json=ORDER)).json()["plan"]
-            assert dry["reservation"] == "" and not log.delegation.is_reserved
+            assert dry["reservation"] == "" and not log.compaction.delegation.is_reserved
             answer = await client.post(PATH, json=ORDER)
             assert answer.status_code == 200, answer.text
             plan = DelegatedPlan.decode(httpx.Response(200, json=answer.json()["plan"]).content)

@@ -1,0 +1,165 @@
+"""What is to be compacted of one partition, and its compactions: by this server's own process, or by a job outside."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any
+
+import structlog
+
+from bmq.broker.compaction import Compaction
+from bmq.broker.delegated_compaction import DelegatedCompaction
+from bmq.broker.manifest_changes import ManifestChanges
+from bmq.broker.owned_partition import OwnedPartition
+from bmq.log.compaction import COMPACT_POLICY, Cleanable, CleaningEnd, CleaningPlan, LogCleaning, cleanable
+from bmq.log.config import LogConfig
+from bmq.log.partition_files import PartitionFiles
+from bmq.log.partition_log import TopicPartition
+from bmq.log.store import StoreError
+from bmq.log.unnamed_files import find_unnamed
+from bmq.protocol.record_batch import HEADER_BYTES, BatchHeader
+
+_log = structlog.get_logger("bmq.broker")
+
+
+async def _at_once(_: int) -> None:
+    """No pace."""
+
+
+class PartitionCompaction:
+    """Implements compaction.CompactedLog and delegated_compaction.DelegatingLog.
+
+    `delegation`: compactions that a job outside of the servers carries out.
+    """
+
+    def __init__(self, partition: OwnedPartition, changes: ManifestChanges) -> None:
+        self._partition = partition
+        self._changes = changes
+        self.delegation = DelegatedCompaction(partition.surroundings, self)
+        self.is_being_compacted = False
+        # (leader epoch, roll) of the first dirty segment when it was last looked at, and its first timestamp.
+        self._first_dirty: tuple[tuple[int, int], int] | None = None
+        self._is_searched = False  # for what compactions of older owners left behind
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self._partition.topic_partition
+
+    @property
+    def topic_name(self) -> str:
+        return self._partition.topic_name
+
+    @property
+    def config(self) -> LogConfig:
+        return self._partition.config
+
+    @property
+    def leader_epoch(self) -> int:
+        return self._partition.leader_epoch
+
+    @property
+    def is_owning(self) -> bool:
+        return self._partition.is_owning
+
+    @property
+    def compacted_offset(self) -> int:
+        """As PartitionLog.compacted_offset."""
+        files = self._partition.files
+        return -1 if files is None else files.compacted_offset
+
+    @property
+    def is_allowed(self) -> bool:
+        """Whether the topic's settings ask for compaction by the brokers."""
+        return COMPACT_POLICY in self.config.cleanup_policy and not self.config.is_state_log
+
+    def cleanable(self, now_ms: int) -> Cleanable | None:
+        """What a compaction would go through; None if the log is not to be compacted, or is not owned here."""
+        files = self._partition.files
+        if files is None or not self.is_owning or not self.is_allowed:
+            return None
+        return cleanable(
+            files.extents,
+            self.config,
+            now_ms=now_ms,
+            first_dirty_offset=files.first_dirty_offset,
+            log_start_offset=files.log_start_offset,
+            last_stable_offset=self._partition.last_stable_offset,
+        )
+
+    async def first_dirty_timestamp_ms(self, found: Cleanable) -> int | None:
+        """The base timestamp of the first dirty segment's first batch; None without one. Raises KafkaError."""
+        if found.dirty == len(found.extents):
+            return None
+        extent = found.extents[found.dirty]
+        name = extent.leader_epoch, extent.roll
+        if self._first_dirty is None or self._first_dirty[0] != name:
+
+            async def header_of(files: PartitionFiles) -> BatchHeader:
+                location = files.location_in(extent, extent.position)
+                data = await files.store.read(
+                    location.path, file_id=extent.file_id, position=extent.position, length_bytes=HEADER_BYTES
+                )
+                return BatchHeader.parse(data)
+
+            self._first_dirty = name, (await self._partition.with_files(header_of)).base_timestamp_ms
+        return self._first_dirty[1]
+
+    async def run(
+        self, cleaning: LogCleaning, now_ms: int, pace: Callable[[int], Awaitable[None]]
+    ) -> CleaningEnd | None:
+        """Compact what may be; None when there is nothing. Raises CleaningInterrupted, Uncleanable, BmqError."""
+        if self.delegation.is_reserved or self.is_being_compacted:
+            return None
+        found, files = self.cleanable(now_ms), self._partition.files
+        if found is None or not found.dirty_bytes or files is None:
+            return None
+        await self.remove_unnamed()
+        # Else each try would leave another file: on a full disk, where not even a manifest can be written.
+        await self._changes.let_go()
+        compaction = self._compaction(files, pace)
+        self.is_being_compacted = True
+        try:
+            return await compaction.run(compaction.plan(found, now_ms), cleaning)
+        finally:
+            self.is_being_compacted = False
+
+    def plan_compaction(self, now_ms: int, *, later_ms: int = 0) -> tuple[PartitionFiles, CleaningPlan] | None:
+        """As DelegatingLog.plan_compaction."""
+        found, files = self.cleanable(now_ms), self._partition.files
+        if found is None or not found.dirty_bytes or files is None:
+            return None
+        return files, self._compaction(files, _at_once).plan(found, now_ms, later_ms=later_ms)
+
+    def _compaction(self, files: PartitionFiles, pace: Callable[[int], Awaitable[None]]) -> Compaction:
+        partition = self._partition
+        return Compaction(partition.surroundings, files.paths, self, files, partition.producers, pace)
+
+    async def remove_unnamed(self) -> None:
+        """Delete, after file.delete.delay.ms, what compactions of older owners never swapped in. Never raises a StoreError:
+        it is tried again before the next compaction."""
+        files = self._partition.files
+        if self._is_searched or files is None or not self.is_owning:
+            return
+        try:
+            found = await find_unnamed(files.store, files.paths, files.manifest())
+        except StoreError as error:
+            _log.info("unnamed_files_not_found", **self._partition.names(), reason=str(error))
+            return
+        self._is_searched = True
+        if found:
+            _log.info("unnamed_files_removed", **self._partition.names(), paths=found)
+            self._changes.remove_later(found)
+
+    def left_behind(self, paths: Iterable[str]) -> None:
+        """As CompactedLog.left_behind."""
+        self._changes.leave_behind(paths)
+
+    async def change_past(self, change: Callable[[PartitionFiles], Coroutine[Any, Any, tuple[str, ...]]]) -> None:
+        """As CompactedLog.change_past."""
+        await self._changes.apply(change)
+
+    def compacted_below(self, offset: int) -> None:
+        """As CompactedLog.compacted_below."""
+        self._partition.tail.drop_below(offset)
+        # No offset moves, but readers on other nodes have to hear of it.
+        self._partition.waiters.wake_all()

@@ -1,0 +1,169 @@
+"""Holds transactional batches at a partition's owner until their coordinator has verified the transaction (KIP-890).
+
+transaction_guard.py decides which batches wait and which error a client gets. At most one question per producer is
+pending. By the time of its answer the partition may have moved, stopped or seen a marker, so each batch is checked
+again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from bmq.broker.acknowledgement import PendingBatch
+from bmq.broker.batch_refusals import BatchRefusals
+from bmq.broker.owned_partition import OwnedPartition
+from bmq.broker.placement import Placement
+from bmq.broker.placement_checks import PlacementChecks
+from bmq.broker.transaction_guard import (
+    Guard,
+    HeldBatch,
+    TransactionGuards,
+    is_asked_again,
+    known_answer,
+    must_ask,
+    overtaken,
+    refusal_of,
+)
+from bmq.log.transactions import TransactionClaim
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+
+_log = structlog.get_logger("bmq.broker")
+
+
+class TransactionVerification:
+    """Of one partition's transactional batches."""
+
+    def __init__(
+        self,
+        partition: OwnedPartition,
+        guards: TransactionGuards,
+        checks: PlacementChecks,
+        refusals: BatchRefusals,
+        placement: Placement,
+    ) -> None:
+        self._partition = partition
+        self._guards = guards
+        self._checks = checks
+        self._refusals = refusals
+        self._placement = placement
+        self._loop = asyncio.get_running_loop()
+
+    def holds(self, batch: PendingBatch, claim: TransactionClaim | None) -> bool:
+        """Whether a client's transactional batch has to wait (or was answered); else append it. Raises BmqError."""
+        partition, guards, header = self._partition, self._guards, batch.header
+        assert batch.done is not None
+        if claim is None:
+            raise KafkaError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "a transactional record batch without a transactional id",
+            )
+        if partition.surroundings.transactions is None:
+            raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction of this producer is open here")
+        if not guards or not guards.is_asking(header.producer_id):
+            entry = partition.producers.entry(header.producer_id)
+            if not must_ask(entry, header.producer_epoch):
+                return False
+            if not self._checks.pass_again(batch, batch.done):
+                return True
+            if claim.may_add:
+                partition.producers.check_first_sequence(header)
+        budget = partition.surroundings.budget
+        if not budget.take(batch.size_bytes):
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too many bytes are on their way into the log")
+        guard = guards.hold(HeldBatch(batch, claim))
+        if guard is not None:
+            try:
+                partition.machine.spawn(self._verify(guard))
+            except BaseException:  # without the task nothing would ever release the batch
+                guards.end(guard)
+                budget.give_back(batch.size_bytes)
+                raise
+        return True
+
+    async def _verify(self, guard: Guard) -> None:
+        """Ask until there is a final answer, then release the batches that wait for it."""
+        retry = self._partition.surroundings.verification_retry
+        pause_s = retry.backoff_ms / 1000
+        until_s = self._loop.time() + retry.backoff_max_ms / 1000
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        while self._guards.renew(guard):
+            entry = self._partition.producers.entry(guard.producer_id)
+            known = known_answer(entry, guard.producer_epoch, guard.claim)
+            code = await self._ask(guard) if known is None else known
+            if code is ErrorCode.NONE and not guard.is_valid:
+                code = overtaken(guard.claim)
+            if not is_asked_again(code, guard.claim) or self._loop.time() + pause_s > until_s:
+                break
+            await self._pause(guard, pause_s)
+        self._release(guard, code)
+
+    async def _pause(self, guard: Guard, pause_s: float) -> None:
+        """Wait before asking again; ends early when a marker comes, nearly always the one that was missing."""
+        if not guard.is_valid:
+            return
+        ended: asyncio.Future[None] = self._loop.create_future()
+
+        def end() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        guard.on_marker = end
+        try:
+            await asyncio.wait({ended}, timeout=pause_s)
+        finally:
+            guard.on_marker = None
+
+    async def _ask(self, guard: Guard) -> ErrorCode:
+        partition = self._partition
+        verifier = partition.surroundings.transactions
+        assert verifier is not None
+        number = partition.topic_partition.partition
+        try:
+            async with asyncio.timeout(partition.surroundings.settings.transaction_verification_wait_max_s):
+                (code,) = await verifier.verify(
+                    guard.claim, guard.producer_id, guard.producer_epoch, partition.topic_name, (number,)
+                )
+        except TimeoutError:
+            return ErrorCode.NETWORK_EXCEPTION
+        except Exception as error:  # the verifier's bug: the batches are refused, the partition goes on
+            _log.error("transaction_not_verified", **partition.names(), reason=repr(error), exc_info=error)
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return code
+
+    def _release(self, guard: Guard, code: ErrorCode) -> None:
+        for batch, claim in self._guards.end(guard):
+            self._partition.surroundings.budget.give_back(batch.size_bytes)
+            is_about = (
+                batch.header.producer_epoch == guard.producer_epoch
+                and claim.transactional_id == guard.claim.transactional_id
+            )
+            verdict: ErrorCode | None = None
+            if is_about:
+                verdict = refusal_of(code, claim)
+            self._append_again(batch, claim, verdict)
+
+    def _append_again(self, batch: PendingBatch, claim: TransactionClaim, verdict: ErrorCode | None) -> None:
+        """Append a batch that has waited. `verdict` None: the question was about another epoch or transaction."""
+        assert batch.done is not None
+        producers = self._partition.producers
+        closed = self._partition.closed_code()
+        try:
+            if closed is not ErrorCode.NONE:
+                raise KafkaError(closed)
+            if verdict is None:
+                if self.holds(batch, claim):
+                    return
+            elif verdict is not ErrorCode.NONE:
+                producers.check_epoch(batch.header)
+                raise KafkaError(verdict, "the batch is in no open transaction, or its coordinator was not reached")
+            if not self._checks.pass_again(batch, batch.done):
+                return
+            if claim.may_add:
+                producers.check_first_sequence(batch.header)
+        except Exception as error:
+            self._refusals.for_error(error, batch.view, batch.done)
+            return
+        self._placement.place([batch], batch.size_bytes, batch.done)
