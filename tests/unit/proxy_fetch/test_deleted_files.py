@@ -112,7 +112,7 @@ async def test_unsent_answers_keep_what_they_had(tmp_path: Path, monkeypatch: py
     assert any(not isinstance(part, MEMORY) for parts in unsent.values() for part in parts)
     match way:
         case "retention":
-            await log.apply_retention(FakeClock().now_ms())
+            await log.retention.apply(FakeClock().now_ms())
         case "delete records":
             assert await log.delete_records(-1) == 200
         case _:
