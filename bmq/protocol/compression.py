@@ -130,10 +130,10 @@ class PartsCompressor:
 class _PlainStream:
     """A stream of cramjam's kind that does not compress."""
 
-    def __init__(self) -> None:
-        self._out = bytearray()
+    def __init__(self, beginning: bytes = b"") -> None:
+        self._out = bytearray(beginning)
 
-    def compress(self, data: bytes) -> None:
+    def compress(self, data: Buffer) -> None:
         self._out += data
 
     def flush(self) -> bytearray:
@@ -143,38 +143,43 @@ class _PlainStream:
     finish = flush
 
 
-class _XerialStream(_PlainStream):
+class _XerialStream:
     def __init__(self) -> None:
-        super().__init__()
-        self._out += _XERIAL_HEADER
+        self._blocks = _PlainStream(_XERIAL_HEADER)
         self._left = b""
 
     def compress(self, data: bytes) -> None:
         data = self._left + data
         end = len(data) - len(data) % _XERIAL_BLOCK_BYTES
         for place in range(0, end, _XERIAL_BLOCK_BYTES):
-            _append_xerial_block(self._out, data[place : place + _XERIAL_BLOCK_BYTES])
+            self._blocks.compress(_xerial_block(data[place : place + _XERIAL_BLOCK_BYTES]))
         self._left = data[end:]
+
+    def flush(self) -> bytearray:
+        return self._blocks.flush()
 
     def finish(self) -> bytearray:
         if self._left:
-            _append_xerial_block(self._out, self._left)
+            self._blocks.compress(_xerial_block(self._left))
         return self.flush()
 
 
-class _ZstdStream(_PlainStream):
+class _ZstdStream:
     """With a window of 2 MiB, as level 3 has: without it the highest levels take hundreds of megabytes for any long body."""
 
     def __init__(self, level: int) -> None:
-        super().__init__()
         parameter = zstd.CompressionParameter
         self._frame = zstd.ZstdCompressor(options={parameter.compression_level: level, parameter.window_log: 21})
+        self._out = _PlainStream()
 
     def compress(self, data: bytes) -> None:
-        self._out += self._frame.compress(data)
+        self._out.compress(self._frame.compress(data))
+
+    def flush(self) -> bytearray:
+        return self._out.flush()
 
     def finish(self) -> bytearray:
-        self._out += self._frame.flush()
+        self._out.compress(self._frame.flush())
         return self.flush()
 
 
@@ -270,14 +275,13 @@ def _decompress_bounded(decompress_into: Callable[[Any, Any], int], data: Buffer
 def _compress_xerial(data: memoryview) -> bytes:
     out = bytearray(_XERIAL_HEADER)
     for position in range(0, len(data), _XERIAL_BLOCK_BYTES):
-        _append_xerial_block(out, data[position : position + _XERIAL_BLOCK_BYTES])
+        out += _xerial_block(data[position : position + _XERIAL_BLOCK_BYTES])
     return bytes(out)
 
 
-def _append_xerial_block(out: bytearray, data: Buffer) -> None:
+def _xerial_block(data: Buffer) -> bytes:
     block = cramjam.snappy.compress_raw(data)
-    out += _INT32.pack(len(block))
-    out += memoryview(block)
+    return b"".join((_INT32.pack(len(block)), memoryview(block)))
 
 
 def snappy_blocks(data: memoryview) -> Iterator[memoryview]:
