@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import wrap
 from typing import Any, Final
 
 from bench.criteria import BMQ, RIVAL, Criterion
@@ -27,6 +28,7 @@ END: Final = "<!-- End of the figures. -->"
 NOT_MEASURED: Final = "not measured: "
 # A longer cell makes a table unreadable; its text becomes a note below the table.
 CELL_CHARACTERS_MAX: Final = 120
+LINE_CHARACTERS_MAX: Final = 110
 
 # The README's three figures, by results file and criterion, and what each is called there.
 HIGHLIGHTS: Final[Sequence[tuple[str, str, str]]] = (
@@ -144,7 +146,14 @@ def files_made(results: Mapping[str, Mapping[str, Any]], readme: str, overview: 
 def chapter(name: str, result: Mapping[str, Any]) -> Iterator[str]:
     title, about, caption = CHAPTERS[name]
     criteria = result["criteria"]
-    yield from (f"# {title}", MADE_BY.format(name=name), "", about, "", origin(result))
+    yield from (
+        f"# {title}",
+        MADE_BY.format(name=name),
+        "",
+        *wrap(about, LINE_CHARACTERS_MAX, break_on_hyphens=False),
+        "",
+        origin(result),
+    )
     yield from again(result)
     yield from short_of(criteria)
     yield from unmeasured(criteria)

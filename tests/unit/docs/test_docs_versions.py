@@ -7,6 +7,7 @@ import tomllib
 
 import pytest
 
+from bmq.protocol.apis import APIS
 from tests.unit.docs.pages import REPOSITORY
 
 pytestmark = pytest.mark.unit
@@ -26,3 +27,7 @@ def test_the_readme_is_short_and_begins_with_a_command_and_a_picture() -> None:
     first_screen = "\n".join(lines[:25])
     assert "make run" in first_screen
     assert "](docs/architecture.svg)" in first_screen
+
+
+def test_the_readme_counts_the_served_apis() -> None:
+    assert f"bmq serves {len(APIS)} APIs of Kafka" in (REPOSITORY / "README.md").read_text()
