@@ -7,14 +7,16 @@ file.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Final
 
 import structlog
 
+from bmq.broker.manifest_changes import ManifestChanges
 from bmq.broker.min_insync_tracker import shortage_of
+from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.surroundings import Surroundings
 from bmq.log.compaction import (
     Cleanable,
@@ -26,12 +28,8 @@ from bmq.log.compaction import (
     LogCleaning,
     groups,
 )
-from bmq.log.config import LogConfig
 from bmq.log.manifest import Extent
-from bmq.log.names import PartitionPaths
 from bmq.log.partition_files import CleanedSegment, PartitionFiles, SwapNotBegun
-from bmq.log.partition_log import TopicPartition
-from bmq.log.producer_state import ProducerStates
 from bmq.log.segment_index import SegmentIndex
 from bmq.log.store import Durability, SegmentWriter, StoreError
 
@@ -41,59 +39,33 @@ GROWTH_MAX: Final = 3
 _log = structlog.get_logger("bmq.broker")
 
 
-class CompactedLog(Protocol):
-    """A partition that this process owns."""
-
-    @property
-    def topic_partition(self) -> TopicPartition: ...
-
-    @property
-    def topic_name(self) -> str: ...
-
-    @property
-    def config(self) -> LogConfig: ...
-
-    @property
-    def is_owning(self) -> bool: ...
-
-    async def change_past(self, change: Callable[[PartitionFiles], Coroutine[Any, Any, tuple[str, ...]]]) -> None:
-        """Write a newer manifest, and delete later what it no longer names. Raises KafkaError."""
-
-    def compacted_below(self, offset: int) -> None:
-        """Forget what memory has of the log below, and tell readers elsewhere: they find less there now."""
-
-    def left_behind(self, paths: Iterable[str]) -> None:
-        """Delete these files once there is a newer manifest than any that may name them."""
-
-
 class Compaction:
     """One compaction. `pace` is awaited after each append, with its bytes: it may take its time."""
 
     def __init__(
         self,
-        surroundings: Surroundings,
-        paths: PartitionPaths,
-        log: CompactedLog,
+        partition: OwnedPartition,
+        changes: ManifestChanges,
         files: PartitionFiles,
-        producers: ProducerStates,
         pace: Callable[[int], Awaitable[None]],
     ) -> None:
-        self._surroundings = surroundings
-        self._paths = paths
-        self._log = log
+        self._partition = partition
+        self._changes = changes
         self._files = files
-        self._producers = producers
         self._pace = pace
+        self._surroundings = partition.surroundings
+        self._paths = files.paths
+        self._producers = partition.producers
         self._file: _CleanedFile | None = None
 
     def plan(self, found: Cleanable, now_ms: int, *, later_ms: int = 0) -> CleaningPlan:
         """`later_ms`: how much later than usual tombstones and markers may go."""
-        config, files = self._log.config, self._files
+        config, files = self._partition.config, self._files
         of_groups = groups(found.extents, config.segment_bytes)
         end_offset = found.end_offset
         return CleaningPlan(
-            topic=self._log.topic_name,
-            partition=self._log.topic_partition.partition,
+            topic=self._partition.topic_name,
+            partition=self._partition.topic_partition.partition,
             groups=tuple(of_groups),
             paths=tuple(
                 tuple(self._paths.segment(extent.leader_epoch, extent.roll) for extent in group) for group in of_groups
@@ -137,21 +109,21 @@ class Compaction:
                             await self._swap(group[:count], index, dropped_aborts)
                             group = next(coming, ())
                         case CleaningEnd(first_dirty_offset):
-                            await self._log.change_past(lambda files: files.compacted_to(first_dirty_offset))
+                            await self._changes.apply(lambda files: files.compacted_to(first_dirty_offset))
                             return event
         finally:
             if self._file is not None and not await self._file.discard():
-                self._log.left_behind((self._file.writer.path,))
+                self._changes.leave_behind((self._file.writer.path,))
         raise CleaningInterrupted("the cleaning ended before its end")
 
     def _require_owning(self) -> None:
-        if not self._log.is_owning:
+        if not self._partition.is_owning:
             raise CleaningInterrupted("the partition is not owned here any more")
 
     def _require_replicas(self, writer: SegmentWriter) -> None:
         """It is enough to look once: a file that loses a node is not finished."""
         wanted = self._surroundings.store.replicas_wanted
-        if shortage := shortage_of(writer.path, writer.replicas, self._log.config, wanted):
+        if shortage := shortage_of(writer.path, writer.replicas, self._partition.config, wanted):
             raise CleaningInterrupted(shortage)
 
     async def _open(self, group: Iterable[Extent]) -> _CleanedFile:
@@ -168,7 +140,7 @@ class Compaction:
     async def _swap(self, replaced: tuple[Extent, ...], index: SegmentIndex, dropped_aborts: tuple[int, ...]) -> None:
         file = self._file
         assert file is not None  # a group has one batch at least
-        closed_bytes = await file.close(self._log.config.durability)
+        closed_bytes = await file.close(self._partition.config.durability)
         summary = replace(
             index.summary,
             leader_epoch=self._paths.leader_epoch,
@@ -181,17 +153,17 @@ class Compaction:
         # From here on a manifest may name it, even one whose writing seems to have failed: it is not ours to remove.
         self._file = None
         try:
-            await self._log.change_past(lambda files: files.replace_extents(replaced, cleaned))
+            await self._changes.apply(lambda files: files.replace_extents(replaced, cleaned))
         except BaseException as error:
             epoch = self._paths.leader_epoch
             index_path = self._paths.index(epoch, file.roll, epoch)
             if isinstance(error.__cause__, SwapNotBegun):
                 self._file = file
-                self._log.left_behind((index_path,))
+                self._changes.leave_behind((index_path,))
             else:
-                self._log.left_behind((file.writer.path, index_path))
+                self._changes.leave_behind((file.writer.path, index_path))
             raise
-        self._log.compacted_below(replaced[-1].end_offset)
+        self._changes.compacted_below(replaced[-1].end_offset)
 
 
 class _CleanedFile:

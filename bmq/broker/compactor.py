@@ -44,7 +44,7 @@ class Compactor:
         self._runtimes = runtimes
         self._refused: set[PartitionRuntime] = set()  # their logs cannot be decoded
         self._changed = asyncio.Event()
-        self._unavailable = 0  # failures of whoever cleans, one after the other
+        self._unavailable = 0  # how often in a row the cleaning process has failed
         self.problem: str | None = None
         """Why no log is compacted, in one sentence, while whoever cleans is unavailable."""
         self._task = asyncio.get_running_loop().create_task(self._run())

@@ -13,9 +13,9 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from bmq.broker.compaction import CompactedLog
+from bmq.broker.manifest_changes import ManifestChanges
 from bmq.broker.min_insync_tracker import shortage_of
-from bmq.broker.surroundings import Surroundings
+from bmq.broker.owned_partition import OwnedPartition
 from bmq.log.cleaned_files import checked_index
 from bmq.log.compaction import CleaningPlan
 from bmq.log.delegated_compaction import (
@@ -42,11 +42,8 @@ _RESERVATION_BITS: Final = 64
 _log = structlog.get_logger("bmq.broker")
 
 
-class DelegatingLog(CompactedLog, Protocol):
-    """A partition that this process owns, or owned."""
-
-    @property
-    def leader_epoch(self) -> int: ...
+class DelegatingLog(Protocol):
+    """What is to be compacted of a partition that this process owns, or owned."""
 
     @property
     def is_being_compacted(self) -> bool:
@@ -59,8 +56,10 @@ class DelegatingLog(CompactedLog, Protocol):
 class DelegatedCompaction:
     """Of one partition."""
 
-    def __init__(self, surroundings: Surroundings, log: DelegatingLog) -> None:
-        self._surroundings = surroundings
+    def __init__(self, partition: OwnedPartition, changes: ManifestChanges, log: DelegatingLog) -> None:
+        self._surroundings = partition.surroundings
+        self._partition = partition
+        self._changes = changes
         self._log = log
         self._plan: DelegatedPlan | None = None
         self._swap: asyncio.Task[DelegationEnd] | None = None
@@ -78,7 +77,7 @@ class DelegatedCompaction:
         """
         now_ms = self._surroundings.clock.now_ms()
         self.expire(now_ms)
-        if not self._log.is_owning:
+        if not self._partition.is_owning:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not owned here")
         if (plan := self._plan) is not None:
             if plan.job != job:
@@ -95,13 +94,13 @@ class DelegatedCompaction:
         files, cleaning = found
         deadline_ms = now_ms + time_limit_ms
         if is_dry_run:
-            return DelegatedPlan("", job, self._log.leader_epoch, deadline_ms, "", cleaning)
+            return DelegatedPlan("", job, self._partition.leader_epoch, deadline_ms, "", cleaning)
         reservation = f"{self._surroundings.random.getrandbits(_RESERVATION_BITS):016x}"
         directory = f"{files.paths.own}/{delegated_name(reservation)}"
         replicas = self._surroundings.store.replicas_wanted
         # Before anything is awaited: nobody else compacts it from here on.
         plan = self._plan = DelegatedPlan(
-            reservation, job, self._log.leader_epoch, deadline_ms, directory, cleaning, replicas
+            reservation, job, self._partition.leader_epoch, deadline_ms, directory, cleaning, replicas
         )
         try:
             await self._surroundings.store.make_directory(directory)
@@ -136,13 +135,13 @@ class DelegatedCompaction:
 
         A refused reservation is over, and the broker compacts the partition itself again.
         """
-        if self._ended is not None and self._ended[0] == reservation and leader_epoch == self._log.leader_epoch:
+        if self._ended is not None and self._ended[0] == reservation and leader_epoch == self._partition.leader_epoch:
             return self._ended[1]
         plan = check_reservation(
             self._plan,
             reservation,
             leader_epoch,
-            own_epoch=self._log.leader_epoch,
+            own_epoch=self._partition.leader_epoch,
             now_ms=self._surroundings.clock.now_ms(),
         )
         if self._swap is None:
@@ -153,7 +152,7 @@ class DelegatedCompaction:
 
     async def _swapped(self, plan: DelegatedPlan, pace: Callable[[int], Awaitable[None]]) -> DelegationEnd:
         try:
-            self._ended = plan.reservation, await _Swap(self._surroundings, self._log, plan, pace).run()
+            self._ended = plan.reservation, await _Swap(self._partition, self._changes, plan, pace).run()
             return self._ended[1]
         except BmqError as error:
             _log.warning("delegated_compaction_refused", **self._names(), reason=str(error))
@@ -168,20 +167,21 @@ class DelegatedCompaction:
             self._surroundings.trash.put((plan.directory,), 0)
 
     def _names(self) -> dict[str, Any]:
-        return {"topic": self._log.topic_name, "partition": self._log.topic_partition.partition}
+        return {"topic": self._partition.topic_name, "partition": self._partition.topic_partition.partition}
 
 
 class _Swap:
     def __init__(
         self,
-        surroundings: Surroundings,
-        log: DelegatingLog,
+        partition: OwnedPartition,
+        changes: ManifestChanges,
         plan: DelegatedPlan,
         pace: Callable[[int], Awaitable[None]],
     ) -> None:
-        self._surroundings = surroundings
-        self._store = surroundings.store
-        self._log = log
+        self._surroundings = partition.surroundings
+        self._store = partition.surroundings.store
+        self._partition = partition
+        self._changes = changes
         self._plan = plan
         self._pace = pace
         self._files: PartitionFiles
@@ -191,7 +191,7 @@ class _Swap:
     async def run(self) -> DelegationEnd:
         """Raises DelegationRefused, KafkaError: then the log is as it was, unless the last manifest's fate is unknown."""
         plan = self._plan.cleaning
-        await self._log.change_past(self._look)
+        await self._changes.apply(self._look)
         try:
             described = await self._described()
             check_files(plan, described)
@@ -262,11 +262,11 @@ class _Swap:
         if status is None or (status.file_id, status.length_bytes) != (file.file_id, file.length_bytes):
             raise DelegationRefused(f"{source} was changed while it was taken")
         replicas = await self._store.count_replicas(target)
-        if shortage := shortage_of(source, replicas, self._log.config, self._store.replicas_wanted):
+        if shortage := shortage_of(source, replicas, self._partition.config, self._store.replicas_wanted):
             raise DelegationRefused(shortage)
-        if self._log.config.durability is Durability.HSYNC:
+        if self._partition.config.durability is Durability.HSYNC:
             await self._store.take_over(
-                target, previous_holder=self._surroundings.holder, durability=self._log.config.durability
+                target, previous_holder=self._surroundings.holder, durability=self._partition.config.durability
             )
         summary = replace(
             index.summary,
@@ -284,15 +284,15 @@ class _Swap:
     async def _swap_in(self, replacements: list[Replacement]) -> None:
         end_offset = replacements[-1].extent.end_offset
         try:
-            await self._log.change_past(lambda files: files.swap_in(replacements, first_dirty_offset=end_offset))
+            await self._changes.apply(lambda files: files.swap_in(replacements, first_dirty_offset=end_offset))
         except BaseException as error:
             if isinstance(error.__cause__, ExtentsChanged):
                 await self._discard()
                 raise DelegationRefused(str(error)) from error
             # A manifest may name the files, even one whose writing seems to have failed.
-            self._log.left_behind((*self._moved, *self._indexes()))
+            self._changes.leave_behind((*self._moved, *self._indexes()))
             raise
-        self._log.compacted_below(end_offset)
+        self._changes.compacted_below(end_offset)
 
     def _end(self, described: list[CleanedFile]) -> DelegationEnd:
         plan, counts = self._plan.cleaning, self._surroundings.counts
@@ -319,18 +319,18 @@ class _Swap:
         return end
 
     def _require_owning(self) -> None:
-        if not self._log.is_owning:
+        if not self._partition.is_owning:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not owned here any more")
 
     async def _discard(self) -> None:
         """Remove the moved files: they are not part of the log."""
-        self._log.left_behind(self._indexes())
+        self._changes.leave_behind(self._indexes())
         for path in self._moved:
             try:
                 await self._store.delete(path)
             except StoreError as error:
                 _log.info("compacted_segment_not_removed", path=path, reason=str(error))
-                self._log.left_behind((path,))
+                self._changes.leave_behind((path,))
 
     def _indexes(self) -> list[str]:
         """The index paths of the moved files, whether the indexes were written or not."""

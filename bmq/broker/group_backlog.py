@@ -53,13 +53,22 @@ class Backlog:
         self.asked_s = float("-inf")
 
 
-class BackloggedPartition(Protocol):
-    """What this file asks of a partition; PartitionRetention implements it."""
+class Retention(Protocol):
+    """What deletes the head of a partition's log."""
 
-    @property
-    def topic_partition(self) -> TopicPartition: ...
-    @property
-    def topic_name(self) -> str: ...
+    def expire_producers(self, now_ms: int) -> None: ...
+    def is_due(self, now_ms: int) -> bool: ...
+    async def apply(self, now_ms: int, consumed_offset: int = 0) -> None: ...
+    def backlog_from(self, consumed_offset: int) -> BacklogSize: ...
+    async def evict_backlog(self, consumed_offset: int, now_ms: int) -> None: ...
+
+
+class BackloggedPartition(Protocol):
+    """The part of a PartitionRuntime that is used here."""
+
+    topic_partition: TopicPartition
+    topic_name: str
+
     @property
     def config(self) -> LogConfig: ...
     @property
@@ -68,11 +77,8 @@ class BackloggedPartition(Protocol):
     def is_owning(self) -> bool: ...
     @property
     def high_watermark(self) -> int: ...
-    def expire_producers(self, now_ms: int) -> None: ...
-    def is_due(self, now_ms: int) -> bool: ...
-    async def apply(self, now_ms: int, consumed_offset: int = 0) -> None: ...
-    def backlog_from(self, consumed_offset: int) -> BacklogSize: ...
-    async def evict_backlog(self, consumed_offset: int, now_ms: int) -> None: ...
+    @property
+    def retention(self) -> Retention: ...
 
 
 class GroupBacklogs:
@@ -103,7 +109,7 @@ class GroupBacklogs:
 
     async def _apply(self, partition: BackloggedPartition, now_ms: int, consumed_offset: int) -> None:
         try:
-            await partition.apply(now_ms, consumed_offset)
+            await partition.retention.apply(now_ms, consumed_offset)
         except Exception as error:
             _report_failure("partition_retention_failed", partition, error)
 
@@ -111,8 +117,8 @@ class GroupBacklogs:
         due = []
         for number, partition in enumerate(partitions, 1):
             try:
-                partition.expire_producers(now_ms)
-                if partition.is_due(now_ms):
+                partition.retention.expire_producers(now_ms)
+                if partition.retention.is_due(now_ms):
                     due.append(partition)
             except Exception as error:
                 _report_failure("partition_retention_failed", partition, error)
@@ -135,7 +141,7 @@ class GroupBacklogs:
             config, end_offset = partition.config, partition.high_watermark
             if end_offset == backlog.seen_offset and config.backlog_quota_ms < 0:
                 continue  # nothing was written since
-            if excess_of(partition.backlog_from(backlog.consumed_offset), config, now_ms) is None:
+            if excess_of(partition.retention.backlog_from(backlog.consumed_offset), config, now_ms) is None:
                 backlog.seen_offset = end_offset
             else:
                 due.append(partition)
@@ -167,12 +173,12 @@ class GroupBacklogs:
             return
         backlog.consumed_offset = slowest.consumed_offset
         now_ms = self._clock.now_ms()
-        excess = excess_of(partition.backlog_from(slowest.consumed_offset), config, now_ms)
+        excess = excess_of(partition.retention.backlog_from(slowest.consumed_offset), config, now_ms)
         if excess is None:
             lift_refusal(partition)
         elif config.backlog_quota_policy is BacklogPolicy.CONSUMER_BACKLOG_EVICTION:
             lift_refusal(partition)
-            await partition.evict_backlog(slowest.consumed_offset, now_ms)
+            await partition.retention.evict_backlog(slowest.consumed_offset, now_ms)
         else:
             reason = f"group {slowest.group_id} has {excess}"
             if backlog.refusal is None:

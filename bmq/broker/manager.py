@@ -419,9 +419,7 @@ class PartitionManager:
 
     async def apply_retention(self) -> None:
         """One round over all started partitions, one after the other."""
-        await self._backlogs.apply_retention(
-            tuple(runtime.retention for runtime in self._started), self.surroundings.clock.now_ms()
-        )
+        await self._backlogs.apply_retention(tuple(self._started), self.surroundings.clock.now_ms())
 
     async def close(self) -> None:
         """Stop in order, at most `stop_wait_max_s`: in-flight produces finish, checkpoints are saved, epochs sealed."""
@@ -479,7 +477,7 @@ class PartitionManager:
                 except Exception as error:  # its state is consistent; go on with the others
                     _report_failure("partition_upkeep_failed", runtime, error)
             if runtime.config.has_backlog_quota:
-                with_quotas.append(runtime.retention)
+                with_quotas.append(runtime)
         if with_quotas:
             self._backlogs.look(with_quotas, now_s, now_ms)
         if count == UPKEEP_PER_TURN_MAX:

@@ -48,6 +48,12 @@ class ManifestChanges:
         if files is not None:
             self._left_behind = (*self._left_behind, *((files.newest_manifest, path) for path in paths))
 
+    def compacted_below(self, offset: int) -> None:
+        """Forget what memory has of the log below, and tell readers elsewhere: they find less there now."""
+        self._partition.tail.drop_below(offset)
+        # No offset moves, but readers on other nodes have to hear of it.
+        self._partition.waiters.wake_all()
+
     async def let_go(self) -> None:
         """Write a manifest if files were left behind, so that they can be deleted."""
         if self._left_behind:

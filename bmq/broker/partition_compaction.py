@@ -1,9 +1,8 @@
-"""What is to be compacted of one partition, and its compactions: by this server's own process, or by a job outside."""
+"""Compacts one partition by this server's own process, and plans it for a job outside of the servers."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -14,7 +13,6 @@ from bmq.broker.owned_partition import OwnedPartition
 from bmq.log.compaction import COMPACT_POLICY, Cleanable, CleaningEnd, CleaningPlan, LogCleaning, cleanable
 from bmq.log.config import LogConfig
 from bmq.log.partition_files import PartitionFiles
-from bmq.log.partition_log import TopicPartition
 from bmq.log.store import StoreError
 from bmq.log.unnamed_files import find_unnamed
 from bmq.protocol.record_batch import HEADER_BYTES, BatchHeader
@@ -27,7 +25,7 @@ async def _at_once(_: int) -> None:
 
 
 class PartitionCompaction:
-    """Implements compaction.CompactedLog and delegated_compaction.DelegatingLog.
+    """Implements delegated_compaction.DelegatingLog.
 
     `delegation`: compactions that a job outside of the servers carries out.
     """
@@ -35,27 +33,15 @@ class PartitionCompaction:
     def __init__(self, partition: OwnedPartition, changes: ManifestChanges) -> None:
         self._partition = partition
         self._changes = changes
-        self.delegation = DelegatedCompaction(partition.surroundings, self)
+        self.delegation = DelegatedCompaction(partition, changes, self)
         self.is_being_compacted = False
         # (leader epoch, roll) of the first dirty segment when it was last looked at, and its first timestamp.
         self._first_dirty: tuple[tuple[int, int], int] | None = None
         self._is_searched = False  # for what compactions of older owners left behind
 
     @property
-    def topic_partition(self) -> TopicPartition:
-        return self._partition.topic_partition
-
-    @property
-    def topic_name(self) -> str:
-        return self._partition.topic_name
-
-    @property
     def config(self) -> LogConfig:
         return self._partition.config
-
-    @property
-    def leader_epoch(self) -> int:
-        return self._partition.leader_epoch
 
     @property
     def is_owning(self) -> bool:
@@ -131,8 +117,7 @@ class PartitionCompaction:
         return files, self._compaction(files, _at_once).plan(found, now_ms, later_ms=later_ms)
 
     def _compaction(self, files: PartitionFiles, pace: Callable[[int], Awaitable[None]]) -> Compaction:
-        partition = self._partition
-        return Compaction(partition.surroundings, files.paths, self, files, partition.producers, pace)
+        return Compaction(self._partition, self._changes, files, pace)
 
     async def remove_unnamed(self) -> None:
         """Delete, after file.delete.delay.ms, what compactions of older owners never swapped in. Never raises a StoreError:
@@ -149,17 +134,3 @@ class PartitionCompaction:
         if found:
             _log.info("unnamed_files_removed", **self._partition.names(), paths=found)
             self._changes.remove_later(found)
-
-    def left_behind(self, paths: Iterable[str]) -> None:
-        """As CompactedLog.left_behind."""
-        self._changes.leave_behind(paths)
-
-    async def change_past(self, change: Callable[[PartitionFiles], Coroutine[Any, Any, tuple[str, ...]]]) -> None:
-        """As CompactedLog.change_past."""
-        await self._changes.apply(change)
-
-    def compacted_below(self, offset: int) -> None:
-        """As CompactedLog.compacted_below."""
-        self._partition.tail.drop_below(offset)
-        # No offset moves, but readers on other nodes have to hear of it.
-        self._partition.waiters.wake_all()

@@ -6,13 +6,11 @@ from typing import Final
 
 import structlog
 
-from bmq.broker.group_backlog import Backlog
 from bmq.broker.manifest_changes import ManifestChanges
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.log.config import LogConfig
 from bmq.log.group_retention import BacklogSize, evicted_to, held_back
 from bmq.log.partition_files import PartitionFiles
-from bmq.log.partition_log import TopicPartition
 from bmq.log.retention import ExtentKey, in_doubt, key_of, retained_from, with_known_times
 from bmq.log.store import StoreError
 from bmq.log.timestamp_lookup import newest_time_in_headers
@@ -24,7 +22,7 @@ _log = structlog.get_logger("bmq.broker")
 
 
 class PartitionRetention:
-    """Implements group_backlog.BackloggedPartition."""
+    """Implements group_backlog.Retention."""
 
     def __init__(self, partition: OwnedPartition, changes: ManifestChanges) -> None:
         self._partition = partition
@@ -33,28 +31,12 @@ class PartitionRetention:
         self._known_times_ms: dict[ExtentKey, int] = {}
 
     @property
-    def topic_partition(self) -> TopicPartition:
-        return self._partition.topic_partition
-
-    @property
-    def topic_name(self) -> str:
-        return self._partition.topic_name
-
-    @property
     def config(self) -> LogConfig:
         return self._partition.config
 
     @property
-    def backlog(self) -> Backlog:
-        return self._partition.backlog
-
-    @property
     def is_owning(self) -> bool:
         return self._partition.is_owning
-
-    @property
-    def high_watermark(self) -> int:
-        return self._partition.high_watermark
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers not heard of for long."""

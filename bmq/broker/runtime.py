@@ -104,6 +104,7 @@ class RuntimeParts(NamedTuple):
     lifecycle: SegmentLifecycle
     tail: PartitionTail
     guard: ReplicaGuard
+    changes: ManifestChanges
     files: PartitionFiles | None
 
 
@@ -192,7 +193,9 @@ class PartitionRuntime:
 
     def inspect(self) -> RuntimeParts:
         partition = self._partition
-        return RuntimeParts(partition.paths, self._start, self._lifecycle, partition.tail, self._guard, partition.files)
+        return RuntimeParts(
+            partition.paths, self._start, self._lifecycle, partition.tail, self._guard, self._changes, partition.files
+        )
 
     @property
     def config(self) -> LogConfig:
@@ -535,7 +538,7 @@ class PartitionRuntime:
         self._lifecycle.config = config
         self.backlog.ask_again()
         if not config.has_backlog_quota:
-            lift_refusal(self.retention)
+            lift_refusal(self)
         self.feed(ev.LimitsChanged(limits_of(config, self._surroundings)))
 
     def upkeep(self, now_s: float, now_ms: int) -> None:

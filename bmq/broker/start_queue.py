@@ -21,7 +21,7 @@ LOOK_INTERVAL_S: Final = 0.05
 START_SLOW_S: Final = 1.0
 LEFTOVERS_MAX: Final = 1
 LEFTOVERS_SHARE: Final = 1 / 3
-"""Of the time: partitions have their traffic, and nobody waits for what is left."""
+"""Share of the time in which leftovers are written. No client waits for them, and other partitions have traffic."""
 LEFTOVERS_REST_MAX_S: Final = 1.0
 APPENDS_MIN: Final = 20
 """Of fewer appends it is not known what one takes."""

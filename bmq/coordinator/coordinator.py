@@ -71,7 +71,7 @@ class GroupCoordinator(StreamsApi):
         self.offsets = OffsetApi(self._context)
         self.transactional_offsets = TxnOffsetApi(self._context, verifier)
         self.administration = GroupAdminApi(self._context)
-        # What is called without a handler, under the coordinator's own name: no call more on the way of each commit.
+        # Bound here because every commit and heartbeat calls them: a method of the coordinator would be one more call.
         self.commit_at_once: Final = self.offsets.commit_at_once
         self.repeated_heartbeat: Final = self.consumer.repeated_heartbeat
         self.write_marker: Final = self.transactional_offsets.write_marker

@@ -226,7 +226,7 @@ async def test_a_compaction_is_heard_of_where_nobody_asks_for_a_position(cluster
     assert files is not None
     files.compacted_offset = 2  # as after a swap, which also forgets the transaction
     owned.aborted.remove(1)
-    owned.compaction.compacted_below(2)
+    owned.inspect().changes.compacted_below(2)
     await until(lambda: log.compacted_offset == 2)
     assert not log.tail_read(0, 10_000, 2)
     assert log.aborted_transactions(0, 2) is None
