@@ -32,7 +32,15 @@ TARGET_S: Final = 900
 SEED_MAX: Final = 2**31
 # What a part that starts whole servers depends on. Not on documents, nor on other parts' tests.
 PRODUCT: Final = ("bmq", "setup.py", "pyproject.toml", "tests/support")
-SPARK: Final = ("bmq/spark", "bmq/records", "bmq/tables", "bmq/protocol", "bmq/log", "bmq/routing", "tests/e2e")
+SPARK: Final = (
+    "bmq/spark",
+    "bmq/records",
+    "bmq/table_definitions",
+    "bmq/protocol",
+    "bmq/log",
+    "bmq/routing",
+    "tests/e2e",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from bmq.tables.definition import InvalidDefinition, TableDefinition
+from bmq.table_definitions.definition import InvalidDefinition, TableDefinition
 
 STANDARD_INPUT: Final = "-"
 _FILE_BYTES_MAX: Final = 1024 * 1024

@@ -17,10 +17,10 @@ from bmq.metadata.state import TABLE_CONFIG
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.protocol.metadata_records import RESOURCE_TYPE_TABLE, ConfigRecord
-from bmq.tables.definition import DEFINITION_BYTES_MAX, InvalidDefinition, TableDefinition
-from bmq.tables.evolution import alterations
-from bmq.tables.progress import TABLES_MAX
-from bmq.tables.stored import StoredTable, UnreadableTable, stored_table
+from bmq.table_definitions.definition import DEFINITION_BYTES_MAX, InvalidDefinition, TableDefinition
+from bmq.table_definitions.evolution import alterations
+from bmq.table_definitions.progress import TABLES_MAX
+from bmq.table_definitions.stored import StoredTable, UnreadableTable, stored_table
 
 TABLES_CHARACTERS_MAX: Final = 16 * 1024 * 1024
 """Total size of all tables in the metadata log, which every node holds in memory."""

@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from bmq.admin.drivers.driver import NodeSpec
+from bmq.admin.drivers.local import LocalProcesses
 from bmq.dev.bmq_node import BmqNode, NodeReport
 from bmq.dev.bmq_plan import SCALED_IDS, WholePlan
 from bmq.dev.cluster import Order
@@ -21,8 +23,6 @@ from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.ports import check_free
 from bmq.dev.together import together
 from bmq.dev.zookeeper import ZooKeeperServer
-from bmq.operations.drivers.driver import NodeSpec
-from bmq.operations.drivers.local import LocalProcesses
 from bmq.protocol.errors import BmqError
 
 ROOT: Final = "/bmq"

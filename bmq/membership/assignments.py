@@ -13,12 +13,12 @@ from typing import Any, Final
 import structlog
 
 from bmq.broker.manager import PartitionManager
+from bmq.internode_client.link import LinkClosed
+from bmq.internode_client.links import Links
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import TopicPartition
 from bmq.membership.settings import ClusterSettings
 from bmq.metadata.image import MetadataImage, TopicImage
-from bmq.peers.link import LinkClosed
-from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError

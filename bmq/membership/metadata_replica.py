@@ -15,14 +15,14 @@ import structlog
 
 from bmq.aio.backoff import Backoff
 from bmq.election.election import ControllerClaim, MetadataMark
+from bmq.internode_client.link import LinkLost
+from bmq.internode_client.links import Links
 from bmq.membership.known_controller import KnownController
 from bmq.membership.settings import ClusterSettings
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.history import StateChangeHistory
 from bmq.metadata.image import MetadataImage
 from bmq.metadata.state import MetadataState
-from bmq.peers.link import LinkLost
-from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError

@@ -14,8 +14,8 @@ from typing import Final
 import structlog
 
 from bmq.election.election import ControllerClaim, Election, MetadataMark
+from bmq.internode_client.links import Links
 from bmq.log.damage import Damage, end_damage
-from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.errors import BmqError
 from bmq.protocol.internal_messages import MetadataFetchRequest, MetadataFetchResponse

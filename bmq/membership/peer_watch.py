@@ -17,10 +17,10 @@ from typing import Final
 
 import structlog
 
+from bmq.internode_client.link import Link, LinkLost
+from bmq.internode_client.links import Links
 from bmq.membership.departures import Departures
 from bmq.metadata.image import MetadataImage, Node
-from bmq.peers.link import Link, LinkLost
-from bmq.peers.links import Links
 
 LINK_PURPOSE: Final = "watch"
 RETURNING_S: Final = 10.0

@@ -20,9 +20,9 @@ import structlog
 
 from bmq.aio.backoff import Backoff
 from bmq.election.election import ControllerClaim
+from bmq.internode_client.link import Link, LinkLost, LinkTimeout
+from bmq.internode_client.links import Links
 from bmq.membership.settings import ClusterSettings
-from bmq.peers.link import Link, LinkLost, LinkTimeout
-from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError

@@ -56,7 +56,7 @@ NO_PORT: Final = -1
 CLUSTER_WIDE: Final = ""
 """The resource name of broker configs that hold for all nodes."""
 TABLE_CONFIG: Final = "table"
-"""The one config of a table: the whole definition, as bmq.tables.stored writes it. Here it is only text."""
+"""The one config of a table: the whole definition, as bmq.table_definitions.stored writes it. Here it is only text."""
 _SNAPSHOT_BATCH_RECORDS_MAX: Final = 2_000
 
 

@@ -28,11 +28,11 @@ import structlog
 
 from bmq.aio.backoff import Backoff
 from bmq.election.election import ControllerClaim
+from bmq.internode_client.envelope import forward
+from bmq.internode_client.link import LinkLost
+from bmq.internode_client.links import Links
 from bmq.membership.image_waits import ImageWaits
 from bmq.metadata.image import MetadataImage, TopicImage
-from bmq.peers.envelope import forward
-from bmq.peers.link import LinkLost
-from bmq.peers.links import Links
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.delete_topics_versions import as_version_knows, with_topic_states
 from bmq.protocol.error_codes import ErrorCode

@@ -14,9 +14,9 @@ import structlog
 
 from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.coordinator.offsets.commit_run import CommitDone
+from bmq.internode_client.links import Links
 from bmq.log.store import Buffer
 from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage
-from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader, encode
 from bmq.protocol.error_codes import ErrorCode

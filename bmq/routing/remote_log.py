@@ -17,6 +17,8 @@ from uuid import UUID
 from bmq.broker.acknowledgement import Waiters, call
 from bmq.broker.append_budget import AppendBudget
 from bmq.broker.tail_cache import TailCache
+from bmq.internode_client.link import Link, LinkLost
+from bmq.internode_client.links import Links
 from bmq.log.partition_log import (
     AbortedTransaction,
     AppendDone,
@@ -26,8 +28,6 @@ from bmq.log.partition_log import (
     TopicPartition,
 )
 from bmq.log.transactions import ActiveProducer, TransactionClaim, produce_version_of
-from bmq.peers.link import Link, LinkLost
-from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import NOT_LEADER_AT_EPOCH, ErrorCode
 from bmq.protocol.errors import KafkaError, MalformedMessage, UnsupportedVersion

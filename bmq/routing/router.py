@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from uuid import UUID
 
 from bmq.aio.backoff import Backoff
+from bmq.internode_client.link import Link
+from bmq.internode_client.links import Links
 from bmq.log.partition_log import PartitionLog, PartitionStarting, TopicPartition
 from bmq.metadata.image import NO_LEADER, MetadataImage, Node
-from bmq.peers.link import Link
-from bmq.peers.links import Links
 from bmq.protocol.error_codes import NOT_LEADER_AT_EPOCH, ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.routing.metrics import RouterCollector, RouterCounts

@@ -23,12 +23,12 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 from bmq.aio.backoff import Backoff
 from bmq.coordinator.runtime.directory import shard_of
 from bmq.coordinator.runtime.shard import Shard
+from bmq.internode_client.envelope import forward
+from bmq.internode_client.link import LinkLost
+from bmq.internode_client.links import Links
 from bmq.log.partition_log import TopicPartition
 from bmq.membership.image_waits import ImageWaits
 from bmq.metadata.image import NO_LEADER, MetadataImage, Node, TopicImage
-from bmq.peers.envelope import forward
-from bmq.peers.link import LinkLost
-from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError

@@ -16,9 +16,9 @@ from typing import Final
 import structlog
 
 from bmq.aio.backoff import Backoff
+from bmq.internode_client.link import Link, LinkLost
+from bmq.internode_client.links import Links
 from bmq.log.partition_log import TopicPartition
-from bmq.peers.link import Link, LinkLost
-from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import encode
 from bmq.protocol.error_codes import NOT_LEADER_AT_EPOCH

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple, Protocol
 
 import structlog
 
+from bmq.internode_client.link import LinkLost
+from bmq.internode_client.links import Links
 from bmq.log.partition_log import TopicPartition
 from bmq.log.transactions import TransactionMarker
 from bmq.metadata.image import MetadataImage
-from bmq.peers.link import LinkLost
-from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError

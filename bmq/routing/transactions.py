@@ -10,9 +10,9 @@ from typing import Any
 from bmq.coordinator.transactions.coordinator import TransactionCoordinator
 from bmq.coordinator.transactions.listing import ListFilter
 from bmq.coordinator.transactions.verifications import Verifications
+from bmq.internode_client.links import Links
 from bmq.log.transactions import TransactionClaim
 from bmq.metadata.image import TRANSACTIONS_TOPIC_NAME, MetadataImage
-from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError

@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry
 from bmq.broker.manager import PartitionManager
 from bmq.controller.runtime import Controller
 from bmq.election.election import Election, Member
-from bmq.internal.handlers import load_all
+from bmq.internode_server.handlers import load_all
 from bmq.log.clock import Clock
 from bmq.log.partition_log import TopicPartition
 from bmq.log.store import SegmentStore

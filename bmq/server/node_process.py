@@ -17,7 +17,7 @@ from prometheus_client import REGISTRY
 
 from bmq.election.zookeeper import ZooKeeperElection
 from bmq.hdfs.location import is_hdfs
-from bmq.internal.handlers import load_all
+from bmq.internode_server.handlers import load_all
 from bmq.metadata.image import ROLE_BROKER, ROLE_COORDINATOR
 from bmq.protocol.errors import BmqError
 from bmq.proxy.log_levels import LogLevels

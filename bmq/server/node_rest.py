@@ -7,12 +7,12 @@ from random import Random
 
 from prometheus_client import CollectorRegistry
 
+from bmq.admin.drivers.settings import NodeCommand, driver_of
+from bmq.admin.operations import Operations, OperationsConfig
+from bmq.admin.ports import NodeLoad, StateChanges
+from bmq.admin.rest.sources import RestSources
 from bmq.log.clock import Clock
 from bmq.log.store import SegmentStore
-from bmq.operations.drivers.settings import NodeCommand, driver_of
-from bmq.operations.operations import Operations, OperationsConfig
-from bmq.operations.ports import NodeLoad, StateChanges
-from bmq.operations.rest.sources import RestSources
 from bmq.server.node import NodeServer
 from bmq.server.process import build_pages
 from bmq.server.rest_pages import RestPages

@@ -26,9 +26,10 @@ from bmq.coordinator.transactions.config import TransactionConfig
 from bmq.coordinator.transactions.coordinator import TransactionCoordinator
 from bmq.coordinator.transactions.group_partitions import GroupPartitions
 from bmq.election.election import ControllerClaim, Election, Member
-from bmq.internal.local_markers import LocalMarkers
-from bmq.internal.local_roles import HereController, LocalShards, NodeReleases
-from bmq.internal.services import InternalServices
+from bmq.internode_client.links import Links
+from bmq.internode_server.local_markers import LocalMarkers
+from bmq.internode_server.local_roles import HereController, LocalShards, NodeReleases
+from bmq.internode_server.services import InternalServices
 from bmq.log.clock import Clock
 from bmq.log.compaction import LogCleaning
 from bmq.log.config import LogConfig
@@ -53,7 +54,6 @@ from bmq.metadata.image import (
     MetadataImage,
     Node,
 )
-from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
 from bmq.proxy.fetcher import Fetcher

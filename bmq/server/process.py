@@ -20,9 +20,9 @@ import structlog
 import uvloop
 from prometheus_client import REGISTRY
 
+from bmq.admin.rest.sources import RestSources
 from bmq.hdfs.location import is_hdfs
-from bmq.local.root import raise_open_files_limit
-from bmq.operations.rest.sources import RestSources
+from bmq.local_store.root import raise_open_files_limit
 from bmq.protocol.errors import BmqError
 from bmq.proxy.log_levels import LogLevels
 from bmq.server.compaction_process import CompactionProcess
@@ -156,7 +156,7 @@ async def _serve(settings: Settings, levels: LogLevels) -> None:
 
 def build_pages(sources: RestSources) -> Application:
     """Build the REST application; slow, because of its imports (see rest_pages.py)."""
-    from bmq.operations.rest.application import rest_application
+    from bmq.admin.rest.application import rest_application
 
     return rest_application(sources)
 

@@ -22,12 +22,12 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from bmq.admin.drivers.settings import ScaleSettings
 from bmq.broker.surroundings import BrokerSettings
 from bmq.hdfs.config import HdfsSettings
 from bmq.hdfs.location import is_hdfs
 from bmq.membership.settings import ClusterSettings
 from bmq.metadata.image import ALL_ROLES, ROLE_PROXY
-from bmq.operations.drivers.settings import ScaleSettings
 from bmq.protocol.errors import BmqError
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.limits import ProxyLimits

@@ -25,7 +25,7 @@ from bmq.coordinator.offsets.committed_offsets import FetchedOffsets
 from bmq.coordinator.transactions.coordinator import TransactionCoordinator
 from bmq.coordinator.transactions.group_partitions import GroupPartitions
 from bmq.coordinator.transactions.verifications import Verifications
-from bmq.internal.local_markers import LocalMarkers
+from bmq.internode_server.local_markers import LocalMarkers
 from bmq.log.clock import Clock
 from bmq.log.compaction import LogCleaning
 from bmq.log.names import EpochListing, partition_directory

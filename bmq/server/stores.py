@@ -96,7 +96,7 @@ def register_metrics(store: SegmentStore, registry: CollectorRegistry) -> None:
 
 
 def _local_store(path: Path, *, is_root_locked: bool) -> SegmentStore:
-    from bmq.local.store import LocalStore
+    from bmq.local_store.store import LocalStore
 
     return LocalStore(path, is_root_locked=is_root_locked)
 

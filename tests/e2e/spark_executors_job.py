@@ -19,7 +19,7 @@ from pyspark.sql import functions as sql
 from bmq.spark.source import register
 from bmq.spark.tables.job import run_table
 from bmq.spark.tables.progress import TableProgress
-from bmq.tables.definition import TableDefinition
+from bmq.table_definitions.definition import TableDefinition
 
 FIELDS = [{"name": "id", "type": "long", "required": True}]
 OFFSETS_PER_TRIGGER = 1_500
@@ -52,7 +52,9 @@ def table(spark: SparkSession, bootstrap: str, topic: str, directory: str) -> di
         trigger_s=None,
         on_progress=batches.append,
     )
-    found = spark.table("bmq.tables.orders").agg(sql.count("*"), sql.sum("id"), sql.sum("_bmq_offset")).collect()
+    found = (
+        spark.table("bmq.table_definitions.orders").agg(sql.count("*"), sql.sum("id"), sql.sum("_bmq_offset")).collect()
+    )
     return {"batches": len(batches), "sums": list(found[0])}
 
 

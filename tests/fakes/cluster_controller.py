@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TypeVar
 from uuid import UUID
 
+from bmq.admin.drivers.driver import DriverFailed, NodeHandle, NodeSpec, first_free
 from bmq.controller.assignment import owner_nodes
 from bmq.controller.balancer import equalize
 from bmq.controller.decision import Decision
@@ -16,7 +17,6 @@ from bmq.controller.partition_reports import NodeLoad
 from bmq.log.config import LogConfig
 from bmq.metadata.history import StateChange, StateChangeHistory
 from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
-from bmq.operations.drivers.driver import DriverFailed, NodeHandle, NodeSpec, first_free
 from bmq.protocol.metadata_records import ConfigRecord
 from tests.fakes.clock import FakeClock
 
@@ -46,7 +46,7 @@ def image_of(nodes: Iterable[Node], topics: Iterable[TopicImage] = (), controlle
 
 
 class FakeController:
-    """Implements bmq.operations.ports.ClusterController and TableController.
+    """Implements bmq.admin.ports.ClusterController and TableController.
 
     `error`: raised by the next change. `is_stuck`: nothing moves. `balanced`: what `rebalance_plan` says instead of what
     would even the numbers out. `end_offsets`: of partitions, by topic id and number.

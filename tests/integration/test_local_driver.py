@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from bmq.operations.drivers.commands import OUTPUT_BYTES_MAX, run_command
-from bmq.operations.drivers.driver import DriverFailed, NodeSpec
-from bmq.operations.drivers.local import LocalProcesses
-from bmq.operations.drivers.processes import send_signal, start_mark
+from bmq.admin.drivers.commands import OUTPUT_BYTES_MAX, run_command
+from bmq.admin.drivers.driver import DriverFailed, NodeSpec
+from bmq.admin.drivers.local import LocalProcesses
+from bmq.admin.drivers.processes import send_signal, start_mark
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(60)]
 

@@ -17,9 +17,9 @@ from bmq.log.producer_state import ProducerStates
 from bmq.metadata.state import TABLE_CONFIG, MetadataState
 from bmq.protocol.metadata_records import RESOURCE_TYPE_TABLE, ConfigRecord, TopicRecord, encode_record
 from bmq.protocol.record_batch import BatchHeader, Record, encode_batch
-from bmq.tables.stored import StoredTable, stored_table
+from bmq.table_definitions.stored import StoredTable, stored_table
 from tests.support.older_release import unpack_older_release
-from tests.unit.tables.definitions import definition
+from tests.unit.table_definitions.definitions import definition
 
 pytestmark = pytest.mark.contract
 

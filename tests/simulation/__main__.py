@@ -19,7 +19,7 @@ from functools import partial
 
 import structlog
 
-from bmq.internal import handlers as node_handlers
+from bmq.internode_server import handlers as node_handlers
 from bmq.protocol.apis import APIS, INTERNAL_APIS
 from bmq.protocol.codec import message_format
 from bmq.protocol.formats import codec_of

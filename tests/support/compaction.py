@@ -11,7 +11,7 @@ from uuid import UUID
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from bmq.local.store import LocalStore
+from bmq.local_store.store import LocalStore
 from bmq.log.names import partition_directory
 from bmq.log.partition_log import TopicPartition
 from bmq.log.partition_view import view_partition

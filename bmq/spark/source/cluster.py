@@ -14,8 +14,8 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from bmq.aio.backoff import Backoff
+from bmq.internode_client.link import Link, LinkLost
 from bmq.log.partition_log import AbortedTransaction
-from bmq.peers.link import Link, LinkLost
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import RETRIABLE, ErrorCode
 from bmq.protocol.errors import BmqError, UnsupportedVersion

@@ -40,7 +40,7 @@ def open_store(root: str, random: Random, *, hdfs_user: str = "", hdfs: HdfsSett
             f"the log's directory {path} is not on this machine: name the store with the option bmq.root,"
             " or read all through the proxies with bmq.root=none"
         )
-    from bmq.local.store import LocalStore
+    from bmq.local_store.store import LocalStore
 
     return LocalStore(path, is_root_locked=False)
 

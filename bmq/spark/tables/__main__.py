@@ -34,8 +34,8 @@ from bmq.spark.tables.jvm_errors import first_line, innermost
 from bmq.spark.tables.maintenance_policy import MaintenancePolicy
 from bmq.spark.tables.progress import TableProgress
 from bmq.spark.tables.stop_signals import stop_at_signals
-from bmq.tables.definition import InvalidDefinition, TableDefinition
-from bmq.tables.progress import REPORT_EVERY_S
+from bmq.table_definitions.definition import InvalidDefinition, TableDefinition
+from bmq.table_definitions.progress import REPORT_EVERY_S
 
 FAILED = 1
 REFUSED = 2

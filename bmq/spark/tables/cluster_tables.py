@@ -14,7 +14,7 @@ import httpx
 
 from bmq.spark.tables.errors import TableJobError, TableMismatch
 from bmq.spark.tables.progress import TableProgress
-from bmq.tables.definition import TableDefinition
+from bmq.table_definitions.definition import TableDefinition
 
 _LOG: Final = logging.getLogger(__name__)
 _TIMEOUT_S: Final = 10.0

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from bmq.spark.tables.errors import TableMismatch
-from bmq.tables.column_types import is_widening
-from bmq.tables.definition import DEAD_LETTER_COLUMNS, Partitioning, TableDefinition, Transform
+from bmq.table_definitions.column_types import is_widening
+from bmq.table_definitions.definition import DEAD_LETTER_COLUMNS, Partitioning, TableDefinition, Transform
 
 PARTITION_COLUMN: Final = "_bmq_partition"
 OFFSET_COLUMN: Final = "_bmq_offset"

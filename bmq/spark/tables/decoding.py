@@ -21,8 +21,8 @@ from bmq.spark.tables.columns import OFFSET_COLUMN, PARTITION_COLUMN, dead_lette
 from bmq.spark.tables.json_shape import JsonParse, ddl, parses
 from bmq.spark.tables.markers import MARKER, marked_avro_schema
 from bmq.spark.tables.protobuf_values import column_name, protobuf_columns
-from bmq.tables.avro_schema import AvroSchema
-from bmq.tables.definition import Format, Source, TableDefinition, TableField, TimeUnit
+from bmq.table_definitions.avro_schema import AvroSchema
+from bmq.table_definitions.definition import Format, Source, TableDefinition, TableField, TimeUnit
 
 RECORD_COLUMNS: Final = ("topic", "partition", "offset", "timestamp", "key", "value", "headers")
 """Columns that the source must provide, like the Kafka connector."""

@@ -26,7 +26,7 @@ from bmq.spark.tables.columns import OWNER_PROPERTY, create_statement, evolution
 from bmq.spark.tables.errors import CommitConflict, TableJobError, TableMismatch
 from bmq.spark.tables.snapshot_chain import STAGE_SUMMARY, WAP_PROPERTY, AncestorSnapshot, check_chain, check_staging
 from bmq.spark.tables.table_offsets import OFFSETS_PROPERTY, WRITER_PROPERTY, TableOffsets, Writer
-from bmq.tables.definition import Partitioning
+from bmq.table_definitions.definition import Partitioning
 
 _CATALOG_CLASS: Final = "org.apache.iceberg.spark.SparkCatalog"
 _VALIDATION_FAILED: Final = "org.apache.iceberg.exceptions.ValidationException"

@@ -54,8 +54,8 @@ from bmq.spark.tables.table_offsets import (
     unwritten,
 )
 from bmq.spark.tables.topic import Topic, TopicState
-from bmq.tables.definition import TableDefinition
-from bmq.tables.evolution import alterations
+from bmq.table_definitions.definition import TableDefinition
+from bmq.table_definitions.evolution import alterations
 
 _LOG: Final = logging.getLogger(__name__)
 ATTEMPTS_MAX: Final = 10

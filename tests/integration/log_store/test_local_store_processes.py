@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bmq.local.store import LocalStore
+from bmq.local_store.store import LocalStore
 from bmq.log.root import RootInUse
 from bmq.log.store import Durability, LeaseHeld, StorageFull
 from tests.unit.log_store.contract import create, read_all
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.contract
 _HOLDER = """
 import asyncio, sys
 from pathlib import Path
-from bmq.local.store import LocalStore
+from bmq.local_store.store import LocalStore
 from bmq.log.store import Durability
 
 async def main():

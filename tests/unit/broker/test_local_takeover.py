@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from bmq.broker.manager import PartitionManager
-from bmq.local.store import LocalStore
+from bmq.local_store.store import LocalStore
 from tests.fakes.clock import FakeClock
 from tests.unit.broker.world import CONFIG, KEY, SETTINGS, produce, read_all
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 
-from tests.unit.operations.rest.cluster import RestCluster
+from tests.unit.admin.rest.cluster import RestCluster
 
 
 class Node:

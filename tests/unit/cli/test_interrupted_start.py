@@ -45,7 +45,7 @@ SERVERS = [
     ("standalone --listen 127.0.0.1:0 --rest 127.0.0.1:0", "typer"),
     ("standalone --listen 127.0.0.1:0 --rest 127.0.0.1:0", "bmq.server.process"),
     ("standalone --listen 127.0.0.1:0 --rest 127.0.0.1:0", "uvloop"),
-    ("standalone --listen 127.0.0.1:0 --rest 127.0.0.1:0", "bmq.local.store"),
+    ("standalone --listen 127.0.0.1:0 --rest 127.0.0.1:0", "bmq.local_store.store"),
     ("node --store hdfs://127.0.0.1:1/bmq --zookeeper 127.0.0.1:1", "bmq.cli.commands"),
     ("node --store hdfs://127.0.0.1:1/bmq --zookeeper 127.0.0.1:1", "kazoo"),
     ("node --store hdfs://127.0.0.1:1/bmq --zookeeper 127.0.0.1:1 --workers 2", "bmq.server.workers"),

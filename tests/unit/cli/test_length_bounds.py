@@ -8,6 +8,7 @@ import pytest
 
 from bmq.broker.surroundings import BrokerSettings
 from bmq.cli.log_files import SNAPSHOT_BYTES_MAX
+from bmq.internode_client.link import FRAME_BYTES_MAX
 from bmq.log.aborted_files import FILE_BYTES_MAX, FILE_ENTRIES_MAX, encode_file
 from bmq.log.aborted_transactions import AbortedEntry, AbortedTransactions
 from bmq.log.checksummed_parts import CONTAINER_BYTES_MAX, PART_BYTES_MAX, encode_parts
@@ -15,7 +16,6 @@ from bmq.log.delegated_compaction import DESCRIPTION_BYTES_MAX, CleanedFile, Del
 from bmq.log.manifest import MANIFEST_BYTES_MAX
 from bmq.log.segment_index import INDEX_BYTES_MAX
 from bmq.log.segment_reader import BATCH_BYTES_MAX
-from bmq.peers.link import FRAME_BYTES_MAX
 from bmq.protocol.frames import FORWARDED_BYTES_MAX
 from bmq.protocol.wire import STRING_BYTES_MAX
 from bmq.proxy.limits import BETWEEN_NODES, ProxyLimits

@@ -16,9 +16,9 @@ from bmq.cli.cluster_client import ClusterRefused
 from bmq.cli.commands import app
 from bmq.cli.table import _state_text
 from bmq.cli.table_file import read_definition
-from bmq.tables.definition import InvalidDefinition, TableDefinition
+from bmq.table_definitions.definition import InvalidDefinition, TableDefinition
 from tests.unit.cli.rest_node import Node
-from tests.unit.tables.definitions import ORDER_SCHEMA, avro_form, descriptor_set, json_form, protobuf_form
+from tests.unit.table_definitions.definitions import ORDER_SCHEMA, avro_form, descriptor_set, json_form, protobuf_form
 
 pytestmark = pytest.mark.unit
 

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from bmq.admin.tables import Tables
 from bmq.controller import tables
 from bmq.controller.decision import Decision
 from bmq.controller.tables import (
@@ -20,15 +21,14 @@ from bmq.controller.tables import (
     find_table,
 )
 from bmq.metadata.image import MetadataImage, Node
-from bmq.operations.tables import Tables
 from bmq.protocol.metadata_records import ConfigRecord, decode_record, encode_record
-from bmq.tables.definition import InvalidDefinition, TableDefinition
-from bmq.tables.evolution import AlterationRefused
-from bmq.tables.progress import JobState, Progress, ReportRefused
-from bmq.tables.stored import UnreadableTable
+from bmq.table_definitions.definition import InvalidDefinition, TableDefinition
+from bmq.table_definitions.evolution import AlterationRefused
+from bmq.table_definitions.progress import JobState, Progress, ReportRefused
+from bmq.table_definitions.stored import UnreadableTable
 from tests.fakes.cluster_controller import image_of, topic_image
 from tests.unit.controller.controller_lab import ControllerLab, on_virtual_time
-from tests.unit.tables.definitions import definition, json_form
+from tests.unit.table_definitions.definitions import definition, json_form
 
 pytestmark = pytest.mark.unit
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from bmq.local.store import LocalStore
+from bmq.local_store.store import LocalStore
 from bmq.log.manifest import Cut, Manifest
 from bmq.log.names import PartitionPaths
 from bmq.log.partition_log import AbortedTransaction

@@ -11,17 +11,17 @@ from uuid import UUID
 import pytest
 import structlog
 
+from bmq.internode_client.link import LinkClosed, LinkLost
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import TopicPartition
 from bmq.membership.assignments import Assignments
 from bmq.membership.settings import ClusterSettings
 from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage, Node, PartitionImage, TopicImage
-from bmq.peers.link import LinkClosed, LinkLost
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.errors import UnsupportedVersion
 from bmq.protocol.internal_messages import OwnedPartition, ReleasePartitionsRequest, ReleasePartitionsResponse
-from tests.unit.peers.scripted_links import ScriptedLinks
-from tests.unit.peers.waiting import until
+from tests.unit.internode_client.scripted_links import ScriptedLinks
+from tests.unit.internode_client.waiting import until
 
 pytestmark = pytest.mark.unit
 

@@ -25,7 +25,7 @@ from tests.fakes.election import FakeElection, FakeElectionService
 from tests.fakes.store import FakeClient, FakeStore
 from tests.simulation.process import Process
 from tests.unit.broker.world import virtual
-from tests.unit.peers.waiting import until
+from tests.unit.internode_client.waiting import until
 
 pytestmark = pytest.mark.unit
 

@@ -28,8 +28,8 @@ from bmq.protocol.metadata_records import (
     encode_record,
 )
 from bmq.protocol.record_batch import Record, encode_batch
-from tests.unit.peers.scripted_links import ScriptedLinks
-from tests.unit.peers.waiting import until
+from tests.unit.internode_client.scripted_links import ScriptedLinks
+from tests.unit.internode_client.waiting import until
 
 pytestmark = pytest.mark.unit
 

@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from bmq.election.election import ControllerClaim, Election, ElectionUnavailable, Member, MetadataMark
+from bmq.internode_client.link import LinkLost
+from bmq.internode_client.links import Links
 from bmq.membership.metadata_seen import MetadataWitnesses, Witness
-from bmq.peers.link import LinkLost
-from bmq.peers.links import Links
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.internal_messages import FORMATS, MetadataFetchResponse

@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 import structlog
 
+from bmq.internode_client.link import LinkLost
 from bmq.membership import peer_watch
 from bmq.membership.peer_watch import PeerWatch
 from bmq.metadata.image import MetadataImage, Node
-from bmq.peers.link import LinkLost
-from tests.unit.peers.waiting import until
+from tests.unit.internode_client.waiting import until
 
 pytestmark = pytest.mark.unit
 

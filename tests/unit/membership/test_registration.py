@@ -23,8 +23,8 @@ from bmq.protocol.messages.broker_heartbeat_response import BrokerHeartbeatRespo
 from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest
 from bmq.protocol.messages.broker_registration_response import BrokerRegistrationResponse
 from tests.unit.broker.world import virtual
-from tests.unit.peers.scripted_links import ScriptedLinks
-from tests.unit.peers.waiting import until
+from tests.unit.internode_client.scripted_links import ScriptedLinks
+from tests.unit.internode_client.waiting import until
 
 pytestmark = pytest.mark.unit
 

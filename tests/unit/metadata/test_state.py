@@ -40,8 +40,8 @@ from bmq.protocol.metadata_records import (
     decode_record,
     encode_record,
 )
-from bmq.tables.definition import TableDefinition
-from bmq.tables.stored import stored_table
+from bmq.table_definitions.definition import TableDefinition
+from bmq.table_definitions.stored import stored_table
 from tests.unit.controller.support import BROKER, NODE, Cluster, create, delete, grow, incremental, topic
 
 pytestmark = pytest.mark.unit

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from bmq.local.store import LocalStore
+from bmq.local_store.store import LocalStore
 from bmq.log.partition_log import Location, Span, TopicPartition
 from bmq.log.segment_index import IndexBuilder, span_from
 from bmq.log.store import Durability

@@ -13,8 +13,8 @@ import pytest
 from bmq.broker.manager import PartitionManager
 from bmq.broker.runtime import PartitionRuntime
 from bmq.broker.surroundings import BrokerSettings
-from bmq.local import file_part
-from bmq.local.store import LocalStore
+from bmq.local_store import file_part
+from bmq.local_store.store import LocalStore
 from bmq.log.config import LogConfig
 from bmq.log.names import topic_directory
 from bmq.log.partition_log import AppendResult, TopicPartition

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bmq.local.file_part import LocalFilePart, OpenFile
+from bmq.local_store.file_part import LocalFilePart, OpenFile
 from bmq.protocol.parts import Part
 from bmq.proxy.fetch_budget import ResponseBudget
 

@@ -43,7 +43,7 @@ from tests.fakes.partition_log import FakePartitionLog, FakePartitions
 from tests.simulation.loop import VirtualTimeLoop
 from tests.unit.coordinator.classic.group_bench import subscription
 from tests.unit.coordinator.cluster import FAST, FakeVerifier, OwnedLog
-from tests.unit.peers.looped_links import LoopedLinks, internal_services
+from tests.unit.internode_client.looped_links import LoopedLinks, internal_services
 from tests.unit.proxy.harness import FakeController, services_over
 
 OFFSETS_TOPIC_ID = UUID(int=0x0FF5)

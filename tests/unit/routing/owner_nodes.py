@@ -13,21 +13,21 @@ from random import Random
 from typing import Any, TypeVar
 from uuid import UUID
 
-import bmq.internal.handlers.delete_before
-import bmq.internal.handlers.find_aborted
-import bmq.internal.handlers.find_timestamp
-import bmq.internal.handlers.locate_offset
-import bmq.internal.handlers.prove_ownership
-import bmq.internal.handlers.tail_fetch
+import bmq.internode_server.handlers.delete_before
+import bmq.internode_server.handlers.find_aborted
+import bmq.internode_server.handlers.find_timestamp
+import bmq.internode_server.handlers.locate_offset
+import bmq.internode_server.handlers.prove_ownership
+import bmq.internode_server.handlers.tail_fetch
 import bmq.proxy.handlers.describe_producers  # noqa: F401 - these register themselves
 from bmq.broker.manager import PartitionManager
 from bmq.broker.runtime import PartitionRuntime
 from bmq.broker.surroundings import BrokerSettings
-from bmq.internal.services import InternalServices
+from bmq.internode_client.links import Links
+from bmq.internode_server.services import InternalServices
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import AppendResult, PartitionLog, TopicPartition
 from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
-from bmq.peers.links import Links
 from bmq.protocol.apis import INTERNAL_APIS
 from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch
 from bmq.proxy.limits import BETWEEN_NODES

@@ -15,10 +15,10 @@ from bmq.controller.config import ControllerConfig
 from bmq.controller.decision import Decision
 from bmq.controller.runtime import Controller
 from bmq.election.election import ControllerClaim
-from bmq.internal.local_roles import HereController
+from bmq.internode_client.link import LinkLost
+from bmq.internode_server.local_roles import HereController
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.image import METADATA_TOPIC_ID, OFFSETS_TOPIC_NAME, MetadataImage
-from bmq.peers.link import LinkLost
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -34,7 +34,7 @@ from tests.fakes.store import FakeStore
 from tests.support.asking import ask
 from tests.unit.controller.cluster_support import registered
 from tests.unit.controller.support import NODE, create, delete, describe, full, grow, incremental, topic
-from tests.unit.peers.looped_links import LoopedLinks, internal_services
+from tests.unit.internode_client.looped_links import LoopedLinks, internal_services
 from tests.unit.proxy.harness import services_over
 from tests.unit.routing.group_cluster import virtual
 

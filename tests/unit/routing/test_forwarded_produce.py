@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
+from bmq.internode_client.link import Link
 from bmq.metadata.image import OFFSETS_TOPIC_NAME
-from bmq.peers.link import Link
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.hot_produce import ProduceResult, encode_produce_request, parse_produce_response

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from bmq.internode_client.link import LinkLost
 from bmq.log.transactions import TransactionMarker
 from bmq.metadata.image import NO_LEADER, OFFSETS_TOPIC_NAME
-from bmq.peers.link import LinkLost
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError

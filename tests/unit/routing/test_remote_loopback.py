@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from bmq.broker.manager import PartitionManager
-from bmq.internal.services import InternalServices
+from bmq.internode_client.links import Links
+from bmq.internode_server.services import InternalServices
 from bmq.log.partition_log import AppendResult
 from bmq.metadata.image import MetadataImage, Node
-from bmq.peers.links import Links
 from bmq.protocol.apis import INTERNAL_APIS
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.record_batch import batches, decode_records

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from bmq.broker.tail_cache import TailCache
-from bmq.internal import tail_feed
+from bmq.internode_server import tail_feed
 from bmq.log.partition_log import AbortedTransaction, AppendResult, PartitionLog
 from bmq.log.transactions import ActiveProducer, TransactionClaim, TransactionMarker
 from bmq.protocol.apis import ApiKey

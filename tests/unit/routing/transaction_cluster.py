@@ -36,7 +36,7 @@ from bmq.routing.transactions import RoutedTransactions
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
 from tests.unit.coordinator.cluster import OwnedLog
 from tests.unit.coordinator.transactions.world import FAST, FakeProducerIds, LoopClock
-from tests.unit.peers.looped_links import LoopedLinks, internal_services
+from tests.unit.internode_client.looped_links import LoopedLinks, internal_services
 from tests.unit.proxy.harness import FakeController, services_over
 
 TOPIC_ID = UUID(int=0xA)

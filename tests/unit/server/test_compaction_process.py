@@ -137,7 +137,7 @@ def test_the_process_that_cleans_loads_little() -> None:
     """What it loads takes longer than a small log, and more memory."""
     program = (
         "import sys; from bmq.server.compaction_worker import leave_out; leave_out();"
-        "import bmq.server.compaction_service, bmq.local.store, bmq.hdfs.store; print(*sys.modules)"
+        "import bmq.server.compaction_service, bmq.local_store.store, bmq.hdfs.store; print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())

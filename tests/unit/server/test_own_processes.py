@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bmq.operations.drivers.settings import NodeCommand
+from bmq.admin.drivers.settings import NodeCommand
 from bmq.server.compaction_command import COMMAND
 
 pytestmark = pytest.mark.unit

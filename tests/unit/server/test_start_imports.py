@@ -11,7 +11,7 @@ pytestmark = pytest.mark.unit
 
 STANDALONE = """
 import sys
-import bmq.cli.main, bmq.cli.commands, bmq.server.process, bmq.local.store
+import bmq.cli.main, bmq.cli.commands, bmq.server.process, bmq.local_store.store
 print(*sorted({name for name in sys.modules}))
 """
 NOT_NEEDED = (

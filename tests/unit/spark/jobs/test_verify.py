@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bmq.arrow_records.batch_headers import scan
-from bmq.local.store import LocalStore
+from bmq.local_store.store import LocalStore
 from bmq.log.manifest import Extent, Manifest
 from bmq.log.names import PartitionPaths, partition_directory
 from bmq.log.partition_log import TopicPartition

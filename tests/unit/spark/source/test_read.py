@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bmq.local.store import LocalStore
+from bmq.local_store.store import LocalStore
 from bmq.log.names import renamed_path
 from bmq.log.origin import DamagedBatch
 from bmq.log.store import FileMissing, StoreError

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from bmq.local.store import LocalStore
+from bmq.local_store.store import LocalStore
 from bmq.log.names import partition_directory
 from bmq.log.partition_log import TopicPartition
 from bmq.log.root import open_root

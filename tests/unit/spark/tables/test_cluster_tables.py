@@ -9,12 +9,12 @@ from uuid import UUID
 import httpx
 import pytest
 
-from bmq.operations.rest.table_views import TableReport
+from bmq.admin.rest.table_views import TableReport
 from bmq.spark.tables.cluster_tables import ClusterTable
 from bmq.spark.tables.errors import TableJobError, TableMismatch
-from bmq.tables.definition import TableDefinition
+from bmq.table_definitions.definition import TableDefinition
 from tests.unit.spark.tables.test_progress import progress
-from tests.unit.tables.definitions import definition
+from tests.unit.table_definitions.definitions import definition
 
 pytestmark = pytest.mark.unit
 

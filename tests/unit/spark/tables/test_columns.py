@@ -13,8 +13,8 @@ from bmq.spark.tables.columns import (
     transform,
 )
 from bmq.spark.tables.errors import TableMismatch
-from bmq.tables.definition import Partitioning, Transform
-from tests.unit.tables.definitions import definition
+from bmq.table_definitions.definition import Partitioning, Transform
+from tests.unit.table_definitions.definitions import definition
 
 pytestmark = pytest.mark.unit
 

@@ -14,7 +14,7 @@ from bmq.spark.tables.errors import TableJobError
 from bmq.spark.tables.iceberg import Catalog
 from bmq.spark.tables.job import TableJob
 from bmq.spark.tables.maintenance_policy import MaintenancePolicy
-from bmq.tables.definition import TableDefinition
+from bmq.table_definitions.definition import TableDefinition
 from tests.support.table_topics import orders_form
 
 pytestmark = pytest.mark.unit

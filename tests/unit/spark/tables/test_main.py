@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 from bmq.spark.tables import __main__ as command
 from bmq.spark.tables.errors import RecordsLost, TableJobError, TableTaken
 from bmq.spark.tables.heartbeat import heartbeat
-from tests.unit.tables.definitions import definition
+from tests.unit.table_definitions.definitions import definition
 
 pytestmark = pytest.mark.unit
 

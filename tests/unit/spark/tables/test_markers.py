@@ -8,7 +8,7 @@ import json
 import pytest
 
 from bmq.spark.tables.markers import MARKER, marked_avro_schema
-from tests.unit.tables.definitions import ORDER_SCHEMA
+from tests.unit.table_definitions.definitions import ORDER_SCHEMA
 
 pytestmark = pytest.mark.unit
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from bmq.spark.tables.markers import MARKER
 from bmq.spark.tables.protobuf_values import protobuf_columns
-from tests.unit.tables.definitions import descriptor_set
+from tests.unit.table_definitions.definitions import descriptor_set
 
 pytestmark = pytest.mark.unit
 

@@ -1,0 +1,100 @@
+"""Settings of scaling, and the driver they select."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from bmq.admin.drivers.commands import run_command
+from bmq.admin.drivers.driver import Driver, NodeSpec
+from bmq.admin.drivers.kubernetes import StatefulSetPods
+from bmq.admin.drivers.local import LocalProcesses
+from bmq.admin.drivers.systemd import SystemdUnits
+
+_OPTIONS: Final = {
+    "none": frozenset[str](),
+    "local": frozenset[str](),
+    "systemd": frozenset({"unit", "host"}),
+    "kubernetes": frozenset({"stateful_set", "namespace", "context"}),
+}
+
+
+class ScaleSettings(BaseModel):
+    """The table `[scale]`. `options`: systemd knows `unit`, `host`; kubernetes `stateful_set`, `namespace`, `context`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    driver: Literal["none", "local", "systemd", "kubernetes"] = Field(
+        default="none", description="what starts and stops nodes when the cluster is scaled"
+    )
+    directory: Path = Field(
+        default=Path("data/nodes"), description="local: where pid files and logs of the started nodes lie"
+    )
+    first_node_id: int = Field(default=100, ge=0, le=2**31 - 1, description="lowest id of a node the driver starts")
+    last_node_id: int = Field(default=199, ge=0, le=2**31 - 1, description="highest id of a node the driver starts")
+    roles: str = Field(default="proxy,broker,coordinator", description="local: roles of a node the driver starts")
+    options: dict[str, str] = Field(default_factory=dict, description="what else the driver has to know")
+
+    @model_validator(mode="after")
+    def _is_usable(self) -> Self:
+        if self.last_node_id < self.first_node_id:
+            raise ValueError("last_node_id is below first_node_id")
+        unknown = sorted(set(self.options) - _OPTIONS[self.driver])
+        if unknown:
+            known = ", ".join(sorted(_OPTIONS[self.driver])) or "none"
+            raise ValueError(f"the {self.driver} driver has no option {unknown[0]!r}; it has: {known}")
+        return self
+
+    @property
+    def node_ids(self) -> range:
+        return range(self.first_node_id, self.last_node_id + 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeCommand:
+    """The command line that starts another node like this one on this machine. The new node reads all other settings.
+
+    `host`: the address it listens on and is reached at. `more`: further arguments, as `--config FILE`.
+    """
+
+    store: str
+    zookeeper: str
+    host: str = "127.0.0.1"
+    rack: str | None = None
+    more: Sequence[str] = ()
+    program: Sequence[str] = field(default_factory=lambda: (sys.executable, "-P", "-m", "bmq.cli.main"))
+
+    def of(self, spec: NodeSpec) -> Sequence[str]:
+        address = f"[{self.host}]:0" if ":" in self.host else f"{self.host}:0"
+        return [
+            *self.program,
+            "node",
+            *("--node-id", str(spec.node_id)),
+            *("--roles", spec.roles),
+            *("--store", self.store),
+            *("--zookeeper", self.zookeeper),
+            *("--listen", address),
+            *("--internal", address),
+            *("--rest", address),
+            *("--workers", "0"),
+            *(("--rack", self.rack) if self.rack else ()),
+            *self.more,
+        ]
+
+
+def driver_of(settings: ScaleSettings, command_of: Callable[[NodeSpec], Sequence[str]]) -> Driver | None:
+    """None when no driver is set: then scaling is impossible. `command_of`: NodeCommand(...).of."""
+    match settings.driver:
+        case "none":
+            return None
+        case "local":
+            return LocalProcesses(settings.directory, settings.node_ids, command_of)
+        case "systemd":
+            return SystemdUnits(run_command, settings.node_ids, **settings.options)
+        case "kubernetes":
+            return StatefulSetPods(run_command, first_node_id=settings.first_node_id, **settings.options)

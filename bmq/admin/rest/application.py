@@ -1,0 +1,60 @@
+"""The REST API as an ASGI application: health, metrics, pages and orders. OpenAPI at /openapi.json, to try out at /docs."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from bmq.admin.rest.body_limit import BodyLimit
+from bmq.admin.rest.cluster_pages import cluster_pages
+from bmq.admin.rest.compaction_pages import compaction_pages
+from bmq.admin.rest.documentation import documentation_pages
+from bmq.admin.rest.order_pages import order_pages
+from bmq.admin.rest.problems import handle_problems
+from bmq.admin.rest.segment_pages import STORE_WAIT_S, segment_pages
+from bmq.admin.rest.sources import RestSources
+from bmq.admin.rest.table_pages import table_pages
+from bmq.admin.rest.task_pages import task_pages
+from bmq.admin.rest.views import Health
+
+__all__ = ["RestSources", "rest_application"]
+
+
+def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S) -> FastAPI:
+    """The same for a node of a cluster and for a process that is all of it; bmq/cli runs it."""
+    app = FastAPI(
+        title="bmq",
+        version="1",
+        description="Operate a bmq cluster.",
+        redirect_slashes=False,
+        docs_url=None,  # FastAPI's own pages load their scripts from elsewhere
+        redoc_url=None,
+    )
+
+    @app.get(
+        "/v1/health",
+        response_model_exclude_defaults=True,
+        responses={503: {"model": Health, "description": "Not yet, or not any more."}},
+    )
+    async def health(response: Response) -> Health:
+        """200 once produces are accepted, 503 before and while stopping. Problems are named while there are any."""
+        ready = sources.is_ready()
+        response.status_code = 200 if ready else 503
+        partitions = sources.partitions()
+        return Health(ready=ready, problems=[] if partitions is None else list(partitions.problems))
+
+    @app.get("/metrics", include_in_schema=False)
+    async def metrics() -> Response:
+        """Prometheus text format."""
+        return Response(generate_latest(sources.registry), media_type=CONTENT_TYPE_LATEST)
+
+    app.include_router(documentation_pages())
+    app.include_router(cluster_pages(sources))
+    app.include_router(segment_pages(sources, store_wait_s))
+    app.include_router(task_pages(sources))
+    app.include_router(order_pages(sources))
+    app.include_router(table_pages(sources))
+    app.include_router(compaction_pages(sources))
+    app.add_middleware(BodyLimit)
+    handle_problems(app)
+    return app

@@ -1,0 +1,44 @@
+"""The sources of the REST API, and the objects it controls; functions, so that each request sees the present."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry
+
+from bmq.admin.operations import Operations
+from bmq.admin.ports import NodeLoad, StateChanges, TableController
+from bmq.log.partition_log import TopicPartition
+from bmq.log.store import SegmentStore
+from bmq.metadata.image import MetadataImage
+
+if TYPE_CHECKING:
+    from bmq.broker.manager import PartitionManager
+
+
+@dataclass(frozen=True, slots=True)
+class RestSources:
+    """A source left out is unknown: its values are shown as null or left out, or the request is refused with a
+    sentence.
+
+    `store`: None while it is not open. `history`: past leaders of partitions; None while there is none yet. `loads`: by
+    node id, on the active controller, where they are measured; None elsewhere. `high_watermark`: of a partition this
+    process owns or follows, else None. `operations`: None in a process that is the whole cluster. `node_id`: of the
+    node that answers. `table_controller`: the active controller if it is in this process. `partitions`: those of this
+    process; None until they can be asked.
+    """
+
+    is_ready: Callable[[], bool]
+    image: Callable[[], MetadataImage]
+    partition_states: Callable[[], Mapping[str, int]]
+    registry: CollectorRegistry
+    node_id: int = -1
+    store: Callable[[], SegmentStore | None] = lambda: None
+    history: Callable[[], StateChanges | None] = lambda: None
+    loads: Callable[[], Mapping[int, NodeLoad] | None] = lambda: None
+    high_watermark: Callable[[TopicPartition], int | None] = lambda _: None
+    operations: Callable[[], Operations | None] = lambda: None
+    table_controller: Callable[[], TableController | None] = lambda: None
+    partitions: Callable[[], PartitionManager | None] = lambda: None

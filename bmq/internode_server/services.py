@@ -1,0 +1,54 @@
+"""The services for handlers of the internal listener: only those of this process. Nothing here forwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from bmq.controller.runtime import Controller
+from bmq.election.election import MetadataMark
+from bmq.internode_server.tail_sessions import TailSessions
+from bmq.membership.known_controller import KnownController
+from bmq.metadata.image import MetadataImage
+from bmq.protocol.internal_messages import ReleasePartitionsRequest, ReleasePartitionsResponse
+from bmq.proxy.services import Services
+
+if TYPE_CHECKING:
+    from bmq.broker.manager import PartitionManager
+
+
+class Leadership(Protocol):
+    """Whether the active controller is in this process."""
+
+    @property
+    def active(self) -> Controller | None: ...
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the active controller here; -1 without one."""
+
+
+class Releases(Protocol):
+    """Hands partitions over to a new owner in order (rule 8)."""
+
+    async def release(self, request: ReleasePartitionsRequest, image: MetadataImage) -> ReleasePartitionsResponse: ...
+
+
+@dataclass(slots=True, kw_only=True)
+class InternalServices(Services):
+    """`partitions`, `groups` and `controller` of Services are this process's own here."""
+
+    leadership: Leadership
+    manager: PartitionManager
+    releases: Releases
+    known: KnownController
+    metadata_seen: Callable[[], MetadataMark] = lambda: MetadataMark(-1, -1)
+    tails: TailSessions = field(default_factory=TailSessions)
+    is_between_nodes: bool = True
+
+
+def internal(services: Services) -> InternalServices:
+    """Cast: a handler on the internal listener is always given InternalServices."""
+    assert isinstance(services, InternalServices)
+    return services

@@ -1,0 +1,112 @@
+"""Resolves paths in a Protobuf message and checks which columns they fit.
+
+A schema is a FileDescriptorSet, as `protoc --include_imports --descriptor_set_out=FILE` writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+
+from bmq.table_definitions.avro_schema import SchemaRefused
+
+_INTEGERS: Final = {
+    **dict.fromkeys((FieldDescriptor.TYPE_INT32, FieldDescriptor.TYPE_SINT32, FieldDescriptor.TYPE_SFIXED32), "int32"),
+    **dict.fromkeys((FieldDescriptor.TYPE_UINT32, FieldDescriptor.TYPE_FIXED32), "uint32"),
+    **dict.fromkeys((FieldDescriptor.TYPE_INT64, FieldDescriptor.TYPE_SINT64, FieldDescriptor.TYPE_SFIXED64), "int64"),
+    **dict.fromkeys((FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64), "uint64"),
+}
+_KINDS: Final[Mapping[int, str]] = {
+    **_INTEGERS,
+    FieldDescriptor.TYPE_BOOL: "bool",
+    FieldDescriptor.TYPE_FLOAT: "float",
+    FieldDescriptor.TYPE_DOUBLE: "double",
+    FieldDescriptor.TYPE_STRING: "string",
+    FieldDescriptor.TYPE_BYTES: "bytes",
+    FieldDescriptor.TYPE_ENUM: "enum",
+}
+_TIMESTAMP: Final = "google.protobuf.Timestamp"
+_COLUMNS: Final[Mapping[str, frozenset[str]]] = {
+    "bool": frozenset({"boolean"}),
+    "int32": frozenset({"int", "long"}),
+    "uint32": frozenset({"long"}),
+    "int64": frozenset({"long"}),
+    "uint64": frozenset({"decimal(20,0)"}),
+    "float": frozenset({"float", "double"}),
+    "double": frozenset({"double"}),
+    "string": frozenset({"string"}),
+    "bytes": frozenset({"binary"}),
+    "enum": frozenset({"string"}),
+    _TIMESTAMP: frozenset({"timestamp"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ProtobufPath:
+    """A value's place in the bytes (`numbers`: a field number for each step) and its encoding."""
+
+    numbers: tuple[int, ...]
+    wire_type: int
+    kind: str
+
+
+class ProtobufSchema:
+    """One message of a descriptor set. Raises SchemaRefused when the set is invalid or lacks the message."""
+
+    def __init__(self, descriptor_set: bytes, message: str) -> None:
+        try:
+            files = FileDescriptorSet.FromString(descriptor_set)
+        except DecodeError:
+            raise SchemaRefused("it is no descriptor set; protoc --descriptor_set_out writes one") from None
+        pool = DescriptorPool()
+        for file in files.file:
+            try:
+                pool.Add(file)
+            except TypeError:
+                raise SchemaRefused(
+                    f"its file {file.name} does not fit the others, or one that it imports is missing; "
+                    "protoc --include_imports adds those"
+                ) from None
+        try:
+            self._message: Descriptor = pool.FindMessageTypeByName(message)
+        except (KeyError, TypeError):
+            raise SchemaRefused(f"it has no message {message}, or lacks what that imports") from None
+
+    def path(self, steps: Sequence[str]) -> ProtobufPath:
+        """Raises SchemaRefused when the path does not exist, or leads to something that is not a single value."""
+        message: Descriptor | None = self._message
+        numbers: list[int] = []
+        field: FieldDescriptor | None = None
+        for number, step in enumerate(steps):
+            here = ".".join(steps[:number])
+            if message is None:
+                raise SchemaRefused(f"{here} is no message there, so it has no {step}")
+            field = message.fields_by_name.get(step)
+            if field is None:
+                raise SchemaRefused(f"it has no {'.'.join(steps[: number + 1])}")
+            if field.is_repeated:
+                raise SchemaRefused(f"{'.'.join(steps[: number + 1])} is repeated there, and a column takes one value")
+            numbers.append(field.number)
+            message = field.message_type
+        assert field is not None
+        if message is None:
+            return ProtobufPath(tuple(numbers), field.type, _KINDS[field.type])
+        if message.full_name != _TIMESTAMP:
+            raise SchemaRefused(f"{'.'.join(steps)} is a message there; name one of its fields")
+        return ProtobufPath(tuple(numbers), field.type, _TIMESTAMP)
+
+    def fits(self, steps: Sequence[str], column_type: str, unit: str | None) -> None:
+        """Raises SchemaRefused when a column of this type does not take the value at the path."""
+        kind = self.path(steps).kind
+        if column_type == "timestamp" and unit is not None:
+            is_fit = kind in _INTEGERS.values()
+        else:
+            is_fit = column_type in _COLUMNS[kind]
+        if not is_fit:
+            raise SchemaRefused(f"{'.'.join(steps)} is {kind} there, which does not fit {column_type}")

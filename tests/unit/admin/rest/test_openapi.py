@@ -1,0 +1,127 @@
+"""The OpenAPI document keeps its word: schemathesis asks what it describes, and other things, and finds nothing amiss."""
+
+from __future__ import annotations
+
+from http import HTTPMethod
+from typing import Any, Final
+
+import pytest
+import requests
+import schemathesis
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from tests.unit.admin.rest.cluster import RestCluster, application
+
+pytestmark = pytest.mark.unit
+
+EXAMPLES_MAX: Final = 8
+DOCUMENT: Final = application().openapi()
+OPERATIONS: Final = [
+    result.ok() for result in schemathesis.openapi.from_dict(DOCUMENT).get_all_operations() if isinstance(result, Ok)
+]
+PATHS: Final = DOCUMENT["paths"]
+# So that requests meet something; schemathesis would hardly guess them.
+KNOWN: Final = {"name": "orders", "number": 0, "node_id": 2, "reservation": "0123456789abcdef"}
+
+
+def has_input(operation: Any) -> bool:
+    described = PATHS[operation.path][operation.method]
+    return bool(described.get("parameters") or described.get("requestBody"))
+
+
+async def ask(cluster: RestCluster, case: Any) -> None:
+    """Send the request, and hold the answer against the document.
+
+    A definition of a table has to make sense as a whole, too: that may be refused however well each part looks.
+    """
+    takes_definition = (case.method, case.path) in (("POST", "/v1/tables"), ("PUT", "/v1/tables/{name}"))
+    excluded = [positive_data_acceptance] if takes_definition else []
+    prepared = requests.Request(**case.as_transport_kwargs(base_url="http://node")).prepare()
+    assert prepared.method is not None and prepared.url is not None
+    assert prepared.body is None or isinstance(prepared.body, str | bytes)
+    headers: dict[Any, Any] = dict(prepared.headers)
+    response = await cluster.client.request(prepared.method, prepared.url, headers=headers, content=prepared.body)
+    assert response.status_code < 500, response.text
+    case.validate_response(response, excluded_checks=excluded)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.label)
+@settings(max_examples=EXAMPLES_MAX, phases=(Phase.explicit, Phase.generate))
+@given(data=st.data())
+async def test_what_is_described_is_answered_as_described(operation: Any, data: st.DataObject) -> None:
+    case = data.draw(operation.as_strategy(GenerationMode.POSITIVE))
+    async with RestCluster() as cluster:
+        task = cluster.operations.tasks.open("drain", "node 2")
+        cluster.operations.tasks.step(task, "begun")
+        cluster.operations.tasks.end(task)
+        if data.draw(st.booleans()):
+            known = {**KNOWN, "task_id": task.task_id}
+            case.path_parameters = {name: known[name] for name in case.path_parameters or {}}
+        await ask(cluster, case)
+
+
+@pytest.mark.parametrize("operation", [each for each in OPERATIONS if has_input(each)], ids=lambda each: each.label)
+@settings(max_examples=EXAMPLES_MAX, phases=(Phase.explicit, Phase.generate))
+@given(data=st.data())
+async def test_what_is_not_described_is_refused(operation: Any, data: st.DataObject) -> None:
+    case = data.draw(operation.as_strategy(GenerationMode.NEGATIVE))
+    async with RestCluster() as cluster:
+        await ask(cluster, case)
+
+
+def test_every_operation_is_there() -> None:
+    assert {(method.upper(), path) for path, methods in PATHS.items() for method in methods} == {
+        (HTTPMethod.GET, "/v1/health"),
+        (HTTPMethod.GET, "/v1/cluster"),
+        (HTTPMethod.GET, "/v1/nodes"),
+        (HTTPMethod.GET, "/v1/nodes/{node_id}"),
+        (HTTPMethod.POST, "/v1/nodes/{node_id}/drain"),
+        (HTTPMethod.POST, "/v1/nodes/{node_id}/undrain"),
+        (HTTPMethod.GET, "/v1/topics"),
+        (HTTPMethod.GET, "/v1/topics/{name}"),
+        (HTTPMethod.GET, "/v1/topics/{name}/partitions/{number}"),
+        (HTTPMethod.GET, "/v1/topics/{name}/partitions/{number}/segments"),
+        (HTTPMethod.POST, "/v1/topics/{name}/partitions/{number}/move"),
+        (HTTPMethod.POST, "/v1/topics/{name}/partitions/{number}/compaction"),
+        (HTTPMethod.POST, "/v1/topics/{name}/partitions/{number}/compaction/{reservation}/swap"),
+        (HTTPMethod.DELETE, "/v1/topics/{name}/partitions/{number}/compaction/{reservation}"),
+        (HTTPMethod.GET, "/v1/history"),
+        (HTTPMethod.GET, "/v1/tasks"),
+        (HTTPMethod.GET, "/v1/tasks/{task_id}"),
+        (HTTPMethod.GET, "/v1/tasks/{task_id}/events"),
+        (HTTPMethod.POST, "/v1/rebalance"),
+        (HTTPMethod.POST, "/v1/scale"),
+        (HTTPMethod.GET, "/v1/tables"),
+        (HTTPMethod.POST, "/v1/tables"),
+        (HTTPMethod.GET, "/v1/tables/{name}"),
+        (HTTPMethod.PUT, "/v1/tables/{name}"),
+        (HTTPMethod.DELETE, "/v1/tables/{name}"),
+        (HTTPMethod.GET, "/v1/tables/{name}/status"),
+        (HTTPMethod.PUT, "/v1/tables/{name}/status"),
+    }
+    assert len(OPERATIONS) == 27
+
+
+def test_every_error_is_described_as_a_problem() -> None:
+    problem = {"$ref": "#/components/schemas/Problem"}
+    for path, methods in PATHS.items():
+        for method, described in methods.items():
+            responses = described["responses"]
+            if described.get("parameters") or described.get("requestBody"):
+                assert "422" in responses, f"{method} {path}"
+            if method == "post":
+                begun = {"201"} if path == "/v1/tables" else set() if "/compaction" in path else {"202", "429"}
+                assert {"200", "307", "409", "422", "503", *begun} <= set(responses)
+            for status, response in responses.items():
+                if int(status) >= 400 and path != "/v1/health":
+                    assert response["content"] == {"application/problem+json": {"schema": problem}}, f"{method} {path}"
+                    assert response["description"].endswith(".")
+
+
+async def test_the_document_is_served() -> None:
+    async with RestCluster() as cluster:
+        assert (await cluster.client.get("/openapi.json")).json() == DOCUMENT
