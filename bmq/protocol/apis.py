@@ -25,6 +25,7 @@ class ApiKey(IntEnum):
     SYNC_GROUP = 14
     DESCRIBE_GROUPS = 15
     LIST_GROUPS = 16
+    SASL_HANDSHAKE = 17
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
@@ -36,17 +37,29 @@ class ApiKey(IntEnum):
     END_TXN = 26
     WRITE_TXN_MARKERS = 27
     TXN_OFFSET_COMMIT = 28
+    DESCRIBE_ACLS = 29
+    CREATE_ACLS = 30
+    DELETE_ACLS = 31
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     ALTER_REPLICA_LOG_DIRS = 34
     DESCRIBE_LOG_DIRS = 35
+    SASL_AUTHENTICATE = 36
     CREATE_PARTITIONS = 37
+    CREATE_DELEGATION_TOKEN = 38
+    RENEW_DELEGATION_TOKEN = 39
+    EXPIRE_DELEGATION_TOKEN = 40
+    DESCRIBE_DELEGATION_TOKEN = 41
     DELETE_GROUPS = 42
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
     OFFSET_DELETE = 47
+    DESCRIBE_CLIENT_QUOTAS = 48
+    ALTER_CLIENT_QUOTAS = 49
+    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     DESCRIBE_QUORUM = 55
     UPDATE_FEATURES = 57
     ENVELOPE = 58
@@ -142,6 +155,7 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.SYNC_GROUP: _api(0, 5, 4, route=Route.GROUP),
     ApiKey.DESCRIBE_GROUPS: _api(0, 6, 5, route=Route.GROUP),
     ApiKey.LIST_GROUPS: _api(0, 5, 3, route=Route.GROUP),
+    ApiKey.SASL_HANDSHAKE: _api(0, 1, None),
     ApiKey.API_VERSIONS: _api(0, 5, 3, schema_max=4),
     ApiKey.CREATE_TOPICS: _api(2, 7, 5, route=Route.CONTROLLER),
     ApiKey.DELETE_TOPICS: _api(1, 6, 4, route=Route.CONTROLLER),
@@ -153,17 +167,29 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.END_TXN: _api(0, 5, 3, route=Route.TRANSACTION),
     ApiKey.WRITE_TXN_MARKERS: _api(1, 2, 1),
     ApiKey.TXN_OFFSET_COMMIT: _api(0, 6, 3, schema_max=5, route=Route.GROUP),
+    ApiKey.DESCRIBE_ACLS: _api(1, 3, 2),
+    ApiKey.CREATE_ACLS: _api(1, 3, 2),
+    ApiKey.DELETE_ACLS: _api(1, 3, 2),
     ApiKey.DESCRIBE_CONFIGS: _api(1, 4, 4, route=Route.CONTROLLER),
     ApiKey.ALTER_CONFIGS: _api(0, 2, 2, route=Route.CONTROLLER),
     ApiKey.ALTER_REPLICA_LOG_DIRS: _api(1, 2, 2),
     ApiKey.DESCRIBE_LOG_DIRS: _api(1, 5, 2),
+    ApiKey.SASL_AUTHENTICATE: _api(0, 2, 2),
     ApiKey.CREATE_PARTITIONS: _api(0, 3, 2, route=Route.CONTROLLER),
+    ApiKey.CREATE_DELEGATION_TOKEN: _api(1, 3, 2),
+    ApiKey.RENEW_DELEGATION_TOKEN: _api(1, 2, 2),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: _api(1, 2, 2),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: _api(1, 3, 2),
     ApiKey.DELETE_GROUPS: _api(0, 3, 2, schema_max=2, route=Route.GROUP),
     ApiKey.ELECT_LEADERS: _api(0, 2, 2, route=Route.CONTROLLER),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _api(0, 1, 1, route=Route.CONTROLLER),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _api(0, 1, 0, route=Route.CONTROLLER),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _api(0, 0, 0, route=Route.CONTROLLER),
     ApiKey.OFFSET_DELETE: _api(0, 0, None, route=Route.GROUP),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: _api(0, 1, 1),
+    ApiKey.ALTER_CLIENT_QUOTAS: _api(0, 1, 1),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _api(0, 0, 0),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _api(0, 0, 0),
     ApiKey.DESCRIBE_QUORUM: _api(0, 2, 0, route=Route.CONTROLLER),
     ApiKey.UPDATE_FEATURES: _api(0, 2, 0, route=Route.CONTROLLER),
     ApiKey.DESCRIBE_CLUSTER: _api(0, 2, 0),

@@ -10,7 +10,7 @@ Source: metadata/src/main/resources/common/metadata of Apache Kafka, MetadataRec
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
@@ -231,6 +231,85 @@ class AbortTransactionRecord:
     reason: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserScramCredentialRecord:
+    """A user's SCRAM keys for one mechanism (1 SHA-256, 2 SHA-512). They are secrets: `repr` leaves them out."""
+
+    name: str
+    mechanism: int
+    salt: bytes = field(repr=False)
+    stored_key: bytes = field(repr=False)
+    server_key: bytes = field(repr=False)
+    iterations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveUserScramCredentialRecord:
+    """The user cannot log in by that mechanism any more."""
+
+    name: str
+    mechanism: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelegationTokenRecord:
+    """A delegation token (KIP-48), again at each renewal. Owner, requester and renewers are TYPE:NAME."""
+
+    owner: str
+    requester: str
+    renewers: Sequence[str]
+    issue_timestamp: int
+    max_timestamp: int
+    expiration_timestamp: int
+    token_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveDelegationTokenRecord:
+    """The token was expired, or its time has passed."""
+
+    token_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaEntity:
+    """A part of a quota's entity: `user`, `client-id` or `ip`. Name None is the default of its type."""
+
+    entity_type: str
+    entity_name: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientQuotaRecord:
+    """One key of one entity's quotas; `remove` takes it away."""
+
+    entity: Sequence[QuotaEntity]
+    key: str
+    value: float = 0.0
+    remove: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessControlEntryRecord:
+    """An ACL. The numbers are those of the ACL APIs."""
+
+    id: UUID
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveAccessControlEntryRecord:
+    """Takes away the ACL of that id."""
+
+    id: UUID
+
+
 MetadataRecord = (
     RegisterBrokerRecord
     | UnregisterBrokerRecord
@@ -248,6 +327,13 @@ MetadataRecord = (
     | BeginTransactionRecord
     | EndTransactionRecord
     | AbortTransactionRecord
+    | UserScramCredentialRecord
+    | RemoveUserScramCredentialRecord
+    | DelegationTokenRecord
+    | RemoveDelegationTokenRecord
+    | ClientQuotaRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
 )
 
 
@@ -284,6 +370,12 @@ _FEATURE: Final = _format(
     FormatField("min_supported_version", "int16"),
     FormatField("max_supported_version", "int16"),
     version_max=3,
+)
+
+_QUOTA_ENTITY: Final = _format(
+    QuotaEntity,
+    FormatField("entity_type", "string"),
+    FormatField("entity_name", "string", nullable_since=0),
 )
 
 _FORMATS: Final[dict[int, Format]] = {
@@ -349,7 +441,33 @@ _FORMATS: Final[dict[int, Format]] = {
         version_max=2,
     ),
     9: _format(RemoveTopicRecord, FormatField("topic_id", "uuid")),
+    10: _format(
+        DelegationTokenRecord,
+        FormatField("owner", "string"),
+        FormatField("requester", "string"),
+        _array("renewers", "string"),
+        FormatField("issue_timestamp", "int64"),
+        FormatField("max_timestamp", "int64"),
+        FormatField("expiration_timestamp", "int64"),
+        FormatField("token_id", "string"),
+    ),
+    11: _format(
+        UserScramCredentialRecord,
+        FormatField("name", "string"),
+        FormatField("mechanism", "int8"),
+        FormatField("salt", "bytes"),
+        FormatField("stored_key", "bytes"),
+        FormatField("server_key", "bytes"),
+        FormatField("iterations", "int32"),
+    ),
     12: _format(FeatureLevelRecord, FormatField("name", "string"), FormatField("feature_level", "int16")),
+    14: _format(
+        ClientQuotaRecord,
+        FormatField("entity", None, entity=_QUOTA_ENTITY, is_array=True),
+        FormatField("key", "string"),
+        FormatField("value", "float64"),
+        FormatField("remove", "bool"),
+    ),
     15: _format(
         ProducerIdsRecord,
         FormatField("broker_id", "int32"),
@@ -365,10 +483,28 @@ _FORMATS: Final[dict[int, Format]] = {
         _tagged_array("log_dirs", "uuid", 2, (), since=2),
         version_max=2,
     ),
+    18: _format(
+        AccessControlEntryRecord,
+        FormatField("id", "uuid"),
+        FormatField("resource_type", "int8"),
+        FormatField("resource_name", "string"),
+        FormatField("pattern_type", "int8"),
+        FormatField("principal", "string"),
+        FormatField("host", "string"),
+        FormatField("operation", "int8"),
+        FormatField("permission_type", "int8"),
+    ),
+    19: _format(RemoveAccessControlEntryRecord, FormatField("id", "uuid")),
     20: _format(NoOpRecord),
+    22: _format(
+        RemoveUserScramCredentialRecord,
+        FormatField("name", "string"),
+        FormatField("mechanism", "int8"),
+    ),
     23: _format(BeginTransactionRecord, _tagged("name", "string", 0, None)),
     24: _format(EndTransactionRecord),
     25: _format(AbortTransactionRecord, _tagged("reason", "string", 0, None)),
+    26: _format(RemoveDelegationTokenRecord, FormatField("token_id", "string")),
     OWN_API_KEYS_FROM: _format(TopicFilesDeletedRecord, FormatField("topic_id", "uuid")),
     OWN_API_KEYS_FROM + 1: _format(
         StateChangesRecord,

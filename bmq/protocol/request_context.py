@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from bmq.protocol.apis import APIS, Api, ApiKey
 from bmq.protocol.turns import NO_TURNS, Turns
@@ -24,6 +24,10 @@ class Peer(Protocol):
         """Run work that ends with the connection. `ended` is called after it, even if it never began."""
 
 
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""The principal of a client that has not authenticated: TYPE:NAME, as in an ACL."""
+
+
 @dataclass(frozen=True, slots=True)
 class Received:
     """A request as received: the frame without its length prefix, and the decoded message."""
@@ -36,7 +40,8 @@ class Received:
 class RequestContext:
     """The client and the version of a request. `peer` is None if the request did not come over its own connection.
 
-    `apis`: the APIs served by the listener. `received_s` (StallWatch.now_s): the request was not received before that;
+    `principal`: TYPE:NAME. `is_token`: it authenticated by a delegation token. `listener`: name of the listener the client
+    came by. `apis`: the APIs served by the listener. `received_s` (StallWatch.now_s): the request was not received before that;
     None: it was received just now. `received`: kept for requests that another node may have to answer. `leader_epoch`:
     of the group's shard, as known to the node that forwarded the request; -1: not forwarded, or the request names many.
     `client_port`: -1 if the request did not come over its own connection. `turns`: how a long request gives the event
@@ -48,7 +53,9 @@ class RequestContext:
     client_host: str
     client_software_name: str = "unknown"
     client_software_version: str = "unknown"
-    principal: str = "User:ANONYMOUS"
+    principal: str = ANONYMOUS
+    is_token: bool = False
+    listener: str = "PLAINTEXT"
     peer: Peer | None = None
     apis: Mapping[ApiKey, Api] = field(default_factory=lambda: APIS)
     received_s: float | None = None

@@ -25,6 +25,7 @@ _VALUES: dict[str, st.SearchStrategy[Any]] = {
     "string": _TEXT,
     "bytes": st.binary(max_size=200),
     "records": st.binary(max_size=200),
+    "float64": st.floats(allow_nan=False),
     "uuid": st.none() | st.uuids(),
 }
 
