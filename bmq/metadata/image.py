@@ -90,8 +90,9 @@ class MetadataImage:
 
     `fenced_nodes`: registered ones that do not take part, by id: they died, are being started, or are gone for good.
     `broker_configs`: dynamic configs, by node id as text; "" is for all nodes. `group_configs`: configs set for groups,
-    by group id. `client_metrics`: configs of subscriptions to clients' metrics, by name. `tables`: made of topics, by name, as bmq.table_definitions.stored writes them. `deleted_topics`: ids of deleted
-    topics whose files are still being removed.
+    by group id. `client_metrics`: configs of subscriptions to clients' metrics, by name. `tables`: made of topics, by
+    name, as bmq.table_definitions.stored writes them. `deleted_topics`: ids of deleted topics whose files are still
+    being removed.
     `features`: finalized levels.
     """
 

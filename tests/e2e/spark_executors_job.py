@@ -52,9 +52,7 @@ def table(spark: SparkSession, bootstrap: str, topic: str, directory: str) -> di
         trigger_s=None,
         on_progress=batches.append,
     )
-    found = (
-        spark.table("bmq.table_definitions.orders").agg(sql.count("*"), sql.sum("id"), sql.sum("_bmq_offset")).collect()
-    )
+    found = spark.table("bmq.tables.orders").agg(sql.count("*"), sql.sum("id"), sql.sum("_bmq_offset")).collect()
     return {"batches": len(batches), "sums": list(found[0])}
 
 

@@ -54,9 +54,7 @@ class IcebergWorld:
         self._frame(rows).writeTo(self._identifier).append()
 
     def _call(self, procedure: str, arguments: str) -> None:
-        self._spark.sql(
-            f"CALL bmq.system.{procedure}(table => 'bmq.table_definitions.{self._name}', {arguments})"
-        ).collect()
+        self._spark.sql(f"CALL bmq.system.{procedure}(table => 'bmq.tables.{self._name}', {arguments})").collect()
 
     def merge(self) -> None:
         self._call("rewrite_data_files", "options => map('rewrite-all', 'true')")

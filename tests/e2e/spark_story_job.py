@@ -51,7 +51,7 @@ def table(spark: SparkSession, directory: Path, bootstrap: str, topic: str) -> d
         take_over=False,
         on_progress=lambda progress: None,
     )
-    return {name: spark.table(f"bmq.table_definitions.{name}").count() for name in ("orders", "orders_dead_letter")}
+    return {name: spark.table(f"bmq.tables.{name}").count() for name in ("orders", "orders_dead_letter")}
 
 
 def counted(spark: SparkSession, bootstrap: str, topic: str) -> dict[str, Any]:

@@ -94,13 +94,13 @@ class Steps:
         files_before = len(self.data_files())
         for table in ("orders", "orders_dead_letter"):
             self.spark.sql(
-                f"CALL bmq.system.rewrite_data_files(table => 'bmq.table_definitions.{table}', options => map('rewrite-all', 'true'))"
+                f"CALL bmq.system.rewrite_data_files(table => 'bmq.tables.{table}', options => map('rewrite-all', 'true'))"
             )
             self.spark.sql(
-                f"CALL bmq.system.expire_snapshots(table => 'bmq.table_definitions.{table}', older_than => TIMESTAMP '2999-01-01 00:00:00', "
+                f"CALL bmq.system.expire_snapshots(table => 'bmq.tables.{table}', older_than => TIMESTAMP '2999-01-01 00:00:00', "
                 "retain_last => 1)"
             )
-        snapshots = self.spark.table("bmq.table_definitions.orders.snapshots").count()
+        snapshots = self.spark.table("bmq.tables.orders.snapshots").count()
         files = len(self.data_files())
         commits = self.directory / "checkpoint" / "commits"
         last = max((path for path in commits.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
@@ -227,8 +227,7 @@ class Steps:
     def newest_snapshots(self) -> tuple[int, int]:
         """The snapshot of the job's last commit and its parent; merges may have followed."""
         properties = {
-            row["key"]: row["value"]
-            for row in self.spark.sql("SHOW TBLPROPERTIES bmq.table_definitions.orders").collect()
+            row["key"]: row["value"] for row in self.spark.sql("SHOW TBLPROPERTIES bmq.tables.orders").collect()
         }
         last: int = json.loads(properties["bmq.offsets.orders"])["snapshot"]
         parent = self.table("orders.snapshots").where(f"snapshot_id = {last}").collect()[0]["parent_id"]
@@ -236,13 +235,13 @@ class Steps:
 
     def make_current(self, snapshot_id: int) -> None:
         self.spark.sql(
-            f"CALL bmq.system.set_current_snapshot(table => 'bmq.table_definitions.orders', snapshot_id => {snapshot_id})"
+            f"CALL bmq.system.set_current_snapshot(table => 'bmq.tables.orders', snapshot_id => {snapshot_id})"
         )
 
     def stop_at_misfits(self) -> dict[str, Any]:
         definition = self.definition(name="strict", misfits="stop")
         refused = self.refusal(lambda: self.run(definition, "checkpoint-4"))
-        return {"refused": refused, "rows": self.spark.table("bmq.table_definitions.strict").count()}
+        return {"refused": refused, "rows": self.spark.table("bmq.tables.strict").count()}
 
     def refusals(self) -> dict[str, str]:
         """Of what cannot be begun."""
@@ -539,7 +538,7 @@ class Steps:
         return places.count() - places.distinct().count()
 
     def table(self, name: str) -> DataFrame:
-        return self.spark.table(f"bmq.table_definitions.{name}")
+        return self.spark.table(f"bmq.tables.{name}")
 
     def by_duckdb(self) -> list[int]:
         """Rows, different ids, and their sum, of the files that pyiceberg finds in the table's directory; neither knows bmq."""
@@ -551,10 +550,7 @@ class Steps:
         return [int(each) for each in found[0]]
 
     def data_files(self) -> list[str]:
-        return [
-            row["file_path"].removeprefix("file:")
-            for row in self.spark.table("bmq.table_definitions.orders.files").collect()
-        ]
+        return [row["file_path"].removeprefix("file:") for row in self.spark.table("bmq.tables.orders.files").collect()]
 
 
 def avro_long(number: int) -> bytes:
