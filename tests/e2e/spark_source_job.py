@@ -91,7 +91,10 @@ def first_difference(found: list[tuple[Any, ...]], expected: list[tuple[Any, ...
 
 
 def write(bootstrap: str, topic: str, seed: int = 0, first_ms: int = FIRST_MS) -> None:
-    """Batches of every codec, in transactions that commit or abort and outside, with nulls and headers."""
+    """Batches of every codec, in transactions that commit or abort and outside, with nulls and headers.
+
+    Each partition gets more than two segments, wherever batches end.
+    """
     dice = random.Random(seed)
     producers = {}
     for codec in CODECS:
@@ -113,7 +116,7 @@ def write(bootstrap: str, topic: str, seed: int = 0, first_ms: int = FIRST_MS) -
             producer.produce(
                 topic,
                 key=None if one % 7 == 0 else b"key-%d" % one,
-                value=None if one % 11 == 0 else dice.randbytes(dice.randint(0, 2_000)),
+                value=None if one % 11 == 0 else dice.randbytes(dice.randint(0, 4_000)),
                 headers=[("trace", b"%d" % one), ("empty", None), ("trace", b"")] if one % 5 == 0 else None,
                 partition=one % 2,
                 timestamp=first_ms + 1_000 * one,
