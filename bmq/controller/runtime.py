@@ -9,27 +9,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from random import Random
-from typing import Final, TypeVar
+from typing import Any, Final
 from uuid import UUID
 
 import structlog
 
+from bmq.controller.api.cluster_api import ClusterApi
+from bmq.controller.api.config_api import ConfigApi
+from bmq.controller.api.context import ControllerContext
+from bmq.controller.api.node_api import NodeApi
+from bmq.controller.api.operator_api import OperatorApi
+from bmq.controller.api.placement_api import PlacementApi
+from bmq.controller.api.producer_id_api import ProducerIdApi
+from bmq.controller.api.topic_api import TopicApi
 from bmq.controller.assignment import leader_changes
-from bmq.controller.balancer import equalize
-from bmq.controller.client_requests import ClientRequests
 from bmq.controller.cluster_nodes import ClusterNodes
 from bmq.controller.config import ControllerConfig
 from bmq.controller.decision import Decision
 from bmq.controller.decision_log import ControllerGone, DecisionLog
+from bmq.controller.metadata_quorum import MetadataFollowers
 from bmq.controller.metadata_stream import MetadataStream
 from bmq.controller.metrics import ControllerMetrics
-from bmq.controller.moves import Move, drain_moves
 from bmq.controller.node_registration import CONTROLLED_SHUTDOWN
-from bmq.controller.node_sessions import Peer
 from bmq.controller.partition_mover import PartitionMover
-from bmq.controller.partition_reports import FENCED, NodeLoad
+from bmq.controller.partition_reports import PartitionReports
 from bmq.controller.topic_deletion import TopicDeletions
 from bmq.controller.unknown_topics import report_unknown_topics, require_no_topics
 from bmq.log.clock import Clock
@@ -40,40 +44,22 @@ from bmq.metadata.features import first_level, require_understood
 from bmq.metadata.history import StateChangeHistory
 from bmq.metadata.image import MetadataImage, Node
 from bmq.metadata.state import MetadataState, registration_record
-from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.errors import BmqError, KafkaError
-from bmq.protocol.internal_messages import (
-    MetadataFetchRequest,
-    MetadataFetchResponse,
-    ReportPartitionsRequest,
-    ReportPartitionsResponse,
-)
-from bmq.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
-from bmq.protocol.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
-from bmq.protocol.messages.alter_partition_reassignments_request import AlterPartitionReassignmentsRequest
-from bmq.protocol.messages.alter_partition_reassignments_response import AlterPartitionReassignmentsResponse
-from bmq.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
-from bmq.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
-from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest
-from bmq.protocol.messages.broker_registration_response import BrokerRegistrationResponse
-from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest
-from bmq.protocol.messages.elect_leaders_response import ElectLeadersResponse
+from bmq.protocol.apis import ApiKey
 from bmq.protocol.metadata_records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
     TopicFilesDeletedRecord,
 )
-from bmq.protocol.request_context import RequestContext
+from bmq.protocol.request_context import RequestContext, RequestMethod
 
 __all__ = ["Controller", "ControllerGone"]
 
 _log = structlog.get_logger("bmq.controller")
-R = TypeVar("R")
 
 _FENCED: Final = 1
 
 
-class Controller(ClientRequests):
+class Controller:
     """Implements bmq.proxy.services.Controller. Call `start` first, once; `close` stops the background work.
 
     `log`: the metadata log, owned by this node. `on_image(old, new)` is called with every new image, before the answers
@@ -96,20 +82,69 @@ class Controller(ClientRequests):
     ) -> None:
         """Raises InvalidConfig when the settings have unknown broker configs or invalid values."""
         state = MetadataState(config.cluster_id, node.node_id, static_configs(node, config.broker_configs))
-        decisions = DecisionLog(log, state, clock, config, self._image_changed)
-        super().__init__(decisions, node, clock, rng, config)
+        self._decisions = decisions = DecisionLog(log, state, clock, config, self._image_changed)
+        self._context = context = ControllerContext(decisions, PartitionReports(), node, clock, rng, config)
         self._on_image = on_image
         self._epoch = epoch
         self._store = store
         self._looking: asyncio.Task[None] | None = None
-        self._beginning: asyncio.Task[None] | None = None
         self._is_cluster = is_cluster
         self._deletions = TopicDeletions(store, config, self._forget_topic)
         self._stream = MetadataStream(decisions, node.node_id, epoch, config)
-        self._nodes = ClusterNodes(decisions, self._decision_context, config, self._node_stops, self._is_handing_over)
+        self._nodes = ClusterNodes(decisions, context.decision_context, config, self._node_stops, self._is_handing_over)
         self._mover = PartitionMover(
-            decisions, self._decision_context, self._reports, config, lambda: self._nodes.are_settled
+            decisions, context.decision_context, context.reports, config, lambda: self._nodes.are_settled
         )
+        followers = MetadataFollowers()
+        self._topics = TopicApi(context)
+        self._configs = ConfigApi(context)
+        self._placement = PlacementApi(context, self._mover)
+        self._cluster = ClusterApi(context, followers)
+        self._handlers: Final = self._table()
+        # For the proxy, besides `handle`.
+        self.auto_create_topic: Final = self._topics.auto_create_topic
+        producer_ids = ProducerIdApi(context)
+        self.allocate_producer_ids: Final = producer_ids.allocate
+        # For the listener between nodes.
+        node_api = NodeApi(context, self._nodes, self._mover, self._stream, followers)
+        self.register_node: Final = node_api.register_node
+        self.heartbeat: Final = node_api.heartbeat
+        self.report_partitions: Final = node_api.report_partitions
+        self.metadata_fetch: Final = node_api.metadata_fetch
+        self.allocate_producer_ids_for: Final = producer_ids.allocate_for_node
+        self.node_gone: Final = self._nodes.gone
+        self.stood_still: Final = self._nodes.stood_still
+        # For operators: the ports of bmq.admin.ports.
+        operators = OperatorApi(context, self._nodes, self._mover)
+        self.set_draining: Final = operators.set_draining
+        self.drain_plan: Final = operators.drain_plan
+        self.rebalance_plan: Final = operators.rebalance_plan
+        self.apply_moves: Final = operators.apply_moves
+        self.loads: Final = operators.loads
+        self.now_ms: Final = operators.now_ms
+        self.decide_with_id: Final = operators.decide_with_id
+        self.end_offset: Final = operators.end_offset
+
+    def _table(self) -> Mapping[ApiKey, RequestMethod]:
+        """The method that answers each API of the CONTROLLER route."""
+        return {
+            ApiKey.CREATE_TOPICS: self._topics.create_topics,
+            ApiKey.DELETE_TOPICS: self._topics.delete_topics,
+            ApiKey.CREATE_PARTITIONS: self._topics.create_partitions,
+            ApiKey.DESCRIBE_CONFIGS: self._configs.describe_configs,
+            ApiKey.LIST_CONFIG_RESOURCES: self._configs.list_config_resources,
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: self._configs.incremental_alter_configs,
+            ApiKey.ALTER_CONFIGS: self._configs.alter_configs,
+            ApiKey.ELECT_LEADERS: self._placement.elect_leaders,
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: self._placement.alter_partition_reassignments,
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: self._placement.list_partition_reassignments,
+            ApiKey.DESCRIBE_QUORUM: self._cluster.describe_quorum,
+            ApiKey.UPDATE_FEATURES: self._cluster.update_features,
+            ApiKey.UNREGISTER_BROKER: self._cluster.unregister_broker,
+            ApiKey.UNREGISTER_CONTROLLER: self._cluster.unregister_controller,
+            ApiKey.ADD_RAFT_VOTER: self._cluster.add_raft_voter,
+            ApiKey.REMOVE_RAFT_VOTER: self._cluster.remove_raft_voter,
+        }
 
     # --- life
 
@@ -124,7 +159,7 @@ class Controller(ClientRequests):
         if decisions.applied_offset == 0:
             await require_no_topics(self._store)
         require_understood(decisions.state.features)
-        decisions.state.set_controller(self._node.node_id)
+        decisions.state.set_controller(self._context.node.node_id)
         first = first_level(decisions.state.features) if self._is_cluster else self._incarnation()
         await decisions.activate(first)
         if self._is_cluster:
@@ -133,7 +168,7 @@ class Controller(ClientRequests):
         self._looking = decisions.spawn(report_unknown_topics(self._store, lambda: self.image))
         _log.info(
             "controller_started",
-            node_id=self._node.node_id,
+            node_id=self._context.node.node_id,
             records_replayed=count,
             topics=len(self.image.topics),
             records_written=len(first),
@@ -149,6 +184,23 @@ class Controller(ClientRequests):
         await self._mover.close()
         await self._nodes.close()
         await self._decisions.close()
+
+    async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
+        """Answer a request of the CONTROLLER route; errors are in the response.
+
+        Raises ControllerGone: nothing was decided, or we cannot tell whether it was. Ask the next controller.
+        """
+        return await self._handlers[api_key](request, context)
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest published image."""
+        return self._decisions.image
+
+    @property
+    def broker_configs(self) -> BrokerConfigs:
+        """The broker configs in force for this node now."""
+        return self._decisions.broker_configs
 
     @property
     def epoch(self) -> int:
@@ -171,172 +223,21 @@ class Controller(ClientRequests):
     def _incarnation(self) -> Sequence[MetadataRecord]:
         """This node has restarted and no other lives: its partitions get new leader epochs, all at once."""
         state, offset = self._decisions.state, self._decisions.applied_offset
-        live = {self._node.node_id: self._node}
-        reason = f"node {self._node.node_id} was started"
+        live = {self._context.node.node_id: self._context.node}
+        reason = f"node {self._context.node.node_id} was started"
         before = state.image_at(offset)
         return [
-            registration_record(self._node, self._new_uuid(), offset),
+            registration_record(self._context.node, self._context.new_uuid(), offset),
             # No other node has a session with this controller yet; live nodes will register again.
             *(
                 BrokerRegistrationChangeRecord(broker_id=node_id, fenced=_FENCED)
                 for node_id, registration in sorted(state.registrations.items())
                 if node_id not in live and not registration.fenced
             ),
-            *leader_changes(before, live, self._node.node_id, reason=reason, now_ms=self._clock.now_ms()),
+            *leader_changes(
+                before, live, self._context.node.node_id, reason=reason, now_ms=self._context.clock.now_ms()
+            ),
         ]
-
-    # --- nodes
-
-    async def register_node(self, request: BrokerRegistrationRequest, peer: Peer | None) -> BrokerRegistrationResponse:
-        """BrokerRegistration (KIP-631); the end of the connection `peer` is a sign that the node died."""
-        return await self._nodes.register(request, peer)
-
-    async def heartbeat(self, request: BrokerHeartbeatRequest, peer: Peer | None) -> BrokerHeartbeatResponse:
-        """BrokerHeartbeat (KIP-631)."""
-        return await self._nodes.heartbeat(request, peer)
-
-    def node_gone(self, node_id: int, why: str) -> None:
-        """A source other than its heartbeats says that the node is gone: fence it, unless its connection here is open.
-
-        `why`: for the log, behind the node's name ("lost its session with the election").
-        """
-        self._nodes.gone(node_id, why)
-
-    def stood_still(self) -> None:
-        """To be called when this process stood still, before the nodes' connections are dropped."""
-        self._nodes.stood_still()
-
-    async def report_partitions(self, request: ReportPartitionsRequest) -> ReportPartitionsResponse:
-        """Take a node's report: its partitions' high watermarks, and how busy they are."""
-        try:
-            self._decisions.require_active()
-            self._require_epoch(request.node_id, request.node_epoch)
-        except KafkaError as error:
-            return ReportPartitionsResponse(error_code=error.code, error_message=str(error))
-        self._nodes.reported(request.node_id, request.node_epoch)
-        now_s = asyncio.get_running_loop().time()
-        self._reports.take(self.image, request.node_id, request.interval_ms, request.partitions, now_s)
-        self._mover.reported()
-        if any(report.high_watermark == FENCED for report in request.partitions) and self._beginning is None:
-            # Do not wait for it: after a slow answer the node would think that we hang. The report will be repeated.
-            self._beginning = self._decisions.spawn(self._begin_anew(request))
-            self._beginning.add_done_callback(self._begun_anew)
-        return ReportPartitionsResponse()
-
-    def _begun_anew(self, _: asyncio.Task[None]) -> None:
-        self._beginning = None
-
-    async def _begin_anew(self, request: ReportPartitionsRequest) -> None:
-        """Give a new leader epoch to owners fenced by an epoch we did not assign; else nobody could serve them."""
-
-        def decide(image: MetadataImage, broker: BrokerConfigs) -> Decision[None]:
-            context = self._decision_context()
-            owned = [
-                (topic_id, partition)
-                for topic_id, partition in self._reports.fenced(image, request.partitions)
-                if partition.leader == request.node_id
-            ]
-            reason = f"node {request.node_id} was fenced by an epoch above its own"
-            records = [
-                context.new_leader_epoch(
-                    topic_id, partition, partition.leader, partition.replicas, context.owners, reason
-                )
-                for topic_id, partition in owned
-            ]
-            return Decision(None, records)
-
-        await self._decisions.decide(decide, self._config.internal_request_wait_max_ms)
-
-    async def metadata_fetch(self, request: MetadataFetchRequest) -> MetadataFetchResponse:
-        """Records of the metadata log from an offset on, by long poll; a snapshot if the node cannot continue there."""
-        if request.node_id in self._decisions.state.registrations:
-            end_offset = self._decisions.log.log_end_offset
-            self._followers.fetched(request.node_id, request.offset, end_offset, self._clock.now_ms())
-        return await self._stream.fetch(request)
-
-    async def allocate_producer_ids_for(self, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
-        """AllocateProducerIds (KIP-730)."""
-        try:
-            self._require_epoch(request.broker_id, request.broker_epoch)
-            block = await self.allocate_producer_ids()
-        except BmqError as error:
-            return AllocateProducerIdsResponse(error_code=error.code)
-        return AllocateProducerIdsResponse(producer_id_start=block.start, producer_id_len=len(block))
-
-    def _require_epoch(self, node_id: int, broker_epoch: int) -> None:
-        registration = self._decisions.state.registrations.get(node_id)
-        if registration is None or registration.broker_epoch != broker_epoch:
-            raise KafkaError(
-                ErrorCode.STALE_BROKER_EPOCH, f"node {node_id} is not registered under epoch {broker_epoch}"
-            )
-
-    # --- placement of partitions
-
-    async def elect_leaders(self, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
-        """Elect leaders as in ClientRequests; the balancer leaves them in place for a while."""
-        before = self.image
-        response = await super().elect_leaders(request, context)
-        self._mover.placed(before, self.image)
-        return response
-
-    async def alter_partition_reassignments(
-        self, request: AlterPartitionReassignmentsRequest, context: RequestContext
-    ) -> AlterPartitionReassignmentsResponse:
-        """Reassign as in ClientRequests; the balancer leaves moved partitions in place for a while."""
-        before = self.image
-        response = await super().alter_partition_reassignments(request, context)
-        self._mover.placed(before, self.image)
-        return response
-
-    async def set_draining(self, node_id: int, is_draining: bool, reason: str) -> None:
-        """Start draining a node (it gives its partitions away and gets no new ones), or stop it. Returns when that is
-        written, not when the node is empty. A restart of the node ends it too. Raises KafkaError.
-        """
-        if is_draining:
-            self._mover.explain_drain(node_id, reason)
-        await self._nodes.set_draining(node_id, is_draining)
-
-    def drain_plan(self, node_id: int) -> Sequence[Move]:
-        """The moves that draining the node would need now."""
-        return drain_moves(self._decision_context(), node_id, f"node {node_id} is being drained")
-
-    def rebalance_plan(self) -> Sequence[Move]:
-        """The moves that would even out the nodes' numbers of partitions now, all at once."""
-        takers = {node_id: node for node_id, node in self._decision_context().owners.items() if not node.is_draining}
-        return equalize(self.image, takers, lambda key: True, self.image.partition_count)
-
-    async def apply_moves(self, moves: Sequence[Move], reason: str) -> None:
-        """Carry a plan out; outdated moves are left out. `reason` precedes each move's own in the history.
-
-        Raises KafkaError.
-        """
-        before = self.image
-        await self._mover.apply([replace(move, reason=f"{reason}: {move.reason}") for move in moves])
-        self._mover.placed(before, self.image)
-
-    def loads(self) -> Mapping[int, NodeLoad]:
-        """By live node: its number of partitions, and its measured rates."""
-        return self._reports.loads(self.image, asyncio.get_running_loop().time())
-
-    # --- operators' orders
-
-    def now_ms(self) -> int:
-        return self._clock.now_ms()
-
-    async def decide_with_id(self, decide: Callable[[MetadataImage, UUID, int], Decision[R]]) -> R:
-        """Decide in turn, with an unused id and the present time; returns the answer once its records are applied.
-
-        Raises KafkaError, and whatever `decide` raises.
-        """
-        new_id, now_ms = self._new_uuid(), self._clock.now_ms()
-        return await self._decisions.decide(
-            lambda image, broker: decide(image, new_id, now_ms), self._config.internal_request_wait_max_ms
-        )
-
-    def end_offset(self, topic_id: UUID, number: int) -> int:
-        """The least end offset a partition is known to have, from its owner's last report; 0 when unknown."""
-        partition = self.image.partition(topic_id, number)
-        return 0 if partition is None else self._reports.floor_of(topic_id, partition)
 
     @property
     def history(self) -> StateChangeHistory:
@@ -359,7 +260,7 @@ class Controller(ClientRequests):
         self._deletions.start(new.deleted_topics - old.deleted_topics)
         if new.topics is not old.topics:
             for topic_id in old.topics_by_id.keys() - new.topics_by_id.keys():
-                self._reports.forget(topic_id)
+                self._context.reports.forget(topic_id)
         if self._is_cluster and new.nodes is not old.nodes and self._decisions.is_active:
             self._mover.nodes_changed()
 
@@ -374,4 +275,4 @@ class Controller(ClientRequests):
             records = (TopicFilesDeletedRecord(topic_id=topic_id),) if topic_id in image.deleted_topics else ()
             return Decision(None, records)
 
-        await self._decisions.decide(decide, self._config.internal_request_wait_max_ms)
+        await self._decisions.decide(decide, self._context.config.internal_request_wait_max_ms)

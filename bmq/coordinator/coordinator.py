@@ -38,7 +38,7 @@ from bmq.protocol.request_context import RequestContext, RequestMethod
 _CLOSE_SNAPSHOT_RECORDS_MIN: Final = 1_000
 
 
-class GroupCoordinator(StreamsApi):
+class GroupCoordinator:
     """All groups whose shards this process owns. Create it inside its event loop."""
 
     def __init__(
