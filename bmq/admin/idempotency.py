@@ -1,4 +1,4 @@
-"""Idempotency keys: repeating a key with an equal order gives the same task, for clients that lost the answer."""
+"""Idempotency keys: repeating a key with an equal order gives the same task, for clients that lost the answer. Pure."""
 
 from __future__ import annotations
 

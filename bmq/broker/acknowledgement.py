@@ -1,4 +1,4 @@
-"""A batch on its way into the log, and the callbacks that get its result."""
+"""A batch on its way into the log, and the callbacks that get its result. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks a produce before it gets an offset: size, format, checksum, every record, keys, times, codec.
+"""Checks a produce before it gets an offset: size, format, checksum, every record, keys, times, codec. Pure.
 
 Every record of every batch is read, by bmq/records; compressed ones too, unless the topic switches that off. The header's
 greatest time becomes that of the records. Opening may take long: `admit` does it as far as its room goes, in one piece;

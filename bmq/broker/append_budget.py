@@ -1,4 +1,4 @@
-"""How many bytes may be on their way into the log at once, over all partitions of the process.
+"""How many bytes may be on their way into the log at once, over all partitions of the process. Pure.
 
 Connections limit their own bytes in flight (proxy.limits); this is the second bound: an append that would exceed twice
 the budget is refused, so nothing grows without bound and nothing is dropped silently.

@@ -1,4 +1,4 @@
-"""The directory of one leader epoch, and the look that proves it is still the one we claimed (rules 7 and 20)."""
+"""The directory of one leader epoch, and the look that proves it is still the one we claimed (rules 7 and 20). Pure."""
 
 from __future__ import annotations
 

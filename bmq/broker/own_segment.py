@@ -1,4 +1,4 @@
-"""One segment file of this leader epoch: its writer, how much is written, and its growing index."""
+"""One segment file of this leader epoch: its writer, how much is written, and its growing index. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages between the partition's state machine and its runtime: effects are orders, events are facts.
+"""Messages between the partition's state machine and its runtime: effects are orders, events are facts. Pure.
 
 Everything here is a plain value. A batch is the one exception: the machine writes its offset into it, so that the
 runtime's own record of the batch can pass through the queue without being copied.

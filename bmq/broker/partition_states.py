@@ -1,4 +1,4 @@
-"""The states of one partition at its owner; partition.py says what they mean and decides between them."""
+"""The states of one partition at its owner; partition.py says what they mean and decides between them. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Names the records of a batch that a topic refuses, each by its place, in Kafka's words (LogValidator, KIP-467)."""
+"""Names the records of a batch that a topic refuses, each by its place, in Kafka's words (LogValidator, KIP-467).
+
+Pure.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Limits how often all partitions of a process together look for more replicas. Times in seconds of the event loop."""
+"""Limits how often all partitions of a process together look for more replicas. Times in seconds of the event loop.
+
+Pure.
+"""
 
 from __future__ import annotations
 

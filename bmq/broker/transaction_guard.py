@@ -1,4 +1,4 @@
-"""Decides which transactional batches of a partition wait until the coordinator has verified their transaction.
+"""Decides which transactional batches of a partition wait until the coordinator has verified their transaction. Pure.
 
 The first batch of a producer's transaction in a partition waits while the coordinator is asked, and everything that
 producer sends meanwhile waits behind it, in order. A guard is made before each question; a marker invalidates it. An

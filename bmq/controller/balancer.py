@@ -1,4 +1,5 @@
 """Decides which partitions should move so that every node does its share, and why. Times are the loop's, in seconds.
+Pure.
 
 First the numbers: with as few moves as possible, live nodes that accept partitions own equally many, give or take one.
 A partition goes back to its preferred node if it can, else to one of its replicas, and those of one topic stay spread.

@@ -1,4 +1,4 @@
-"""AlterConfigs and IncrementalAlterConfigs: decides which changes are allowed and which records they take.
+"""AlterConfigs and IncrementalAlterConfigs: decides which changes are allowed and which records they take. Pure.
 
 Every resource succeeds or fails as a whole and by itself. Codes and words are those of Kafka's ConfigAdminManager,
 ConfigurationControlManager and DynamicBrokerConfig (4.3).

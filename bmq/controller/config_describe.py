@@ -1,4 +1,4 @@
-"""DescribeConfigs: every config of a topic, a broker or its loggers, with its value, its source and its synonyms.
+"""DescribeConfigs: every config of a topic, a broker or its loggers, with its value, its source and its synonyms. Pure.
 
 Resource types, sources, codes and words are those of Kafka's ConfigHelper (4.3).
 """

@@ -1,4 +1,4 @@
-"""ListConfigResources: the resources that have configs (KIP-1000, KIP-1142)."""
+"""ListConfigResources: the resources that have configs (KIP-1000, KIP-1142). Pure."""
 
 from __future__ import annotations
 

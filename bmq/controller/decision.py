@@ -1,4 +1,4 @@
-"""A decision: the answer, and the records that make it true. Nothing has changed until they are replayed."""
+"""A decision: the answer, and the records that make it true. Nothing has changed until they are replayed. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inputs for decisions about nodes and owners, at one moment."""
+"""The inputs for decisions about nodes and owners, at one moment. Pure."""
 
 from __future__ import annotations
 

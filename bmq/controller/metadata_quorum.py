@@ -1,4 +1,4 @@
-"""DescribeQuorum: the metadata log, its owner, and how far the nodes follow it (KIP-595, KIP-836).
+"""DescribeQuorum: the metadata log, its owner, and how far the nodes follow it (KIP-595, KIP-836). Pure.
 
 There is no quorum: the log is in the store, its one owner is the active controller, and any node with that role may be
 the next. So these nodes are shown as voters, with the owner as their leader, and all other nodes as observers. A node's

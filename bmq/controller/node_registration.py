@@ -1,4 +1,4 @@
-"""Nodes register, are unfenced, fenced, and leave: decides what is allowed and which records it takes.
+"""Nodes register, are unfenced, fenced, and leave: decides what is allowed and which records it takes. Pure.
 
 As in KIP-631: a process registers once (an *incarnation* of its node id), gets the metadata log's offset as its epoch, is
 fenced at first, and takes part from the heartbeat on that says it knows of its own registration. Registrations are in the

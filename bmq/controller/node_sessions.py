@@ -1,4 +1,4 @@
-"""Node sessions: decides which nodes are alive, which to fence, and why. Times are the event loop's, in seconds.
+"""Node sessions: decides which nodes are alive, which to fence, and why. Times are the event loop's, in seconds. Pure.
 
 Every heartbeat is a sign of life, and so is every report. When the connection of a node's heartbeats is lost, the node
 has a short grace period to come back on another; when it is only silent, it has the session timeout. Both can guess wrong

@@ -1,4 +1,4 @@
-"""Adding partitions to a topic: decides what is allowed and which records it takes.
+"""Adding partitions to a topic: decides what is allowed and which records it takes. Pure.
 
 Checks, codes and words are those of Kafka's ReplicationControlManager.createPartitions (4.3).
 """

@@ -1,4 +1,4 @@
-"""AddRaftVoter and RemoveRaftVoter (KIP-853): there is no quorum, so there are no voters to add or remove.
+"""AddRaftVoter and RemoveRaftVoter (KIP-853): there is no quorum, so there are no voters to add or remove. Pure.
 
 Any node with the controller role may become the controller; ZooKeeper elects it. What is answered is what Kafka answers
 where the voters are fixed (kraft.version 0), with its checks before that.

@@ -1,4 +1,4 @@
-"""Creating and deleting topics: decides what is allowed and which records it takes.
+"""Creating and deleting topics: decides what is allowed and which records it takes. Pure.
 
 Every topic of a request succeeds or fails by itself. Checks, their order, codes and words are those of Kafka's
 ReplicationControlManager and ControllerApis (4.3), as far as a client can see them.

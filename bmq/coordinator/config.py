@@ -1,4 +1,4 @@
-"""The group coordinator's settings. Names and defaults are Kafka's (units in the names)."""
+"""The group coordinator's settings. Names and defaults are Kafka's (units in the names). Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The coordinator's narrow view of topics in the cluster's metadata image."""
+"""The coordinator's narrow view of topics in the cluster's metadata image. Pure."""
 
 from __future__ import annotations
 

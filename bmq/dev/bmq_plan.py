@@ -1,4 +1,4 @@
-"""The plan of a whole development cluster: ports and files of ZooKeeper, HDFS and the nodes of bmq. Pure."""
+"""The plan of a whole development cluster: ports and files of ZooKeeper, HDFS and the nodes of bmq."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The XML files that Hadoop's daemons read, for a cluster whose daemons all listen on 127.0.0.1. Pure."""
+"""The XML files that Hadoop's daemons read, for a cluster whose daemons all listen on 127.0.0.1."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bmq.hdfs.blocks import DataNode, LocatedBlock
-from bmq.hdfs.datanode_connection import SetupRefused
+from bmq.hdfs.errors import SetupRefused
 from bmq.hdfs.proto.hdfs_pb2 import StorageType
 from bmq.hdfs.proto.transfer_pb2 import BaseHeader, Checksum, ChecksumType, ClientOperationHeader, OpWriteBlock
 from bmq.log.store import WriterBroken

@@ -19,7 +19,8 @@ from bmq.hdfs.block_setup import StreamOpenFailed as StreamOpenFailed
 from bmq.hdfs.block_setup import chain_of, open_failure, write_operation
 from bmq.hdfs.blocks import DataNode, LocatedBlock
 from bmq.hdfs.config import HdfsConfig, WriteMode
-from bmq.hdfs.datanode_connection import DataNodeConnection, SetupRefused, status_name
+from bmq.hdfs.datanode_connection import DataNodeConnection, status_name
+from bmq.hdfs.errors import SetupRefused
 from bmq.hdfs.packets import HEARTBEAT, Ack, Packet, PacketEncoder
 from bmq.hdfs.proto.transfer_pb2 import TransferStatus
 from bmq.log.store import Buffer, StoreError, WriterBroken

@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError, Message
 
 from bmq.hdfs.blocks import DataNode
 from bmq.hdfs.delimited import delimited
+from bmq.hdfs.errors import SetupRefused
 from bmq.hdfs.packets import (
     HEARTBEAT_SEQNO,
     INCOMPLETE,
@@ -26,18 +27,6 @@ from bmq.hdfs.proto.transfer_pb2 import BlockOpResponse, TransferStatus
 TRANSFER_VERSION: Final = 28
 WRITE_BLOCK: Final = 80
 SETUP_REPLY_BYTES_MAX: Final = 64 * 1024
-
-
-class SetupRefused(Exception):
-    """The DataNode did not take the block. `bad_link`: the node of the chain behind it that did not, as host:port."""
-
-    def __init__(
-        self, reason: str, *, is_unreachable: bool = False, is_connected: bool = True, bad_link: str = ""
-    ) -> None:
-        super().__init__(reason)
-        self.is_unreachable = is_unreachable  # no connection at all, or no answer in time
-        self.is_connected = is_connected
-        self.bad_link = bad_link
 
 
 class Listener(Protocol):

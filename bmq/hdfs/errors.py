@@ -1,4 +1,4 @@
-"""Turns refusals of NameNodes and DataNodes into store errors, each with a sentence an operator can act on.
+"""Turns refusals of NameNodes and DataNodes into store errors, each with a sentence an operator can act on. Pure.
 
 A caller above the store has to tell four cases apart: try again (StorageUnavailable), make space (StorageFull),
 somebody else owns the file (FencedWriter), an operator has to fix something (the rest). The text keeps the Java
@@ -21,6 +21,18 @@ from bmq.log.store import (
 )
 
 MESSAGE_CHARACTERS_MAX: Final = 500
+
+
+class SetupRefused(Exception):
+    """The DataNode did not take the block. `bad_link`: the node of the chain behind it that did not, as host:port."""
+
+    def __init__(
+        self, reason: str, *, is_unreachable: bool = False, is_connected: bool = True, bad_link: str = ""
+    ) -> None:
+        super().__init__(reason)
+        self.is_unreachable = is_unreachable  # no connection at all, or no answer in time
+        self.is_connected = is_connected
+        self.bad_link = bad_link
 
 
 class RemoteError(Exception):

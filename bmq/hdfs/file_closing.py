@@ -26,10 +26,9 @@ from bmq.hdfs.bad_nodes import BadNodes
 from bmq.hdfs.block_stream import BlockStream, Stage, StreamOpenFailed
 from bmq.hdfs.blocks import Block, DataNode, FileBlocks, LocatedBlock
 from bmq.hdfs.config import BLOCK_BYTES_MIN, HdfsConfig
-from bmq.hdfs.datanode_connection import SetupRefused
 from bmq.hdfs.datanode_rpc import DataNodeRpc
 from bmq.hdfs.equalize import SourceFailed, equalize
-from bmq.hdfs.errors import AuthenticationRequired, LeaseLost, PermissionRefused
+from bmq.hdfs.errors import AuthenticationRequired, LeaseLost, PermissionRefused, SetupRefused
 from bmq.hdfs.lease_recovery import recover_lease
 from bmq.hdfs.namenode import NameNode
 from bmq.hdfs.reader import BlockReader

@@ -1,5 +1,6 @@
 """Where a cluster lies on HDFS: `hdfs://namenode:8020/bmq`, or with both NameNodes of an HA pair,
-`hdfs://namenode-1:8020,namenode-2:8020/bmq`."""
+`hdfs://namenode-1:8020,namenode-2:8020/bmq`. Pure.
+"""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ async def close_replica(
 ) -> None:
     """Finalize the replica on `node` at `length_bytes`. `located.block` has a stamp at or below the replica's.
 
-    Raises SetupRefused (datanode_connection.py): another length or state, or no answer.
+    Raises SetupRefused: another length or state, or no answer.
     """
     base = BaseHeader(block=located.block.with_length(length_bytes).message())
     if located.token.IsInitialized():

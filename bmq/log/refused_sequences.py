@@ -1,4 +1,5 @@
 """Sequence numbers of batches that were refused a moment ago: later batches of the producer must not overtake them.
+Pure.
 
 An owner accepts any first sequence number from a producer it does not know, because it may have forgotten the producer.
 So if a producer's first batch is refused, and batches sent after it reach the next owner, these are written without it,

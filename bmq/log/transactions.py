@@ -1,4 +1,5 @@
 """Transaction messages between brokers and coordinators: plain values, and the port to the transaction coordinator.
+Pure.
 
 Source: KIP-98, KIP-890 (verification by the partition's leader, `transaction.version` 2), KIP-664.
 """

@@ -1,4 +1,5 @@
 """The broker configs of this server, with Kafka 4.3's names, types and defaults, and whether they may be altered live.
+Pure.
 
 A value is looked up as in Kafka: set for this node, set for all nodes, from the server's own settings, the default.
 Those of parts that bmq does not have are in configs_without_effect.py.

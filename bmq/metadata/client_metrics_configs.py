@@ -1,4 +1,4 @@
-"""Subscriptions to clients' metrics (KIP-714): what the config resources of type CLIENT_METRICS say.
+"""Subscriptions to clients' metrics (KIP-714): what the config resources of type CLIENT_METRICS say. Pure.
 
 A subscription is a name with up to three configs: which clients (`match`), which metrics, how often. Names, words and
 codes are those of Kafka's ClientMetricsConfigs (4.4). Patterns are RE2's, as there from 4.4 on: linear time, no matter

@@ -1,5 +1,5 @@
 """Config keys: type, default and valid values, and how text becomes a checked value. The config tables consist of
-these.
+these. Pure.
 
 Messages are worded as Kafka's ConfigDef words them, because people search for them.
 """

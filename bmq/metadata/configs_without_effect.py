@@ -1,5 +1,5 @@
 """Kafka's broker configs that change nothing here, and why. They are shown, with Kafka's types and defaults, because
-tools look for them; a value of one's own is shown as well, and has no effect.
+tools look for them; a value of one's own is shown as well, and has no effect. Pure.
 
 Those of TLS, SASL, authorizers and delegation tokens are refused instead: who sets them believes that something is
 protected.

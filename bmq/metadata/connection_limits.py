@@ -1,4 +1,7 @@
-"""How many connections a listener for clients accepts, in all and from one address: by broker configs, altered live."""
+"""How many connections a listener for clients accepts, in all and from one address: by broker configs, altered live.
+
+Pure.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Feature levels: what servers and clients agree on beyond the versions of requests. Clients see CLIENT_FEATURES.
+"""Feature levels: what servers and clients agree on beyond the versions of requests. Clients see CLIENT_FEATURES. Pure.
 
 `bmq.metadata.version`: which metadata records the cluster writes, so that servers of two releases can run side by side.
 

@@ -1,4 +1,4 @@
-"""Configs of one consumer or streams group (KIP-848, KIP-1071); broker configs set the bounds of their values.
+"""Configs of one consumer or streams group (KIP-848, KIP-1071); broker configs set the bounds of their values. Pure.
 
 Names and words are those of Kafka's GroupConfig (4.3). Share groups are not supported, so their configs are left out.
 """

@@ -1,4 +1,4 @@
-"""History of each partition's leaders (since when, and why): the newest changes, kept with the metadata.
+"""History of each partition's leaders (since when, and why): the newest changes, kept with the metadata. Pure.
 
 Changes are added one by one as their records are replayed. A snapshot stores them column by column, a topic's many
 partitions in one record. They stay in that form until they are read, so that a replay of thousands of partitions does

@@ -1,4 +1,4 @@
-"""The cluster's metadata at one offset of the metadata log: an immutable image that everybody reads."""
+"""The cluster's metadata at one offset of the metadata log: an immutable image that everybody reads. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The controller's state: the sum of the metadata log's records. Nothing else changes it.
+"""The controller's state: the sum of the metadata log's records. Nothing else changes it. Pure.
 
 `replay(record)` is the only way to change it, live and after a restart alike. `image` is an immutable copy of the state
 so far; its cost is proportional to the changes since the last image, not to the state. `snapshot()` is the state as

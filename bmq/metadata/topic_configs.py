@@ -1,4 +1,4 @@
-"""Every topic config of Kafka 4.3 and our own (`bmq.…`): names, allowed values, and their effect on the log.
+"""Every topic config of Kafka 4.3 and our own (`bmq.…`): names, allowed values, and their effect on the log. Pure.
 
 `validate` decides whether a topic may have a set of configs; `log_config` turns them, together with the broker's
 defaults, into a LogConfig. Names, types, defaults and ranges are those of LogConfig in Apache Kafka 4.3.

@@ -1,4 +1,4 @@
-"""The live proxies of a metadata image, and the stand-in for each partition whose owner's node has no proxy.
+"""The live proxies of a metadata image, and the stand-in for each partition whose owner's node has no proxy. Pure.
 
 Chosen by rendezvous hashing: every proxy names the same stand-in, its caches stay warm, and a proxy that comes or goes
 changes only its own partitions. Choices are cached, so that a repeated question is a look-up in a dict.

@@ -1,4 +1,4 @@
-"""The levels of this process's loggers, altered live: config resources of type BROKER_LOGGER (KIP-412).
+"""The levels of this process's loggers, altered live: config resources of type BROKER_LOGGER (KIP-412). Pure.
 
 They belong to one process and are gone with it, as in Kafka. Codes and words are those of Kafka's ConfigAdminManager (4.3).
 """

@@ -1,4 +1,4 @@
-"""A group while a decision on it is made: the records so far, and the group as it will be once they are replayed.
+"""A group while a decision on it is made: the records so far, and the group as it will be once they are replayed. Pure.
 
 The group itself changes only when its records are durable and replayed. The later steps of a decision, and later
 decisions in the same append, build on the draft. A decision that fails is dropped with its draft.

@@ -1,4 +1,4 @@
-"""A new-protocol group's view of topics: which of its topics exist, and a hash that detects changes to them."""
+"""A new-protocol group's view of topics: which of its topics exist, and a hash that detects changes to them. Pure."""
 
 from __future__ import annotations
 

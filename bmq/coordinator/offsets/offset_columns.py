@@ -1,4 +1,4 @@
-"""A group's offsets in one topic as columns of bytes, as snapshots keep them; loaded ones stay packed until used.
+"""A group's offsets in one topic as columns of bytes, as snapshots keep them; loaded ones stay packed until used. Pure.
 
 Unpacking columns costs a tenth of decoding one record per offset. After a failover a shard answers for one group before
 it has unpacked the offsets of the others.

@@ -1,4 +1,7 @@
-"""Maps errors of a shard's log to the codes that clients get (Kafka's GroupMetadataManager, CoordinatorRuntime)."""
+"""Maps errors of a shard's log to the codes that clients get (Kafka's GroupMetadataManager, CoordinatorRuntime).
+
+Pure.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The next wake-up of each of many groups: one heap, whose entries are never removed from the middle."""
+"""The next wake-up of each of many groups: one heap, whose entries are never removed from the middle. Pure."""
 
 from __future__ import annotations
 

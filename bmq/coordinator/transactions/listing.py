@@ -1,4 +1,4 @@
-"""ListTransactions: the filters on transactional ids (KIP-664, KIP-994, KIP-1152). Decides only."""
+"""ListTransactions: the filters on transactional ids (KIP-664, KIP-994, KIP-1152). Decisions only."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The state machine of one transactional id: from its durable state and a request to a record and an answer. Decides
-only.
+"""The state machine of one transactional id: from its durable state and a request to a record and an answer. Decisions only.
 
 A function here gets the last durable record (`TransactionValue`; None: there is none), whether another record of the id
 is in flight (`is_pending`), the request and the time, and returns an `Outcome`. It changes nothing: the state is the

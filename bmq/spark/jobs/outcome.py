@@ -1,4 +1,4 @@
-"""Exit codes of jobs, on which a scheduler can act."""
+"""Exit codes of jobs, on which a scheduler can act. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reasons why a job does not start, or stops: one sentence each, for users."""
+"""Reasons why a job does not start, or stops: one sentence each, for users. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An Avro schema with one more field, which is set in every readable value.
+"""An Avro schema with one more field, which is set in every readable value. Pure.
 
 Spark's `from_avro` returns a record of nulls for unreadable bytes, and the same for a value that is all null. A field
 with a default in the reader's schema tells them apart.

@@ -1,4 +1,4 @@
-"""A job's work and its lag after each batch: a value that the caller may send anywhere."""
+"""A job's work and its lag after each batch: a value that the caller may send anywhere. Pure."""
 
 from __future__ import annotations
 
