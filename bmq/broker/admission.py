@@ -37,13 +37,14 @@ from bmq.protocol.record_batch import (
     InvalidRecords,
     assemble_batch,
     batches,
-    clear_log_append_time,
     is_cut_short,
-    rewrite_log_append_time,
-    rewrite_max_timestamp,
     validate_client_batch,
     validate_records_count,
     verify_crc,
+    with_log_append_time,
+    with_max_timestamp,
+    without_log_append_time,
+    write_times,
 )
 from bmq.records.batch_check import BatchCheck, Result, Rules, reason_of
 from bmq.records.batch_checks import batch_check
@@ -62,7 +63,8 @@ _UNUSUAL: Final = ~(COMPRESSION_MASK | LOG_APPEND_TIME) | 0b100
 
 AdmittedBatch = tuple[memoryview, BatchHeader]
 Opening = Generator[None, None, AdmittedBatch]
-"""Yields after each part of the body; returns the batch, or raises as `Admission.admit`."""
+"""Yields after each part of the body; returns the batch, or raises as `Admission.admit`. The batch's bytes are not written to:
+its header may have other times than they, which `write_times` puts in."""
 
 _CODECS: Final = {
     "uncompressed": Compression.NONE,
@@ -125,7 +127,7 @@ class Admission:
         Raises BmqError with the code for the client, and TooMuchWork, after which the same may be tried in a larger room.
         The beginning of another batch behind it is cut off without a word, as Kafka's reader does.
         """
-        header = BatchHeader.parse(records)
+        header = came = BatchHeader.parse(records)
         _, length, _, _, crc, attributes, last_offset_delta, _, _, producer_id, epoch, sequence, record_count = header
         size = length + LENGTH_OVERHEAD_BYTES
         if (
@@ -147,13 +149,16 @@ class Admission:
             if result:
                 header = self._corrected(result, records, header, now_ms)
         if self._is_append_time or attributes & LOG_APPEND_TIME or len(records) > self._segment_bytes:
-            return self._stamped(records, header, now_ms)
+            records, header = self._stamped(records, header, now_ms)
+        if header is not came:
+            write_times(records, 0, header)
         return records, header
 
     def opening(self, records: memoryview, now_ms: int, budget: OpeningBudget, *, is_last: bool = True) -> Opening:
         """As `admit`, in parts of which each takes a bounded time and buffer. The budget is the whole batch's.
 
-        `is_last`: there is no larger budget, so what is beyond it is refused, in place of TooMuchWork.
+        `is_last`: there is no larger budget, so what is beyond it is refused, in place of TooMuchWork. Nothing is written to
+        `records`, so that they can be answered and sent on while another thread is in here.
         """
         records, header = self._whole_batch(records, BatchHeader.parse(records))
         target_codec = header.compression if self._codec is None else self._codec
@@ -201,9 +206,9 @@ class Admission:
     def _stamped(self, records: memoryview, header: BatchHeader, now_ms: int) -> AdmittedBatch:
         """With the time that the topic wants; and small enough for a segment."""
         if self._is_append_time:
-            header = rewrite_log_append_time(records, 0, header, now_ms)
+            header = with_log_append_time(records, 0, header, now_ms)
         elif header.attributes & LOG_APPEND_TIME:
-            header = clear_log_append_time(records, 0, header)
+            header = without_log_append_time(records, 0, header)
         if header.length + LENGTH_OVERHEAD_BYTES > self._segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
@@ -312,7 +317,7 @@ class Admission:
         if result == Result.OTHER_TIME:
             if self._is_append_time:
                 return header  # the log's own time comes there
-            return rewrite_max_timestamp(records, 0, header, details.max_timestamp_ms)
+            return with_max_timestamp(records, 0, header, details.max_timestamp_ms)
         if result == Result.REFUSED:
             refused = self._check.refused(NAMED_MAX)
             times_ms = (now_ms - self._before_max_ms, now_ms + self._after_max_ms)

@@ -20,7 +20,7 @@ from bmq.log.partition_log import AppendDone, AppendResult
 from bmq.log.transactions import TransactionClaim
 from bmq.protocol.control_batch import parse_end_transaction_marker
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader
+from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader, write_times
 
 
 class PartitionAppends:
@@ -112,6 +112,9 @@ class PartitionAppends:
         elif isinstance(opened, Exception):
             self._refusals.for_error(opened, records, done)
         elif self._checks.may_write(records, done, append.is_acks_all):
+            write_times(
+                opened[0], 0, opened[1]
+            )  # only here: while it was opened, the batch could be answered and sent on
             self._place(*opened, now_ms, done, append.is_acks_all, append.claim)
 
     def _place(

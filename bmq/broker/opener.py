@@ -28,14 +28,15 @@ WAIT_MAX_S: Final = 30.0
 """Batches that wait longer are refused unopened: their clients have given the requests up (Kafka's request.timeout.ms)."""
 
 Opened = AdmittedBatch | Exception
-"""A batch that is admitted, or why it is not: a BmqError with the code for the client, or a failure of ours."""
+"""A batch that is admitted, whose header is still to be written into it (`write_times`), or why it is not: a BmqError with the
+code for the client, or a failure of ours."""
 
 
 class Opener(Protocol):
     """Opens batches elsewhere."""
 
     def open(self, admission: Admission, records: memoryview, now_ms: int, done: Callable[[Opened], None]) -> None:
-        """Call `done` from the event loop, later and once. Nobody else changes `records` meanwhile."""
+        """Call `done` from the event loop, later and once. `records` are only read."""
 
     def close(self) -> None:
         """What waits is not opened any more, and nobody is told."""

@@ -292,32 +292,53 @@ def rewrite_log_append_time(
 
     Every reader then gives all its records this timestamp; the base timestamp stays. Returns the new header.
     """
-    attributes = header.attributes | LOG_APPEND_TIME
-    _INT16.pack_into(buffer, position + _ATTRIBUTES_POSITION, attributes)
-    _INT64.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
-    crc = _renew_checksum(buffer, position, header)
-    return header._replace(attributes=attributes, max_timestamp_ms=timestamp_ms, crc=crc)
+    return write_times(buffer, position, with_log_append_time(buffer, position, header, timestamp_ms))
 
 
 def rewrite_max_timestamp(
     buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp_ms: int
 ) -> BatchHeader:
     """Set a batch's greatest time and renew its checksum. Returns the new header."""
-    _INT64.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, timestamp_ms)
-    return header._replace(max_timestamp_ms=timestamp_ms, crc=_renew_checksum(buffer, position, header))
+    return write_times(buffer, position, with_max_timestamp(buffer, position, header, timestamp_ms))
 
 
 def clear_log_append_time(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> BatchHeader:
     """Give a batch's records their own timestamps again and renew its checksum. Returns the new header."""
-    attributes = header.attributes & ~LOG_APPEND_TIME
-    _INT16.pack_into(buffer, position + _ATTRIBUTES_POSITION, attributes)
-    return header._replace(attributes=attributes, crc=_renew_checksum(buffer, position, header))
+    return write_times(buffer, position, without_log_append_time(buffer, position, header))
 
 
-def _renew_checksum(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> int:
-    crc = crc32c(memoryview(buffer)[position + _ATTRIBUTES_POSITION : position + header.size_bytes])
-    _UINT32.pack_into(buffer, position + _CRC_POSITION, crc)
-    return crc
+def with_log_append_time(buffer: Buffer, position: int, header: BatchHeader, timestamp_ms: int) -> BatchHeader:
+    """The header that `rewrite_log_append_time` gives the batch, which stays as it is."""
+    attributes = header.attributes | LOG_APPEND_TIME
+    return _with_checksum(buffer, position, header._replace(attributes=attributes, max_timestamp_ms=timestamp_ms))
+
+
+def with_max_timestamp(buffer: Buffer, position: int, header: BatchHeader, timestamp_ms: int) -> BatchHeader:
+    """The header that `rewrite_max_timestamp` gives the batch, which stays as it is."""
+    return _with_checksum(buffer, position, header._replace(max_timestamp_ms=timestamp_ms))
+
+
+def without_log_append_time(buffer: Buffer, position: int, header: BatchHeader) -> BatchHeader:
+    """The header that `clear_log_append_time` gives the batch, which stays as it is."""
+    return _with_checksum(buffer, position, header._replace(attributes=header.attributes & ~LOG_APPEND_TIME))
+
+
+def write_times(buffer: bytearray | memoryview, position: int, header: BatchHeader) -> BatchHeader:
+    """Write the attributes, the greatest time and the checksum of `header` into its batch. Returns `header`."""
+    _INT16.pack_into(buffer, position + _ATTRIBUTES_POSITION, header.attributes)
+    _INT64.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, header.max_timestamp_ms)
+    _UINT32.pack_into(buffer, position + _CRC_POSITION, header.crc)
+    return header
+
+
+def _with_checksum(buffer: Buffer, position: int, header: BatchHeader) -> BatchHeader:
+    """With the checksum of a batch that has these attributes and this greatest time; all the rest is that of the bytes."""
+    start = position + _ATTRIBUTES_POSITION
+    head = bytearray(memoryview(buffer)[start : position + HEADER_BYTES])
+    _INT16.pack_into(head, 0, header.attributes)
+    _INT64.pack_into(head, _MAX_TIMESTAMP_POSITION - _ATTRIBUTES_POSITION, header.max_timestamp_ms)
+    body = memoryview(buffer)[position + HEADER_BYTES : position + header.size_bytes]
+    return header._replace(crc=crc32c(body, crc32c(head)))
 
 
 def validate_records_count(header: BatchHeader) -> None:

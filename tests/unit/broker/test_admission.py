@@ -22,6 +22,7 @@ from bmq.protocol.record_batch import (
     decode_records,
     encode_batch,
     verify_crc,
+    write_times,
 )
 from bmq.records.batch_check_twin import TwinCheck
 from tests.fakes.opener import OneRoom
@@ -42,6 +43,7 @@ def admit(config: LogConfig, data: bytes | bytearray, name: str = "") -> Admitte
     opened = admitted_at_once(Admission(config, name), view, NOW_MS)
     if isinstance(opened, Exception):
         raise opened
+    write_times(opened[0], 0, opened[1])
     return opened
 
 
@@ -179,6 +181,20 @@ def test_the_greatest_time_becomes_that_of_the_records(codec: Compression, says_
     verify_crc(admitted, 0, header)
     assert header == BatchHeader.parse(admitted)
     assert header.max_timestamp_ms == NOW_MS + 2
+
+
+@pytest.mark.parametrize("is_append_time", [False, True])
+@pytest.mark.parametrize("codec", list(Compression))
+def test_an_opening_only_reads_the_batch(codec: Compression, is_append_time: bool) -> None:
+    data = batch(compression=codec)
+    data[35:43] = bytes(8)  # not its records' greatest time
+    signed(data)
+    config = LogConfig(message_timestamp_type_is_append_time=is_append_time)
+    opened = admitted_at_once(Admission(config), memoryview(bytes(data)).toreadonly(), NOW_MS)
+    assert not isinstance(opened, Exception)
+    _, header = Admission(config).admit(memoryview(data), NOW_MS, OneRoom(1 << 20))
+    assert opened[1] == header == BatchHeader.parse(data)
+    verify_crc(data, 0, header)
 
 
 def test_a_header_is_believed_where_the_topic_says_so() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 
 import pytest
 from crc32c import crc32c
 
-from bmq.broker.opener import ThreadOpener
+from bmq.broker.admission import Admission
+from bmq.broker.opener import Opened, ThreadOpener, admitted_at_once
 from bmq.broker.opening_room import TURN_SCRATCH_BYTES
 from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
@@ -107,6 +109,47 @@ def test_batches_that_wait_are_refused_when_the_partition_moves(ends: str) -> No
         await asyncio.sleep(1)  # virtual: the opening ends meanwhile, and changes nothing
         assert log.log_end_offset == 0
         assert world.owners[0].manager.budget.bytes_used == 0
+
+    virtual(main)
+
+
+class LateOpener:
+    """Opens a batch when the test says so. `records`: of the last batch it was given."""
+
+    def __init__(self) -> None:
+        self.records = memoryview(b"")
+
+    def open(self, admission: Admission, records: memoryview, now_ms: int, done: Callable[[Opened], None]) -> None:
+        self.records = records
+        self._open = lambda: done(admitted_at_once(admission.for_another_thread(), records, now_ms))
+
+    def go_on(self) -> None:
+        self._open()
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("is_append_time", [False, True])
+def test_a_batch_that_was_refused_is_not_written_to_by_its_opening(is_append_time: bool) -> None:
+    """Its appender sends it to the next owner, perhaps just when the header would be half written."""
+
+    async def main() -> None:
+        world = World()
+        owner = world.owner()
+        opener = owner.manager.surroundings.opener = LateOpener()
+        log = await owner.log()
+        log.update_config(replace(CONFIG, message_timestamp_type_is_append_time=is_append_time))
+        records = large()
+        records[35:43] = bytes(8)  # not its records' greatest time
+        sent = bytes(encode_again(records))
+        answer = append(log, records)
+        log.give_up()
+        assert (await answer).error_code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        opener.go_on()
+        await log.ended
+        assert opener.records == sent
+        assert owner.manager.budget.bytes_used == 0
 
     virtual(main)
 
