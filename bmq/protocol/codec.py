@@ -13,9 +13,10 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 from bmq.protocol.apis import ALL_APIS, APIS, OWN_API_KEYS_FROM, ApiKey
+from bmq.protocol.array_codec import ArrayCodec
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import MalformedMessage, UnsupportedVersion
-from bmq.protocol.formats import Format, codec_of, turns_codec_of
+from bmq.protocol.formats import Format, array_codec_of, codec_of, turns_codec_of
 from bmq.protocol.wire import ELEMENTS_MAX, Buffer, EntityCodec, skip_tagged_fields
 from bmq.protocol.wire_turns import InTurns, TurnsCodec
 
@@ -86,11 +87,16 @@ def decode_request(header: RequestHeader, frame: Buffer) -> Any:
     return decode("request", header.api_key, header.api_version, frame, header.body_position)
 
 
-def decode_request_in_turns(header: RequestHeader, frame: Buffer) -> InTurns[Any]:
-    """Like `decode_request`, for a large frame."""
+def decode_request_in_turns(header: RequestHeader, frame: Buffer, elements_max: int = ELEMENTS_MAX) -> InTurns[Any]:
+    """Like `decode_request`, for a large frame. Raises TooManyElements."""
     _require_served(header)
     codec = _turns_codec("request", header.api_key, header.api_version)
-    return (yield from codec.read(frame, header.body_position))
+    return (yield from codec.read(frame, header.body_position, elements_max))
+
+
+def array_codec(kind: str, api_key: int, api_version: int, name: str) -> ArrayCodec:
+    """A request or response around its array `name`. Raises ValueError if it has no such array in this version."""
+    return array_codec_of(message_format(kind, api_key), api_version, name)
 
 
 def _require_served(header: RequestHeader) -> None:

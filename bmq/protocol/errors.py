@@ -41,6 +41,10 @@ class MalformedMessage(BmqError):
     code = ErrorCode.INVALID_REQUEST
 
 
+class TooManyElements(MalformedMessage):
+    """A message whose arrays have more elements in all than its reader takes, and that may parse otherwise."""
+
+
 class UnsupportedVersion(BmqError):
     """An API or version that is not served."""
 

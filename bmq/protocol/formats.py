@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from bmq.protocol.array_codec import ArrayCodec, compile_around
 from bmq.protocol.wire import Entity, EntityCodec, Field, compile_entity
 from bmq.protocol.wire_turns import TurnsCodec, compile_turns
 
@@ -76,3 +77,10 @@ def turns_codec_of(message_format: Format, version: int) -> TurnsCodec:
     """Like `codec_of`, for messages that may be large."""
     codec_of(message_format, version)  # raises ValueError
     return compile_turns(message_format.entity(version))
+
+
+@cache
+def array_codec_of(message_format: Format, version: int, name: str) -> ArrayCodec:
+    """For messages whose array `name` may be large. Raises ValueError if there is no such array in this version."""
+    codec_of(message_format, version)  # raises ValueError
+    return compile_around(message_format.entity(version), name)

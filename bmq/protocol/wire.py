@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from bmq.protocol.errors import MalformedMessage
+from bmq.protocol.errors import MalformedMessage, TooManyElements
 
 Buffer = bytes | bytearray | memoryview
 
@@ -65,6 +65,8 @@ class Entity:
     message_class: type
     is_flexible: bool
     fields: tuple[Field, ...]
+    has_tags: bool = True
+    """False: a piece of a message that ends before its tagged fields."""
 
 
 Read = Callable[[Buffer, int, int, list[int]], tuple[Any, int]]
@@ -156,8 +158,11 @@ def _too_long(what: str, length: int) -> MalformedMessage:
     return MalformedMessage(f"{what} is a string of {length} bytes, {STRING_BYTES_MAX} are allowed")
 
 
-def _too_many(what: str, count: int) -> MalformedMessage:
-    return MalformedMessage(f"{what} claims {count} elements, more than there are bytes or than are allowed")
+def too_many(what: str, count: int, bytes_left: int) -> MalformedMessage:
+    """The error of an array that claims more elements than there are bytes, or than are allowed."""
+    if count > bytes_left:
+        return MalformedMessage(f"{what} claims {count} elements, and {bytes_left} bytes are left")
+    return TooManyElements(f"{what} claims {count} elements, with which there are more than are allowed")
 
 
 class _Source:
@@ -175,7 +180,7 @@ class _Source:
             "pack": struct.pack,
             "past_the_end": _past_the_end,
             "unexpected_null": _unexpected_null,
-            "too_many": _too_many,
+            "too_many": too_many,
             "too_long": _too_long,
             "Malformed": MalformedMessage,
             "UUID": UUID,
@@ -234,7 +239,7 @@ class ReaderSource(_Source):
                 self.add(1, f"{', '.join('v_' + f.name for f in run)}, = {unpack}(data, at)", f"at += {layout.size}")
             else:
                 self.field(1, run[0])
-        if self.flexible:
+        if self.flexible and self.entity.has_tags:
             self.tagged_fields()
         arguments = ", ".join(f"{f.name}=v_{f.name}" for f in self.entity.fields)
         self.add(1, f"return Message({arguments}), at")
@@ -303,7 +308,7 @@ class ReaderSource(_Source):
             self.elements(depth, field, target)
             return
         self.add(depth, "left[0] -= n")
-        self.add(depth, f"if n > end - at or left[0] < 0: raise too_many({field.name!r}, n)")
+        self.add(depth, f"if n > end - at or left[0] < 0: raise too_many({field.name!r}, n, end - at)")
         code = _FIXED[field.kafka_type]
         # Check the count against the bytes left before struct makes a tuple of that size.
         size = struct.calcsize(">" + code)
@@ -313,7 +318,7 @@ class ReaderSource(_Source):
     def elements(self, depth: int, field: Field, target: str) -> None:
         """Reads `n` elements that are no numbers."""
         self.add(depth, "left[0] -= n")
-        self.add(depth, f"if n > end - at or left[0] < 0: raise too_many({field.name!r}, n)")
+        self.add(depth, f"if n > end - at or left[0] < 0: raise too_many({field.name!r}, n, end - at)")
         self.add(depth, "items = []", "for _ in range(n):")
         self.element(depth + 1, field)
         self.add(depth + 1, "items.append(item)")
@@ -338,7 +343,10 @@ class ReaderSource(_Source):
             self.add(1, f"v_{field.name} = {default}")
         self.varint(1, "tags")
         self.add(1, "if tags:", "    left[0] -= tags")
-        self.add(2, f"if tags > {TAGGED_FIELDS_MAX} or left[0] < 0: raise too_many('a section of tagged fields', tags)")
+        self.add(
+            2,
+            f"if tags > {TAGGED_FIELDS_MAX} or left[0] < 0: raise too_many('a section of tagged fields', tags, end - at)",
+        )
         self.add(1, "for _ in range(tags):")
         self.varint(2, "tag")
         self.varint(2, "size")
@@ -368,7 +376,7 @@ class WriterSource(_Source):
             else:
                 self.add(1, f"value = message.{run[0].name}")
                 self.field(1, run[0], "out")
-        if self.flexible:
+        if self.flexible and self.entity.has_tags:
             self.tagged_fields()
         return self.compiled("write")
 

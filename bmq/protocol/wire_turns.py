@@ -98,10 +98,10 @@ class _TurnsReader(ReaderSource):
 
     def elements(self, depth: int, field: Field, target: str) -> None:
         # Counted one by one, so that what is left says when this turn is over.
-        self.add(depth, f"if n > end - at or n > left[0]: raise too_many({field.name!r}, n)")
+        self.add(depth, f"if n > end - at or n > left[0]: raise too_many({field.name!r}, n, end - at)")
         self.add(depth, "items = []", "for _ in range(n):")
         self.add(depth + 1, "left[0] -= 1", "if left[0] < left[1]:")
-        self.add(depth + 2, f"if left[0] < 0: raise too_many({field.name!r}, n)")
+        self.add(depth + 2, f"if left[0] < 0: raise too_many({field.name!r}, n, end - at)")
         self.add(depth + 2, _MORE_PER_TURN, "if left[1] < 0: left[1] = 0", "yield")
         self.element(depth + 1, field)
         self.add(depth + 1, "items.append(item)")

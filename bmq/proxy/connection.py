@@ -30,21 +30,21 @@ from bmq.protocol.codec import (
     encode_response_in_turns,
     unsupported_api_versions_response,
 )
-from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.errors import BmqError, KafkaError, MalformedMessage, UnsupportedVersion
+from bmq.protocol.errors import BmqError, MalformedMessage, UnsupportedVersion
 from bmq.protocol.frames import FrameSplitter, ReceiveBuffer
-from bmq.protocol.parts import MEMORY, Part
+from bmq.protocol.parts import MEMORY
+from bmq.protocol.parts import Part as AnswerPart
 from bmq.protocol.refusals import refused
 from bmq.protocol.request_context import Received, RequestContext
 from bmq.protocol.request_heads import RequestHeads
-from bmq.protocol.request_parts import Joined, elements_of
 from bmq.protocol.wire import Buffer
-from bmq.proxy.dispatch import EAGER_HANDLERS, HANDLERS, HOT_HANDLERS, EncodedBody, Handler
+from bmq.proxy.dispatch import EAGER_HANDLERS, HANDLERS, HOT_HANDLERS, EncodedBody, EncodedPieces, Handler
 from bmq.proxy.file_sender import FileSender
 from bmq.proxy.large_requests import LargeRequests, decoded_bytes
 from bmq.proxy.limits import ProxyLimits
+from bmq.proxy.part_answers import AnswerTooLarge, PartAnswers, surveyed
 from bmq.proxy.services import Services
-from bmq.proxy.split_requests import ANSWER_ELEMENTS_MAX, CHANGES_MAX, READING, Split, cut, split_of, without_repeats
+from bmq.proxy.split_requests import READING, split_of
 from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.stats import ProxyStats
 
@@ -54,7 +54,7 @@ WAIT_FOR_MEMBERS: Final = frozenset((ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
 """Requests that are answered when other members of their group have sent theirs."""
 KEPT_NAME_CHARS_MAX: Final = 256
 """Of a client's id and software that are kept for its connection: there may be thousands of idle ones."""
-_NO_ANSWER: Final[Sequence[Part]] = ()
+_NO_ANSWER: Final[Sequence[AnswerPart]] = ()
 
 
 class Listener(Protocol):
@@ -93,10 +93,6 @@ class Listener(Protocol):
     def wait_for_room(self, connection: Connection) -> None: ...
 
 
-async def _refuse_many(request: Any, context: RequestContext, services: Services) -> Any:
-    raise KafkaError(ErrorCode.POLICY_VIOLATION, f"one request may change {CHANGES_MAX} things at most")
-
-
 class Slot:
     """One request's place in the order of answers. Call it with the answer; see bmq.proxy.reply.Reply."""
 
@@ -108,9 +104,9 @@ class Slot:
         self.request_bytes = request_bytes
         self.started_s = started_s
         self.is_done = False
-        self.buffers: Sequence[Part] = _NO_ANSWER
+        self.buffers: Sequence[AnswerPart] = _NO_ANSWER
 
-    def __call__(self, buffers: Sequence[Part] | None) -> None:
+    def __call__(self, buffers: Sequence[AnswerPart] | None) -> None:
         if not self.is_done:
             self.is_done = True
             if buffers is None:
@@ -423,8 +419,13 @@ class Connection(asyncio.BufferedProtocol):
         received_s = self._received_s
         admission = await self._listener.large_requests.admit(decoded_bytes(len(frame)))
         try:
+            request, parts = None, None
+            turns = self._listener.turns
             try:
-                request = await run_in_turns(decode_request_in_turns(header, frame), self._listener.turns)
+                if len(frame) > self._limits.decoded_whole_bytes_max:
+                    parts = await surveyed(api_key, header, frame, turns)
+                if parts is None:
+                    request = await run_in_turns(decode_request_in_turns(header, frame), turns)
             except (MalformedMessage, UnsupportedVersion) as error:
                 self.close(f"{api_key.name} version {header.api_version}: {error}")
                 return
@@ -436,13 +437,19 @@ class Connection(asyncio.BufferedProtocol):
                 # has bounds of its own.
                 admission.release()
                 self._loop.call_soon(self._not_alone, slot)
-            handler, split = HANDLERS[api_key], split_of(api_key, header.api_version, request)
-            if split is None:
-                context = self._context_for(api, frame, request, context, received_s)
+            handler = HANDLERS[api_key]
+            is_too_late = partial(self._is_too_old, api_key, received_s)
+            if parts is not None:
+                split, streamed = parts
+                request = streamed.request
+                handler = partial(PartAnswers(handler, api_key, split, turns, is_too_late).streamed, streamed)
+            elif (found := split_of(api_key, header.api_version, request)) is not None:
+                handler = PartAnswers(handler, api_key, found, turns, is_too_late).decoded
             else:
+                context = self._context_for(api, frame, request, context, received_s)
+            if context.received is None:
                 frame = bytearray()  # the parts have frames of their own, if they are sent on
                 context = replace(context, received_s=received_s)
-                handler = partial(self._in_parts, handler, api_key, split)
             await self._answer(handler, api_key, header, request, context, slot)
         finally:
             admission.release()
@@ -476,6 +483,9 @@ class Connection(asyncio.BufferedProtocol):
     ) -> None:
         try:
             response = await handler(request, context, self._listener.services)
+        except AnswerTooLarge as error:
+            self.close(str(error))
+            return
         except BmqError as error:
             response = refused(api_key, request, error.code, str(error))
         except Exception as error:
@@ -491,6 +501,8 @@ class Connection(asyncio.BufferedProtocol):
         try:
             if isinstance(response, EncodedBody):
                 slot((encode_response_header(*head), response.data))
+            elif isinstance(response, EncodedPieces):
+                slot((encode_response_header(*head), *response.pieces))
             else:
                 slot((await run_in_turns(encode_response_in_turns(*head, response), self._listener.turns),))
         except Exception as error:
@@ -518,31 +530,6 @@ class Connection(asyncio.BufferedProtocol):
             return False
         return received_s is not None and self._loop.time() - received_s > self._limits.large_request_ms / 1000
 
-    async def _in_parts(
-        self, handler: Handler, api_key: ApiKey, split: Split, request: Any, context: RequestContext, services: Services
-    ) -> Any:
-        """The answer to a large request, one part after the other; None: it is not answered, as it took too long."""
-        joined = Joined(split.answered)
-        elements = 0
-        turns = self._listener.turns
-        if split.bounded:
-            handler = _refuse_many
-        for part in cut(await run_in_turns(without_repeats(request, split), turns), split):
-            try:
-                response = await handler(part.request, context, services)
-            except BmqError as error:
-                response = refused(api_key, part.request, error.code, str(error))
-            if response is None or self._is_too_old(api_key, context.received_s):
-                return None  # what is left must not be carried out; the answer would lack it
-            elements += await run_in_turns(elements_of(response), turns)
-            if elements > ANSWER_ELEMENTS_MAX:
-                self.close(f"the answer to {api_key.name} has more than {ANSWER_ELEMENTS_MAX} elements")
-                return None
-            if not joined.add(part, response):
-                break
-            await turns.next()
-        return joined.response
-
     def _note_failure(self, api_key: ApiKey, error: Exception) -> None:
         log.error(
             "handler_failed", api=api_key.name, client=self.host, error=repr(error), exc_info=self._listener.is_debug
@@ -565,7 +552,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         now_s = self._loop.time()
         stats = self._listener.stats
-        out: list[Part] = []
+        out: list[AnswerPart] = []
         sent = released = 0
         has_files = False
         while slots and slots[0].is_done:
@@ -596,7 +583,7 @@ class Connection(asyncio.BufferedProtocol):
         elif self._frames or self._is_reading_paused:
             self._begin_frames()
 
-    def _send(self, transport: asyncio.Transport, parts: Sequence[Part]) -> None:
+    def _send(self, transport: asyncio.Transport, parts: Sequence[AnswerPart]) -> None:
         sender = self._sender
         if sender is None:
             descriptor = transport.get_extra_info("socket").fileno()

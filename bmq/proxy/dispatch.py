@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
 from bmq.protocol.request_context import RequestContext
+from bmq.protocol.wire import Buffer
 from bmq.proxy.reply import Reply
 from bmq.proxy.services import Services
 
@@ -18,6 +19,14 @@ class EncodedBody:
     """A response body that is already encoded (a cached answer), in the request's version."""
 
     data: bytes
+    error_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPieces:
+    """A response body in pieces that follow each other, in the request's version."""
+
+    pieces: Sequence[Buffer]
     error_code: int = 0
 
 

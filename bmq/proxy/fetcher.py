@@ -17,7 +17,7 @@ from bmq.log.store import SegmentStore
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader, decode_request, decode_request_in_turns
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.errors import MalformedMessage
+from bmq.protocol.errors import MalformedMessage, TooManyElements
 from bmq.protocol.hot_fetch import encode_fetch_response
 from bmq.proxy.catch_up_throttle import LOOK_INTERVAL_S
 from bmq.proxy.consumer_pace import ConsumerPaces
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 PARTITIONS_MAX: Final = 20_000
 """Partitions, and topics, of one Fetch: they are looked at in one turn of the event loop."""
+ELEMENTS_MAX: Final = 5 * PARTITIONS_MAX
+"""What a Fetch of so many may have in all: topics, partitions, topics that are forgotten, and two tagged fields of a partition."""
 _ERROR_CODES_FROM: Final = 7
 """From this version on a Fetch response has an error code for the whole request."""
 
@@ -78,10 +80,11 @@ class Fetcher:
         self, frame: bytearray, header: RequestHeader, context: RequestContext, services: Services, reply: Reply
     ) -> None:
         """See FetchHandler."""
-        request = await run_in_turns(decode_request_in_turns(header, frame), context.turns)
-        named = sum(len(topic.partitions) for topic in request.topics)
-        named += sum(len(topic.partitions) for topic in request.forgotten_topics_data)
-        if max(named, len(request.topics), len(request.forgotten_topics_data)) > PARTITIONS_MAX:
+        try:
+            request = await run_in_turns(decode_request_in_turns(header, frame, ELEMENTS_MAX), context.turns)
+        except TooManyElements:
+            request = None
+        if request is None or _named(request) > PARTITIONS_MAX:
             if header.api_version < _ERROR_CODES_FROM:
                 raise MalformedMessage(f"more than {PARTITIONS_MAX} partitions are named")
             services.stats.note_error(ApiKey.FETCH, ErrorCode.INVALID_REQUEST)
@@ -146,3 +149,10 @@ class Fetcher:
             ("bmq_read_cache_bytes", "Bytes of segment files in memory."): shared.read_cache.bytes_used,
             ("bmq_read_cache_max_bytes", "Budget of the same."): shared.read_cache.bytes_max,
         }
+
+
+def _named(request: Any) -> int:
+    """Partitions, or topics if there are more of these."""
+    partitions = sum(len(topic.partitions) for topic in request.topics)
+    partitions += sum(len(topic.partitions) for topic in request.forgotten_topics_data)
+    return max(partitions, len(request.topics), len(request.forgotten_topics_data))

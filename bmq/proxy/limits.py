@@ -22,6 +22,9 @@ class ProxyLimits:
     at_once_bytes_max: int = 2 * 1024
     """A longer request (Produce and Fetch have their own bounds) is decoded and answered in parts, one in each turn of the
     event loop, and the next request of its connection begins when it is answered, as at Kafka's brokers."""
+    decoded_whole_bytes_max: int = 64 * 1024
+    """A longer request whose elements are answered each by itself is decoded and encoded element by element, which takes half
+    as long again and a tenth of the memory."""
     fetch_at_once_bytes_max: int = 64 * 1024
     """A longer Fetch, of a thousand partitions or more, is decoded in parts as well."""
     large_request_ms: int = 20_000

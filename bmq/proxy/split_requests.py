@@ -6,8 +6,11 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Final, NamedTuple
 
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.codec import RequestHeader, array_codec
 from bmq.protocol.request_parts import Part, Path, distinct_elements, parts_of
+from bmq.protocol.streamed_parts import StreamedParts
 from bmq.protocol.turns import ELEMENTS_PER_TURN_MAX, Pace
+from bmq.protocol.wire import Buffer
 from bmq.protocol.wire_turns import InTurns
 
 
@@ -18,7 +21,8 @@ class Split(NamedTuple):
     in the same order. `distinct`: (the array whose elements may repeat, what tells two apart); of those alike the last
     one counts, at the place of the first, as in a request that is not cut. `at_once`: elements of a part. `bounded`:
     arrays that may have CHANGES_MAX elements in all, each of them. Such a request is decided as a whole, or refused (part
-    by part) with POLICY_VIOLATION.
+    by part) with POLICY_VIOLATION. `named`: of a request that is only cut where it is streamed, see StreamedParts.
+    `bounds_each`: the bound is that of each container, not of all.
     """
 
     asked: Path
@@ -26,14 +30,14 @@ class Split(NamedTuple):
     at_once: int = ELEMENTS_PER_TURN_MAX
     distinct: tuple[Path, Callable[[Any], Hashable]] | None = None
     bounded: tuple[Path, ...] = ()
+    named: Callable[[Any, Any], Hashable] | None = None
+    bounds_each: bool = False
 
 
 CHANGES_MAX: Final = 10_000
 """Things that one request to the controller may change: Kafka's MAX_RECORDS_PER_USER_OP, with its error code."""
 
 
-ANSWER_ELEMENTS_MAX: Final = 1_000_000
-"""Array elements of one answer that is joined of parts: a small request may name what has a long answer many times."""
 READING: Final = frozenset(
     {
         ApiKey.LIST_OFFSETS,
@@ -70,6 +74,47 @@ def split_of(api_key: ApiKey, api_version: int, request: Any) -> Split | None:
     if api_key is ApiKey.DELETE_TOPICS and split is not None and request.topic_names:
         split = split._replace(asked=("topic_names",))
     return None if split is not None and split.bounded and not is_refused(request, split) else split
+
+
+def streamed_splits_of(api_key: ApiKey, api_version: int) -> tuple[Split, ...]:
+    """How a request of this API is cut whose elements are decoded part by part: by the first of these that fits, if any does."""
+    match api_key:
+        case ApiKey.FIND_COORDINATOR if api_version < 4:
+            return ()
+        case ApiKey.LEAVE_GROUP if api_version < 3:
+            return ()
+        case ApiKey.ADD_PARTITIONS_TO_TXN:
+            return (_ADD_PARTITIONS_TO_ONE, _SPLITS[api_key]) if api_version >= 4 else ()
+        case ApiKey.OFFSET_FETCH if api_version < 8:
+            return (Split(("topics", "partition_indexes"), ("topics", "partitions")),)
+        case ApiKey.DELETE_TOPICS if api_version < 6:
+            return (_SPLITS[api_key]._replace(asked=("topic_names",), bounded=(("topic_names",),)),)
+        case ApiKey.LIST_OFFSETS:
+            return (_LIST_OFFSETS,)
+    return (_SPLITS[api_key],) if api_key in _SPLITS else ()
+
+
+def streamed(split: Split, header: RequestHeader, frame: Buffer) -> StreamedParts:
+    """The parts of the request in `frame`."""
+    return StreamedParts(
+        array_codec("request", header.api_key, header.api_version, split.asked[0]),
+        frame,
+        header.body_position,
+        split.asked,
+        split.at_once,
+        split.distinct,
+        split.named,
+        tuple(path for path in split.bounded if path[0] == split.asked[0]),
+    )
+
+
+def is_cut(parts: StreamedParts, split: Split) -> bool:
+    """Whether a request that was surveyed is answered in parts; else it is decoded as a whole."""
+    if parts.count <= 0:
+        return False
+    if split.bounds_each:
+        return parts.longest > CHANGES_MAX
+    return not split.bounded or any(count > CHANGES_MAX for count in parts.counts.values())
 
 
 def is_refused(request: Any, split: Split) -> bool:
@@ -158,3 +203,17 @@ _SPLITS: Final[dict[ApiKey, Split]] = {
         ("topics", "partitions"), ("responses", "partitions"), bounded=(("topics",), ("topics", "partitions"))
     ),
 }
+_ADD_PARTITIONS_TO_ONE: Final = Split(
+    ("transactions", "topics"),
+    ("results_by_transaction", "topic_results"),
+    bounded=(("transactions", "topics"),),
+    bounds_each=True,
+)
+"""All partitions of a transaction are added, or none: one of more topics than CHANGES_MAX is refused."""
+_LIST_OFFSETS: Final = Split(
+    ("topics", "partitions"),
+    ("topics", "partitions"),
+    distinct=(("topics", "partitions"), lambda one: one.partition_index),
+    named=lambda topic, one: (topic.name, one.partition_index),
+)
+"""Otherwise one look at the idle partitions serves all of a request."""

@@ -98,7 +98,8 @@ async def ask(loop: VirtualTimeLoop, frame: bytes) -> bytes | None:
 
 
 async def calls_of_largest_requests(loop: VirtualTimeLoop, api_key: ApiKey) -> None:
-    loaded = load_settings({"listen": "server:9092"}, None)
+    # As small as these requests are, they are to be handled as those of forty times as many elements.
+    loaded = load_settings({"listen": "server:9092", "proxy": {"decoded_whole_bytes_max": 2 * 1024}}, None)
     server = StandaloneServer(loaded.settings, FakeStore().client("server"), SimulatedClock(loop), Random(1))
     await server.start()
     topic = CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1)

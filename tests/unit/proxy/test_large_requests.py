@@ -200,12 +200,12 @@ async def test_a_large_request_whose_parts_take_too_long_has_no_answer(
 
 
 async def test_an_answer_may_have_a_bounded_number_of_elements(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bmq.proxy.connection.ANSWER_ELEMENTS_MAX", 2_000)
+    monkeypatch.setattr("bmq.proxy.part_answers.ANSWER_ELEMENTS_MAX", 2_000)
     client = await proxy.connect()
     client.send(ApiKey.METADATA, 12, LARGE)
     assert await client.is_closed_by_server()
     await client.close()
-    monkeypatch.setattr("bmq.proxy.connection.ANSWER_ELEMENTS_MAX", 20_000)
+    monkeypatch.setattr("bmq.proxy.part_answers.ANSWER_ELEMENTS_MAX", 20_000)
     client = await proxy.connect()
     assert len((await client.ask(ApiKey.METADATA, 12, LARGE)).topics) == len(LARGE.topics)
     await client.close()

@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from random import Random
+from typing import Any
 from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bmq.aio.loop_turns import LoopTurns
 from bmq.log.partition_log import AbortedTransaction, TopicPartition
 from bmq.log.store import FileMissing
 from bmq.protocol.apis import ApiKey
-from bmq.protocol.codec import encode_request, parse_request_header
+from bmq.protocol.codec import decode_request_in_turns, decode_response, encode_request, parse_request_header
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.messages.fetch_request import FetchRequest, ForgottenTopic
+from bmq.protocol.errors import TooManyElements
+from bmq.protocol.messages.fetch_request import FetchRequest, FetchTopic, ForgottenTopic
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.fetch_job import GATHER_S_PER_PARTITION
 from bmq.proxy.fetch_settings import FetchSettings
+from bmq.proxy.fetcher import ELEMENTS_MAX
 from tests.unit.proxy_fetch.cluster import (
     LEADER_EPOCH,
     NODE,
@@ -88,6 +92,19 @@ async def test_an_unknown_isolation_level_is_kafkas_unknown_error(make: Make, ve
     assert [one.partition_index for one in found] == ([] if version >= 13 else [0, 1])
     assert {one.error_code for one in found} <= {ErrorCode.UNKNOWN_SERVER_ERROR}
     assert all(not one.records and one.aborted_transactions is not None for one in found)
+
+
+async def test_a_fetch_of_too_many_partitions_is_refused_before_it_is_decoded(make: Make) -> None:
+    cluster = make()
+    asked = FetchRequest(topics=[FetchTopic(topic_id=TOPIC_ID)] * (ELEMENTS_MAX + 1))
+    frame = bytearray(encode_request(ApiKey.FETCH, 13, 7, "test", asked))
+    header = parse_request_header(frame)
+    with pytest.raises(TooManyElements):
+        next(decode_request_in_turns(header, frame, ELEMENTS_MAX))
+    replies: list[Any] = []
+    context = RequestContext(13, "test", "127.0.0.1", turns=LoopTurns())
+    await cluster.fetcher.fetch_in_turns(frame, header, context, cluster.services, replies.extend)
+    assert decode_response(ApiKey.FETCH, 13, b"".join(replies))[1].error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("version", VERSIONS)
