@@ -9,22 +9,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from bmq.log.partition_log import AbortedTransaction, PartitionLog, TopicPartition
+from bmq.log.partition_log import PartitionLog, TopicPartition
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
 from bmq.protocol.error_codes import OTHER_LEADER, ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
-from bmq.protocol.hot_fetch import FetchResult, FetchTopicResult, encode_fetch_response
-from bmq.protocol.hot_parts import LeaderHint, NodeEndpoint
+from bmq.protocol.hot_fetch import FetchResult, encode_fetch_response
 from bmq.protocol.messages.fetch_request import FetchRequest
+from bmq.protocol.parts import Part
 from bmq.proxy.catch_up import CaughtUp, bytes_behind, next_offset_of
+from bmq.proxy.fetch_results import endpoints, error_result, in_order, response_topics, without_records
 from bmq.proxy.fetch_session import FetchScope, Interest
+from bmq.proxy.pending_read import PendingRead
 from bmq.proxy.preferred_read_replica import NOWHERE, PreferredReadReplica
-from bmq.proxy.topic_views import client_leader
 
 if TYPE_CHECKING:
     from bmq.proxy.consumer_pace import ConsumerPace
@@ -37,32 +38,17 @@ _CONSUMER_REPLICA_ID: Final = -1
 _READ_COMMITTED: Final = 1
 _TOPIC_IDS_FROM: Final = 13
 _REPLICA_STATE_FROM: Final = 15
-_LEADER_HINTS_FROM: Final = 16
-_UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 _LOOKS_MAX: Final = 3  # looks that a task may start without another wait
 # A woken fetch of many partitions gathers before it looks: a consumer of hundreds uses at most a third of a processor.
 GATHER_S_PER_PARTITION: Final = 40e-6
 GATHER_S_MIN: Final = 0.002  # with fewer partitions a look costs next to nothing
 GATHER_S_MAX: Final = 0.020
 
+_Aborted = Sequence[tuple[int, int]] | None
+"""Aborted transactions of a result: (producer id, first offset); None: the owner has to be asked, or nothing is read
+committed."""
+
 _log = structlog.get_logger("bmq.proxy")
-
-
-class _Slow(NamedTuple):
-    """A partition that a look could not settle: to be read from the store, or (no limit) to be confirmed out of range.
-
-    `is_divergent`: to be confirmed that the reader's log diverges from ours. `found`: the records are there, and only
-    their aborted transactions have to be asked for.
-    """
-
-    place: int  # in the results
-    interest: Interest
-    log: PartitionLog
-    length_bytes_max: int | None
-    room_bytes: int  # left in the answer: a first batch may exceed its read limit
-    bound_offset: int
-    is_divergent: bool = False
-    found: CaughtUp | None = None
 
 
 class FetchJob:
@@ -74,16 +60,19 @@ class FetchJob:
         "_has_error",
         "_header",
         "_is_done",
+        "_is_first",
         "_is_paced",
         "_is_replica",
         "_is_scheduled",
         "_is_waiting",
+        "_left_bytes",
         "_logs",
         "_looks",
         "_max_bytes",
         "_min_bytes",
         "_near",
         "_pace",
+        "_pending",
         "_proved",
         "_read_committed",
         "_reply",
@@ -91,9 +80,10 @@ class FetchJob:
         "_scope",
         "_services",
         "_shared",
-        "_slow",
+        "_slice_bytes",
         "_starting",
         "_starts",
+        "_tail_bytes",
         "_total_bytes",
         "_turn_bytes",
         "_turn_s",
@@ -131,10 +121,15 @@ class FetchJob:
         self._turn_s: float | None = None  # when it may read far behind the end; requested once
         self._turn_bytes = 0  # bytes it has read in that turn
         self._looks = 0
+        # What a look may still read, and what it has read; `_look` sets them.
+        self._left_bytes = 0
+        self._slice_bytes: int | None = None
+        self._is_first = True  # no partition has had records yet
+        self._tail_bytes = 0
         self._total_bytes = 0
         self._results: list[FetchResult] = []
         self._logs: list[PartitionLog] = []
-        self._slow: list[_Slow] = []
+        self._pending: list[PendingRead] = []
         self._proved: list[PartitionLog] = []  # proven owners, whose epochs may be told to the client
         self._starting = 0
         self._starts: dict[TopicPartition, ErrorCode] = {}
@@ -181,15 +176,15 @@ class FetchJob:
     def _look(self) -> None:
         self._results = []
         self._logs = []
-        self._slow = []
+        self._pending = []
         self._starting = 0
         self._total_bytes = 0
         self._has_error = self._is_paced = False
         self._turn_bytes = 0
-        slice_bytes = self._shared.throttle.slice_bytes_max
-        left = min(self._max_bytes, self._shared.budget.room_bytes)
-        is_first = True
-        tail_bytes = 0
+        self._slice_bytes = self._shared.throttle.slice_bytes_max
+        self._left_bytes = min(self._max_bytes, self._shared.budget.room_bytes)
+        self._is_first = True
+        self._tail_bytes = 0
         results = self._results
         for interest in self._scope.interests:
             log = self._log_of(interest)
@@ -203,74 +198,81 @@ class FetchJob:
             if self._near is not None and self._send_to_rack(self._near, interest, log):
                 continue
             self._logs.append(log)
-            views: Any = ()
-            end_offset = -1  # the offset after the views; -1: take it from their last header
+            views: Sequence[Part] = ()
             aborted = self._none_aborted()
             if not start_offset <= offset < bound_offset:
                 if not start_offset <= offset <= log.log_end_offset:
-                    self._slow.append(_Slow(len(results), interest, log, None, 0, bound_offset))
-            elif left > 0 or is_first:
-                limit = room_bytes = max(0, min(interest.max_bytes, left))
-                views = log.tail_read(offset, limit, bound_offset)
-                is_tail = views is not None
-                if slice_bytes is not None and (
-                    views is None or bytes_behind(views, bound_offset) > self._shared.config.catch_up_behind_bytes
-                ):
-                    if not self._may_catch_up(slice_bytes):
-                        self._logs.pop()  # its records exist already, so do not wait for it
-                        views = ()
-                    else:
-                        if views is not None and slice_bytes < limit:
-                            views = log.tail_read(offset, slice_bytes, bound_offset)
-                        limit = min(limit, slice_bytes)
-                        slice_bytes -= limit
-                        if views is not None:
-                            self._turn_bytes += sum(map(len, views or ()))
-                if views is None:
-                    catch_up = self._shared.catch_up
-                    caught_up = catch_up.read_in_file(log, offset, limit, bound_offset) or catch_up.read_cached(
-                        log, offset, limit, bound_offset
-                    )
-                    if caught_up is None:
-                        self._slow.append(_Slow(len(results), interest, log, limit, room_bytes, bound_offset))
-                        left -= limit
-                        is_first = False
-                        views = ()
-                    else:
-                        views, end_offset = caught_up
-                        self._turn_bytes += sum(map(len, views))
-                size = sum(map(len, views))
-                if size > room_bytes and not is_first:
-                    # Only the first partition with records may go past the limits (KIP-74).
-                    views = ()
-                elif size:
-                    is_first = False
-                    left -= size
-                    if self._read_committed:
-                        end_offset = next_offset_of(views) if end_offset < 0 else end_offset
-                        aborted = self._aborted(log, offset, end_offset)
-                        if aborted is None:
-                            found = CaughtUp(views, end_offset)
-                            slow = _Slow(len(results), interest, log, limit, room_bytes, bound_offset, found=found)
-                            self._slow.append(slow)
-                            views, aborted, size = (), (), 0
-                    self._total_bytes += size
-                    if is_tail:
-                        tail_bytes += size
+                    self._pending.append(PendingRead(len(results), interest, log, None, 0, bound_offset))
+            elif self._left_bytes > 0 or self._is_first:
+                views, aborted = self._read(interest, log, bound_offset)
             results.append(
-                FetchResult(
-                    interest.partition,
-                    0,
-                    high_watermark,
-                    stable_offset,
-                    start_offset,
-                    views,
-                    aborted,
-                )
+                FetchResult(interest.partition, 0, high_watermark, stable_offset, start_offset, views, aborted)
             )
         counts = self._shared.counts
-        counts.tail_bytes += tail_bytes
-        counts.catch_up_bytes += self._total_bytes - tail_bytes
+        counts.tail_bytes += self._tail_bytes
+        counts.catch_up_bytes += self._total_bytes - self._tail_bytes
+
+    def _read(self, interest: Interest, log: PartitionLog, bound_offset: int) -> tuple[Sequence[Part], _Aborted]:
+        """A partition's batches below `bound_offset` that are in memory, and the aborted transactions among them.
+
+        Without batches they do not fit, or it is not this fetch's turn, or they have to be read from the store: then the
+        partition is in `_pending`.
+        """
+        offset = interest.fetch_offset
+        limit = room_bytes = max(0, min(interest.max_bytes, self._left_bytes))
+        tail = log.tail_read(offset, limit, bound_offset)
+        is_tail = tail is not None
+        slice_bytes = self._slice_bytes
+        if slice_bytes is not None and (
+            tail is None or bytes_behind(tail, bound_offset) > self._shared.config.catch_up_behind_bytes
+        ):
+            if not self._may_catch_up(slice_bytes):
+                self._logs.pop()  # its records exist already, so do not wait for it
+                return (), self._none_aborted()
+            if tail is not None and slice_bytes < limit:
+                tail = log.tail_read(offset, slice_bytes, bound_offset)
+            limit = min(limit, slice_bytes)
+            self._slice_bytes = slice_bytes - limit
+            if tail is not None:
+                self._turn_bytes += sum(map(len, tail))
+        if tail is not None:
+            found = CaughtUp(tail, next_offset_of(tail) if self._read_committed and tail else -1)
+        else:
+            caught_up = self._caught_up(log, offset, limit, bound_offset)
+            if caught_up is None:
+                self._pending.append(PendingRead(len(self._results), interest, log, limit, room_bytes, bound_offset))
+                self._left_bytes -= limit
+                self._is_first = False
+                return (), self._none_aborted()
+            found = caught_up
+        views = found.views
+        size = sum(map(len, views))
+        if not size or (size > room_bytes and not self._is_first):
+            # Only the first partition with records may go past the limits (KIP-74).
+            return (), self._none_aborted()
+        self._is_first = False
+        self._left_bytes -= size
+        aborted = self._none_aborted()
+        if self._read_committed:
+            aborted = self._aborted(log, offset, found.next_offset)
+            if aborted is None:
+                pending = PendingRead(len(self._results), interest, log, limit, room_bytes, bound_offset, found=found)
+                self._pending.append(pending)
+                return (), ()
+        self._total_bytes += size
+        if is_tail:
+            self._tail_bytes += size
+        return views, aborted
+
+    def _caught_up(self, log: PartitionLog, offset: int, limit: int, bound_offset: int) -> CaughtUp | None:
+        """Batches behind the tail that need no task to read; None: they do."""
+        catch_up = self._shared.catch_up
+        found = catch_up.read_in_file(log, offset, limit, bound_offset) or catch_up.read_cached(
+            log, offset, limit, bound_offset
+        )
+        if found is not None:
+            self._turn_bytes += sum(map(len, found.views))
+        return found
 
     def _may_catch_up(self, slice_bytes: int) -> bool:
         """Whether to read far behind the end: within the rest of the slice, once it is this fetch's turn."""
@@ -323,24 +325,16 @@ class FetchJob:
         replica = near.replica(interest.topic_partition)
         if replica == NOWHERE:
             return False
-        self._tell_without_records(interest, log, preferred_read_replica=replica)
+        self._add_without_records(interest, log, preferred_read_replica=replica)
         return True
 
-    def _tell_without_records(self, interest: Interest, log: PartitionLog, **told: Any) -> None:
+    def _add_without_records(self, interest: Interest, log: PartitionLog, **fields: Any) -> None:
         """Add a result without records; as with an error, the fetch then does not wait."""
-        self._results.append(self._without_records(interest, log, **told))
+        self._results.append(self._without_records(interest, log, **fields))
         self._has_error = True
 
-    def _without_records(self, interest: Interest, log: PartitionLog, **told: Any) -> FetchResult:
-        return FetchResult(
-            interest.partition,
-            0,
-            log.high_watermark,
-            log.last_stable_offset,
-            log.log_start_offset,
-            aborted_transactions=self._none_aborted(),
-            **told,
-        )
+    def _without_records(self, interest: Interest, log: PartitionLog, **fields: Any) -> FetchResult:
+        return without_records(interest, log, self._none_aborted(), **fields)
 
     def _start(self, interest: Interest, topic_partition: TopicPartition) -> PartitionLog | None:
         code = self._starts.get(topic_partition)
@@ -359,12 +353,12 @@ class FetchJob:
             return log
         if not any(one is log for one in self._proved):
             # First prove ownership: our copy may be behind, and a stalled owner may not know that it was replaced.
-            self._slow.append(_Slow(len(self._results), interest, log, None, 0, 0, is_divergent=True))
+            self._pending.append(PendingRead(len(self._results), interest, log, None, 0, 0, is_divergent=True))
             self._results.append(self._without_records(interest, log))
             return None
         if epoch < 0 or end_offset < 0:
             return self._refuse(interest, ErrorCode.OFFSET_OUT_OF_RANGE)
-        self._tell_without_records(interest, log, diverging_epoch=(epoch, end_offset))
+        self._add_without_records(interest, log, diverging_epoch=(epoch, end_offset))
         return None
 
     def _refuse(self, interest: Interest, code: ErrorCode) -> PartitionLog | None:
@@ -374,28 +368,15 @@ class FetchJob:
         return None
 
     def _error_result(self, interest: Interest, code: ErrorCode) -> FetchResult:
-        hint = None
-        if (
-            code in OTHER_LEADER
-            and self._header.api_version >= _LEADER_HINTS_FROM
-            and interest.topic_partition is not None
-        ):
-            image = self._services.controller.image
-            partition = image.partition(*interest.topic_partition)
-            if partition is not None:
-                leader = client_leader(image, interest.topic_partition, partition)
-                hint = LeaderHint(leader, partition.leader_epoch)
-        # Kafka's answer for what it does not know has an empty array, that of its log has none.
-        aborted = () if code in _UNKNOWN else None
-        return FetchResult(interest.partition, code, current_leader=hint, aborted_transactions=aborted)
+        return error_result(self._services.controller.image, interest, code, self._header.api_version)
 
-    def _none_aborted(self) -> Sequence[tuple[int, int]] | None:
+    def _none_aborted(self) -> _Aborted:
         return () if self._read_committed else None
 
-    def _aborted(self, log: PartitionLog, from_offset: int, to_offset: int) -> Sequence[tuple[int, int]] | None:
+    def _aborted(self, log: PartitionLog, from_offset: int, to_offset: int) -> _Aborted:
         """The aborted transactions that the client needs for these offsets; None when the owner has to be asked."""
         found = log.aborted_transactions(from_offset, to_offset)
-        return None if found is None else _in_order(found)
+        return None if found is None else in_order(found)
 
     # --- deciding
 
@@ -416,7 +397,7 @@ class FetchJob:
             # Without records it waits for its turn even past max_wait: after an empty answer the client would ask again
             # at once, and an early slice would give each reader one per max_wait, whatever the limit.
             is_held = not (is_enough if self._total_bytes else is_due)
-            if is_held and not (self._slow or self._starting):
+            if is_held and not (self._pending or self._starting):
                 self._wait(min(self._turn_s, self._deadline_s) if self._total_bytes else self._turn_s)
                 return
             # It is answered now, so include a slice: a reader that always finds tail records also needs its old ones.
@@ -424,14 +405,14 @@ class FetchJob:
             self._look()
         if self._starting:
             due_s = self._begun_s + shared.config.fetch_start_wait_ms / 1000
-            if not is_enough and not self._slow:
+            if not is_enough and not self._pending:
                 due_s = max(due_s, self._deadline_s)
             if now_s < due_s and not shared.is_stopping:
                 self._wait(due_s)
                 return
             is_enough = True
-        if self._slow:
-            shared.spawn(self._settle(self._slow, is_enough))
+        if self._pending:
+            shared.spawn(self._settle(self._pending, is_enough))
         elif is_enough:
             self._finish()
         else:
@@ -460,15 +441,15 @@ class FetchJob:
 
     # --- what takes a task
 
-    async def _settle(self, slow: list[_Slow], is_enough: bool) -> None:
+    async def _settle(self, pending: list[PendingRead], is_enough: bool) -> None:
         budget = self._shared.budget
-        reserved_bytes = sum(max(one.length_bytes_max or 0, 0) for one in slow)
+        reserved_bytes = sum(max(one.length_bytes_max or 0, 0) for one in pending)
         budget.reserve(reserved_bytes)
         try:
-            if len(slow) == 1:
-                settled = [await self._settle_one(slow[0])]
+            if len(pending) == 1:
+                settled = [await self._settle_one(pending[0])]
             else:
-                settled = await asyncio.gather(*(self._settle_one(one) for one in slow))
+                settled = await asyncio.gather(*(self._settle_one(one) for one in pending))
         except asyncio.CancelledError:
             # The server is stopping; its connections are closed or will be.
             self._is_done = True
@@ -481,7 +462,7 @@ class FetchJob:
             budget.release(reserved_bytes)
         self._looks += 1
         if all(settled) or self._looks >= _LOOKS_MAX:
-            has_news = self._has_error or any(self._results[one.place].records for one in slow)
+            has_news = self._has_error or any(self._results[one.place].records for one in pending)
             if is_enough or has_news:
                 self._guarded_finish()
             else:
@@ -491,9 +472,9 @@ class FetchJob:
         else:
             self.run()
 
-    async def _settle_one(self, slow: _Slow) -> bool:
+    async def _settle_one(self, pending: PendingRead) -> bool:
         """Set the partition's result; False when the log has moved and another look is needed."""
-        place, interest, log, limit, _, bound_offset, is_divergent, _ = slow
+        place, interest, log, limit, _, bound_offset, is_divergent, _ = pending
         offset = interest.fetch_offset
         try:
             if limit is None:
@@ -506,25 +487,25 @@ class FetchJob:
                 self._put_error(place, interest, ErrorCode.OFFSET_OUT_OF_RANGE)
                 return True
             began_s = self._shared.elapsed_s()
-            caught_up = slow.found or await self._shared.catch_up.read(log, offset, limit, bound_offset)
+            caught_up = pending.found or await self._shared.catch_up.read(log, offset, limit, bound_offset)
             aborted = self._none_aborted()
             if self._read_committed and caught_up.views:
                 end_offset = caught_up.next_offset
                 aborted = self._aborted(log, offset, end_offset)
                 if aborted is None:
-                    aborted = _in_order(await log.find_aborted_transactions(offset, end_offset))
+                    aborted = in_order(await log.find_aborted_transactions(offset, end_offset))
                 if self._shared.elapsed_s() - began_s > self._shared.config.read_cursor_age_ms / 1000:
                     return False  # the file may have been replaced, and what was aborted in it be forgotten
                 if offset < log.log_start_offset:
                     # Deleted since we looked, and with the records the log forgot which transactions were aborted.
                     raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} was deleted while it was read")
         except BmqError as error:
-            return await self._settle_error(slow, error)
-        self._put_records(slow, caught_up, aborted)
+            return await self._settle_error(pending, error)
+        self._put_records(pending, caught_up, aborted)
         return True
 
-    async def _settle_error(self, slow: _Slow, error: BmqError) -> bool:
-        interest, log, limit = slow.interest, slow.log, slow.length_bytes_max
+    async def _settle_error(self, pending: PendingRead, error: BmqError) -> bool:
+        interest, log, limit = pending.interest, pending.log, pending.length_bytes_max
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and limit is not None:
             # Retention may have overtaken the look: look again, and decide with the owner's confirmation.
             if self._looks + 1 < _LOOKS_MAX:
@@ -541,24 +522,26 @@ class FetchJob:
                 offset=interest.fetch_offset,
                 error=str(error),
             )
-        self._put_error(slow.place, interest, error.code)
+        self._put_error(pending.place, interest, error.code)
         return True
 
     def _put_error(self, place: int, interest: Interest, code: ErrorCode) -> None:
         self._has_error = True
         self._results[place] = self._error_result(interest, code)
 
-    def _put_records(self, slow: _Slow, caught_up: CaughtUp, aborted: Sequence[tuple[int, int]] | None) -> None:
+    def _put_records(self, pending: PendingRead, caught_up: CaughtUp, aborted: _Aborted) -> None:
         views = caught_up.views
         size = sum(map(len, views))
-        if size > slow.room_bytes and self._total_bytes:
+        if size > pending.room_bytes and self._total_bytes:
             # The batch exceeds its share and is not the first one (KIP-74).
             return
         self._total_bytes += size
-        if slow.found is None:
+        if pending.found is None:
             self._turn_bytes += size
         self._shared.counts.catch_up_bytes += size
-        self._results[slow.place] = self._results[slow.place]._replace(records=views, aborted_transactions=aborted)
+        self._results[pending.place] = self._results[pending.place]._replace(
+            records=views, aborted_transactions=aborted
+        )
 
     # --- answering
 
@@ -571,32 +554,19 @@ class FetchJob:
     def _finish(self) -> None:
         shared = self._shared
         scope = self._scope
-        error_code, session_id, told = shared.sessions.answer(
+        error_code, session_id, included = shared.sessions.answer(
             scope, zip(scope.interests, self._results, strict=True), int(shared.loop.time() * 1000)
         )
         if error_code:
             self._services.stats.note_error(ApiKey.FETCH, error_code)
-        topics: list[FetchTopicResult] = []
-        hinted: set[int] = set()
-        partitions: list[FetchResult] = []
-        previous: Interest | None = None
-        for interest, result in told:
-            if previous is None or interest.name != previous.name or interest.topic_id != previous.topic_id:
-                partitions = []
-                topics.append(FetchTopicResult(interest.name, interest.topic_id, partitions))
-                previous = interest
-            partitions.append(result)
-            if result[1]:
-                self._services.stats.note_error(ApiKey.FETCH, result[1])
-            if result[8] is not None:
-                hinted.add(result[8].leader_id)
+        topics, hinted = response_topics(included, self._services.stats)
         buffers = encode_fetch_response(
             self._header.api_version,
             self._header.correlation_id,
             topics,
             error_code=error_code,
             session_id=session_id,
-            node_endpoints=self._endpoints(hinted) if hinted else (),
+            node_endpoints=endpoints(self._services.controller.image, hinted) if hinted else (),
         )
         if self._turn_s is not None or self._turn_bytes:
             shared.throttle.settle(shared.loop.time(), self._turn_bytes)
@@ -607,11 +577,6 @@ class FetchJob:
         shared.counts.fetches += 1
         self._is_done = True
         self._reply(buffers)
-
-    def _endpoints(self, node_ids: set[int]) -> list[NodeEndpoint]:
-        nodes = self._services.controller.image.nodes
-        found = (nodes[node_id] for node_id in sorted(node_ids) if node_id in nodes)
-        return [NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in found]
 
     def _fail(self) -> None:
         """After a bug of ours: log it, and still answer the request."""
@@ -628,12 +593,3 @@ class FetchJob:
                 error_code=ErrorCode.UNKNOWN_SERVER_ERROR,
             )
         )
-
-
-def _in_order(aborted: Sequence[AbortedTransaction]) -> Sequence[tuple[int, int]]:
-    """In response order: by first offset."""
-    return sorted(((one.producer_id, one.first_offset) for one in aborted), key=_first_offset) if aborted else ()
-
-
-def _first_offset(aborted: tuple[int, int]) -> int:
-    return aborted[1]
