@@ -63,8 +63,8 @@ class Controller:
     """Implements bmq.proxy.services.Controller. Call `start` first, once; `close` stops the background work.
 
     `log`: the metadata log, owned by this node. `on_image(old, new)` is called with every new image, before the answers
-    that depend on it leave; it must not raise. `epoch`: the controller epoch of its election. Without `is_cluster` this
-    node is the only one and is registered by `start`.
+    that depend on it leave; it must not raise. `epoch`: the controller epoch of its election in a cluster; None:
+    this node is the only one and is registered by `start`.
     """
 
     def __init__(
@@ -77,20 +77,19 @@ class Controller:
         config: ControllerConfig,
         on_image: Callable[[MetadataImage, MetadataImage], None],
         *,
-        epoch: int = 0,
-        is_cluster: bool = False,
+        epoch: int | None = None,
     ) -> None:
         """Raises InvalidConfig when the settings have unknown broker configs or invalid values."""
         state = MetadataState(config.cluster_id, node.node_id, static_configs(node, config.broker_configs))
         self._decisions = decisions = DecisionLog(log, state, clock, config, self._image_changed)
         self._context = context = ControllerContext(decisions, PartitionReports(), node, clock, rng, config)
         self._on_image = on_image
-        self._epoch = epoch
+        self._epoch = 0 if epoch is None else epoch
         self._store = store
         self._looking: asyncio.Task[None] | None = None
-        self._is_cluster = is_cluster
+        self._is_cluster = epoch is not None
         self._deletions = TopicDeletions(store, config, self._forget_topic)
-        self._stream = MetadataStream(decisions, node.node_id, epoch, config)
+        self._stream = MetadataStream(decisions, node.node_id, self._epoch, config)
         self._nodes = ClusterNodes(decisions, context.decision_context, config, self._node_stops, self._is_handing_over)
         self._mover = PartitionMover(
             decisions, context.decision_context, context.reports, config, lambda: self._nodes.are_settled

@@ -22,7 +22,7 @@ from bmq.coordinator.classic.effects import GroupState
 from bmq.coordinator.classic.member_memory import MemberMemory
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.consumer.consumer_group import ConsumerGroupState
-from bmq.coordinator.group_shard import GroupShard
+from bmq.coordinator.group_shard import GroupShard, GroupShardContext
 from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.runtime.directory import ShardDirectory, Shards
 from bmq.coordinator.streams.streams_group import StreamsGroupState
@@ -57,9 +57,8 @@ class GroupCoordinator:
         self._made: WeakSet[GroupShard] = WeakSet()  # those that are loading, too
 
         def make(number: int, log: ReplayableLog, on_lost: Callable[[GroupShard], None]) -> GroupShard:
-            shard = GroupShard(
-                number, log, clock, self._context.config, self.metrics, image, on_lost, create_topics, self.memory
-            )
+            context = GroupShardContext(clock, self._context.config, self.metrics, image, self.memory, create_topics)
+            shard = GroupShard(number, log, on_lost, context)
             self._made.add(shard)
             return shard
 

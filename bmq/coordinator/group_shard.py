@@ -11,6 +11,7 @@ import contextlib
 import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import structlog
@@ -68,30 +69,34 @@ NewGroup = ConsumerGroup | StreamsGroup
 """A group of a new protocol."""
 
 
+@dataclass(frozen=True, slots=True)
+class GroupShardContext:
+    """What all group shards of a coordinator share. `create_topics`: answers CreateTopics; None: nobody does."""
+
+    clock: Clock
+    config: CoordinatorConfig
+    metrics: GroupMetrics
+    image: CurrentTopics
+    memory: MemberMemory
+    create_topics: RequestMethod | None = None
+
+
 class GroupShard(Shard):
     """Groups and offsets of one partition."""
 
     kind: ClassVar = "group"
 
     def __init__(
-        self,
-        number: int,
-        log: ReplayableLog,
-        clock: Clock,
-        config: CoordinatorConfig,
-        metrics: GroupMetrics,
-        image: CurrentTopics,
-        on_lost: Callable[[GroupShard], None],
-        create_topics: RequestMethod | None = None,
-        memory: MemberMemory | None = None,
+        self, number: int, log: ReplayableLog, on_lost: Callable[[GroupShard], None], context: GroupShardContext
     ) -> None:
+        config, metrics, image = context.config, context.metrics, context.image
         policy = SnapshotPolicy(config.snapshot_records_max, config.snapshot_bytes_max)
-        super().__init__(number, log, clock, policy, metrics, on_lost)
+        super().__init__(number, log, context.clock, policy, metrics, on_lost)
         self.groups: dict[str, Group] = {}
-        self.memory = ShardMemory(memory or MemberMemory(config.members_bytes_max), config.members_bytes_per_shard_max)
+        self.memory = ShardMemory(context.memory, config.members_bytes_per_shard_max)
         self.offsets = Offsets(config)
         self.consumer = ConsumerGroups(self, config, metrics, image)
-        self.streams = StreamsGroups(self, config, metrics, image, create_topics)
+        self.streams = StreamsGroups(self, config, metrics, image, context.create_topics)
         self._runtimes: Sequence[NewRuntime] = (self.consumer, self.streams)
         self.transactions = TransactionGate(number, lambda producer_id: self.offsets.pending.open_epoch(producer_id))
         self._config = config

@@ -365,7 +365,6 @@ class NodeRoles:
             ground.hooks.controller_config(config),
             ground.hooks.on_controller_image,  # the node itself gets the image through its replica, as all others do
             epoch=epoch,
-            is_cluster=True,
         )
         ground.hooks.on_elected()
         return controller

@@ -74,7 +74,6 @@ class Member:
         session_timeout_ms: int,
         protocol_type: str,
         protocols: Protocols,
-        assignment: bytes = b"",
     ) -> None:
         self.member_id = member_id
         self.instance_id = instance_id
@@ -84,7 +83,7 @@ class Member:
         self.session_timeout_ms = session_timeout_ms
         self.protocol_type = protocol_type
         self.protocols = protocols
-        self.assignment = assignment
+        self.assignment = b""
         self.join_caller: Caller = None
         self.sync_caller: Caller = None
         self.is_new = False
@@ -124,7 +123,7 @@ class Member:
 
     def renamed(self, member_id: str) -> Member:
         """The same static member under a new member id, with no waiting requests."""
-        return Member(
+        member = Member(
             member_id,
             self.instance_id,
             self.client_id,
@@ -133,23 +132,25 @@ class Member:
             self.session_timeout_ms,
             self.protocol_type,
             self.protocols,
-            self.assignment,
         )
+        member.assignment = self.assignment
+        return member
 
     @classmethod
-    def from_record(cls, told: MemberMetadata, value: GroupMetadataValue) -> Member:
+    def from_record(cls, saved: MemberMetadata, value: GroupMetadataValue) -> Member:
         """A member from a group's record: with the chosen protocol only, and no waiting requests."""
-        return cls(
-            told.member_id,
-            told.group_instance_id,
-            told.client_id,
-            told.client_host,
-            told.session_timeout_ms if told.rebalance_timeout_ms < 0 else told.rebalance_timeout_ms,
-            told.session_timeout_ms,
+        member = cls(
+            saved.member_id,
+            saved.group_instance_id,
+            saved.client_id,
+            saved.client_host,
+            saved.session_timeout_ms if saved.rebalance_timeout_ms < 0 else saved.rebalance_timeout_ms,
+            saved.session_timeout_ms,
             value.protocol_type,
-            ((value.protocol or "", told.subscription),),
-            told.assignment,
+            ((value.protocol or "", saved.subscription),),
         )
+        member.assignment = saved.assignment
+        return member
 
     def record(self, protocol_name: str | None, assignment: bytes) -> MemberMetadata:
         """Its part of the group's record."""

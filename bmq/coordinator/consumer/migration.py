@@ -192,7 +192,7 @@ def _downgraded(member: ConsumerMember, topics: Topics) -> Member:
     terms = member.classic
     assert terms is not None
     version = consumer_protocol.version_of(terms.protocols[0][1] if terms.protocols else b"")
-    return Member(
+    classic = Member(
         member.member_id,
         member.instance_id,
         member.client_id,
@@ -201,8 +201,9 @@ def _downgraded(member: ConsumerMember, topics: Topics) -> Member:
         terms.session_timeout_ms,
         CONSUMER_PROTOCOL_TYPE,
         terms.protocols,
-        encode_assignment(member.held, topics, version),
     )
+    classic.assignment = encode_assignment(member.held, topics, version)
+    return classic
 
 
 def _refused(classic: Group, why: str) -> KafkaError:

@@ -43,7 +43,7 @@ from bmq.coordinator.transactions.transaction_requests import (
     partitions_of,
     results_by_topic,
 )
-from bmq.coordinator.transactions.transaction_shard import ProducerIds, TransactionShard
+from bmq.coordinator.transactions.transaction_shard import ProducerIds, TransactionShard, TransactionShardContext
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
 from bmq.log.transactions import TransactionClaim
@@ -147,25 +147,17 @@ class TransactionCoordinator:
         self._lost: set[int] = set()  # shards that were lost here, though their partitions may still be ours
         self._loop = asyncio.get_running_loop()
 
+        context = TransactionShardContext(
+            clock, config, self.metrics, producer_ids, markers, topics, shards.is_known, random
+        )
+
         def make(number: int, log: ReplayableLog, on_lost: Callable[[TransactionShard], None]) -> TransactionShard:
             def lost(shard: TransactionShard) -> None:
                 on_lost(shard)
                 self._lost.add(shard.number)
                 self._inherited.changed()
 
-            return TransactionShard(
-                number,
-                log,
-                clock,
-                config,
-                self.metrics,
-                lost,
-                producer_ids=producer_ids,
-                markers=markers,
-                topics=topics,
-                is_known=shards.is_known,
-                random=random,
-            )
+            return TransactionShard(number, log, lost, context)
 
         self.directory = ShardDirectory(TransactionShard.kind, shards, make, config)
         self._inherited = InheritedShards(

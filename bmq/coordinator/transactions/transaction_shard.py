@@ -11,6 +11,7 @@ import asyncio
 import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from random import Random
 from struct import Struct
 from typing import ClassVar, Final, Protocol, TypeVar
@@ -85,8 +86,22 @@ class _Pending:
         self.done = done
 
 
+@dataclass(frozen=True, slots=True)
+class TransactionShardContext:
+    """What all shards of a coordinator share. `is_known(number, leader epoch)`: see StateShards.is_known."""
+
+    clock: Clock
+    config: TransactionConfig
+    metrics: TransactionMetrics
+    producer_ids: ProducerIds
+    markers: MarkerWriter
+    topics: CurrentTopics
+    is_known: Callable[[int, int], bool]
+    random: Random
+
+
 class TransactionShard(Shard):
-    """Transactional ids of one partition. `is_known(number, leader epoch)`: see StateShards.is_known."""
+    """Transactional ids of one partition."""
 
     kind: ClassVar = "transaction"
 
@@ -94,29 +109,27 @@ class TransactionShard(Shard):
         self,
         number: int,
         log: ReplayableLog,
-        clock: Clock,
-        config: TransactionConfig,
-        metrics: TransactionMetrics,
         on_lost: Callable[[TransactionShard], None],
-        *,
-        producer_ids: ProducerIds,
-        markers: MarkerWriter,
-        topics: CurrentTopics,
-        is_known: Callable[[int, int], bool],
-        random: Random,
+        context: TransactionShardContext,
     ) -> None:
+        config = context.config
         policy = SnapshotPolicy(config.snapshot_records_max, config.snapshot_bytes_max)
-        super().__init__(number, log, clock, policy, metrics, on_lost)
+        super().__init__(number, log, context.clock, policy, context.metrics, on_lost)
         self.transactions: dict[str, Transaction] = {}
         self.delivery = MarkerDelivery(
-            markers, topics, lambda: is_known(number, self.coordinator_epoch), random, config, self.fail
+            context.markers,
+            context.topics,
+            lambda: context.is_known(number, self.coordinator_epoch),
+            context.random,
+            config,
+            self.fail,
         )
         self.turns = Turns()
         """Orders requests that begin something, by transactional id."""
         self._config = config
-        self._metrics = metrics
-        self._producer_ids = producer_ids
-        self._random = random
+        self._metrics = context.metrics
+        self._producer_ids = context.producer_ids
+        self._random = context.random
         self._ongoing: dict[str, Transaction] = {}
         self._awaited: dict[Transaction, asyncio.Future[None]] = {}  # pending changes that a request waits for
         self._is_live = False

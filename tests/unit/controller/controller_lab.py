@@ -194,7 +194,6 @@ class ControllerLab:
             config,
             lambda old, new: self.images.append((self.now_s, new)),
             epoch=self.epoch,
-            is_cluster=True,
         )
         await made.start()
         self._active = made

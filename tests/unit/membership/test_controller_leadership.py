@@ -65,9 +65,7 @@ class Candidate:
 
     def _make(self, world: World, log: PartitionLog, epoch: int) -> Controller:
         config = ControllerConfig(cluster_id="cluster")
-        return Controller(
-            log, self.client, self.node, world.clock, Random(3), config, lambda *_: None, epoch=epoch, is_cluster=True
-        )
+        return Controller(log, self.client, self.node, world.clock, Random(3), config, lambda *_: None, epoch=epoch)
 
     async def _changed(self, controller: Controller | None) -> None:
         self.led.append(controller)
