@@ -248,7 +248,7 @@ class Operations:
         except BmqError as error:
             has_moved = error.code is ErrorCode.NOT_CONTROLLER or self._controller() is not controller
             self._book.end(task, CONTROLLER_MOVED if has_moved else str(error))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
             # A bug of ours. The task must not seem to run for ever, and the log needs the traceback.
             _log.exception("task_broke", task=task.task_id, kind=task.kind)
             self._book.end(task, f"an unexpected {type(error).__name__}; the log of the controller's node has more")

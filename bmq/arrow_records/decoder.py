@@ -65,7 +65,7 @@ class Decoded(NamedTuple):
     missing_bytes: int
 
 
-def decode(
+def decode(  # noqa: PLR0913
     buffer: Buffer,
     origin: Origin,
     layout: Layout,

@@ -70,7 +70,7 @@ def call(done: AppendDone, result: AppendResult) -> None:
         done(result)
     except ENDS_THE_PROCESS:
         raise
-    except BaseException:  # a cancelled future's result() raises CancelledError, which is not an Exception
+    except BaseException:  # noqa: BLE001 a cancelled future's result() raises CancelledError, which is not an Exception
         _log.exception("append_callback_failed")
 
 
@@ -101,5 +101,5 @@ class Waiters:
                 wake()
             except ENDS_THE_PROCESS:
                 raise
-            except BaseException:
+            except BaseException:  # noqa: BLE001 any bug is answered or logged
                 _log.exception("advance_callback_failed")

@@ -63,7 +63,7 @@ class AppendBatcher:
         for write in due:
             try:
                 write()
-            except Exception:  # one partition's failure must not stop the others' writes
+            except Exception:  # noqa: BLE001 one partition's failure must not stop the others' writes
                 _log.exception("write_failed")
         self._was_busy = self._taken_bytes - self._turn_taken_bytes >= BUSY_TURN_BYTES_MIN
         self._turn_taken_bytes = self._taken_bytes

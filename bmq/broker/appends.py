@@ -96,7 +96,7 @@ class PartitionAppends:
             append = Append(records, done, is_internal, is_acks_all, claim)
             if not self._queue.open(append, self._surroundings.opener, self._admission, now_ms):
                 self._refuse_for_want_of_room(records, done)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
             self._refusals.for_error(error, records, done)
         else:
             self._place(view, header, now_ms, done, is_acks_all, claim)
@@ -138,7 +138,7 @@ class PartitionAppends:
                     return
             if not self._checks.is_within_quota(view, done):
                 return
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
             self._refusals.for_error(error, view, done)
             return
         if not self._surroundings.budget.take(batch.size_bytes):
@@ -149,7 +149,7 @@ class PartitionAppends:
         if header.producer_id >= 0 and batch.base_offset >= 0:
             try:
                 partition.producers.place(header, batch.base_offset, now_ms)
-            except Exception as error:  # in the log but not in the producer state: a retry would be written twice
+            except Exception as error:  # noqa: BLE001 in the log but not in the producer state: a retry would be written twice
                 partition.machine.fail(error)
 
     def _internal_batches(self, records: memoryview, done: AppendDone) -> list[PendingBatch]:

@@ -132,7 +132,7 @@ class Compactor:
             _log.error("compaction_unavailable", **names, reason=str(error), next_try_s=self._rest_s)
         except BmqError as error:
             _log.warning("compaction_interrupted", **names, reason=str(error))
-        except Exception:
+        except Exception:  # noqa: BLE001 any bug is answered or logged
             # The log is whole; what is wrong here must not end the compaction of others.
             self._refused.add(runtime)
             counts.uncleanable += 1

@@ -110,7 +110,7 @@ class GroupBacklogs:
     async def _apply(self, partition: BackloggedPartition, now_ms: int, consumed_offset: int) -> None:
         try:
             await partition.retention.apply(now_ms, consumed_offset)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
             _report_failure("partition_retention_failed", partition, error)
 
     async def _due(self, partitions: Sequence[BackloggedPartition], now_ms: int) -> list[BackloggedPartition]:
@@ -120,7 +120,7 @@ class GroupBacklogs:
                 partition.retention.expire_producers(now_ms)
                 if partition.retention.is_due(now_ms):
                     due.append(partition)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 any bug is answered or logged
                 _report_failure("partition_retention_failed", partition, error)
             if number % _PARTITIONS_PER_TURN_MAX == 0:
                 await asyncio.sleep(0)  # others have their turn
@@ -158,7 +158,7 @@ class GroupBacklogs:
             for partition in partitions:
                 try:
                     await self._compare(partition, committed.get(partition.topic_partition, {}))
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001 any bug is answered or logged
                     _report_failure("backlog_quota_failed", partition, error)
         finally:
             for partition in partitions:
@@ -200,7 +200,7 @@ class GroupBacklogs:
         except TimeoutError:
             _log.warning("committed_offsets_not_known", groups=list(group_ids), error="no answer in time")
             return {}
-        except Exception as error:  # a bug of the port: keep everything, refuse nobody
+        except Exception as error:  # noqa: BLE001 a bug of the port: keep everything, refuse nobody
             _log.error("committed_offsets_not_known", groups=list(group_ids), error=repr(error), exc_info=error)
             return {}
         return {TopicPartition(topic_id, number): committed for number, committed in found.items()}

@@ -67,7 +67,7 @@ class IdleStarts:
                     _log.warning("partition_not_started", partition=partition_directory(key), reason=str(error))
                 if isinstance(error, PartitionStarting | StorageUnavailable):
                     return started
-            except Exception:  # a bug with one partition must not keep the others
+            except Exception:  # noqa: BLE001 a bug with one partition must not keep the others
                 _log.exception("partition_not_started", partition=partition_directory(key))
             await asyncio.sleep(rest_after(loop.time() - began_s, share, REST_MAX_S))
         return started

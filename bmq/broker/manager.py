@@ -231,7 +231,7 @@ class PartitionManager:
         if assignment.runtime is not None:
             try:
                 assignment.runtime.update_config(config)
-            except Exception as error:  # it keeps its old settings
+            except Exception as error:  # noqa: BLE001 it keeps its old settings
                 _report_failure("partition_config_not_taken", assignment.runtime, error)
 
     def leader_epoch(self, topic_partition: TopicPartition) -> int | None:
@@ -355,7 +355,7 @@ class PartitionManager:
                 self._ready[key] = runtime
                 try:
                     self._on_owned()
-                except Exception:  # the listener's bug; the partition is owned anyway
+                except Exception:  # noqa: BLE001 the listener's bug; the partition is owned anyway
                     _log.exception("owned_callback_failed")
             return
         self._started.pop(runtime, None)
@@ -474,7 +474,7 @@ class PartitionManager:
             if now_s >= runtime.upkeep_due_s:
                 try:
                     runtime.upkeep(now_s, now_ms)
-                except Exception as error:  # its state is consistent; go on with the others
+                except Exception as error:  # noqa: BLE001 its state is consistent; go on with the others
                     _report_failure("partition_upkeep_failed", runtime, error)
             if runtime.config.has_backlog_quota:
                 with_quotas.append(runtime)

@@ -110,7 +110,7 @@ class ThreadOpener:
             self._stages[stage + 1].add(job)
             self._thread.submit(self._open_next)
             return
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
             # Frames have views of the memory, which is to be free when we return.
             error.__context__ = error.__cause__ = None
             opened = error.with_traceback(None)
@@ -147,7 +147,7 @@ def admitted_at_once(admission: Admission, records: memoryview, now_ms: int) -> 
     except StopIteration as end:
         admitted: AdmittedBatch = end.value
         return admitted
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 any bug is answered or logged
         return error
 
 

@@ -262,7 +262,7 @@ def _begin(state: Opening, replicas: int) -> Step:
 # --- write and mend
 
 
-def _step_write(state: State, event: Event) -> Step:
+def _step_write(state: State, event: Event) -> Step:  # noqa: C901 a table of transitions
     match state, event:
         case Writing(segment=segment), WriterBroken(roll, is_full) if roll == segment.roll:
             return _break(state, is_full=is_full)

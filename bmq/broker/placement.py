@@ -32,7 +32,7 @@ class Placement:
             if batch.header.producer_id >= 0 and batch.base_offset >= 0:
                 try:
                     self._remember(batch)
-                except Exception as error:  # in the log but not in the producer state: a retry would be written twice
+                except Exception as error:  # noqa: BLE001 in the log but not in the producer state: a retry would be written twice
                     partition.machine.fail(error)
 
     def _remember(self, batch: PendingBatch) -> None:

@@ -186,7 +186,7 @@ class PartitionRuntime:
         effects, self._first_effects = self._first_effects, ()
         try:
             self._perform(effects)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
             self.fail(error)
 
     # --- its state
@@ -505,7 +505,7 @@ class PartitionRuntime:
     def _attempt(self, action: Callable[[], object]) -> None:
         try:
             action()
-        except Exception:
+        except Exception:  # noqa: BLE001 any bug is answered or logged
             _log.exception("partition_end_failed", **self._partition.names())
 
     def _abandon_writers(self) -> None:
@@ -574,16 +574,16 @@ _PERFORMERS: Final[dict[type[ev.Effect], Callable[[PartitionRuntime, Any], objec
     ev.CloseFile: lambda self, effect: self._persist(partial(self._start.close, effect)),
     ev.WalkLog: lambda self, _: self._persist(self._start_effects.walk),
     ev.WriteManifest: lambda self, _: self._persist(self._start_effects.record),
-    ev.OpenSegment: PartitionRuntime._open_segment,
+    ev.OpenSegment: PartitionRuntime._open_segment,  # noqa: SLF001 of the same class
     ev.ScheduleWrite: lambda self, _: self._turns.schedule(self._writes.due),
     ev.WriteBatches: lambda self, effect: self._writes.write(effect),
-    ev.Acknowledge: PartitionRuntime._acknowledge,
+    ev.Acknowledge: PartitionRuntime._acknowledge,  # noqa: SLF001 of the same class
     ev.Reject: lambda self, effect: self._writes.reject(effect),
     ev.SaveRecoveredIndexes: lambda self, _: self.spawn(self._lifecycle.save_recovered()),
-    ev.MendSegment: PartitionRuntime._mend,
-    ev.SealSegment: PartitionRuntime._seal,
-    ev.DiscardSegment: PartitionRuntime._discard,
-    ev.RetryLater: PartitionRuntime._retry_later,
+    ev.MendSegment: PartitionRuntime._mend,  # noqa: SLF001 of the same class
+    ev.SealSegment: PartitionRuntime._seal,  # noqa: SLF001 of the same class
+    ev.DiscardSegment: PartitionRuntime._discard,  # noqa: SLF001 of the same class
+    ev.RetryLater: PartitionRuntime._retry_later,  # noqa: SLF001 of the same class
     ev.SealOwnDirectory: lambda self, _: self.spawn(self._lifecycle.release()),
-    ev.Abandon: PartitionRuntime._abandon,
+    ev.Abandon: PartitionRuntime._abandon,  # noqa: SLF001 of the same class
 }

@@ -128,7 +128,7 @@ class TransactionVerification:
                 )
         except TimeoutError:
             return ErrorCode.NETWORK_EXCEPTION
-        except Exception as error:  # the verifier's bug: the batches are refused, the partition goes on
+        except Exception as error:  # noqa: BLE001 the verifier's bug: the batches are refused, the partition goes on
             _log.error("transaction_not_verified", **partition.names(), reason=repr(error), exc_info=error)
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         return code
@@ -163,7 +163,7 @@ class TransactionVerification:
                 return
             if claim.may_add:
                 producers.check_first_sequence(batch.header)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
             self._refusals.for_error(error, batch.view, batch.done)
             return
         self._placement.place([batch], batch.size_bytes, batch.done)

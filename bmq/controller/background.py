@@ -21,7 +21,7 @@ async def keep_running(name: str, run: Callable[[], Awaitable[None]]) -> None:
     while True:
         try:
             await run()
-        except Exception:
+        except Exception:  # noqa: BLE001 any bug is answered or logged
             _log.exception("controller_task_failed", task=name)
         else:
             return

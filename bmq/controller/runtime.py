@@ -249,7 +249,7 @@ class Controller:
         """Tell all listeners. The records are durable and applied, so a failure here must not fail the request."""
         try:
             self._tell_of(old, new)
-        except Exception:
+        except Exception:  # noqa: BLE001 any bug is answered or logged
             _log.exception("image_callback_failed", offset=new.offset)
             if self._is_cluster:
                 self._decisions.gone.set()  # the next controller begins with the whole image

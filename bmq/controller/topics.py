@@ -276,19 +276,10 @@ def decide_delete_topics(
         if is_valid_form and key in answered:
             continue
         try:
-            if not is_valid_form:
-                raise KafkaError(
-                    ErrorCode.INVALID_REQUEST,
-                    "You may not specify both topic name and topic id."
-                    if state.name is not None
-                    else "Neither topic name nor id were specified.",
-                )
+            _require_one_name(state)
             assert key is not None
             answered.add(key)
-            if state.name is not None and names[state.name] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-            if state.topic_id is not None and ids[state.topic_id] > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
+            _require_named_once(state, names, ids)
             if not is_enabled:
                 raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
             result.name, result.topic_id = _find(image, state)
@@ -304,6 +295,23 @@ def decide_delete_topics(
             records.append(RemoveTopicRecord(topic_id=result.topic_id))
         results.append(result)
     return Decision(DeleteTopicsResponse(responses=results), records)
+
+
+def _require_one_name(state: DeleteTopicState) -> None:
+    if (state.name is None) == (state.topic_id is None):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "You may not specify both topic name and topic id."
+            if state.name is not None
+            else "Neither topic name nor id were specified.",
+        )
+
+
+def _require_named_once(state: DeleteTopicState, names: Counter[str | None], ids: Counter[UUID | None]) -> None:
+    if state.name is not None and names[state.name] > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    if state.topic_id is not None and ids[state.topic_id] > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
 
 
 def _find(image: MetadataImage, state: DeleteTopicState) -> tuple[str, UUID]:

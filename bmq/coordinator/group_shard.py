@@ -133,7 +133,7 @@ class GroupShard(Shard):
                 for effect in group.unload(error):
                     if isinstance(effect, Answer):
                         _answer(effect)
-            except Exception:  # the other groups' members must be answered too
+            except Exception:  # noqa: BLE001 the other groups' members must be answered too
                 _log.exception("group_not_unloaded", shard=self.number, group=group.group_id)
         self.groups = {}
         self.memory.clear()
@@ -273,7 +273,7 @@ class GroupShard(Shard):
                 self._persisted(group, persist, done.exception())
                 self.forget_if_unused(group)
                 self.settled(group.group_id, CLASSIC)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 any bug is answered or logged
                 self.fail(error)
 
         done.add_done_callback(finish)
@@ -494,7 +494,7 @@ class GroupShard(Shard):
         """Write tombstones for expired offsets and groups; a bounded number of offsets in each turn of the loop."""
         try:
             self._expire_some(left)
-        except Exception as error:  # deciding changes nothing, so the next round can do it
+        except Exception as error:  # noqa: BLE001 deciding changes nothing, so the next round can do it
             _log.error("group_expiry_failed", shard=self.number, error=repr(error), exc_info=error)
             left = []
         if left:

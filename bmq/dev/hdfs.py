@@ -81,7 +81,7 @@ class HdfsCluster:
     mode: `wait_live` waits for that too.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         directory: Path,
         jars: Path,

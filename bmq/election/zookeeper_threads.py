@@ -90,7 +90,7 @@ class ZooKeeperThreads(SequentialThreadingHandler):  # type: ignore[misc]
         def run() -> None:
             try:
                 func(*args, **kwargs)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 any bug is answered or logged
                 _log.error("zookeeper_client_failed", reason=repr(error))
 
         return super().spawn(run)

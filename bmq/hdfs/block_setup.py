@@ -33,7 +33,7 @@ class StreamOpenFailed(WriterBroken):
         self.connected = connected
 
 
-def write_operation(
+def write_operation(  # noqa: PLR0913
     located: LocatedBlock,
     *,
     holder: str,

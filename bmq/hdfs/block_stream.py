@@ -138,7 +138,7 @@ class BlockStream:
         self._is_grace_given = False
 
     @classmethod
-    async def open(
+    async def open(  # noqa: PLR0913
         cls,
         located: LocatedBlock,
         *,

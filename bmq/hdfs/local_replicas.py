@@ -115,7 +115,7 @@ class LocalReplicas:
         key = _BlockKey(located.block.pool_id, located.block.block_id, located.block.generation_stamp)
         try:
             data = await self._read(key, node, wanted)
-        except Exception as error:  # whatever it is, the DataNodes have the bytes too
+        except Exception as error:  # noqa: BLE001 whatever it is, the DataNodes have the bytes too
             if isinstance(error, ReplicaCorrupt):
                 self._counts.checksum_errors += 1
                 log.error("replica_corrupt", datanode=str(node.transfer), block=key.block_id, reason=str(error))

@@ -69,16 +69,16 @@ class RpcConnection(asyncio.Protocol):
                 _, connection = await loop.create_connection(
                     lambda: cls(address, protocol_name, client_id), address.host, address.port
                 )
-                connection._write(first_bytes(authentication.first_byte))
+                connection._write(first_bytes(authentication.first_byte))  # noqa: SLF001 of the same class
                 await authentication.negotiate(connection)
         except TimeoutError:
             raise StorageUnavailable(f"{address}: no connection within {timeout_s:g} s") from None
         except OSError as error:
             raise StorageUnavailable(f"{address}: {error.strerror or error}") from error
         else:
-            connection._write(context_frame(client_id, protocol_name, authentication.user_information))
-            if connection._failure is not None:
-                raise _again(connection._failure)
+            connection._write(context_frame(client_id, protocol_name, authentication.user_information))  # noqa: SLF001 of the same class
+            if connection._failure is not None:  # noqa: SLF001 of the same class
+                raise _again(connection._failure)  # noqa: SLF001 of the same class
             established, connection = connection, None
             return established
         finally:

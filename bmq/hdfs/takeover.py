@@ -14,7 +14,7 @@ from bmq.hdfs.namenode import NameNode
 from bmq.hdfs.reader import BlockReader
 
 
-async def take_over(
+async def take_over(  # noqa: PLR0913
     path: str,
     *,
     previous_holder: str | None,

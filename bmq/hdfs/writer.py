@@ -75,7 +75,7 @@ class HdfsWriter:
         "path",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         *,
         path: str,

@@ -306,13 +306,13 @@ class Link(asyncio.BufferedProtocol):
             answered(frame)
         except MalformedMessage:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
             self._note_failure(error)
 
     def _fail(self, answered: Answered) -> None:
         try:
             answered(None)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
             self._note_failure(error)
 
     def _note_failure(self, error: Exception) -> None:
@@ -356,7 +356,7 @@ class Link(asyncio.BufferedProtocol):
     def _tell(self, lost: Callable[[], None]) -> None:
         try:
             lost()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
             self._note_failure(error)
 
     # --- versions
@@ -398,7 +398,7 @@ class _Call:
         self._decode = decode
 
     def __call__(self, frame: bytearray | None) -> None:
-        self._link._deadlines.discard(self)
+        self._link._deadlines.discard(self)  # noqa: SLF001 the link that made it
         if self._future.done():
             return  # cancelled
         if frame is None:

@@ -123,7 +123,7 @@ class TailFeed:
                 continue
             try:
                 one, is_cut = self._tell_one(key, find(key), min(left, share_bytes))
-            except Exception:  # one partition's failure must not stop the others
+            except Exception:  # noqa: BLE001 one partition's failure must not stop the others
                 _log.exception("tail_not_told", topic_id=str(key.topic_id), partition=key.partition)
                 self._forget(key)
                 one, is_cut = Told(_refusal(key, ErrorCode.NOT_LEADER_OR_FOLLOWER), ()), False

@@ -97,7 +97,7 @@ class LocalWriter:
         "path",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         path: str,
         file_id: int,

@@ -155,7 +155,7 @@ class _Append:
         self.is_told = True
         try:
             self.run.finished(error)
-        except Exception as raised:  # the other appends must still be answered
+        except Exception as raised:  # noqa: BLE001 the other appends must still be answered
             _log.error("append_not_answered", error=repr(raised), exc_info=raised)
 
 
@@ -379,7 +379,7 @@ class StateLog:
     def _write(self, group: list[_Append]) -> None:
         try:
             batch = _encode(group, self._clock.now_ms())
-        except Exception as error:  # nothing was appended
+        except Exception as error:  # noqa: BLE001 nothing was appended
             _log.error("state_not_encoded", error=repr(error), exc_info=error)
             self.waiting_bytes -= sum(append.size_bytes for append in group)
             _fail(group, AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR, message=repr(error)))
@@ -402,7 +402,7 @@ class StateLog:
             if result.base_offset != self.applied_offset:
                 raise ValueError(f"records up to {result.base_offset} were never applied here")
             self._apply_group(group, result)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
             self.is_broken = True
             _log.error("state_not_applied", offset=self.applied_offset, error=repr(error), exc_info=error)
             _fail(group, AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message=_LOAD_AGAIN))
@@ -453,7 +453,7 @@ class StateLog:
         begun_ms = self._clock.elapsed_s() * 1000
         try:
             await self.log.prove_ownership()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
             proof.set_exception(error)
             proof.exception()  # waiting callers still get it; if all were cancelled, asyncio would log a warning
         else:

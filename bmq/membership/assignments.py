@@ -169,12 +169,12 @@ class Assignments:
             _log.debug("partitions_not_released", owner=node_id, partitions=len(partitions), reason=str(error))
         except BmqError as error:
             _log.warning("partitions_not_released", owner=node_id, partitions=len(partitions), reason=str(error))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
             _log.error("partitions_not_released", owner=node_id, partitions=len(partitions), exc_info=error)
         for key, epoch in partitions.items():
             try:
                 self._assign(key, epoch)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 any bug is answered or logged
                 _log.error("assignment_failed", topic_id=str(key.topic_id), partition=key.partition, exc_info=error)
             self._manager.expect_no_more(key, epoch)
         self._changed()

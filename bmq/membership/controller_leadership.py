@@ -54,7 +54,7 @@ class ControllerLeadership:
     new one is active; None: it ended.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         election: Election,
         member: Member,

@@ -384,7 +384,7 @@ class Record(NamedTuple):
     offset: int = 0
 
 
-def encode_batch(
+def encode_batch(  # noqa: PLR0913
     records: Sequence[Record],
     *,
     base_offset: int = 0,
@@ -481,7 +481,7 @@ def assemble_batch(header: BatchHeader, data: Buffer) -> bytearray:
     )
 
 
-def _framed(
+def _framed(  # noqa: PLR0913
     data: Buffer,
     base_offset: int,
     leader_epoch: int,

@@ -39,7 +39,7 @@ class Partitions(Protocol):
 class Appender(Protocol):
     """Hands batches to their partitions' logs in order of arrival, also while a partition is not ready."""
 
-    def append(
+    def append(  # noqa: PLR0913
         self,
         topic_partition: TopicPartition,
         records: memoryview,

@@ -364,7 +364,7 @@ class Connection(asyncio.BufferedProtocol):
             self._dispatch(api_key, api, header, frame, slot)
         except (MalformedMessage, UnsupportedVersion) as error:
             self.close(f"{api_key.name} version {header.api_version}: {error}")
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
             self._note_failure(api_key, error)
             slot(None)
 
@@ -488,7 +488,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         except BmqError as error:
             response = refused(api_key, request, error.code, str(error))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
             self._note_failure(api_key, error)
             response = refused(api_key, request, BmqError.code, "")
         if response is None:
@@ -505,7 +505,7 @@ class Connection(asyncio.BufferedProtocol):
                 slot((encode_response_header(*head), *response.pieces))
             else:
                 slot((await run_in_turns(encode_response_in_turns(*head, response), self._listener.turns),))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
             # For example a string too long for the response. Later requests must not wait for ever.
             self._note_failure(api_key, error)
             slot(None)
@@ -517,7 +517,7 @@ class Connection(asyncio.BufferedProtocol):
             await services.fetcher.fetch_in_turns(frame, header, context, services, slot)
         except (MalformedMessage, UnsupportedVersion) as error:
             self.close(f"FETCH version {header.api_version}: {error}")
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
             self._note_failure(ApiKey.FETCH, error)
             slot(None)
         finally:

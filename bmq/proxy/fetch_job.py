@@ -141,7 +141,7 @@ class FetchJob:
         try:
             self._look()
             self._decide()
-        except Exception:
+        except Exception:  # noqa: BLE001 any bug is answered or logged
             self._fail()
 
     def wake(self) -> None:
@@ -455,7 +455,7 @@ class FetchJob:
             self._is_done = True
             self._reply(None)
             raise
-        except Exception:
+        except Exception:  # noqa: BLE001 any bug is answered or logged
             self._fail()
             return
         finally:
@@ -548,7 +548,7 @@ class FetchJob:
     def _guarded_finish(self) -> None:
         try:
             self._finish()
-        except Exception:
+        except Exception:  # noqa: BLE001 any bug is answered or logged
             self._fail()
 
     def _finish(self) -> None:

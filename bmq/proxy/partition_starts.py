@@ -38,7 +38,7 @@ class PartitionStarts:
             await partitions.leader_of(topic_partition)
         except BmqError as error:
             code = error.code
-        except Exception:
+        except Exception:  # noqa: BLE001 any bug is answered or logged
             _log.exception(
                 "partition_start_failed", topic_id=str(topic_partition.topic_id), partition=topic_partition.partition
             )

@@ -96,7 +96,7 @@ class RetryingAppender:
         self._refused = RefusedSequences()
         self.queued_bytes = 0
 
-    def append(
+    def append(  # noqa: PLR0913
         self,
         topic_partition: TopicPartition,
         records: memoryview,
@@ -243,7 +243,7 @@ class RetryingAppender:
                         self._refuse(queue, AppendResult(error.code, message=str(error)))
                     continue
                 self._hand_over(queue, log)
-        except Exception:
+        except Exception:  # noqa: BLE001 any bug is answered or logged
             _log.exception(
                 "partition_move_failed",
                 topic_id=str(queue.topic_partition.topic_id),
@@ -411,7 +411,7 @@ class _Batch:
         "records",
     )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         appends: RetryingAppender,
         queue: PartitionQueue,

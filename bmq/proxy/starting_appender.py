@@ -50,7 +50,7 @@ class StartingAppender:
         self._refused = RefusedSequences()
         self._tasks: dict[asyncio.Task[None], None] = {}  # cancelled in this order
 
-    def append(
+    def append(  # noqa: PLR0913
         self,
         topic_partition: TopicPartition,
         records: memoryview,
@@ -92,7 +92,7 @@ class StartingAppender:
             log = await self._partitions.leader_of(topic_partition)
         except BmqError as error:
             refusal = AppendResult(error.code, message=str(error))
-        except Exception:
+        except Exception:  # noqa: BLE001 any bug is answered or logged
             _log.exception(
                 "partition_start_failed", topic_id=str(topic_partition.topic_id), partition=topic_partition.partition
             )

@@ -123,7 +123,7 @@ class RoutedGroups(ShardRouting):
         commit = Commit(asked.request(), asked.api_version)
         try:
             response = await self._perform(commit, context)
-        except Exception as error:  # the client must get an answer
+        except Exception as error:  # noqa: BLE001 the client must get an answer
             _log.error("commit_not_repeated", group=asked.group_id, error=repr(error), exc_info=error)
             response = commit.refusal(asked.group_id, ErrorCode.UNKNOWN_SERVER_ERROR)
         done(ErrorCode(commit.code(response)), encode("response", ApiKey.OFFSET_COMMIT, asked.api_version, response))

@@ -99,7 +99,7 @@ class Listing(NamedTuple, Generic[T]):
 class ShardRouting:
     """`local`: the coordinator of the shards this process owns, if it has one. `what`: what a key names."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         topic_name: str,
         what: str,

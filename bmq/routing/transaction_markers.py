@@ -121,7 +121,7 @@ class RoutedMarkers:
             for one in queued:
                 _settle(one, ErrorCode.NETWORK_EXCEPTION, str(error))
             return
-        except Exception as error:  # every caller must get an answer
+        except Exception as error:  # noqa: BLE001 every caller must get an answer
             _log.error("markers_not_sent", node_id=owner, markers=len(queued), exc_info=error)
             for one in queued:
                 _settle(one, ErrorCode.UNKNOWN_SERVER_ERROR, repr(error))

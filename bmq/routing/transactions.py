@@ -33,7 +33,7 @@ class RoutedTransactions(ShardRouting):
     partitions that clients say they have added (`transaction.partition.verification.enable`).
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         node_id: int,
         local: TransactionCoordinator | None,

@@ -35,7 +35,7 @@ def read_schema(path: Path) -> Any:
     try:
         schema = fastavro.parse_schema(json.loads(data))
         takes_bytes(schema)
-    except Exception as error:  # fastavro lets many kinds through for schemas that are wrong
+    except Exception as error:  # noqa: BLE001 fastavro lets many kinds through for schemas that are wrong
         raise _bad_schema(f"{path} is not an Avro schema: {_reason(error)}") from None
     return schema
 
@@ -91,7 +91,7 @@ class AvroCodec:
             value = fastavro.schemaless_reader(file, self._schema, None)
             out = io.StringIO()
             fastavro.json_writer(out, self._schema, [value])
-        except Exception as error:  # bytes that are not Avro fail in many ways
+        except Exception as error:  # noqa: BLE001 bytes that are not Avro fail in many ways
             raise BadValue(f"it is not Avro of this schema: {_reason(error)}") from None
         if rest := len(data) - file.tell():
             raise BadValue(f"it is not Avro of this schema: {rest} bytes are left behind it")
@@ -104,7 +104,7 @@ class AvroCodec:
         try:
             (datum,) = fastavro.json_reader(io.StringIO(compact_json(value)), self._schema)
             fastavro.schemaless_writer(out, self._schema, datum)
-        except Exception as error:  # values of another form fail in many ways
+        except Exception as error:  # noqa: BLE001 values of another form fail in many ways
             raise BadValue(f"it does not fit the Avro schema: {_reason(error)}") from None
         return out.getvalue()
 

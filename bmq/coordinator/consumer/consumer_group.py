@@ -144,10 +144,10 @@ class ConsumerGroup(ModernGroup[ConsumerMember, Target]):
         """A copy that can change without changing this group."""
         fork = super().fork()
         fork.regexes = self.regexes.copy()
-        fork._holders = {topic_id: holders.copy() for topic_id, holders in self._holders.items()}
-        fork._name_counts = self._name_counts.copy()
-        fork._regex_counts = self._regex_counts.copy()
-        fork._assignor_counts = self._assignor_counts.copy()
+        fork._holders = {topic_id: holders.copy() for topic_id, holders in self._holders.items()}  # noqa: SLF001 of the same class
+        fork._name_counts = self._name_counts.copy()  # noqa: SLF001 of the same class
+        fork._regex_counts = self._regex_counts.copy()  # noqa: SLF001 of the same class
+        fork._assignor_counts = self._assignor_counts.copy()  # noqa: SLF001 of the same class
         fork.classic_count = self.classic_count
         return fork
 

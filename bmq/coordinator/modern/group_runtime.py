@@ -367,7 +367,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
             return draft, decided
         except NotToBeWritten:
             raise
-        except Exception as error:  # nothing has changed: the other decisions go on
+        except Exception as error:  # noqa: BLE001 nothing has changed: the other decisions go on
             _log.exception("group_not_decided", shard=self._host.number, kind=self.kind, group=group_id)
             decided.error = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, repr(error))
             return draft, decided
@@ -404,7 +404,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
                     self._go_on(group_id, turn)
                 if not turn.is_writing:
                     self._host.settled(group_id, self.kind)
-            except Exception as failure:
+            except Exception as failure:  # noqa: BLE001 any bug is answered or logged
                 self._host.fail(failure)
 
         appended.add_done_callback(finish)

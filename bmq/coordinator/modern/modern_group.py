@@ -152,7 +152,7 @@ class ModernGroup(ABC, Generic[M, T]):
         fork.members = self.members.copy()
         fork.targets = self.targets.copy()
         fork.static_ids = self.static_ids.copy()
-        fork._loose = self._loose.copy()
+        fork._loose = self._loose.copy()  # noqa: SLF001 of the same class
         return fork
 
     # ---------------------------------------------------------------- inside

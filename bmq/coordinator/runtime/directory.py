@@ -197,7 +197,7 @@ class ShardDirectory(Generic[S]):
             self._told[number] = code
             tell(f"{self._kind}_shard_not_loaded", shard=number, error=str(error), answer=code.name)
             return code
-        except Exception:  # a bug, or no memory: this code makes waiting clients retry
+        except Exception:  # noqa: BLE001 a bug, or no memory: this code makes waiting clients retry
             _log.exception(f"{self._kind}_shard_not_loaded", shard=number)
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         else:

@@ -165,7 +165,7 @@ class Shard(ABC):
         self.close()
         try:
             self.unload(error)
-        except Exception:  # requests in `answer_of` are failed below all the same
+        except Exception:  # noqa: BLE001 requests in `answer_of` are failed below all the same
             _log.exception(f"{self.kind}_shard_not_unloaded", shard=self.number)
         for waiting in self._waiting:
             if not waiting.done():  # `unload` did not answer it
@@ -272,7 +272,7 @@ class Shard(ABC):
                 self.stood_still()
             # The loop may run a timer a clock tick early; without this the same deadline would be armed over and over.
             self.tick(now._replace(loop_ms=now.loop_ms + 1))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
             self.fail(error)
         else:
             self.arm()

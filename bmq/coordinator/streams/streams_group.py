@@ -111,7 +111,7 @@ class StreamsGroup(ModernGroup[StreamsMember, Tasks]):
         """A copy that can change without changing this group."""
         fork = super().fork()
         fork.validated_epoch, fork.assignment_configs = self.validated_epoch, self.assignment_configs
-        fork.topology, fork._required, fork._subtopologies = self.topology, self._required, self._subtopologies
+        fork.topology, fork._required, fork._subtopologies = self.topology, self._required, self._subtopologies  # noqa: SLF001 of the same class
         return fork
 
     # ---------------------------------------------------------------- inside

@@ -112,7 +112,7 @@ class MarkerDelivery:
         elif not self._is_closed:
             try:
                 self._enqueue(ending)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 any bug is answered or logged
                 self._failed(error)
 
     def _enqueue(self, ending: _Ending) -> None:
@@ -194,7 +194,7 @@ class MarkerDelivery:
                     error=error.code.name,
                 )
                 return None
-            except Exception as error:  # a bug with one marker must not stop the others
+            except Exception as error:  # noqa: BLE001 a bug with one marker must not stop the others
                 _log.error("marker_failed", topic=partition[0], partition=partition[1], exc_info=error)
                 return error
             self.written_count += 1

@@ -161,7 +161,7 @@ class TransactionShard(Shard):
                 for transaction in some:
                     self._deliver(transaction)
                 await asyncio.sleep(0)
-        except Exception as error:  # a transaction without its markers would hang until the next owner
+        except Exception as error:  # noqa: BLE001 a transaction without its markers would hang until the next owner
             self.fail(error)
 
     def unload(self, error: ErrorCode) -> None:
@@ -341,7 +341,7 @@ class TransactionShard(Shard):
         try:
             record = _encoded(transaction.transactional_id, completed(prepared, self.now().wall_ms))
             done = self.append([record])
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
             self.fail(error)
             return
 

@@ -101,7 +101,7 @@ class Verifications:
             answers = [_codes(result) for result in results]
         except BmqError as error:
             answers = [_Everywhere(coordinator_error(error))] * len(asked)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
             _log.error("transactions_not_verified", ids=len(asked), exc_info=error)
             answers = [_Everywhere(ErrorCode.COORDINATOR_NOT_AVAILABLE)] * len(asked)
         for (producer, questions), codes in zip(asked, answers, strict=True):

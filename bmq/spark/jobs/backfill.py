@@ -54,7 +54,7 @@ class BackfillPlan:
         }
 
 
-def plan_backfill(
+def plan_backfill(  # noqa: PLR0913
     source_cluster: Cluster,
     target: Cluster,
     topic: str,
@@ -125,7 +125,7 @@ def _known(settings: CopySettings, topic: Topic) -> dict[int, Position]:
     return known
 
 
-def backfill(
+def backfill(  # noqa: PLR0913
     spark: SparkSession,
     source: Source,
     source_cluster: Cluster,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def copy_ranges(
+def copy_ranges(  # noqa: PLR0913
     spark: SparkSession,
     source: Source,
     source_cluster: Cluster,

@@ -57,7 +57,7 @@ class FoundRecord:
         return cls(topic, partition, offset, timestamp_ms, _unpacked(key), _unpacked(value), unpacked)
 
 
-def find(
+def find(  # noqa: PLR0913
     spark: SparkSession,
     source: Source,
     ranges: Sequence[OffsetRange],

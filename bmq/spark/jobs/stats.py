@@ -30,7 +30,7 @@ def plan_of(ranges: Sequence[OffsetRange], store: StoreAddress | None) -> dict[s
     return {"ranges": [each.to_json() for each in ranges], "segments": [task.to_json() for task in segments]}
 
 
-def stats(
+def stats(  # noqa: PLR0913
     spark: SparkSession,
     source: Source,
     ranges: Sequence[OffsetRange],

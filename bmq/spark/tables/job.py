@@ -257,7 +257,7 @@ class TableJob:
             definition = self._read_definition()
         except TableMismatch:
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
             _LOG.warning("the definition of table %s cannot be read, the last one holds: %s", self._name, error)
             return
         if definition == self._definition:
