@@ -142,7 +142,7 @@ class NodeRoles:
     """`address`: where clients reach this node, None without a proxy. `member`: its entry in the election."""
 
     def __init__(self, ground: NodeGround, root: ClusterRoot, address: tuple[str, int] | None, member: Member) -> None:
-        settings, rng, clock = ground.settings, ground.rng, ground.clock
+        settings = ground.settings
         self._ground = ground
         self._settings = settings
         self._election = ground.election
@@ -159,16 +159,25 @@ class NodeRoles:
             rest=ground.rest,
             roles=ground.roles,
         )
+        self._make_storage(root, member.incarnation)
+        self._make_coordinators()
+        self._make_membership(member)
+        self.client_services = self._client_services()
+        self.internal_services = self._internal_services()
+
+    def _make_storage(self, root: ClusterRoot, incarnation: str) -> None:
+        """This node's partitions, the metadata that it follows, and the way to other nodes."""
+        ground, settings, rng = self._ground, self._settings, self._ground.rng
         self.manager = manager = PartitionManager(
-            ground.store, member.incarnation, clock, rng, settings.broker, may_pad=root.may_pad
+            ground.store, incarnation, ground.clock, rng, settings.broker, may_pad=root.may_pad
         )
         self.links = Links(f"bmq-node-{settings.node_id}", self._address_of, random=rng, stalls=ground.stalls)
-        self.known = known = KnownController(lambda: ground.election.leader, self._image)
-        self.replica = replica = MetadataReplica(
+        self.known = KnownController(lambda: ground.election.leader, self._image)
+        self.replica = MetadataReplica(
             settings.node_id,
             root.cluster_id,
             self.links,
-            known,
+            self.known,
             self._image_changed,
             static_configs(self._node, self._configs),
             settings.cluster,
@@ -179,17 +188,21 @@ class NodeRoles:
         self.remote_controller = RemoteController(
             self.links,
             self.peers.visible_image,
-            lambda: known.claim,
+            lambda: self.known.claim,
             node_id=settings.node_id,
             local=lambda: self.controller,
             random=rng,
-            elapsed_s=clock.elapsed_s,
+            elapsed_s=ground.clock.elapsed_s,
         )
+
+    def _make_coordinators(self) -> None:
+        """Groups and transactions: those of this node, and the way to those of others."""
+        ground, settings, rng, manager = self._ground, self._settings, self._ground.rng, self.manager
         self.groups = GroupCoordinator(
             LocalShards(OFFSETS_TOPIC_NAME, settings.node_id, manager, self._image),
-            clock,
+            ground.clock,
             rng,
-            ground.hooks.coordinator_config(coordinator_config(replica.broker_configs)),
+            ground.hooks.coordinator_config(coordinator_config(self.replica.broker_configs)),
             self._image,
             create_topics=partial(self.remote_controller.handle, ApiKey.CREATE_TOPICS),
         )
@@ -210,9 +223,9 @@ class NodeRoles:
         )
         self.transactions = TransactionCoordinator(
             LocalShards(TRANSACTIONS_TOPIC_NAME, settings.node_id, manager, self._image),
-            clock,
+            ground.clock,
             rng,
-            ground.hooks.transaction_config(transaction_config(replica.broker_configs)),
+            ground.hooks.transaction_config(transaction_config(self.replica.broker_configs)),
             self._image,
             producer_ids=self.producer_ids,
             markers=self.routed_markers,
@@ -225,15 +238,19 @@ class NodeRoles:
             self.peers.visible_image,
             self.remote_controller,
             ShardRoutingConfig(),
-            is_verifying=lambda: is_verifying(replica.broker_configs),
+            is_verifying=lambda: is_verifying(self.replica.broker_configs),
             random=rng,
             stalls=ground.stalls,
         )
-        manager.use_transactions(self.routed_transactions, verification_retry(replica.broker_configs))
+        manager.use_transactions(self.routed_transactions, verification_retry(self.replica.broker_configs))
         self.groups.use_transactions(self.routed_transactions)
-        if ground.hooks.cleaning is not None and is_compacting(replica.broker_configs):
+        if ground.hooks.cleaning is not None and is_compacting(self.replica.broker_configs):
             manager.use_cleaning(ground.hooks.cleaning)
         manager.use_committed_offsets(FetchedOffsets(self.routed_groups))
+
+    def _make_membership(self, member: Member) -> None:
+        """What this node reports and owns, and the controller if it is elected."""
+        ground, settings, rng, manager = self._ground, self._settings, self._ground.rng, self.manager
         self.assignments = Assignments(
             settings.node_id,
             manager,
@@ -259,23 +276,21 @@ class NodeRoles:
             self._controller_changed,
             settings.cluster,
             rng,
-            MetadataWitnesses(settings.node_id, ground.election, self.links, lambda: replica.seen).ask,
+            MetadataWitnesses(settings.node_id, ground.election, self.links, lambda: self.replica.seen).ask,
         )
         reports = LoadReports(manager)
         self.registration = Registration(
             self._registration_request(),
             self.links,
-            lambda: known.claim,
-            lambda: replica.offset,
+            lambda: self.known.claim,
+            lambda: self.replica.offset,
             Reports(reports.changed, reports.confirm, reports.restart),
             self._suspect,
             settings.cluster,
             rng,
         )
         manager.on_owned(self.registration.report_soon)
-        follow(replica.broker_configs, manager, self.groups, ground.hooks.coordinator_config)
-        self.client_services = self._client_services()
-        self.internal_services = self._internal_services()
+        follow(self.replica.broker_configs, manager, self.groups, ground.hooks.coordinator_config)
 
     @property
     def controller(self) -> Controller | None:
