@@ -29,7 +29,8 @@ from bmq.log.compaction import (
     groups,
 )
 from bmq.log.manifest import Extent
-from bmq.log.partition_files import CleanedSegment, PartitionFiles, SwapNotBegun
+from bmq.log.partition_files import PartitionFiles
+from bmq.log.replacement import CleanedSegment, SwapNotBegun
 from bmq.log.segment_index import SegmentIndex
 from bmq.log.store import Durability, SegmentWriter, StoreError
 

@@ -32,7 +32,8 @@ from bmq.log.delegated_compaction import (
 )
 from bmq.log.manifest import Extent
 from bmq.log.names import delegated_name
-from bmq.log.partition_files import CleanedSegment, ExtentsChanged, PartitionFiles, Replacement
+from bmq.log.partition_files import PartitionFiles
+from bmq.log.replacement import CleanedSegment, ExtentsChanged, Replacement
 from bmq.log.store import CorruptFile, Durability, FencedWriter, FileMissing, StoreError
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError

@@ -26,21 +26,18 @@ import structlog
 from crc32c import crc32c
 
 from bmq.aio.loop_turns import run_in_turns
-from bmq.log.aborted_files import FILE_ENTRIES_MAX, encode_file
-from bmq.log.aborted_transactions import AbortedTransactions
-from bmq.log.damage import Damage, file_damage, read_named, reason_of, require_accepted, start_damage
+from bmq.log.aborted_file_writer import AbortedFileWriter
 from bmq.log.group_retention import BacklogSize, bytes_of_extent_from
 from bmq.log.index_cache import IndexCache
 from bmq.log.manifest import (
     PRODUCERS_INLINE_BYTES_MAX,
-    AbortedFile,
     Cut,
     Extent,
     Manifest,
     SnapshotReference,
     filed_to,
 )
-from bmq.log.names import CLEANED_ROLL_MIN, PartitionPaths, is_cleaned, snapshot_name
+from bmq.log.names import CLEANED_ROLL_MIN, PartitionPaths, is_cleaned
 from bmq.log.partition_log import Location, Span, StateSnapshot
 from bmq.log.producer_state import ProducerSnapshot
 from bmq.log.recovery import (
@@ -50,15 +47,24 @@ from bmq.log.recovery import (
     write_index,
     write_manifest,
 )
+from bmq.log.replacement import (
+    CleanedSegment,
+    ExtentsChanged,
+    Replacement,
+    SwapNotBegun,
+    end_offset_of,
+    segment_of,
+    with_replacements,
+)
 from bmq.log.retention import droppable
 from bmq.log.segment_index import IndexBuilder, SegmentIndex, span_from
+from bmq.log.state_snapshots import latest_snapshot
 from bmq.log.store import (
     AlreadyExists,
     CorruptFile,
     FencedWriter,
     FileMissing,
     SegmentStore,
-    StorageUnavailable,
     StoreError,
 )
 from bmq.protocol.error_codes import ErrorCode
@@ -77,34 +83,6 @@ class _OwnSegment:
     builder: IndexBuilder
     producers: ProducerSnapshot | None = None
     saved: SegmentIndex | None = None
-
-
-class SwapNotBegun(StorageUnavailable):
-    """No manifest was begun that names the new segment."""
-
-
-class ExtentsChanged(SwapNotBegun):
-    """Extents that were to be replaced are not all there any more: retention, or DeleteRecords, came first."""
-
-
-@dataclass(frozen=True, slots=True)
-class CleanedSegment:
-    """A closed file that compaction made of some extents. `dropped_aborts`: offsets of markers that are gone with it.
-
-    `index` names the file; it begins and ends where the extents do. Its producers and aborted transactions do not count.
-    """
-
-    index: SegmentIndex
-    dropped_aborts: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Replacement:
-    """A segment whose index is durable, and the extents that it is to replace. `dropped_aborts`: as in CleanedSegment."""
-
-    replaced: tuple[Extent, ...]
-    extent: Extent
-    dropped_aborts: tuple[int, ...]
 
 
 class PartitionFiles:
@@ -146,8 +124,7 @@ class PartitionFiles:
         self._index_attempts = count()
         self._next_snapshot = 0
         self._aborted_files = recovered.aborted_files
-        self._aborted_numbers = count()
-        self._aborted_written: dict[AbortedFile, None] = {}  # and not named by the newest manifest
+        self._aborted_writer = AbortedFileWriter(store, paths, holder)
         self._cleaned_rolls = count(CLEANED_ROLL_MIN)
         self._newest_manifest = -1
         self._oldest_manifest = 0
@@ -186,7 +163,7 @@ class PartitionFiles:
         In an extent an estimate: bytes by the offset's share, and the time of the extent's newest record.
         """
         offset = max(offset, self.log_start_offset)
-        first = bisect_right(self.extents, offset, key=_end_offset)
+        first = bisect_right(self.extents, offset, key=end_offset_of)
         size_bytes, oldest_ms = 0, -1
         for extent in self.extents[first:]:
             size_bytes += bytes_of_extent_from(extent, offset)
@@ -278,7 +255,7 @@ class PartitionFiles:
         location = self.locate_own(offset)
         if location is not None:
             return location
-        extent = self.extents[bisect_right(self.extents, offset, key=_end_offset)]
+        extent = self.extents[bisect_right(self.extents, offset, key=end_offset_of)]
         index = await self.index_of(extent)
         return self.location_in(extent, index.position_of(offset))
 
@@ -304,7 +281,7 @@ class PartitionFiles:
         location = self.locate_own(offset)
         tables: SegmentIndex | IndexBuilder | None
         if location is None:
-            extent = self.extents[bisect_right(self.extents, offset, key=_end_offset)]
+            extent = self.extents[bisect_right(self.extents, offset, key=end_offset_of)]
             tables = self._indexes.get(self._key(extent))
             if tables is None:
                 return None
@@ -481,17 +458,19 @@ class PartitionFiles:
         async with self._writing:
             places = [self._place_of(one.replaced) for one in replacements]
             before = self.manifest()
-            gone = {_name(extent) for one in replacements for extent in one.replaced}
+            gone = {segment_of(extent) for one in replacements for extent in one.replaced}
             # Not what is known by now: other segments may have become extents meanwhile, and their indexes tell theirs.
             aborted = before.aborted.between(0, before.end_offset)
             dropped_aborts = [offset for one in replacements for offset in one.dropped_aborts]
             for offset in dropped_aborts:
                 aborted.remove(offset)
-            aborted_files = await self._without_aborts(before.aborted_files, dropped_aborts)
+            aborted_files = await self._aborted_writer.without(
+                before.aborted_files, dropped_aborts, self.producers.aborted
+            )
             first_dirty_offset = max(self.first_dirty_offset, first_dirty_offset or 0)
             after = replace(
                 before,
-                extents=_replaced(before.extents, replacements, places),
+                extents=with_replacements(before.extents, replacements, places),
                 cuts=tuple(cut for cut in before.cuts if (cut.leader_epoch, cut.roll) not in gone),
                 aborted=aborted,
                 aborted_files=aborted_files,
@@ -504,7 +483,7 @@ class PartitionFiles:
                 for extent in self.extents[place : place + len(one.replaced)]
             ]
             # More may have been appended meanwhile, none removed.
-            self.extents[:] = _replaced(self.extents, replacements, places)
+            self.extents[:] = with_replacements(self.extents, replacements, places)
             self.first_dirty_offset = first_dirty_offset
             self.compacted_offset = max(self.compacted_offset, *(one.extent.end_offset for one in replacements))
             self.cuts = tuple(cut for cut in self.cuts if (cut.leader_epoch, cut.roll) not in gone)
@@ -516,16 +495,16 @@ class PartitionFiles:
 
     async def _producers_at(self, extent: Extent) -> bytes:
         """The producer state at the extent's end, for the index that replaces its own; empty if that has none."""
-        if self.extents and _name(self.extents[-1]) == _name(extent):
+        if self.extents and segment_of(self.extents[-1]) == segment_of(extent):
             return self._extents_producers
         index = await load_index(self.store, self.paths, extent)
         return b"" if index is None else index.producers
 
     def _place_of(self, replaced: Sequence[Extent]) -> int:
         """Where these extents lie in the log now. Raises ExtentsChanged."""
-        wanted = [_name(extent) for extent in replaced]
-        place = bisect_right(self.extents, replaced[0].base_offset, key=_end_offset) if replaced else 0
-        if not wanted or [_name(extent) for extent in self.extents[place : place + len(wanted)]] != wanted:
+        wanted = [segment_of(extent) for extent in replaced]
+        place = bisect_right(self.extents, replaced[0].base_offset, key=end_offset_of) if replaced else 0
+        if not wanted or [segment_of(extent) for extent in self.extents[place : place + len(wanted)]] != wanted:
             raise ExtentsChanged(f"segments of {self.paths.partition} were deleted while they were compacted")
         return place
 
@@ -542,52 +521,10 @@ class PartitionFiles:
         return replace(cleaned.index, aborted=aborted, producers=producers)
 
     async def latest_snapshot(self, high_watermark: int) -> StateSnapshot | None:
-        """The newest snapshot at or below the high watermark; None: the log alone has the whole state.
-
-        An older one, or none, is taken only if the log still has everything behind it, or if an operator accepted the loss
-        (rule 25). Raises StateDamaged, StorageUnavailable, and FileMissing if a snapshot is replaced while we read.
-        """
-        found: StateSnapshot | None = None
-        damages: list[Damage] = []
-        for reference in sorted(self.snapshots, key=lambda item: item.next_offset, reverse=True):
-            if reference.next_offset > high_watermark:
-                continue
-            read = await self._read_snapshot(reference)
-            if isinstance(read, StateSnapshot):
-                found = read
-                break
-            damages.append(read)
-        state_offset = 0 if found is None else found.next_offset
-        if state_offset < self.log_start_offset:
-            if not damages:
-                reason = f"but the state before it is known only up to {state_offset}"
-                damages.append(start_damage(self.paths.partition, self.log_start_offset, reason))
-            for damage in damages:
-                await require_accepted(self.store, damage)
-        elif damages:
-            _log.warning(
-                "state_replayed_from_further_back",
-                partition=self.paths.partition,
-                from_offset=state_offset,
-                found=damages[0].sentence,
-            )
-        return found
-
-    async def _read_snapshot(self, reference: SnapshotReference) -> StateSnapshot | Damage:
-        path = self.paths.snapshot(reference.leader_epoch, reference.number)
-
-        def checked(data: bytes) -> StateSnapshot:
-            if len(data) != reference.length or crc32c(data) != reference.crc:
-                raise CorruptFile("its length or checksum is not what the manifest says")
-            return StateSnapshot(reference.next_offset, data)
-
-        try:
-            return await read_named(self.store, path, checked, length_bytes_max=reference.length)
-        except (FileMissing, CorruptFile) as error:
-            if reference not in self.snapshots:
-                raise FileMissing(path) from error  # replaced while we read
-            name = snapshot_name(reference.number)
-            return file_damage(self.paths.partition, reference.leader_epoch, name, reason_of(error))
+        """See state_snapshots.latest_snapshot."""
+        return await latest_snapshot(
+            self.store, self.paths, lambda: self.snapshots, lambda: self.log_start_offset, high_watermark
+        )
 
     async def _advance(self, log_start_offset: int, snapshots: tuple[SnapshotReference, ...]) -> tuple[str, ...]:
         log_start_offset = max(self.log_start_offset, min(log_start_offset, self.end_offset))
@@ -635,56 +572,16 @@ class PartitionFiles:
             if reference not in after.snapshots and reference.leader_epoch not in directories
         )
         aborted_files = (file for file in before.aborted_files if file.leader_epoch not in directories)
-        unnamed = (*(file for file in aborted_files if file not in self._aborted_files), *self._aborted_written)
-        self._aborted_written.clear()
+        unnamed = (
+            *(file for file in aborted_files if file not in self._aborted_files),
+            *self._aborted_writer.take_unnamed(),
+        )
         paths.extend(self.paths.aborted(file.leader_epoch, file.number) for file in unnamed)
         return tuple(paths)
 
-    # --- files of aborted transactions
-
-    async def _without_aborts(
-        self, files: tuple[AbortedFile, ...], dropped_aborts: Sequence[int]
-    ) -> tuple[AbortedFile, ...]:
-        """The files without the markers at these offsets: those that have one are written anew."""
-        changed: list[AbortedFile] = []
-        for file in files:
-            gone = [offset for offset in dropped_aborts if file.first_marker <= offset <= file.last_marker]
-            if not gone:
-                changed.append(file)
-                continue
-            left = self.producers.aborted.between(file.first_marker, file.last_marker + 1)
-            for offset in gone:
-                left.remove(offset)
-            if len(left):
-                changed.append(await self._write_aborted(left))
-        return tuple(changed)
-
-    async def _with_room(self, manifest: Manifest) -> Manifest:
-        """The manifest with the oldest of too many aborted transactions in files."""
-        files, aborted, filed = [*manifest.aborted_files], manifest.aborted, 0
-        while len(aborted) - filed >= FILE_ENTRIES_MAX:
-            files.append(await self._write_aborted(aborted.part(filed, filed + FILE_ENTRIES_MAX)))
-            filed += FILE_ENTRIES_MAX
-        if not filed:
-            return manifest
-        return replace(manifest, aborted=aborted.part(filed, len(aborted)), aborted_files=tuple(files))
-
-    async def _write_aborted(self, aborted: AbortedTransactions) -> AbortedFile:
-        """Make them durable in a file that no manifest names yet. Raises FencedWriter, StoreError."""
-        epoch, number = self.paths.leader_epoch, next(self._aborted_numbers)
-        try:
-            await self.store.write_file(self.paths.aborted(epoch, number), encode_file(aborted), holder=self._holder)
-        except FileMissing as error:
-            raise FencedWriter(f"{self.paths.own} is gone") from error
-        except AlreadyExists as error:
-            raise CorruptFile(f"{self.paths.aborted(epoch, number)} is there already") from error
-        file = AbortedFile(epoch, number, len(aborted), aborted.first_marker, aborted.last_marker)
-        self._aborted_written[file] = None
-        return file
-
     async def _write(self, manifest: Manifest) -> None:
         """Write it durably to the claimed directory. After a failure the next owner may or may not find it."""
-        manifest = await self._with_room(manifest)
+        manifest = await self._aborted_writer.with_room(manifest)
         number = await write_manifest(
             self.store, self.paths, manifest, holder=self._holder, numbers=self._manifest_numbers
         )
@@ -698,24 +595,4 @@ class PartitionFiles:
         except StoreError as error:
             _log.info("old_manifest_not_deleted", partition=self.paths.partition, reason=str(error))
         self._aborted_files = manifest.aborted_files
-        for file in self._aborted_files:
-            self._aborted_written.pop(file, None)
-
-
-def _replaced(
-    extents: Sequence[Extent], replacements: Sequence[Replacement], places: Sequence[int]
-) -> tuple[Extent, ...]:
-    found: list[Extent] = []
-    reached = 0
-    for one, place in zip(replacements, places, strict=True):
-        found += (*extents[reached:place], one.extent)
-        reached = place + len(one.replaced)
-    return (*found, *extents[reached:])
-
-
-def _end_offset(extent: Extent) -> int:
-    return extent.end_offset
-
-
-def _name(extent: Extent) -> tuple[int, int]:
-    return extent.leader_epoch, extent.roll
+        self._aborted_writer.named(self._aborted_files)

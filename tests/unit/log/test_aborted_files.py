@@ -34,7 +34,7 @@ pytestmark = pytest.mark.unit
 
 @pytest.fixture(autouse=True)
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bmq.log.partition_files.FILE_ENTRIES_MAX", 2)
+    monkeypatch.setattr("bmq.log.aborted_file_writer.FILE_ENTRIES_MAX", 2)
 
 
 def table(*markers: int) -> AbortedTransactions:

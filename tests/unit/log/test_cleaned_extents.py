@@ -9,7 +9,7 @@ import pytest
 from bmq.log.index_cache import IndexCache
 from bmq.log.manifest import Extent
 from bmq.log.names import CLEANED_ROLL_MIN
-from bmq.log.partition_files import CleanedSegment, ExtentsChanged
+from bmq.log.replacement import CleanedSegment, ExtentsChanged
 from bmq.log.segment_index import IndexBuilder
 from bmq.log.segment_reader import SegmentReader
 from bmq.log.store import CorruptFile, Durability, FencedWriter, StorageUnavailable

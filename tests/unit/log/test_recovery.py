@@ -353,7 +353,7 @@ async def test_producers_and_aborted_transactions_come_back(steps: list[tuple[st
         if is_large:
             patch.setattr("bmq.log.recovery.PRODUCERS_INLINE_BYTES_MAX", 0)
             patch.setattr("bmq.log.partition_files.PRODUCERS_INLINE_BYTES_MAX", 0)
-            patch.setattr("bmq.log.partition_files.FILE_ENTRIES_MAX", 2)
+            patch.setattr("bmq.log.aborted_file_writer.FILE_ENTRIES_MAX", 2)
         fake = FakeStore()
         leader_epoch = 1
         epochs, sequences, is_open = [0] * 3, [0] * 3, [False] * 3
