@@ -31,7 +31,7 @@ from bmq.proxy.stall_watch import StallWatch
 from bmq.server.broker_configs import warn_without_effect
 from bmq.server.live_summary import Summary
 from bmq.server.native_kernel import warn_without_kernel
-from bmq.server.node_roles import NodeGround, NodeHooks, NodeRoles
+from bmq.server.node_roles import NodeDependencies, NodeHooks, NodeRoles
 from bmq.server.own_root import new_holder, open_own_root
 from bmq.server.patience import Patience
 from bmq.server.settings import Settings, split_address
@@ -61,22 +61,22 @@ class NodeServer:
         stalls = StallWatch(settings.loop_stall_max_ms, clock.elapsed_s)
         stalls.on_stall(self._stood_still)  # before connections are dropped
         levels = log_levels or LogLevels(settings.log_level)
-        ground = NodeGround(
+        dependencies = NodeDependencies(
             settings, store, election, clock, rng, stalls, rest, hooks or NodeHooks(), log_levels=levels
         )
         is_debug = settings.log_level == "debug"
-        self._ground = ground
+        self._dependencies = dependencies
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[asyncio.Task[Any], None] = {}  # ended in this order
         self._proxy = (
-            KafkaServer(settings.proxy, ground.stats, is_debug=is_debug, stalls=stalls)
-            if ROLE_PROXY in ground.roles
+            KafkaServer(settings.proxy, dependencies.stats, is_debug=is_debug, stalls=stalls)
+            if ROLE_PROXY in dependencies.roles
             else None
         )
         self._internal = KafkaServer(
             BETWEEN_NODES,
-            ground.internal_stats,
+            dependencies.internal_stats,
             is_debug=is_debug,
             apis=INTERNAL_APIS,
             is_ordered=False,
@@ -125,7 +125,7 @@ class NodeServer:
         return {} if self._roles is None else self._roles.manager.states()
 
     def summary(self) -> Summary:
-        return Summary.of(self._ground.stats, len(self.image.topics), self.partition_states())
+        return Summary.of(self._dependencies.stats, len(self.image.topics), self.partition_states())
 
     def register_metrics(self, registry: CollectorRegistry) -> None:
         """Export all counters of this node on /metrics; call after `start`."""
@@ -139,7 +139,7 @@ class NodeServer:
 
         Raises OSError (a port), RootError, StoreError, ElectionError, RegistrationRefused.
         """
-        settings, ground = self._settings, self._ground
+        settings, dependencies = self._settings, self._dependencies
         load_all()
         warn_without_effect(settings)
         warn_without_kernel()
@@ -149,23 +149,23 @@ class NodeServer:
             address = split_address(settings.advertised) if settings.advertised else address
         internal = await self._internal.bind(*split_address(settings.internal))
         internal = split_address(settings.internal_advertised) if settings.internal_advertised else internal
-        holder = new_holder(settings.node_id, ground.rng)
+        holder = new_holder(settings.node_id, dependencies.rng)
         patience = Patience(settings.start_wait_ms)
-        root = await open_own_root(ground.store, settings, holder, ground.rng, patience)
+        root = await open_own_root(dependencies.store, settings, holder, dependencies.rng, patience)
         member = Member(settings.node_id, holder, *internal)
-        await ground.election.start(root.cluster_id)
-        await ground.election.join(member)
-        self._roles = NodeRoles(ground, root, address, member)
+        await dependencies.election.start(root.cluster_id)
+        await dependencies.election.join(member)
+        self._roles = NodeRoles(dependencies, root, address, member)
         await self._run(self._roles)
         _log.info("node_started", cluster_id=root.cluster_id, node_id=settings.node_id, roles=settings.roles)
         return address, internal
 
     async def _run(self, roles: NodeRoles) -> None:
-        self._ground.stalls.start()
+        self._dependencies.stalls.start()
         await self._internal.serve(roles.internal_services)
-        self._ground.election.on_leader(roles.leader_changed)
-        self._ground.election.on_members(roles.members_changed)
-        if ROLE_CONTROLLER in self._ground.roles:
+        self._dependencies.election.on_leader(roles.leader_changed)
+        self._dependencies.election.on_members(roles.members_changed)
+        if ROLE_CONTROLLER in self._dependencies.roles:
             self._spawn(roles.leadership.run())
             roles.leadership.failed.add_done_callback(self._take_failure)
         self._spawn(roles.replica.run())
@@ -223,7 +223,7 @@ class NodeServer:
         await self._internal.stop(timeout_s / 8)
         if roles is not None:
             await roles.close()
-        await self._ground.election.close()
+        await self._dependencies.election.close()
         if roles is not None:
             await roles.links.close()
-        self._ground.stalls.close()
+        self._dependencies.stalls.close()

@@ -114,7 +114,7 @@ class NodeHooks:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeGround:
+class NodeDependencies:
     """A node's dependencies, handed in from outside before its roles are made.
 
     `stats`: of the listener for clients; `internal_stats`: of the one between nodes. `rest`: where this node's REST API
@@ -141,11 +141,13 @@ class NodeGround:
 class NodeRoles:
     """`address`: where clients reach this node, None without a proxy. `member`: its entry in the election."""
 
-    def __init__(self, ground: NodeGround, root: ClusterRoot, address: tuple[str, int] | None, member: Member) -> None:
-        settings = ground.settings
-        self._ground = ground
+    def __init__(
+        self, dependencies: NodeDependencies, root: ClusterRoot, address: tuple[str, int] | None, member: Member
+    ) -> None:
+        settings = dependencies.settings
+        self._dependencies = dependencies
         self._settings = settings
-        self._election = ground.election
+        self._election = dependencies.election
         self._claim_told: ControllerClaim | None = None
         self._configs = kafka_configs(settings)
         self._cluster_id = root.cluster_id
@@ -156,8 +158,8 @@ class NodeRoles:
             *(address or ("", -1)),
             settings.rack,
             internal=self._internal_address,
-            rest=ground.rest,
-            roles=ground.roles,
+            rest=dependencies.rest,
+            roles=dependencies.roles,
         )
         self._make_storage(root, member.incarnation)
         self._make_coordinators()
@@ -167,12 +169,12 @@ class NodeRoles:
 
     def _make_storage(self, root: ClusterRoot, incarnation: str) -> None:
         """This node's partitions, the metadata that it follows, and the way to other nodes."""
-        ground, settings, rng = self._ground, self._settings, self._ground.rng
+        dependencies, settings, rng = self._dependencies, self._settings, self._dependencies.rng
         self.manager = manager = PartitionManager(
-            ground.store, incarnation, ground.clock, rng, settings.broker, may_pad=root.may_pad
+            dependencies.store, incarnation, dependencies.clock, rng, settings.broker, may_pad=root.may_pad
         )
-        self.links = Links(f"bmq-node-{settings.node_id}", self._address_of, random=rng, stalls=ground.stalls)
-        self.known = KnownController(lambda: ground.election.leader, self._image)
+        self.links = Links(f"bmq-node-{settings.node_id}", self._address_of, random=rng, stalls=dependencies.stalls)
+        self.known = KnownController(lambda: dependencies.election.leader, self._image)
         self.replica = MetadataReplica(
             settings.node_id,
             root.cluster_id,
@@ -192,17 +194,17 @@ class NodeRoles:
             node_id=settings.node_id,
             local=lambda: self.controller,
             random=rng,
-            elapsed_s=ground.clock.elapsed_s,
+            elapsed_s=dependencies.clock.elapsed_s,
         )
 
     def _make_coordinators(self) -> None:
         """Groups and transactions: those of this node, and the way to those of others."""
-        ground, settings, rng, manager = self._ground, self._settings, self._ground.rng, self.manager
+        dependencies, settings, rng, manager = self._dependencies, self._settings, self._dependencies.rng, self.manager
         self.groups = GroupCoordinator(
             LocalShards(OFFSETS_TOPIC_NAME, settings.node_id, manager, self._image),
-            ground.clock,
+            dependencies.clock,
             rng,
-            ground.hooks.coordinator_config(coordinator_config(self.replica.broker_configs)),
+            dependencies.hooks.coordinator_config(coordinator_config(self.replica.broker_configs)),
             self._image,
             create_topics=partial(self.remote_controller.handle, ApiKey.CREATE_TOPICS),
         )
@@ -214,7 +216,7 @@ class NodeRoles:
             self.remote_controller,
             RoutedGroupsConfig(),
             random=rng,
-            stalls=ground.stalls,
+            stalls=dependencies.stalls,
         )
         self.producer_ids = ProducerIds(self.remote_controller.allocate_producer_ids)
         self.local_markers = LocalMarkers(manager, self.groups, self._image)
@@ -223,9 +225,9 @@ class NodeRoles:
         )
         self.transactions = TransactionCoordinator(
             LocalShards(TRANSACTIONS_TOPIC_NAME, settings.node_id, manager, self._image),
-            ground.clock,
+            dependencies.clock,
             rng,
-            ground.hooks.transaction_config(transaction_config(self.replica.broker_configs)),
+            dependencies.hooks.transaction_config(transaction_config(self.replica.broker_configs)),
             self._image,
             producer_ids=self.producer_ids,
             markers=self.routed_markers,
@@ -240,17 +242,17 @@ class NodeRoles:
             ShardRoutingConfig(),
             is_verifying=lambda: is_verifying(self.replica.broker_configs),
             random=rng,
-            stalls=ground.stalls,
+            stalls=dependencies.stalls,
         )
         manager.use_transactions(self.routed_transactions, verification_retry(self.replica.broker_configs))
         self.groups.use_transactions(self.routed_transactions)
-        if ground.hooks.cleaning is not None and is_compacting(self.replica.broker_configs):
-            manager.use_cleaning(ground.hooks.cleaning)
+        if dependencies.hooks.cleaning is not None and is_compacting(self.replica.broker_configs):
+            manager.use_cleaning(dependencies.hooks.cleaning)
         manager.use_committed_offsets(FetchedOffsets(self.routed_groups))
 
     def _make_membership(self, member: Member) -> None:
         """What this node reports and owns, and the controller if it is elected."""
-        ground, settings, rng, manager = self._ground, self._settings, self._ground.rng, self.manager
+        dependencies, settings, rng, manager = self._dependencies, self._settings, self._dependencies.rng, self.manager
         self.assignments = Assignments(
             settings.node_id,
             manager,
@@ -258,25 +260,25 @@ class NodeRoles:
             {OFFSETS_TOPIC_NAME: self.groups.resign, TRANSACTIONS_TOPIC_NAME: self.transactions.resign},
             self._assignments_changed,
             settings.cluster,
-            log_config=ground.hooks.log_config,
+            log_config=dependencies.hooks.log_config,
         )
         self.fetcher = Fetcher(
-            ground.store,
+            dependencies.store,
             settings.fetch,
             random=rng,
-            produce_times=(ground.stats.produce_times, ground.internal_stats.produce_times),
-            elapsed_s=ground.clock.elapsed_s,
+            produce_times=(dependencies.stats.produce_times, dependencies.internal_stats.produce_times),
+            elapsed_s=dependencies.clock.elapsed_s,
         )
         self.leadership = ControllerLeadership(
-            ground.election,
+            dependencies.election,
             member,
             manager,
-            ground.store,
+            dependencies.store,
             self._make_controller,
             self._controller_changed,
             settings.cluster,
             rng,
-            MetadataWitnesses(settings.node_id, ground.election, self.links, lambda: self.replica.seen).ask,
+            MetadataWitnesses(settings.node_id, dependencies.election, self.links, lambda: self.replica.seen).ask,
         )
         reports = LoadReports(manager)
         self.registration = Registration(
@@ -290,7 +292,7 @@ class NodeRoles:
             rng,
         )
         manager.on_owned(self.registration.report_soon)
-        follow(self.replica.broker_configs, manager, self.groups, ground.hooks.coordinator_config)
+        follow(self.replica.broker_configs, manager, self.groups, dependencies.hooks.coordinator_config)
 
     @property
     def controller(self) -> Controller | None:
@@ -299,12 +301,12 @@ class NodeRoles:
 
     def register_metrics(self, registry: CollectorRegistry) -> None:
         """Export all counters of this node on /metrics."""
-        registry.register(self._ground.stats)
+        registry.register(self._dependencies.stats)
         registry.register(self.manager.collector)
         registry.register(self.fetcher.collector)
         registry.register(self.client_services.telemetry.stats)
         registry.register(self.router.collector)
-        if ROLE_CONTROLLER in self._ground.roles:
+        if ROLE_CONTROLLER in self._dependencies.roles:
             registry.register(ActiveControllerMetrics(self._controller_metrics))
         self.groups.metrics.register(registry)
         self.transactions.metrics.register(registry)
@@ -313,45 +315,45 @@ class NodeRoles:
         return None if self.controller is None else self.controller.metrics
 
     def _client_services(self) -> Services:
-        ground = self._ground
+        dependencies = self._dependencies
         return Services(
             node=self._node,
-            store=ground.store,
+            store=dependencies.store,
             partitions=self.router,
             controller=self.remote_controller,
             groups=self.routed_groups,
             transactions=self.routed_transactions,
             markers=self.routed_markers,
-            clock=ground.clock,
+            clock=dependencies.clock,
             appender=RetryingAppender(self.router, starts_waiting=lambda: self.manager.starts_waiting),
             fetcher=self.fetcher,
             producer_ids=self.producer_ids,
-            stats=ground.stats,
+            stats=dependencies.stats,
             loop=asyncio.get_running_loop(),
             is_auto_create_enabled=self.replica.broker_configs.value_of("auto.create.topics.enable") == "true",
             departed=self.peers.departed,
             own_log=ManagedLog(self._settings, self.manager),
-            telemetry=client_telemetry(self._settings.telemetry, self.replica.broker_configs, ground.rng),
-            log_levels=ground.log_levels,
+            telemetry=client_telemetry(self._settings.telemetry, self.replica.broker_configs, dependencies.rng),
+            log_levels=dependencies.log_levels,
             connection_limits=lambda: connection_limits(self.replica.broker_configs),
             described_partitions_max=self.replica.broker_configs.number("max.request.partition.size.limit"),
         )
 
     def _internal_services(self) -> InternalServices:
-        ground = self._ground
+        dependencies = self._dependencies
         return InternalServices(
             node=self._node,
-            store=ground.store,
+            store=dependencies.store,
             partitions=self.manager,
             controller=HereController(self.leadership, self._image),
             groups=self.groups,
             transactions=self.transactions,
             markers=self.local_markers,
-            clock=ground.clock,
+            clock=dependencies.clock,
             appender=StartingAppender(self.manager),
             fetcher=self.fetcher,
             producer_ids=self.producer_ids,
-            stats=ground.internal_stats,
+            stats=dependencies.internal_stats,
             loop=asyncio.get_running_loop(),
             is_auto_create_enabled=False,
             leadership=self.leadership,
@@ -362,7 +364,7 @@ class NodeRoles:
         )
 
     def _make_controller(self, log: ReplayableLog, epoch: int) -> Controller:
-        ground = self._ground
+        dependencies = self._dependencies
         config = ControllerConfig(
             cluster_id=self._cluster_id,
             broker_configs=self._configs,
@@ -373,25 +375,25 @@ class NodeRoles:
         )
         controller = Controller(
             log,
-            ground.store,
+            dependencies.store,
             self._node,
-            ground.clock,
-            ground.rng,
-            ground.hooks.controller_config(config),
-            ground.hooks.on_controller_image,  # the node itself gets the image through its replica, as all others do
+            dependencies.clock,
+            dependencies.rng,
+            dependencies.hooks.controller_config(config),
+            dependencies.hooks.on_controller_image,  # the node itself gets the image through its replica, as all others do
             epoch=epoch,
         )
-        ground.hooks.on_elected()
+        dependencies.hooks.on_elected()
         return controller
 
     def _registration_request(self) -> BrokerRegistrationRequest:
         settings = self._settings
-        rest = split_address(settings.rest_advertised) if settings.rest_advertised else self._ground.rest
+        rest = split_address(settings.rest_advertised) if settings.rest_advertised else self._dependencies.rest
         places = {"INTERNAL": self._internal_address, "REST": rest, "PLAINTEXT": self._address}
         return BrokerRegistrationRequest(
             broker_id=settings.node_id,
             cluster_id=self._cluster_id,
-            incarnation_id=UUID(int=self._ground.rng.getrandbits(128), version=4),
+            incarnation_id=UUID(int=self._dependencies.rng.getrandbits(128), version=4),
             listeners=[Listener(name=name, host=at[0], port=at[1]) for name, at in places.items() if at is not None],
             features=[
                 Feature(
@@ -402,7 +404,7 @@ class NodeRoles:
                 for feature in SUPPORTED_FEATURES
             ],
             rack=settings.rack,
-            roles=sorted(self._ground.roles),
+            roles=sorted(self._dependencies.roles),
         )
 
     # --- changes
@@ -466,11 +468,11 @@ class NodeRoles:
         if gone:
             self.groups.topics_deleted([name for name in gone if name not in new.topics])
         if new.broker_configs is not old.broker_configs:
-            follow(self.replica.broker_configs, self.manager, self.groups, self._ground.hooks.coordinator_config)
+            follow(self.replica.broker_configs, self.manager, self.groups, self._dependencies.hooks.coordinator_config)
         self.groups.image_changed(old, new)
         if not self.registration.is_unfenced:
             self.registration.hurry()
-        self._ground.hooks.on_image(old, new)
+        self._dependencies.hooks.on_image(old, new)
 
     def _assignments_changed(self) -> None:
         """This node's partitions changed, a moment after the image: wake requests that wait for them or for shards."""
@@ -480,7 +482,7 @@ class NodeRoles:
         self.transactions.shards_changed()
 
     def _suspect(self, claim: ControllerClaim) -> None:
-        if ROLE_CONTROLLER in self._ground.roles:
+        if ROLE_CONTROLLER in self._dependencies.roles:
             self.leadership.suspect(claim)
 
     def _unreachable(self, node_id: int) -> None:
@@ -489,7 +491,7 @@ class NodeRoles:
 
     async def _controller_changed(self, controller: Controller | None) -> None:
         if controller is None:
-            self._ground.hooks.on_controller_ended()
+            self._dependencies.hooks.on_controller_ended()
             return
         self.members_changed(self._election.members)
         # Otherwise nodes that died together with the previous controller would keep their full session timeout.
