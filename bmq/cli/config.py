@@ -11,7 +11,7 @@ from rich.table import Table
 
 from bmq.cli.kafka.completion import complete_resources
 from bmq.cli.kafka.config_changes import parse_changes, plan_lines
-from bmq.cli.kafka.model import Config, ConfigKind, NothingLikeIt
+from bmq.cli.kafka.model import Config, ConfigKind, NotFound
 from bmq.cli.kafka.options import (
     DEFAULT_BOOTSTRAP,
     AsCsv,
@@ -132,7 +132,7 @@ def alter(
 
 
 def _require_existing(client: KafkaClient, kind: ConfigKind, names: Sequence[str]) -> None:
-    """Raises NothingLikeIt. Groups may have configs before they exist.
+    """Raises NotFound. Groups may have configs before they exist.
 
     librdkafka asks brokers themselves, and would wait for one that does not exist.
     """
@@ -144,7 +144,7 @@ def _require_existing(client: KafkaClient, kind: ConfigKind, names: Sequence[str
         return
     if missing := [name for name in names if name not in there]:
         known = f"; there are {', '.join(there)}" if kind is ConfigKind.BROKER else ""
-        raise NothingLikeIt(f"there is no {kind} {', '.join(map(repr, missing))}{known}")
+        raise NotFound(f"there is no {kind} {', '.join(map(repr, missing))}{known}")
 
 
 def _row(kind: ConfigKind, name: str, config: Config) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import typer
 
 from bmq.cli.kafka.completion import complete_groups
 from bmq.cli.kafka.group_lag import PartitionLag, partition_lags, topic_lags
-from bmq.cli.kafka.model import Group, GroupDetails, KafkaFailed, NothingLikeIt, Partition
+from bmq.cli.kafka.model import Group, GroupDetails, KafkaFailed, NotFound, Partition
 from bmq.cli.kafka.offset_reset import (
     BadReset,
     OffsetMove,
@@ -240,7 +240,7 @@ def reset(
     else:
         partitions = _scope(client, topics, committed)
     if not partitions:
-        raise NothingLikeIt(f"group {group!r} has no committed offsets; name topics with --topic")
+        raise NotFound(f"group {group!r} has no committed offsets; name topics with --topic")
     starts, ends = client.offsets(partitions, "earliest"), client.offsets(partitions, "latest")
     if from_file is None:
         if to_current:
@@ -287,7 +287,7 @@ def delete(
     client = connected(context, bootstrap, kafka)
     there = {each.name: each for each in client.groups()}
     if missing := [name for name in groups or () if name not in there]:
-        raise NothingLikeIt(f"there is no group {', '.join(map(repr, missing))}")
+        raise NotFound(f"there is no group {', '.join(map(repr, missing))}")
     found = {name: there[name] for name in groups or ()}
     if pattern is not None:
         found |= {each.name: each for each in _matching(there.values(), pattern)}
@@ -324,10 +324,10 @@ def _undescribed(group: Group) -> GroupDetails:
 
 
 def _existing(client: KafkaClient, names: Sequence[str]) -> list[GroupDetails]:
-    """In the order of `names`; without members for kinds that cannot be described. Raises NothingLikeIt."""
+    """In the order of `names`; without members for kinds that cannot be described. Raises NotFound."""
     there = {each.name: each for each in client.groups()}
     if missing := [name for name in names if name not in there]:
-        raise NothingLikeIt(f"there is no group {', '.join(map(repr, missing))}")
+        raise NotFound(f"there is no group {', '.join(map(repr, missing))}")
     found = []
     for name in dict.fromkeys(names):
         try:

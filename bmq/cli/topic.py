@@ -12,7 +12,7 @@ import typer
 
 from bmq.cli.kafka.completion import complete_topics
 from bmq.cli.kafka.config_changes import parse_changes, plan_lines
-from bmq.cli.kafka.model import Config, ConfigKind, KafkaFailed, NothingLikeIt, Partition, Topic
+from bmq.cli.kafka.model import Config, ConfigKind, KafkaFailed, NotFound, Partition, Topic
 from bmq.cli.kafka.offset_ranges import offset_ranges
 from bmq.cli.kafka.options import (
     DEFAULT_BOOTSTRAP,
@@ -319,10 +319,10 @@ topic_app.command("produce")(produce)
 
 
 def _existing(client: KafkaClient, names: Sequence[str]) -> list[Topic]:
-    """In the order of `names`. Raises NothingLikeIt."""
+    """In the order of `names`. Raises NotFound."""
     found = client.topics(names)
     if missing := [name for name in names if name not in found]:
-        raise NothingLikeIt(f"there is no topic {', '.join(map(repr, missing))}")
+        raise NotFound(f"there is no topic {', '.join(map(repr, missing))}")
     return [found[name] for name in dict.fromkeys(names)]
 
 

@@ -16,7 +16,7 @@ import typer
 
 from bmq.cli.kafka.completion import complete_topics
 from bmq.cli.kafka.last_records import with_last_records
-from bmq.cli.kafka.model import KafkaFailed, NothingLikeIt, Partition, Topic
+from bmq.cli.kafka.model import KafkaFailed, NotFound, Partition, Topic
 from bmq.cli.kafka.offset_ranges import offset_ranges
 from bmq.cli.kafka.options import (
     DEFAULT_BOOTSTRAP,
@@ -123,7 +123,7 @@ def consume(
     client = connected(context, bootstrap, kafka)
     found = client.topics(topics)
     if missing := [name for name in topics if name not in found]:
-        raise NothingLikeIt(f"there is no topic {', '.join(map(repr, missing))}")
+        raise NotFound(f"there is no topic {', '.join(map(repr, missing))}")
     from bmq.cli.kafka.reading import read_as_member, read_ranges
 
     output = _Output(_shower(keys, values, as_json=as_json, as_csv=as_csv, as_values=as_values, as_raw=as_raw))
@@ -230,7 +230,7 @@ def produce(
     )
     client = connected(context, bootstrap, kafka)
     if topic not in client.topics([topic]):
-        raise NothingLikeIt(f"there is no topic {topic!r}; `bmq topic create {topic}` makes it")
+        raise NotFound(f"there is no topic {topic!r}; `bmq topic create {topic}` makes it")
     with _opened(file) as (source, size_bytes), _progress("produce", is_shown=size_bytes is not None) as show_progress:
         read_bytes = 0
 
@@ -325,12 +325,12 @@ def _progress(what: str, *, is_shown: bool) -> Iterator[Callable[[int, int, str]
 
 
 def chosen_partitions(topics: Iterable[Topic], wanted: Sequence[int] | None) -> list[Partition]:
-    """All of each topic, or these numbers of each, in order. Raises NothingLikeIt."""
+    """All of each topic, or these numbers of each, in order. Raises NotFound."""
     found = []
     for topic in topics:
         numbers = {each.partition for each in topic.partitions}
         if missing := sorted(set(wanted or ()) - numbers):
-            raise NothingLikeIt(f"topic {topic.name!r} has no partition {missing[0]}; it has {len(numbers)}")
+            raise NotFound(f"topic {topic.name!r} has no partition {missing[0]}; it has {len(numbers)}")
         found += [(topic.name, number) for number in sorted(set(wanted) if wanted else numbers)]
     return found
 

@@ -28,7 +28,7 @@ class KafkaUnreachable(KafkaFailed):
         super().__init__(message, ErrorCode.BROKER_NOT_AVAILABLE)
 
 
-class NothingLikeIt(KafkaFailed):
+class NotFound(KafkaFailed):
     """A topic, a partition, a group or a broker that was named and does not exist."""
 
     def __init__(self, message: str) -> None:
