@@ -29,7 +29,7 @@ from bmq.spark.tables.cluster_tables import ClusterTable
 from bmq.spark.tables.errors import ChangeNeeded, TableJobError, TableTaken
 from bmq.spark.tables.heartbeat import heartbeat
 from bmq.spark.tables.iceberg import Catalog
-from bmq.spark.tables.job import TRIGGER_S_DEFAULT, HowToRun, start_table
+from bmq.spark.tables.job import TRIGGER_S_DEFAULT, TableJobOptions, start_table
 from bmq.spark.tables.jvm_errors import first_line, innermost
 from bmq.spark.tables.maintenance_policy import MaintenancePolicy
 from bmq.spark.tables.progress import TableProgress
@@ -125,9 +125,9 @@ def parser() -> argparse.ArgumentParser:
     return arguments
 
 
-def how_to_run(given: argparse.Namespace, on_progress: Callable[[TableProgress], None]) -> HowToRun:
+def how_to_run(given: argparse.Namespace, on_progress: Callable[[TableProgress], None]) -> TableJobOptions:
     """Convert the arguments for `run_table`."""
-    how = HowToRun(
+    how = TableJobOptions(
         bootstrap=given.bootstrap,
         checkpoint=given.checkpoint,
         source=given.source,

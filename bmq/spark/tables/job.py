@@ -75,7 +75,7 @@ class _Outcome:
 
 
 class TableJob:
-    """One table being written; `HowToRun` describes the arguments."""
+    """One table being written; `TableJobOptions` describes the arguments."""
 
     def __init__(
         self,
@@ -340,7 +340,7 @@ class TableJob:
         )
 
 
-class HowToRun(TypedDict, total=False):
+class TableJobOptions(TypedDict, total=False):
     """`bootstrap`: HOST:PORT of the cluster. `checkpoint`: a directory for this table only; with a new one the job
     continues from the table's own offsets. Tables are in `warehouse`, a directory of any file system, or in `catalog`.
 
@@ -365,7 +365,7 @@ class HowToRun(TypedDict, total=False):
 
 
 def run_table(
-    spark: SparkSession, definition: TableDefinition | Callable[[], TableDefinition], **how: Unpack[HowToRun]
+    spark: SparkSession, definition: TableDefinition | Callable[[], TableDefinition], **how: Unpack[TableJobOptions]
 ) -> None:
     """Write a table until the job is stopped, or has everything that the topic had.
 
@@ -376,7 +376,7 @@ def run_table(
 
 
 def start_table(
-    spark: SparkSession, definition: TableDefinition | Callable[[], TableDefinition], **how: Unpack[HowToRun]
+    spark: SparkSession, definition: TableDefinition | Callable[[], TableDefinition], **how: Unpack[TableJobOptions]
 ) -> TableJob:
     """Like `run_table`, for a notebook: the job runs in the background; see `wait` and `stop`."""
     if ("warehouse" in how) == ("catalog" in how):
