@@ -75,7 +75,7 @@ class NodeReleases:
         return await self._assignments.release(request, image)
 
 
-class HereController:
+class LocalController:
     """bmq.proxy.services.Controller: the active controller if it is here, else ControllerGone. `image` is the node's."""
 
     def __init__(self, leadership: Leadership, image: Callable[[], MetadataImage]) -> None:

@@ -28,7 +28,7 @@ from bmq.coordinator.transactions.group_partitions import GroupPartitions
 from bmq.election.election import ControllerClaim, Election, Member
 from bmq.internode_client.links import Links
 from bmq.internode_server.local_markers import LocalMarkers
-from bmq.internode_server.local_roles import HereController, LocalShards, NodeReleases
+from bmq.internode_server.local_roles import LocalController, LocalShards, NodeReleases
 from bmq.internode_server.services import InternalServices
 from bmq.log.clock import Clock
 from bmq.log.compaction import LogCleaning
@@ -345,7 +345,7 @@ class NodeRoles:
             node=self._node,
             store=dependencies.store,
             partitions=self.manager,
-            controller=HereController(self.leadership, self._image),
+            controller=LocalController(self.leadership, self._image),
             groups=self.groups,
             transactions=self.transactions,
             markers=self.local_markers,

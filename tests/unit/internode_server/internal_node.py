@@ -9,7 +9,7 @@ from typing import Any
 
 import bmq.internode_server.handlers.envelope  # noqa: F401 - registers its handler
 from bmq.internode_client.link import Link
-from bmq.internode_server.local_roles import HereController
+from bmq.internode_server.local_roles import LocalController
 from bmq.internode_server.services import InternalServices
 from bmq.metadata.image import MetadataImage
 from bmq.protocol.apis import INTERNAL_APIS, ApiKey
@@ -86,7 +86,7 @@ class InternalNode:
 
 def internal_over(services: Services, leadership: FakeLeadership, groups: RecordingHandler) -> InternalServices:
     given = {one.name: getattr(services, one.name) for one in fields(Services)}
-    here = HereController(leadership, lambda: services.controller.image)
+    here = LocalController(leadership, lambda: services.controller.image)
     given |= {"controller": here, "groups": groups, "is_between_nodes": True}
     return InternalServices(**given, leadership=leadership, manager=None, releases=None, known=None)  # type: ignore[arg-type]
 

@@ -16,7 +16,7 @@ from bmq.controller.decision import Decision
 from bmq.controller.runtime import Controller
 from bmq.election.election import ControllerClaim
 from bmq.internode_client.link import LinkLost
-from bmq.internode_server.local_roles import HereController
+from bmq.internode_server.local_roles import LocalController
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.image import METADATA_TOPIC_ID, OFFSETS_TOPIC_NAME, MetadataImage
 from bmq.protocol.apis import ApiKey
@@ -84,7 +84,7 @@ class World:
         await self.controller.start()
         nodes = {}
         for node_id, leadership in self.leaderships.items():
-            here = HereController(leadership, lambda: self.image)
+            here = LocalController(leadership, lambda: self.image)
             services = services_over(cast(Any, here), FakePartitions())
             services.appender.stop()
             nodes[node_id] = internal_services(services, leadership=leadership)
