@@ -44,7 +44,7 @@ async def report_damage(store: SegmentStore, partition: str, *, is_state: bool) 
     epochs = listing.open_epochs | listing.sealed_epochs
     newest = max(epochs, default=0)
     paths = _PathsAsTheyAre(partition, newest + 1, listing.open_epochs - listing.sealed_epochs)
-    onlooker = _Onlooker(store)
+    onlooker = _HypotheticalStore(store)
     damages: list[Damage] = []
     while True:
         try:
@@ -94,7 +94,7 @@ class _PathsAsTheyAre(PartitionPaths):
         return PartitionPaths.epoch(self, leader_epoch)
 
 
-class _Onlooker:
+class _HypotheticalStore:
     """A view of a store with more losses `accepted`, which shows open files as closed at their visible length.
 
     Manifests that are still being written are hidden.
