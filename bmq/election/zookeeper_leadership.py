@@ -27,7 +27,7 @@ Fill = Callable[[Any], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class LeaderNode:
     """The content of `/controller`. `claim` is None if it cannot be read; `session_id`: the session that holds it."""
 
     claim: ControllerClaim | None
@@ -99,16 +99,16 @@ class ZooKeeperLeadership:
             self._see(seat)
             await self._counter()  # raises if the counter is gone: then the root has to be made again
 
-    async def _seat(self) -> Seat | None:
+    async def _seat(self) -> LeaderNode | None:
         try:
             data, stat = await self._ask(lambda zookeeper, path: zookeeper.get_async(path))
         except NoNodeError:
             return None
-        return Seat(decode_claim(data), stat.ephemeralOwner)
+        return LeaderNode(decode_claim(data), stat.ephemeralOwner)
 
-    def _see(self, seat: Seat | None) -> None:
+    def _see(self, seat: LeaderNode | None) -> None:
         claim = None if seat is None else seat.claim
-        if self._held is not None and seat != Seat(self._held, self._session.id):
+        if self._held is not None and seat != LeaderNode(self._held, self._session.id):
             self._lose()
         if claim is not None:
             self._epoch_seen = max(self._epoch_seen, claim.epoch)
@@ -170,7 +170,7 @@ class ZooKeeperLeadership:
             self._look_again()
             return None
         self._held = claim
-        self._see(Seat(claim, self._session.id))
+        self._see(LeaderNode(claim, self._session.id))
         return claim
 
     def _taking(self, claim: ControllerClaim, version: int) -> Fill:
@@ -191,7 +191,7 @@ class ZooKeeperLeadership:
                 return False  # the ephemeral node is gone with its session
             try:
                 await self._session.ask(lambda zookeeper: zookeeper.sync_async("/"), number=session_number)
-                return await self._seat() == Seat(claim, self._session.id)
+                return await self._seat() == LeaderNode(claim, self._session.id)
             except Interrupted:
                 continue
 
@@ -207,7 +207,7 @@ class ZooKeeperLeadership:
             self._tell(None)
         try:
             async with asyncio.timeout(RESIGN_WAIT_S), self._turn:
-                await self._remove(Seat(claim, self._session.id))
+                await self._remove(LeaderNode(claim, self._session.id))
         except (TimeoutError, Interrupted, SessionClosed):
             pass  # closing the session gives it up too
         finally:
@@ -216,11 +216,11 @@ class ZooKeeperLeadership:
     async def depose(self, claim: ControllerClaim) -> None:
         """Raises Interrupted, SessionClosed, ZookeeperError."""
         async with self._turn:
-            await self._remove(Seat(claim, None))
+            await self._remove(LeaderNode(claim, None))
             self._see(await self._seat())
         self._look_again()
 
-    async def _remove(self, unwanted: Seat) -> None:
+    async def _remove(self, unwanted: LeaderNode) -> None:
         """Delete the node if it is this claim's, and this session's when one is named."""
         while True:
             try:
