@@ -14,7 +14,7 @@ from bmq.spark.jobs.outcome import JobFailed
 from bmq.spark.jobs.positions import Position, claim_positions, first_position, read_positions
 from bmq.spark.jobs.ranges import OFFSETS_PER_STEP, OffsetRange, offset_count
 from bmq.spark.jobs.source import Source
-from bmq.spark.jobs.steps import GIVE_UP_AFTER_S, Persistence, Progress, Unseen
+from bmq.spark.jobs.steps import GIVE_UP_AFTER_S, Persistence, Progress, SilentProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -163,7 +163,7 @@ def backfill(  # noqa: PLR0913
         target,
         settings,
         [each for each in ranges if each.offset_count],
-        progress or Unseen(),
+        progress or SilentProgress(),
         Persistence(give_up_after_s),
         skips_deleted=skips_deleted,
         offsets_per_step=offsets_per_step,

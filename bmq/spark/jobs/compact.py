@@ -40,7 +40,7 @@ from bmq.log.delegated_compaction import (
 from bmq.log.store import FileMissing, SegmentStore
 from bmq.spark.jobs.outcome import BrokenOff, JobFailed
 from bmq.spark.jobs.partition_owner import PartitionOwner
-from bmq.spark.jobs.steps import Progress, Unseen, spark_errors
+from bmq.spark.jobs.steps import Progress, SilentProgress, spark_errors
 from bmq.spark.jobs.stores import StoreAddress
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def compact(
             done.append(Compacted(topic, partition))
             continue
         try:
-            groups_before = _clean(spark, _writing_as(plan, store), plan, progress or Unseen())
+            groups_before = _clean(spark, _writing_as(plan, store), plan, progress or SilentProgress())
         except BrokenOff:
             raise  # what is written so far is kept for the next run
         except JobFailed:

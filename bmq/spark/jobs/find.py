@@ -13,7 +13,7 @@ from bmq.spark.jobs.journal import Journal
 from bmq.spark.jobs.moments import text_of
 from bmq.spark.jobs.ranges import OFFSETS_PER_STEP, OffsetRange, Step, cut_into_steps, offset_count
 from bmq.spark.jobs.source import Source
-from bmq.spark.jobs.steps import Progress, Unseen, run_steps, spark_errors
+from bmq.spark.jobs.steps import Progress, SilentProgress, run_steps, spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -95,7 +95,9 @@ def find(  # noqa: PLR0913
         left = found_max - len(found)
         return [record.to_journal() for record in _find(spark, source, step, plan["condition"], left, topic_ids)]
 
-    for result in run_steps(steps, perform, journal, progress or Unseen(), size_of=offset_count, unit="offsets"):
+    for result in run_steps(
+        steps, perform, journal, progress or SilentProgress(), size_of=offset_count, unit="offsets"
+    ):
         found += map(FoundRecord.from_journal, result)
         if len(found) >= found_max:
             break

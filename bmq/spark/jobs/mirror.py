@@ -33,7 +33,7 @@ from bmq.spark.jobs.partition_copier import PartitionCopier
 from bmq.spark.jobs.positions import CopyNames, Position, claim_positions, first_position, read_positions
 from bmq.spark.jobs.ranges import OFFSETS_PER_STEP, OffsetRange, cut_into_steps, offset_count
 from bmq.spark.jobs.source import Source
-from bmq.spark.jobs.steps import Persistence, Progress, Unseen
+from bmq.spark.jobs.steps import Persistence, Progress, SilentProgress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -376,7 +376,7 @@ def mirror(
     It waits while a cluster is away, for ever unless `give_up_after_s` is given. Raises JobFailed, BrokenOff.
     """
     persistence = Persistence(give_up_after_s, now=now, sleep=sleep)
-    shown = progress or Unseen()
+    shown = progress or SilentProgress()
     copied = 0
     groups_due_s = now()
     while True:

@@ -11,7 +11,7 @@ from bmq.spark.jobs.journal import Journal
 from bmq.spark.jobs.ranges import OFFSETS_PER_STEP, OffsetRange, Step, cut_into_steps, offset_count
 from bmq.spark.jobs.source import Source
 from bmq.spark.jobs.stats_report import ALL_PARTITIONS, HOUR_MS, Counts, StatsReport
-from bmq.spark.jobs.steps import Progress, Unseen, run_steps, spark_errors
+from bmq.spark.jobs.steps import Progress, SilentProgress, run_steps, spark_errors
 from bmq.spark.jobs.stored_segments import SegmentTask, codec_rows, plan_segments
 from bmq.spark.jobs.stores import StoreAddress
 
@@ -76,7 +76,9 @@ def stats(  # noqa: PLR0913
         codecs={} if store is not None else None,
     )
     sketches: list[tuple[str, int, bytes]] = []
-    results = run_steps(steps, perform, journal, progress or Unseen(), size_of=lambda step: _size(step), unit="offsets")
+    results = run_steps(
+        steps, perform, journal, progress or SilentProgress(), size_of=lambda step: _size(step), unit="offsets"
+    )
     for result in results:
         rows = result.get("records", ())
         report.add_rows(rows)

@@ -29,7 +29,7 @@ class Progress(Protocol):
     def show(self, done: int, total: int, unit: str) -> None: ...
 
 
-class Unseen:
+class SilentProgress:
     """Progress that nobody sees."""
 
     def show(self, done: int, total: int, unit: str) -> None:

@@ -16,7 +16,7 @@ from bmq.log.store import CorruptFile, FileMissing, SegmentStore
 from bmq.spark.jobs.journal import Journal
 from bmq.spark.jobs.replica_check import compare_replicas
 from bmq.spark.jobs.segment_check import Finding, Kind, SegmentCheck
-from bmq.spark.jobs.steps import Progress, Unseen, run_steps, spark_errors
+from bmq.spark.jobs.steps import Progress, SilentProgress, run_steps, spark_errors
 from bmq.spark.jobs.stored_segments import SegmentTask, all_segments, feed
 from bmq.spark.jobs.stores import StoreAddress
 from bmq.spark.jobs.verify_report import SegmentResult, VerifyReport, report_of
@@ -111,7 +111,7 @@ def _verified(
         steps,
         perform,
         journal,
-        progress or Unseen(),
+        progress or SilentProgress(),
         size_of=lambda step: sum(task.valid_bytes for task in step),
         unit="bytes",
     )

@@ -9,7 +9,7 @@ import pytest
 from bmq.spark.jobs.journal import Journal
 from bmq.spark.jobs.outcome import JobFailed
 from bmq.spark.jobs.ranges import OffsetRange
-from bmq.spark.jobs.steps import Unseen, run_steps
+from bmq.spark.jobs.steps import SilentProgress, run_steps
 
 pytestmark = pytest.mark.unit
 
@@ -42,7 +42,7 @@ def test_steps_that_ended_are_not_done_again(tmp_path: Path) -> None:
     def run() -> list[int]:
         journal = Journal(tmp_path)
         journal.begin({}, lambda: 0)
-        return list(run_steps(steps, perform, journal, Unseen(), size_of=len, unit="steps"))
+        return list(run_steps(steps, perform, journal, SilentProgress(), size_of=len, unit="steps"))
 
     with pytest.raises(KeyboardInterrupt):
         run()

@@ -16,7 +16,7 @@ from bmq.spark.jobs.mirrored_groups import GroupSync
 from bmq.spark.jobs.outcome import BrokenOff, JobFailed
 from bmq.spark.jobs.positions import Position
 from bmq.spark.jobs.source import Source
-from bmq.spark.jobs.steps import Progress, Unseen
+from bmq.spark.jobs.steps import Progress, SilentProgress
 from tests.fakes.copied_clusters import FakeCluster, fake_copies
 
 __all__ = ["fake_copies"]
@@ -63,7 +63,7 @@ class Clock:
 
 def run(rounds: Rounds, **more: Any) -> int:
     clock = Clock()
-    return mirror(cast(Mirror, rounds), progress=Unseen(), now=clock.now, sleep=clock.sleep, **more)
+    return mirror(cast(Mirror, rounds), progress=SilentProgress(), now=clock.now, sleep=clock.sleep, **more)
 
 
 def test_once_ends_when_a_round_found_nothing_and_groups_are_translated_behind_it() -> None:
@@ -159,56 +159,56 @@ def position_of(there: FakeCluster, topic: str = "events") -> int:
 def test_a_target_that_was_made_again_gets_everything_again(fake_copies: StartMirror) -> None:
     here, there = FakeCluster("a:1", events=100), FakeCluster("b:1")
     work = fake_copies(here, there, name="m", topics=("events",))
-    assert work.round(Unseen()) == 100
+    assert work.round(SilentProgress()) == 100
     first_id = work._copies["events"].target_topic_id
     there.delete_topic("events")
     there.make_topic("events", 1, {})
     here.ends["events", 0] = 110
-    assert work.round(Unseen()) == 110
+    assert work.round(SilentProgress()) == 110
     assert work._copies["events"].ids == (here.topics_here["events"].topic_id, there.topics_here["events"].topic_id)
     assert work._copies["events"].target_topic_id != first_id
     there.delete_topic("events")  # and nobody makes it
-    assert fake_copies(here, there, name="m", topics=("events",)).round(Unseen()) == 110
+    assert fake_copies(here, there, name="m", topics=("events",)).round(SilentProgress()) == 110
 
 
 def test_positions_of_an_earlier_target_are_refused(fake_copies: StartMirror) -> None:
     here, there = FakeCluster("a:1", events=100), FakeCluster("b:1")
     running = fake_copies(here, there, name="m", topics=("events",))
-    running.round(Unseen())
+    running.round(SilentProgress())
     there.delete_topic("events", keeps_positions=True)
     there.make_topic("events", 1, {})
     for work in (running, fake_copies(here, there, name="m", topics=("events",))):
         with pytest.raises(JobFailed, match="'events' of the target was deleted and made again"):
-            work.round(Unseen())
+            work.round(SilentProgress())
 
 
 def test_a_source_that_was_made_again_is_refused(fake_copies: StartMirror) -> None:
     here, there = FakeCluster("a:1", events=100), FakeCluster("b:1")
     running = fake_copies(here, there, name="m", topics=("events",))
-    running.round(Unseen())
+    running.round(SilentProgress())
     here.delete_topic("events")
     here.make_topic("events", 1, {})
     here.ends["events", 0] = 150
     for work in (running, fake_copies(here, there, name="m", topics=("events",))):
         with pytest.raises(JobFailed, match="'events' was deleted and made again since its copy began"):
-            work.round(Unseen())
+            work.round(SilentProgress())
 
 
 def test_a_source_that_lost_records_is_told_and_followed_only_if_asked(fake_copies: StartMirror) -> None:
     """Otherwise what is written up to the old position would never be copied."""
     here, there = FakeCluster("a:1", events=1_000), FakeCluster("b:1")
     work = fake_copies(here, there, name="m", topics=("events",))
-    assert work.round(Unseen()) == 1_000
+    assert work.round(SilentProgress()) == 1_000
     here.ends["events", 0] = 900
     with pytest.raises(JobFailed, match=r"events-0 ends at 900, and was copied up to 1000.*--skip-deleted"):
-        work.round(Unseen())
+        work.round(SilentProgress())
     assert position_of(there) == 1_000
     follows = fake_copies(here, there, name="m", topics=("events",), skips_deleted=True)
-    assert follows.round(Unseen()) == 0
+    assert follows.round(SilentProgress()) == 0
     assert position_of(there) == 900
     here.ends["events", 0] = 1_100
-    assert follows.round(Unseen()) == 200
-    assert follows.round(Unseen()) == 0 and position_of(there) == 1_100
+    assert follows.round(SilentProgress()) == 200
+    assert follows.round(SilentProgress()) == 0 and position_of(there) == 1_100
 
 
 # --- mirrors that feed each other
@@ -217,7 +217,7 @@ def test_a_source_that_lost_records_is_told_and_followed_only_if_asked(fake_copi
 def rounds(*mirrors: Mirror) -> None:
     for _ in range(6):
         for each in mirrors:
-            each.round(Unseen())
+            each.round(SilentProgress())
 
 
 def shown(cluster: FakeCluster) -> set[str]:
@@ -259,7 +259,7 @@ def test_a_topic_that_a_mirror_is_just_making_is_looked_at_again_before_its_firs
     a, b = FakeCluster("a:1", loop=3), FakeCluster("b:1")
     b.make_topic("a.loop", 1, {})  # the other mirror has not claimed its positions yet
     to_a = fake_copies(b, a, name="to-a", prefix="b.", pattern=".*")
-    to_a.round(Unseen())
+    to_a.round(SilentProgress())
     rounds(fake_copies(a, b, name="to-b", prefix="a.", topics=("loop",)), to_a)
     assert a.ends["b.a.loop", 0] == 0, "nothing came back"
 
