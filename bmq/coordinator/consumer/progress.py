@@ -18,7 +18,7 @@ from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.consumer.draft import Draft
 from bmq.coordinator.consumer.member import ConsumerMember, MemberState
 from bmq.coordinator.consumer.patterns import compiled
-from bmq.coordinator.consumer.reconciliation import Aim, reconciled
+from bmq.coordinator.consumer.reconciliation import TargetAssignment, reconciled
 from bmq.coordinator.modern.member_timers import TimerKind
 from bmq.coordinator.modern.subscribed_topics import NO_HASH, metadata_hash, partition_counts, topic_ids
 from bmq.coordinator.runtime.moment import Moment
@@ -145,8 +145,8 @@ def _step(draft: Draft, member_id: str, owned: Target | None, topics: Topics) ->
     def is_held(topic_id: UUID, partition: int) -> bool:
         return group.holder(topic_id, partition) not in (None, member_id)
 
-    aim = Aim(group.target_epoch, group.target_of(member_id), is_subscribed, is_held)
-    moved = reconciled(member, aim, owned)
+    wanted = TargetAssignment(group.target_epoch, group.target_of(member_id), is_subscribed, is_held)
+    moved = reconciled(member, wanted, owned)
     if moved is member:
         return member
     write_current(draft, moved)

@@ -18,7 +18,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 
 
-class Aim(NamedTuple):
+class TargetAssignment(NamedTuple):
     """What a member has to reach. `is_subscribed`: to an existing topic; the target may be older than the subscription.
 
     `is_held`: whether another member has (topic, partition) or still has to revoke it.
@@ -30,51 +30,51 @@ class Aim(NamedTuple):
     is_held: Callable[[UUID, int], bool]
 
 
-def reconciled(member: ConsumerMember, aim: Aim, owned: Target | None) -> ConsumerMember:
+def reconciled(member: ConsumerMember, wanted: TargetAssignment, owned: Target | None) -> ConsumerMember:
     """The member after a heartbeat that names `owned` partitions; None: it names none.
 
     Raises KafkaError FENCED_MEMBER_EPOCH for a state that a later server wrote: the member has to rejoin.
     """
     match member.state:
-        case MemberState.STABLE if member.epoch == aim.epoch:
-            return _without_unsubscribed(member, aim, owned)
+        case MemberState.STABLE if member.epoch == wanted.epoch:
+            return _without_unsubscribed(member, wanted, owned)
         case MemberState.UNREVOKED if _has_any(owned, member.pending):
-            return _without_unsubscribed(member, aim, owned)
+            return _without_unsubscribed(member, wanted, owned)
         case MemberState.UNKNOWN if owned is None or owned:
             raise KafkaError(
                 ErrorCode.FENCED_MEMBER_EPOCH,
                 "The consumer group member is in a unknown state. The member must abandon all its partitions and rejoin.",
             )
         case _:
-            return _next(member, aim, owned)
+            return _next(member, wanted, owned)
 
 
-def _next(member: ConsumerMember, aim: Aim, owned: Target | None) -> ConsumerMember:
+def _next(member: ConsumerMember, wanted: TargetAssignment, owned: Target | None) -> ConsumerMember:
     keep: dict[UUID, dict[int, int]] = {}
     revoke: dict[UUID, dict[int, int]] = {}
     for topic_id, epochs in member.assigned.items():
-        target = aim.target.get(topic_id, frozenset()) if aim.is_subscribed(topic_id) else frozenset()
+        target = wanted.target.get(topic_id, frozenset()) if wanted.is_subscribed(topic_id) else frozenset()
         for partition, epoch in epochs.items():
             (keep if partition in target else revoke).setdefault(topic_id, {})[partition] = epoch
     if revoke and _has_any(owned, revoke):
         # It may still be processing these, so it stays at its epoch and may go on committing their offsets.
         return _moved(member, member.epoch, MemberState.UNREVOKED, keep, revoke)
     is_waiting = False
-    for topic_id, partitions in aim.target.items():
-        if not aim.is_subscribed(topic_id):
+    for topic_id, partitions in wanted.target.items():
+        if not wanted.is_subscribed(topic_id):
             continue
         kept = keep.get(topic_id, {})
         for partition in partitions - kept.keys():
-            if aim.is_held(topic_id, partition):
+            if wanted.is_held(topic_id, partition):
                 is_waiting = True
             else:
-                keep.setdefault(topic_id, {})[partition] = aim.epoch
-    return _moved(member, aim.epoch, MemberState.UNRELEASED if is_waiting else MemberState.STABLE, keep, {})
+                keep.setdefault(topic_id, {})[partition] = wanted.epoch
+    return _moved(member, wanted.epoch, MemberState.UNRELEASED if is_waiting else MemberState.STABLE, keep, {})
 
 
-def _without_unsubscribed(member: ConsumerMember, aim: Aim, owned: Target | None) -> ConsumerMember:
+def _without_unsubscribed(member: ConsumerMember, wanted: TargetAssignment, owned: Target | None) -> ConsumerMember:
     """Revoke only the topics the member no longer subscribes to; it is at the target's epoch, or still revoking."""
-    gone = {topic_id for topic_id in member.assigned if not aim.is_subscribed(topic_id)}
+    gone = {topic_id for topic_id in member.assigned if not wanted.is_subscribed(topic_id)}
     if not gone:
         return member
     keep = {topic_id: epochs for topic_id, epochs in member.assigned.items() if topic_id not in gone}

@@ -20,7 +20,7 @@ from bmq.coordinator.streams.assignor import AssignedMember, SubtopologySize, as
 from bmq.coordinator.streams.configuration import ConfiguredTopology
 from bmq.coordinator.streams.draft import StreamsDraft
 from bmq.coordinator.streams.member import MemberState, StreamsMember
-from bmq.coordinator.streams.reconciliation import Aim, reconciled
+from bmq.coordinator.streams.reconciliation import TargetAssignment, reconciled
 from bmq.coordinator.streams.streams_group import NO_TOPOLOGY_EPOCH, StreamsGroup, config_records
 from bmq.coordinator.streams.tasks import NO_TASKS, TaskId, Tasks
 from bmq.coordinator.topics import Topics
@@ -118,8 +118,8 @@ def step(draft: StreamsDraft, member_id: str, owned: Tasks | None, *, is_delayed
     member = group.members[member_id]
     target = NO_TASKS if is_delayed else group.target_of(member_id)
     others = _Others(group, member)
-    aim = Aim(group.target_epoch, target, others.is_active, others.is_in_process)
-    moved = reconciled(member, aim, owned)
+    wanted = TargetAssignment(group.target_epoch, target, others.is_active, others.is_in_process)
+    moved = reconciled(member, wanted, owned)
     if moved is member:
         return member
     draft.write(records.CurrentKey(group=group.group_id, member_id=member_id), moved.has())

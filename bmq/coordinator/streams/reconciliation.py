@@ -19,7 +19,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 
 
-class Aim(NamedTuple):
+class TargetAssignment(NamedTuple):
     """What a member has to reach. Both predicates are about other members' tasks, held or pending revocation.
 
     `is_active`: whether any has the task active; `is_in_process`: whether one in the same process has it in any role.
@@ -31,13 +31,13 @@ class Aim(NamedTuple):
     is_in_process: Callable[[TaskId], bool]
 
 
-def reconciled(member: StreamsMember, aim: Aim, owned: Tasks | None) -> StreamsMember:
+def reconciled(member: StreamsMember, wanted: TargetAssignment, owned: Tasks | None) -> StreamsMember:
     """The member after a heartbeat that names `owned` tasks; None: it names none.
 
     Raises KafkaError FENCED_MEMBER_EPOCH for a state that a later server wrote: the member has to rejoin.
     """
     match member.state:
-        case MemberState.STABLE if member.epoch == aim.epoch:
+        case MemberState.STABLE if member.epoch == wanted.epoch:
             return member
         case MemberState.UNREVOKED if _may_have_any(owned, member.pending):
             return member
@@ -47,11 +47,11 @@ def reconciled(member: StreamsMember, aim: Aim, owned: Tasks | None) -> StreamsM
                 "The streams group member is in a unknown state. The member must abandon all its tasks and rejoin.",
             )
         case _:
-            return _next(member, aim, owned)
+            return _next(member, wanted, owned)
 
 
-def _next(member: StreamsMember, aim: Aim, owned: Tasks | None) -> StreamsMember:
-    target = aim.target
+def _next(member: StreamsMember, wanted: TargetAssignment, owned: Tasks | None) -> StreamsMember:
+    target = wanted.target
     following = target.standby | target.warmup | target.active
     revoked = HeldTasks(
         {task: since for task, since in member.tasks.active.items() if task not in target.active},
@@ -72,19 +72,19 @@ def _next(member: StreamsMember, aim: Aim, owned: Tasks | None) -> StreamsMember
         since = member.tasks.active.get(task)
         if since is not None:
             active[task] = since
-        elif aim.is_active(task) or aim.is_in_process(task):
+        elif wanted.is_active(task) or wanted.is_in_process(task):
             waiting.add(task)
         else:
-            active[task] = aim.epoch
+            active[task] = wanted.epoch
     passive = member.tasks.passive
-    standby = {task for task in target.standby if task in passive or not aim.is_in_process(task)}
-    warmup = {task for task in target.warmup if task in passive or not aim.is_in_process(task)}
+    standby = {task for task in target.standby if task in passive or not wanted.is_in_process(task)}
+    warmup = {task for task in target.warmup if task in passive or not wanted.is_in_process(task)}
     is_waiting = bool(waiting) or len(standby) + len(warmup) < len(target.standby) + len(target.warmup)
     # It goes on following the tasks that it waits for.
     standby |= member.tasks.standby & waiting
     warmup |= member.tasks.warmup & waiting
     state = MemberState.UNRELEASED if is_waiting else MemberState.STABLE
-    return _moved(member, aim.epoch, state, HeldTasks(active, frozenset(standby), frozenset(warmup)), NOTHING_HELD)
+    return _moved(member, wanted.epoch, state, HeldTasks(active, frozenset(standby), frozenset(warmup)), NOTHING_HELD)
 
 
 def _may_have_any(owned: Tasks | None, tasks: HeldTasks) -> bool:

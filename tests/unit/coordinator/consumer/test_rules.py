@@ -22,7 +22,7 @@ from bmq.coordinator.consumer.consumer_protocol import (
 )
 from bmq.coordinator.consumer.member import ConsumerMember, MemberState
 from bmq.coordinator.consumer.patterns import COMPILED_BYTES_MAX, PATTERN_CHARS_MAX, compiled
-from bmq.coordinator.consumer.reconciliation import Aim, reconciled
+from bmq.coordinator.consumer.reconciliation import TargetAssignment, reconciled
 from bmq.coordinator.consumer.resolution import ResolutionTimes, is_due
 from bmq.coordinator.modern.member_timers import Due, GroupTimers, TimerKind, TimerOrder
 from bmq.coordinator.modern.subscribed_topics import metadata_hash, partition_counts, topic_ids
@@ -88,8 +88,8 @@ def test_one_step(
     member = ConsumerMember(
         "m", epoch=epoch, previous_epoch=2, state=state, assigned=owned(assigned, 1), pending=owned(pending, 1)
     )
-    aim = Aim(target_epoch, by_topic(wanted), subscribed.__contains__, lambda t, p: (t, p) in held)
-    after = reconciled(member, aim, None if told is None else by_topic(told))
+    assignment = TargetAssignment(target_epoch, by_topic(wanted), subscribed.__contains__, lambda t, p: (t, p) in held)
+    after = reconciled(member, assignment, None if told is None else by_topic(told))
     has, gives = places_of(after.assigned), places_of(after.pending)
     target = {(topic, p) for topic, p in wanted if topic in subscribed}
     assert not has & gives and not has & held
@@ -107,13 +107,13 @@ def test_one_step(
         for topic, p in has:
             kept = (topic, p) in assigned
             assert after.assigned[topic][p] == (1 if kept else target_epoch)
-    assert reconciled(after, aim, by_topic(has)).epoch in (after.epoch, target_epoch)
+    assert reconciled(after, assignment, by_topic(has)).epoch in (after.epoch, target_epoch)
 
 
 def test_a_member_that_waits_is_not_written_again() -> None:
     member = ConsumerMember("m", epoch=3, previous_epoch=2, state=MemberState.UNRELEASED)
-    aim = Aim(3, {T: frozenset({0})}, lambda _: True, lambda *_: True)
-    assert reconciled(member, aim, None) is member
+    wanted = TargetAssignment(3, {T: frozenset({0})}, lambda _: True, lambda *_: True)
+    assert reconciled(member, wanted, None) is member
 
 
 # ---------------------------------------------------------------- patterns
