@@ -166,9 +166,9 @@ class ClusterNodes:
         self._sessions.gone(node_id, why, self._now_s())
         self._look_now.set()
 
-    def stood_still(self) -> None:
+    def after_stall(self) -> None:
         """Call it when this process stood still, before the nodes' connections are dropped."""
-        self._sessions.stood_still(self._now_s())
+        self._sessions.after_stall(self._now_s())
 
     async def set_draining(self, node_id: int, is_draining: bool) -> None:
         """Raises KafkaError."""

@@ -90,7 +90,7 @@ class NodeSessions:
         if session is not None and session.peer is None and now_s >= self._believed_until_s:
             self._hasten(session, now_s, why)
 
-    def stood_still(self, now_s: float) -> None:
+    def after_stall(self, now_s: float) -> None:
         """This process stood still and drops the nodes' connections and requests; that says nothing about the nodes."""
         self._believed_until_s = now_s + self._timeout_s
         for session in self._sessions.values():

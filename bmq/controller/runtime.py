@@ -112,7 +112,7 @@ class Controller:
         self.metadata_fetch: Final = node_api.metadata_fetch
         self.allocate_producer_ids_for: Final = producer_ids.allocate_for_node
         self.node_gone: Final = self._nodes.gone
-        self.stood_still: Final = self._nodes.stood_still
+        self.after_stall: Final = self._nodes.after_stall
         # For operators: the ports of bmq.admin.ports.
         operators = OperatorApi(context, self._nodes, self._mover)
         self.set_draining: Final = operators.set_draining

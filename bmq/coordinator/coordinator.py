@@ -138,10 +138,10 @@ class GroupCoordinator:
         """The shard's partition has another owner now."""
         self.directory.resign(shard)
 
-    def stood_still(self) -> None:
+    def after_stall(self) -> None:
         """This process was stalled: members must not be expired for heartbeats that it could not read."""
         for shard in self.directory.ready.values():
-            shard.stood_still()
+            shard.after_stall()
 
     async def close(self) -> None:
         """Answer all waiting requests with an error and stop."""

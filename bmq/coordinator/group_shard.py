@@ -457,13 +457,13 @@ class GroupShard(Shard):
         if not self.is_lost and self._wake_ups.schedule(group.group_id, group.wake_ms):
             self.arm()
 
-    def stood_still(self) -> None:
+    def after_stall(self) -> None:
         """Members' heartbeats are unread in the sockets, or were dropped there."""
         loop_ms = self.now().loop_ms
         for group in self.groups.values():
-            group.stood_still(loop_ms)
+            group.after_stall(loop_ms)
         for groups in self._runtimes:
-            groups.stood_still()
+            groups.after_stall()
 
     def tick(self, now: Moment) -> None:
         for groups in self._runtimes:

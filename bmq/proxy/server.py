@@ -144,7 +144,7 @@ class KafkaServer:
 
     def _drop_all(self, stall_s: float) -> None:
         if self._connections:
-            log.warning("connections_dropped", connections=len(self._connections), stood_still_s=round(stall_s, 3))
+            log.warning("connections_dropped", connections=len(self._connections), stalled_s=round(stall_s, 3))
         for connection in self.connections:
             connection.drop()
 

@@ -88,7 +88,7 @@ class StallWatch:
         stall_s = self.now_s() - self._limit_s + self._stall_s_max
         self._limit_s = inf  # until all is dropped: a `drop` callback may ask again
         self.stall_count += 1
-        _log.warning("loop_stood_still", seconds=round(stall_s, 3))
+        _log.warning("loop_stalled", seconds=round(stall_s, 3))
         for drop in self._dropping:
             drop(stall_s)
         if self._settle_timer is not None:

@@ -59,7 +59,7 @@ class NodeServer:
         hooks: NodeHooks | None = None,
     ) -> None:
         stalls = StallWatch(settings.loop_stall_max_ms, clock.elapsed_s)
-        stalls.on_stall(self._stood_still)  # before connections are dropped
+        stalls.on_stall(self._after_stall)  # before connections are dropped
         levels = log_levels or LogLevels(settings.log_level)
         dependencies = NodeDependencies(
             settings, store, election, clock, rng, stalls, rest, hooks or NodeHooks(), log_levels=levels
@@ -183,9 +183,9 @@ class NodeServer:
             await self._proxy.serve(roles.client_services)
         self._is_started = True
 
-    def _stood_still(self, stall_s: float) -> None:
+    def _after_stall(self, stall_s: float) -> None:
         if self._roles is not None:
-            self._roles.stood_still()
+            self._roles.after_stall()
 
     def _take_failure(self, future: asyncio.Future[None]) -> None:
         error = None if future.cancelled() else future.exception()

@@ -428,12 +428,12 @@ class NodeRoles:
                 if node_id not in members:
                     controller.node_gone(node_id, "lost its session with the election")
 
-    def stood_still(self) -> None:
+    def after_stall(self) -> None:
         """This process stood still and is about to drop what others sent meanwhile, so their silence proves nothing."""
         if self.controller is not None:
-            self.controller.stood_still()
-        self.groups.stood_still()
-        self.transactions.stood_still()
+            self.controller.after_stall()
+        self.groups.after_stall()
+        self.transactions.after_stall()
 
     def _image(self) -> MetadataImage:
         return self.replica.image

@@ -126,7 +126,7 @@ class StandaloneServer:
         self._log_levels = log_levels or LogLevels(settings.log_level)
         self._stats = ProxyStats()
         self._stalls = StallWatch(settings.loop_stall_max_ms, clock.elapsed_s)
-        self._stalls.on_stall(self._stood_still)
+        self._stalls.on_stall(self._after_stall)
         self._proxy = KafkaServer(
             settings.proxy, self._stats, is_debug=settings.log_level == "debug", stalls=self._stalls
         )
@@ -285,10 +285,10 @@ class StandaloneServer:
         )
         return StandaloneRoles(controller, groups, transactions, fetcher, services)
 
-    def _stood_still(self, stall_s: float) -> None:
+    def _after_stall(self, stall_s: float) -> None:
         if self._roles is not None:
-            self._roles.groups.stood_still()
-            self._roles.transactions.stood_still()
+            self._roles.groups.after_stall()
+            self._roles.transactions.after_stall()
 
     async def _watch_metadata(
         self, manager: PartitionManager, metadata_log: ReplayableLog, controller: Controller

@@ -231,7 +231,7 @@ class Group:
         )
         return effects
 
-    def stood_still(self, loop_ms: float) -> None:
+    def after_stall(self, loop_ms: float) -> None:
         """This process was stalled and members' requests were dropped: restart every wait, as after a failover.
 
         The delay before a first rebalance is not restarted. Deadlines only move back, so `wake_ms` stays right.

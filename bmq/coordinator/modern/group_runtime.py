@@ -484,10 +484,10 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
             else:
                 self._wake_ups.schedule(group_id, volatile.timers.wake_ms)
 
-    def stood_still(self) -> None:
+    def after_stall(self) -> None:
         loop_ms = self._host.now().loop_ms
         for volatile in self._volatile.values():
-            volatile.timers.stood_still(loop_ms)
+            volatile.timers.after_stall(loop_ms)
 
     async def _expire(self, group_id: str, due: Due, volatile: M) -> None:
         def decide(draft: D, context: S) -> bool:

@@ -110,7 +110,7 @@ class GroupTimers:
         """It is no longer due, whatever came of it."""
         self._due.discard((due.member_id, due.kind))
 
-    def stood_still(self, loop_ms: float) -> None:
+    def after_stall(self, loop_ms: float) -> None:
         """This process was stalled: every wait begins anew."""
         for key, deadline in self._deadlines.items():
             self._deadlines[key] = deadline._replace(at_ms=max(deadline.at_ms, loop_ms + deadline.timeout_ms))

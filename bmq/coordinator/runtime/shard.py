@@ -126,7 +126,7 @@ class Shard(ABC):
     def tick(self, now: Moment) -> None:  # noqa: B027  (a state machine without deadlines has nothing to do)
         """Handle what is due at `now`, and advance `wake_ms`."""
 
-    def stood_still(self) -> None:  # noqa: B027
+    def after_stall(self) -> None:  # noqa: B027
         """This process was stalled: clients' requests are unread in the sockets, or were dropped there."""
 
     # ---------------------------------------------------------------- life
@@ -269,7 +269,7 @@ class Shard(ABC):
         try:
             now = self.now()
             if now.loop_ms - due_ms > LATE_WAKE_MS:
-                self.stood_still()
+                self.after_stall()
             # The loop may run a timer a clock tick early; without this the same deadline would be armed over and over.
             self.tick(now._replace(loop_ms=now.loop_ms + 1))
         except Exception as error:  # noqa: BLE001 any bug is answered or logged

@@ -200,10 +200,10 @@ class TransactionCoordinator:
         self.directory.resign(shard)
         self._lost.discard(shard)
 
-    def stood_still(self) -> None:
+    def after_stall(self) -> None:
         """This process was stalled: transactions must not time out for requests that it could not read."""
         for shard in self.directory.ready.values():
-            shard.stood_still()
+            shard.after_stall()
 
     async def close(self) -> None:
         """Answer all waiting requests with an error and stop."""

@@ -380,7 +380,7 @@ class TransactionShard(Shard):
     def wake_ms(self) -> float:
         return min(self._abort_check_ms, self._expiry_check_ms)
 
-    def stood_still(self) -> None:
+    def after_stall(self) -> None:
         """A client's EndTxn, sent in time, may be unread in a socket."""
         self._abort_check_ms = self.now().loop_ms + self._config.abort_timed_out_interval_ms
 

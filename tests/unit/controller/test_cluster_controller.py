@@ -295,7 +295,7 @@ async def test_a_controller_that_stood_still_believes_nobody_else_that_a_node_is
         silent.wire = None
         await silent.register()
         await silent.beat()
-        controller.stood_still()
+        controller.after_stall()
         controller.node_gone(1, "cannot be reached")
         await asyncio.sleep(1.5)
         assert set(controller.image.nodes) == {1} and controller.metrics.nodes_fenced == 0

@@ -178,7 +178,7 @@ def test_a_controller_that_stood_still_and_dropped_its_connections_waits_for_the
     sessions.heard(1, 1, wire, 0.0)
     sessions.heard(2, 1, lost, 0.0)
     sessions.lost(2, lost, 0.0)
-    sessions.stood_still(60.0)
+    sessions.after_stall(60.0)
     sessions.lost(1, wire, 60.0)  # we closed it
     assert [node.node_id for node in sessions.overdue(60.0 + GRACE_S)] == [2], "lost before we stood still"
     assert sessions.is_alive(1, 60.0 + TIMEOUT_S - 0.1)
@@ -213,7 +213,7 @@ def test_after_we_stood_still_nobody_is_thought_dead_for_a_failed_connection() -
     sessions = NodeSessions(TIMEOUT_S, GRACE_S, LOOKS_S)
     sessions.look(0.0)
     sessions.heard(1, 1, Wire(), 0.0)
-    sessions.stood_still(60.0)
+    sessions.after_stall(60.0)
     sessions.gone(1, "cannot be reached", 60.01)
     assert not sessions.overdue(60.0 + TIMEOUT_S - 0.01)
     sessions.gone(1, "cannot be reached", 60.0 + TIMEOUT_S)

@@ -376,9 +376,9 @@ async def test_sessions_begin_anew_after_this_process_stood_still(cluster: Clust
     timers = shard.consumer.timers_of("g")
     assert timers is not None
     later_ms = timers.deadline_ms(TimerKind.SESSION, "A") - 1
-    timers.stood_still(later_ms)
+    timers.after_stall(later_ms)
     assert timers.deadline_ms(TimerKind.SESSION, "A") == later_ms + 45_000
-    cluster.coordinator.stood_still()
+    cluster.coordinator.after_stall()
 
 
 async def test_an_expiry_that_cannot_be_written_is_tried_again() -> None:

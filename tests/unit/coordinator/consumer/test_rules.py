@@ -235,7 +235,7 @@ def test_timers() -> None:
     timers.obey(TimerOrder(TimerKind.SESSION, "A", 100), 90)
     timers.obey(TimerOrder(TimerKind.JOIN, "B", None), 90)
     assert timers.due(100) == [] and timers.wake_ms == 190
-    timers.stood_still(150)
+    timers.after_stall(150)
     assert timers.due(249) == [] and timers.due(250) == [Due(TimerKind.SESSION, "A", -1)]
     timers.obey(TimerOrder(TimerKind.SESSION, "A", 1), 300)
     timers.forget("A")

@@ -64,10 +64,10 @@ def test_a_session_that_would_end_soon_after_a_stop_begins_anew() -> None:
         member_id = await process.spawn(cluster.stable(session_ms=SESSION_MS))
         await stop(process, SESSION_MS / 1000 - 0.5)
 
-        async def stood_still() -> None:
-            cluster.coordinator.stood_still()
+        async def after_stall() -> None:
+            cluster.coordinator.after_stall()
 
-        await process.spawn(stood_still())
+        await process.spawn(after_stall())
         await asyncio.sleep(SESSION_MS / 1000 - 1)
         assert await process.spawn(beat(cluster, member_id)) == 0
 

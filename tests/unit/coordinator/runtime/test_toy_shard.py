@@ -93,7 +93,7 @@ class Register(Shard):
         if over:
             self.append([(name.encode(), None) for name in over])
 
-    def stood_still(self) -> None:
+    def after_stall(self) -> None:
         self.stalls += 1
 
 

@@ -756,7 +756,7 @@ def test_a_standstill_ends_no_transaction() -> None:
         producer = await world.begun()
         await world.claim(producer, ("t", 0))
         await asyncio.sleep(TIMEOUT_MS / 1000 - 1)
-        world.coordinator.stood_still()
+        world.coordinator.after_stall()
         await asyncio.sleep(9)
         assert (await world.end(producer))[0] == 0, "it was sent in time, and lay unread"
         await world.coordinator.close()
