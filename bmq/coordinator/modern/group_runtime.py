@@ -496,14 +496,14 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
 
         try:
             is_removed = await self.decide(group_id, decide)
-            volatile.timers.acted_on(due)
+            volatile.timers.handled(due)
             if is_removed:
                 self._counts.expired_members += 1
                 _log.info("group_members_expired", group=group_id, member=due.member_id, did_not=due.kind.value)
         except KafkaError as error:
             # Keep the member and try again when its timer is over: the log takes no records now.
             _log.warning("group_member_not_expired", group=group_id, member=due.member_id, error=str(error))
-            volatile.timers.acted_on(due)
+            volatile.timers.handled(due)
             is_there = not self._host.is_lost and group_id in self.groups
             if is_there and due.member_id != NOBODY:
                 timeout_ms = self._session_timeout_ms(group_id)
@@ -520,7 +520,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
             if is_early and order.kind is TimerKind.SESSION:
                 timers.extend(order, loop_ms)
             else:
-                timers.obey(order, loop_ms)
+                timers.apply(order, loop_ms)
         if self._wake_ups.schedule(group_id, timers.wake_ms):
             self._host.arm()
 

@@ -64,7 +64,7 @@ class GroupTimers:
         self._deadlines: dict[tuple[str, TimerKind], _Deadline] = {}
         self._due: set[tuple[str, TimerKind]] = set()  # found due, and not yet acted on
 
-    def obey(self, order: TimerOrder, loop_ms: float) -> None:
+    def apply(self, order: TimerOrder, loop_ms: float) -> None:
         key = order.member_id, order.kind
         if order.keeps and (key in self._deadlines or key in self._due):
             return
@@ -75,10 +75,10 @@ class GroupTimers:
             self._set(key, _Deadline(loop_ms + order.timeout_ms, order.timeout_ms, order.epoch))
 
     def extend(self, order: TimerOrder, loop_ms: float) -> None:
-        """Like `obey`, but a later deadline stays."""
+        """Like `apply`, but a later deadline stays."""
         before = self._deadlines.get((order.member_id, order.kind))
         if before is None or order.timeout_ms is None or before.at_ms < loop_ms + order.timeout_ms:
-            self.obey(order, loop_ms)
+            self.apply(order, loop_ms)
 
     def forget(self, member_id: str) -> None:
         """Drop all timers of a member that is gone."""
@@ -106,7 +106,7 @@ class GroupTimers:
         """Whether it was neither restarted nor stopped since it was found due."""
         return (due.member_id, due.kind) in self._due
 
-    def acted_on(self, due: Due) -> None:
+    def handled(self, due: Due) -> None:
         """It is no longer due, whatever came of it."""
         self._due.discard((due.member_id, due.kind))
 

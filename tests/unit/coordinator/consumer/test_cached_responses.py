@@ -126,7 +126,7 @@ async def test_the_session_begins_anew(wire: Wire) -> None:
     frame = await remembered(wire, "A")
     timers = shard_of(wire.cluster).consumer.timers_of("g")
     assert timers is not None
-    timers.obey(TimerOrder(TimerKind.SESSION, "A", None), 0.0)
+    timers.apply(TimerOrder(TimerKind.SESSION, "A", None), 0.0)
     assert not timers.is_running(TimerKind.SESSION, "A")
     assert wire.again(frame) is not None
     assert timers.is_running(TimerKind.SESSION, "A")

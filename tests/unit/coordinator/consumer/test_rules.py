@@ -225,19 +225,19 @@ def test_what_changed_between_two_images() -> None:
 def test_timers() -> None:
     timers = GroupTimers()
     assert timers.wake_ms == NEVER_MS and timers.due(1e9) == []
-    timers.obey(TimerOrder(TimerKind.SESSION, "A", 100), 0)
-    timers.obey(TimerOrder(TimerKind.REBALANCE, "A", 50, 3), 0)
-    timers.obey(TimerOrder(TimerKind.JOIN, "B", 70, keeps=True), 0)
-    timers.obey(TimerOrder(TimerKind.JOIN, "B", 70, keeps=True), 60)
+    timers.apply(TimerOrder(TimerKind.SESSION, "A", 100), 0)
+    timers.apply(TimerOrder(TimerKind.REBALANCE, "A", 50, 3), 0)
+    timers.apply(TimerOrder(TimerKind.JOIN, "B", 70, keeps=True), 0)
+    timers.apply(TimerOrder(TimerKind.JOIN, "B", 70, keeps=True), 60)
     assert timers.wake_ms == 50
     assert timers.due(60) == [Due(TimerKind.REBALANCE, "A", 3)]
     assert timers.wake_ms == 70 and not timers.is_running(TimerKind.REBALANCE, "A")
-    timers.obey(TimerOrder(TimerKind.SESSION, "A", 100), 90)
-    timers.obey(TimerOrder(TimerKind.JOIN, "B", None), 90)
+    timers.apply(TimerOrder(TimerKind.SESSION, "A", 100), 90)
+    timers.apply(TimerOrder(TimerKind.JOIN, "B", None), 90)
     assert timers.due(100) == [] and timers.wake_ms == 190
     timers.after_stall(150)
     assert timers.due(249) == [] and timers.due(250) == [Due(TimerKind.SESSION, "A", -1)]
-    timers.obey(TimerOrder(TimerKind.SESSION, "A", 1), 300)
+    timers.apply(TimerOrder(TimerKind.SESSION, "A", 1), 300)
     timers.forget("A")
     assert timers.due(1e9) == []
 
@@ -247,20 +247,20 @@ def test_a_timer_is_due_until_it_is_stopped_or_restarted_or_acted_on() -> None:
     due = Due(TimerKind.JOIN, "A", -1)
     start, stop = TimerOrder(TimerKind.JOIN, "A", 10), TimerOrder(TimerKind.JOIN, "A", None)
     for how in (
-        lambda: timers.obey(start, 20),
-        lambda: timers.obey(stop, 20),
-        lambda: timers.acted_on(due),
+        lambda: timers.apply(start, 20),
+        lambda: timers.apply(stop, 20),
+        lambda: timers.handled(due),
         lambda: timers.forget("A"),
     ):
-        timers.obey(start, 0)
+        timers.apply(start, 0)
         assert not timers.is_due(due)
         assert timers.due(10) == [due]
         assert timers.is_due(due)
-        timers.obey(start._replace(keeps=True), 15)
+        timers.apply(start._replace(keeps=True), 15)
         assert timers.is_due(due), "its member was told before, and its time is over"
         how()
         assert not timers.is_due(due)
-        timers.obey(stop, 20)
+        timers.apply(stop, 20)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 50), st.booleans()), max_size=200))
