@@ -21,21 +21,21 @@ SNAPSHOT_ROLL_BYTES_MIN: Final = 2 * 1024 * 1024
 
 
 class ManifestChanges:
-    """Of one partition. `left_behind`: files of compactions that failed, each with the newest manifest then."""
+    """Of one partition. `orphaned_files`: files of compactions that failed, each with the newest manifest then."""
 
     def __init__(self, partition: OwnedPartition, ownership: Ownership) -> None:
         self._partition = partition
         self._ownership = ownership
-        self._left_behind: tuple[tuple[int, str], ...] = ()
+        self._orphaned_files: tuple[tuple[int, str], ...] = ()
 
     async def apply(self, change: Callable[[PartitionFiles], Coroutine[Any, Any, tuple[str, ...]]]) -> None:
         """Carry out a change that returns the paths it no longer needs. Raises KafkaError."""
         partition = self._partition
         self.remove_later(await partition.with_files(change))
-        if self._left_behind and partition.files is not None:
+        if self._orphaned_files and partition.files is not None:
             newest = partition.files.newest_manifest
-            self.remove_later(path for number, path in self._left_behind if number < newest)
-            self._left_behind = tuple(entry for entry in self._left_behind if entry[0] >= newest)
+            self.remove_later(path for number, path in self._orphaned_files if number < newest)
+            self._orphaned_files = tuple(entry for entry in self._orphaned_files if entry[0] >= newest)
         partition.tail.drop_below(partition.log_start_offset)
 
     def remove_later(self, paths: Iterable[str]) -> None:
@@ -46,7 +46,7 @@ class ManifestChanges:
         """Delete these files once there is a newer manifest than any that may name them."""
         files = self._partition.files
         if files is not None:
-            self._left_behind = (*self._left_behind, *((files.newest_manifest, path) for path in paths))
+            self._orphaned_files = (*self._orphaned_files, *((files.newest_manifest, path) for path in paths))
 
     def compacted_below(self, offset: int) -> None:
         """Forget what memory has of the log below, and tell readers elsewhere: they find less there now."""
@@ -56,7 +56,7 @@ class ManifestChanges:
 
     async def let_go(self) -> None:
         """Write a manifest if files were left behind, so that they can be deleted."""
-        if self._left_behind:
+        if self._orphaned_files:
             await self.apply(_write_manifest)
 
     async def save_snapshot(self, snapshot: StateSnapshot) -> None:
