@@ -23,7 +23,7 @@ from bmq.hdfs.blocks import Block, DataNode, LocatedBlock
 from bmq.hdfs.config import BLOCK_BYTES_MIN, HdfsConfig
 from bmq.hdfs.errors import NoDataNodes
 from bmq.hdfs.lease_renewal import LeaseRenewal
-from bmq.hdfs.writer import Completing, HdfsWriter, Mender
+from bmq.hdfs.writer import BlockRecovery, Completing, HdfsWriter
 from bmq.log.store import Durability, FencedWriter, FileMissing, StorageUnavailable, StoreError, WriterBroken
 
 OPEN_TRIES_MAX: Final = 6  # with another DataNode left out each time
@@ -64,7 +64,7 @@ class SegmentOpening:
         namenode: Creating,
         bad_nodes: BadNodes,
         leases: LeaseRenewal,
-        mender: Mender,
+        recovery: BlockRecovery,
         *,
         single_pauses_s: Sequence[float] = SINGLE_PAUSES_S,
     ) -> None:
@@ -73,7 +73,7 @@ class SegmentOpening:
         self._namenode = namenode
         self._bad_nodes = bad_nodes
         self._leases = leases
-        self._mender = mender
+        self._recovery = recovery
         self._single_pauses_s = single_pauses_s
         self._single_until_s = 0.0
 
@@ -106,7 +106,7 @@ class SegmentOpening:
             stream=stream,
             durability=durability,
             namenode=self._namenode,
-            mender=self._mender,
+            recovery=self._recovery,
             complete_max_s=self._config.retry_max_s,
             on_end=end,
         )

@@ -44,7 +44,7 @@ class BrokenSegment:
     is_synced: bool = False
 
 
-class Mender(Protocol):
+class BlockRecovery(Protocol):
     """Closes a broken segment (rules 7, 9 and 10)."""
 
     async def mend(self, broken: BrokenSegment) -> tuple[int, int]:
@@ -66,9 +66,9 @@ class HdfsWriter:
         "_is_being_mended",
         "_is_synced_each_time",
         "_length_bytes",
-        "_mender",
         "_namenode",
         "_on_end",
+        "_recovery",
         "_replicas",
         "_stream",
         "file_id",
@@ -85,7 +85,7 @@ class HdfsWriter:
         stream: BlockStream,
         durability: Durability,
         namenode: Completing,
-        mender: Mender,
+        recovery: BlockRecovery,
         complete_max_s: float,
         on_end: Callable[[HdfsWriter], None],
     ) -> None:
@@ -101,7 +101,7 @@ class HdfsWriter:
         self._stream = stream
         self._is_synced_each_time = durability is Durability.HSYNC
         self._namenode = namenode
-        self._mender = mender
+        self._recovery = recovery
         self._complete_max_s = complete_max_s
         self._on_end: Callable[[HdfsWriter], None] | None = on_end
         self._replicas = len(stream.nodes)
@@ -174,7 +174,7 @@ class HdfsWriter:
             acked_bytes=stream.acked,
             is_synced=self._is_synced_each_time,
         )
-        length_bytes, self._replicas = await self._mender.mend(broken)
+        length_bytes, self._replicas = await self._recovery.mend(broken)
         self._end(length_bytes)
         return length_bytes
 

@@ -46,10 +46,10 @@ async def left_by_lengths(client: Client, path: str, lengths: list[int]) -> Segm
 
 async def test_replicas_of_different_lengths_are_closed_at_the_longest(hdfs_config: HdfsConfig) -> None:
     async with clients(hdfs_config, "own") as (own,):
-        mender = SegmentMender(own.tools)
+        recovery = SegmentMender(own.tools)
         for number, lengths in enumerate([[5_000, 9_000, 7_000], [8_192, 8_192, 8_192], [4_097, 1, 4_096]]):
             segment = await left_by_lengths(own, f"{hdfs_config.root}/{number}", lengths)
-            assert await mender.mend(broken(segment, min(lengths))) == (max(lengths), 3)
+            assert await recovery.mend(broken(segment, min(lengths))) == (max(lengths), 3)
             await own.check_replicas(segment.path, segment.nodes, max(lengths))
             assert "recover_lease" not in own.namenode.called
 

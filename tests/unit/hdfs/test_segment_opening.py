@@ -131,7 +131,7 @@ class Setting:
         self.nodes = nodes
         self.namenode = FakeNameNode([node.place for node in nodes])
         self.bad_nodes = BadNodes(60.0)
-        self.mender = FakeMender()
+        self.recovery = FakeMender()
         self.leases = LeaseRenewal(self.namenode, 20.0)
         config = scripted_config(**{"connect_timeout_s": 1.0, "retry_max_s": 0.2, **changes})
         self.opening = SegmentOpening(
@@ -139,7 +139,7 @@ class Setting:
             self.namenode,
             self.bad_nodes,
             self.leases,
-            self.mender,
+            self.recovery,
             single_pauses_s=(0.001,) * QUICK_PAUSES,
         )
 
@@ -402,9 +402,9 @@ async def test_closing_gives_up_on_a_namenode_that_misses_the_block() -> None:
         here.namenode.incomplete = 10_000
         with pytest.raises(WriterBroken, match="misses its last block"):
             await writer.close()
-        here.mender.answers = [(3, 2)]
+        here.recovery.answers = [(3, 2)]
         assert await writer.mend() == 3
-        assert here.mender.broken[0].acked_bytes == 3
+        assert here.recovery.broken[0].acked_bytes == 3
 
 
 async def test_closing_can_be_tried_again_when_the_namenode_was_away() -> None:
@@ -471,14 +471,14 @@ async def test_mending_tells_the_mender_what_is_known() -> None:
         here.nodes[2].writings[0].drop()
         with pytest.raises(WriterBroken):
             await lost
-        here.mender.answers = [StorageUnavailable("away"), (6, 2)]
+        here.recovery.answers = [StorageUnavailable("away"), (6, 2)]
         with pytest.raises(StorageUnavailable):
             await writer.mend()
         assert await writer.mend() == 6
         assert await writer.mend() == 6
         assert writer.replicas == 2
         assert here.opening.writers == set()
-        broken = here.mender.broken[1]
+        broken = here.recovery.broken[1]
         assert (broken.path, broken.absolute_path, broken.file_id, broken.holder) == (PATH, ABSOLUTE, 101, "me")
         assert broken.located.nodes == here.namenode.places
         assert (broken.failed, broken.acked_bytes) == ((here.nodes[2].place,), 3)
@@ -489,7 +489,7 @@ async def test_mending_ends_a_stream_that_still_works() -> None:
         writer = await here.open()
         here.nodes[0].is_holding = True
         answer = writer.append([b"abc"])
-        here.mender.answers = [(3, 3)]
+        here.recovery.answers = [(3, 3)]
         assert await writer.mend() == 3
         with pytest.raises(WriterBroken, match="is being mended"):
             await answer
@@ -507,7 +507,7 @@ async def test_an_abandoned_writer_touches_nothing() -> None:
             with pytest.raises(FencedWriter):
                 await waiting
         assert here.namenode.calls == calls
-        assert here.mender.broken == []
+        assert here.recovery.broken == []
 
 
 async def test_a_file_whose_block_was_refused_does_not_keep_its_name() -> None:
@@ -545,7 +545,7 @@ async def test_a_segment_is_not_closed_under_its_old_stamp_after_a_mend_began(du
     stream = await BlockStream.open(
         located_on(node, block_id=1), holder="me", config=scripted_config(), stage=Stage.PIPELINE_SETUP_CREATE
     )
-    namenode, mender = FakeNameNode([]), _FailingMender()
+    namenode, recovery = FakeNameNode([]), _FailingMender()
     namenode.incomplete = 1_000_000
     writer = HdfsWriter(
         path=PATH,
@@ -555,7 +555,7 @@ async def test_a_segment_is_not_closed_under_its_old_stamp_after_a_mend_began(du
         stream=stream,
         durability=durability,
         namenode=namenode,
-        mender=mender,
+        recovery=recovery,
         complete_max_s=0.01,
         on_end=lambda _: None,
     )
@@ -568,6 +568,6 @@ async def test_a_segment_is_not_closed_under_its_old_stamp_after_a_mend_began(du
     with pytest.raises(WriterBroken, match="being mended"):
         await writer.close()
     assert namenode.calls.count("complete") == asked
-    assert [broken.is_synced for broken in mender.broken] == [durability is Durability.HSYNC]
+    assert [broken.is_synced for broken in recovery.broken] == [durability is Durability.HSYNC]
     writer.abandon()
     await node.stop()
