@@ -2,7 +2,8 @@
 
 `bmq.metadata.version`: which metadata records the cluster writes, so that servers of two releases can run side by side.
 
-The first controller of a cluster writes the level; it stays until an operator raises it. A node says which levels it
+The first controller of a cluster writes the level; it stays until an operator raises it, or asks for what needs a
+higher one (bmq.controller.security_level). A node says which levels it
 understands when it registers and is refused when the cluster's is not among them; a controller that does not understand
 it does not start. So during a rolling upgrade the newer servers go on writing what the older ones can read.
 """
@@ -19,7 +20,9 @@ OWN_FEATURE_PREFIX: Final = "bmq."
 """Features whose names begin with this are only between our servers; clients do not see them."""
 METADATA_VERSION: Final = "bmq.metadata.version"
 METADATA_VERSION_MIN: Final = 1
-METADATA_VERSION_MAX: Final = 1
+METADATA_VERSION_MAX: Final = 2
+SECURITY_LEVEL: Final = 2
+"""From this level of bmq.metadata.version on, the log may have users, delegation tokens, ACLs and quotas."""
 SUPPORTED_FEATURES: Final = (
     BrokerFeature(
         name=METADATA_VERSION, min_supported_version=METADATA_VERSION_MIN, max_supported_version=METADATA_VERSION_MAX

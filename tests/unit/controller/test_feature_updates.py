@@ -104,11 +104,13 @@ def test_a_feature_is_named_once(cluster: ManyNodes) -> None:
 def test_what_servers_write_is_never_lowered(
     cluster: ManyNodes, kind: int, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(decide_update_features.__globals__["_OWN_RANGES"], METADATA_VERSION, (1, 3))
-    cluster.take([FeatureLevelRecord(name=METADATA_VERSION, feature_level=3)])
+    monkeypatch.setitem(decide_update_features.__globals__["_OWN_RANGES"], METADATA_VERSION, (1, 4))
+    cluster.take([FeatureLevelRecord(name=METADATA_VERSION, feature_level=4)])
     answer = update(cluster, (METADATA_VERSION, 1, kind))
     assert why in (answer.error_message or "")
-    assert "Broker 2 only supports versions 1-1" in (update(cluster, (METADATA_VERSION, 2, kind)).error_message or "")
+    too_high = METADATA_VERSION_MAX + 1
+    answer = update(cluster, (METADATA_VERSION, too_high, kind))
+    assert f"Broker 2 only supports versions 1-{METADATA_VERSION_MAX}" in (answer.error_message or "")
 
 
 def test_the_oldest_version_has_its_own_word_for_a_downgrade_and_a_result_for_each(cluster: ManyNodes) -> None:

@@ -14,7 +14,7 @@ from bmq.controller.node_registration import (
     decide_registration,
 )
 from bmq.controller.node_sessions import Overdue
-from bmq.metadata.features import first_level, require_understood
+from bmq.metadata.features import METADATA_VERSION_MAX, first_level, require_understood
 from bmq.metadata.image import ALL_ROLES, NO_LEADER
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError, UnsupportedVersion
@@ -202,8 +202,10 @@ def test_the_level_is_written_once_and_clients_are_not_told() -> None:
 def test_a_level_beyond_this_server_is_not_understood() -> None:
     require_understood({})
     require_understood({"bmq.metadata.version": 1})
-    for level in (0, 2):
-        with pytest.raises(UnsupportedVersion, match=f"is {level} and this server supports 1 to 1"):
+    for level in (0, METADATA_VERSION_MAX + 1):
+        with pytest.raises(
+            UnsupportedVersion, match=f"is {level} and this server supports 1 to {METADATA_VERSION_MAX}"
+        ):
             require_understood({"bmq.metadata.version": level})
 
 
