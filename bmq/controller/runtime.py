@@ -15,6 +15,7 @@ from uuid import UUID
 
 import structlog
 
+from bmq.controller.api.acl_api import AclApi
 from bmq.controller.api.cluster_api import ClusterApi
 from bmq.controller.api.config_api import ConfigApi
 from bmq.controller.api.context import ControllerContext
@@ -99,6 +100,7 @@ class Controller:
         self._configs = ConfigApi(context)
         self._placement = PlacementApi(context, self._mover)
         self._cluster = ClusterApi(context, followers)
+        self._acls = AclApi(context)
         self._handlers: Final = self._table()
         # For the proxy, besides `handle`.
         self.auto_create_topic: Final = self._topics.auto_create_topic
@@ -137,6 +139,8 @@ class Controller:
             ApiKey.ELECT_LEADERS: self._placement.elect_leaders,
             ApiKey.ALTER_PARTITION_REASSIGNMENTS: self._placement.alter_partition_reassignments,
             ApiKey.LIST_PARTITION_REASSIGNMENTS: self._placement.list_partition_reassignments,
+            ApiKey.CREATE_ACLS: self._acls.create_acls,
+            ApiKey.DELETE_ACLS: self._acls.delete_acls,
             ApiKey.DESCRIBE_QUORUM: self._cluster.describe_quorum,
             ApiKey.UPDATE_FEATURES: self._cluster.update_features,
             ApiKey.UNREGISTER_BROKER: self._cluster.unregister_broker,

@@ -100,6 +100,22 @@ _TOPIC_DEFAULTS: Final = (
     _default_of("unclean.leader.election.enable", "unclean.leader.election.enable"),
 )
 
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+"""The value of authorizer.class.name that switches ACLs on."""
+_AUTHORIZER: Final = (
+    _static(
+        "authorizer.class.name",
+        _STRING,
+        "",
+        "What decides who may do what: StandardAuthorizer, or empty: everybody may do everything.",
+        one_of("", STANDARD_AUTHORIZER),
+    ),
+    _static("super.users", _STRING, "", "Who may do everything: TYPE:NAME, separated by `;`."),
+    _static(
+        "allow.everyone.if.no.acl.found", _BOOLEAN, "false", "Whether a resource without ACLs is open to everybody."
+    ),
+)
+
 _TOPICS: Final = (
     _static("auto.create.topics.enable", _BOOLEAN, "true", "Whether asking for an unknown topic may create it."),
     _static("default.replication.factor", _INT, "1", "Replication factor of topics that do not ask for one."),
@@ -307,11 +323,13 @@ _NETWORK: Final = (
 )
 
 BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
-    *_TOPIC_DEFAULTS, *_TOPICS, *_GROUPS, *_PRODUCERS, *_NETWORK, *CONFIGS_WITHOUT_EFFECT
+    *_TOPIC_DEFAULTS, *_AUTHORIZER, *_TOPICS, *_GROUPS, *_PRODUCERS, *_NETWORK, *CONFIGS_WITHOUT_EFFECT
 )
 
 HIDDEN_BY_DEFAULT: Final = frozenset(
     {
+        "allow.everyone.if.no.acl.found",
+        "super.users",
         "group.consumer.regex.refresh.interval.ms",
         "follower.replication.throttled.rate",
         "leader.replication.throttled.rate",
@@ -362,7 +380,7 @@ def static_configs(node: Node, settings: Mapping[str, str]) -> dict[str, str]:
         if name not in BROKER_CONFIGS:
             raise InvalidConfig(f"Unknown broker config name: {name}")
         if name in SECURITY_CONFIGS and text != BROKER_CONFIGS[name].default:
-            raise InvalidConfig(f"{name} is set: TLS, SASL, authorizers and delegation tokens are not served")
+            raise InvalidConfig(f"{name} is set: TLS, SASL and delegation tokens are not served")
         BROKER_CONFIGS[name].parse(text)
     effective_values({}, BrokerConfigs(static=configs).topic_defaults)
     require_bounds(BrokerConfigs(static=configs))

@@ -1,7 +1,7 @@
 """Kafka's broker configs that change nothing here, and why. They are shown, with Kafka's types and defaults, because
 tools look for them; a value of one's own is shown as well, and has no effect. Pure.
 
-Those of TLS, SASL, authorizers and delegation tokens are refused instead: who sets them believes that something is
+Those of TLS, SASL and delegation tokens are refused instead: who sets them believes that something is
 protected.
 """
 
@@ -36,7 +36,7 @@ CLEANER: Final = (
 )
 TIERED: Final = "There is no tiered storage: every byte is in the shared store already."
 SHARE: Final = "Share groups are not served."
-SECURITY: Final = "TLS, SASL, authorizers and delegation tokens are not served: a value of one's own stops the start."
+SECURITY: Final = "TLS, SASL and delegation tokens are not served: a value of one's own stops the start."
 
 _TABLE: Final[Mapping[str, str]] = {
     THREADS: """
@@ -224,7 +224,6 @@ _TABLE: Final[Mapping[str, str]] = {
         share.fetch.purgatory.purge.interval.requests INT 1000
     """,
     SECURITY: """
-        authorizer.class.name STRING ""
         connection.failed.authentication.delay.ms INT 100
         connections.max.reauth.ms LONG 0
         delegation.token.expiry.check.interval.ms LONG 3600000

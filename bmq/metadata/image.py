@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from bmq.log.config import LogConfig
+from bmq.security.acls import Acl
 
 NO_LEADER = -1
 METADATA_TOPIC_NAME = "__cluster_metadata"
@@ -93,7 +94,7 @@ class MetadataImage:
     by group id. `client_metrics`: configs of subscriptions to clients' metrics, by name. `tables`: made of topics, by
     name, as bmq.table_definitions.stored writes them. `deleted_topics`: ids of deleted topics whose files are still
     being removed.
-    `features`: finalized levels.
+    `features`: finalized levels. `acls`: by their ids; the same object while none changes.
     """
 
     offset: int = 0
@@ -108,6 +109,7 @@ class MetadataImage:
     client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     tables: Mapping[str, str] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
+    acls: Mapping[UUID, Acl] = field(default_factory=dict)
     deleted_topics: frozenset[UUID] = frozenset()
     next_producer_id: int = 0
     partition_count: int = 0

@@ -14,6 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from bmq.log.config import LogConfig
+from bmq.metadata.acls import acl_of, acl_record
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.features import CLIENT_FEATURES, OWN_FEATURE_PREFIX
 from bmq.metadata.history import StateChange, StateChangeHistory
@@ -28,6 +29,7 @@ from bmq.protocol.metadata_records import (
     RESOURCE_TYPE_GROUP,
     RESOURCE_TYPE_TABLE,
     RESOURCE_TYPE_TOPIC,
+    AccessControlEntryRecord,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -38,6 +40,7 @@ from bmq.protocol.metadata_records import (
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     StateChangesRecord,
     TopicFilesDeletedRecord,
@@ -47,6 +50,7 @@ from bmq.protocol.metadata_records import (
     encode_record,
 )
 from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch
+from bmq.security.acls import Acl
 
 LISTENER_NAME: Final = "PLAINTEXT"
 INTERNAL_LISTENER_NAME: Final = "INTERNAL"
@@ -83,6 +87,7 @@ class MetadataState:
         self._ids: dict[str, UUID] = {}
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
         self._features: dict[str, int] = {}
+        self._acls: dict[UUID, Acl] = {}
         self._deleted: set[UUID] = set()
         self._next_producer_id = 0
         self._controller_id = NO_LEADER
@@ -95,6 +100,7 @@ class MetadataState:
         self._are_group_configs_changed = False
         self._are_client_metrics_changed = False
         self._are_tables_changed = False
+        self._are_acls_changed = False
         self._is_changed = False
 
     def set_controller(self, node_id: int) -> None:
@@ -154,10 +160,19 @@ class MetadataState:
                     self._features.pop(record.name, None)
                 else:
                     self._features[record.name] = record.feature_level
+            case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
+                self._replay_acl(record)
             case NoOpRecord():
                 pass
             case _:
                 raise ImpossibleRecord(f"a {type(record).__name__} in the metadata log, which is never written here")
+
+    def _replay_acl(self, record: AccessControlEntryRecord | RemoveAccessControlEntryRecord) -> None:
+        self._are_acls_changed = True
+        if isinstance(record, AccessControlEntryRecord):
+            self._acls[record.id] = acl_of(record)
+        elif self._acls.pop(record.id, None) is None:
+            raise ImpossibleRecord(f"the removal of ACL {record.id}, which does not exist")
 
     def _topic(self, topic_id: UUID) -> _Topic:
         topic = self._topics.get(topic_id)
@@ -264,6 +279,7 @@ class MetadataState:
                 for (resource_type, name), configs in self._configs.items()
                 if resource_type == RESOURCE_TYPE_TABLE and TABLE_CONFIG in configs
             }
+        acls = dict(self._acls) if self._are_acls_changed else old.acls
         told = {name: level for name, level in self._features.items() if not name.startswith(OWN_FEATURE_PREFIX)}
         topics, topics_by_id, partition_count = self._changed_topic_maps(old, broker_configs)
         self._image = MetadataImage(
@@ -278,6 +294,7 @@ class MetadataState:
             group_configs=group_configs,
             client_metrics=client_metrics,
             tables=tables,
+            acls=acls,
             features=told if told != old.features else old.features,
             deleted_topics=frozenset(self._deleted) if self._deleted != old.deleted_topics else old.deleted_topics,
             next_producer_id=self._next_producer_id,
@@ -287,6 +304,7 @@ class MetadataState:
         self._reconfigured_topics.clear()
         self._are_nodes_changed = self._are_broker_configs_changed = self._are_group_configs_changed = False
         self._are_client_metrics_changed = self._are_tables_changed = self._is_changed = False
+        self._are_acls_changed = False
         return self._image
 
     def _configs_of(self, kind: int) -> dict[str, Mapping[str, str]]:
@@ -369,6 +387,8 @@ class MetadataState:
         for (resource_type, resource_name), configs in self._configs.items():
             for name, value in configs.items():
                 yield ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
+        for acl_id, acl in self._acls.items():
+            yield acl_record(acl_id, acl)
         yield ProducerIdsRecord(broker_id=self._node_id, next_producer_id=self._next_producer_id)
         for topic_id in self._deleted:
             yield RemoveTopicRecord(topic_id=topic_id)

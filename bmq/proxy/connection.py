@@ -383,7 +383,7 @@ class Connection(asyncio.BufferedProtocol):
         if hot is not None:
             hot(frame, header, context, self._listener.services, slot)
             return
-        eager = None if self._tasks else EAGER_HANDLERS.get(api_key)
+        eager = None if self._tasks or self._listener.services.access.is_on else EAGER_HANDLERS.get(api_key)
         if eager is not None and eager(frame, header, context, self._received_s, self._listener.services, slot):
             return
         if len(frame) > self._limits.at_once_bytes_max and self._is_ordered:

@@ -6,10 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from bmq.protocol.apis import ApiKey
+from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.codec import RequestHeader
 from bmq.protocol.request_context import RequestContext
 from bmq.protocol.wire import Buffer
+from bmq.proxy.authorization import RULES, authorized
 from bmq.proxy.reply import Reply
 from bmq.proxy.services import Services
 
@@ -46,10 +47,32 @@ def handles(api_key: ApiKey) -> Callable[[_H], _H]:
     def register(handler: _H) -> _H:
         if api_key in HANDLERS:
             raise ValueError(f"two handlers for {api_key.name}")
-        HANDLERS[api_key] = handler
+        if api_key in APIS and api_key not in RULES:
+            raise ValueError(f"{api_key.name} has no rule in bmq.proxy.authorization: it would be open to everybody")
+        HANDLERS[api_key] = _guarded(api_key, handler)
         return handler
 
     return register
+
+
+def _guarded(api_key: ApiKey, handler: Handler) -> Handler:
+    """The handler behind the rule of its API, where there is an authorizer."""
+    if api_key not in RULES:
+        return handler
+
+    def answer(request: Any, context: RequestContext, services: Services) -> Awaitable[Any]:
+        if not services.access.is_on:
+            return handler(request, context, services)
+        return authorized(
+            api_key,
+            request,
+            context,
+            services.access,
+            services.controller.image,
+            lambda allowed: handler(allowed, context, services),
+        )
+
+    return answer
 
 
 HotHandler = Callable[[bytearray, RequestHeader, RequestContext, Services, Reply], None]

@@ -21,6 +21,7 @@ from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.hot_fetch import FetchResult, encode_fetch_response
 from bmq.protocol.messages.fetch_request import FetchRequest
 from bmq.protocol.parts import Part
+from bmq.proxy.access import TopicRights
 from bmq.proxy.catch_up import CaughtUp, bytes_behind, next_offset_of
 from bmq.proxy.fetch_results import endpoints, error_result, in_order, response_topics, without_records
 from bmq.proxy.fetch_session import FetchScope, Interest
@@ -77,6 +78,7 @@ class FetchJob:
         "_read_committed",
         "_reply",
         "_results",
+        "_rights",
         "_scope",
         "_services",
         "_shared",
@@ -99,8 +101,10 @@ class FetchJob:
         reply: Reply,
         near: PreferredReadReplica | None = None,
         pace: ConsumerPace | None = None,
+        rights: TopicRights | None = None,
     ) -> None:
         config = shared.config
+        self._rights = rights
         self._near = near
         self._pace = pace
         self._shared = shared
@@ -287,6 +291,8 @@ class FetchJob:
     def _log_of(self, interest: Interest) -> PartitionLog | None:
         """The partition's log; None when it is in error or not ready: then its result is already in `_results`."""
         image = self._services.controller.image
+        if self._rights is not None and not self._rights.allow(interest.name, interest.topic_id):
+            return self._refuse(interest, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if interest.seen_image is not image:
             topic = (
                 image.topics.get(interest.name)

@@ -20,6 +20,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.hot_commit import PlainCommit, PlainCommits
 from bmq.protocol.request_context import RequestContext
 from bmq.protocol.topic_names import NAME_LENGTH_MAX
+from bmq.proxy.access import OPEN, Access
 from bmq.proxy.appender import Appender, Partitions
 from bmq.proxy.client_telemetry import ClientTelemetry
 from bmq.proxy.log_levels import LogLevels
@@ -140,7 +141,8 @@ class Services:
 
     `departed`: nodes that were in the image until a moment ago; the same object while nothing changes.
     `refused_unknown`: refused batches for partitions that this process does not know yet, by (topic name or id,
-    partition) as the client names them. `connection_limits`: those in force now; None: the listener's own ones.
+    partition) as the client names them. `connection_limits`: those in force now; None: the listener's own ones. `access`: clients'
+    rights.
     """
 
     node: Node
@@ -165,5 +167,6 @@ class Services:
     connection_limits: Callable[[], ConnectionLimits] | None = None
     log_levels: LogLevels = field(default_factory=LogLevels)
     described_partitions_max: int = DESCRIBED_PARTITIONS_MAX
+    access: Access = OPEN
     plain_commits: PlainCommits = field(default_factory=PlainCommits)
     is_between_nodes: bool = False  # the listener for other nodes: clients' rights were checked at their node

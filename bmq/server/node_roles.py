@@ -78,6 +78,7 @@ from bmq.server.broker_configs import (
     transaction_config,
     verification_retry,
 )
+from bmq.server.client_access import client_access
 from bmq.server.dynamic_configs import follow
 from bmq.server.otlp_endpoint import client_telemetry
 from bmq.server.own_log import ManagedLog
@@ -336,6 +337,7 @@ class NodeRoles:
             telemetry=client_telemetry(self._settings.telemetry, self.replica.broker_configs, dependencies.rng),
             log_levels=dependencies.log_levels,
             connection_limits=lambda: connection_limits(self.replica.broker_configs),
+            access=client_access(self.replica.broker_configs, self._image),
             described_partitions_max=self.replica.broker_configs.number("max.request.partition.size.limit"),
         )
 

@@ -63,6 +63,7 @@ from bmq.server.broker_configs import (
     verification_retry,
     warn_without_effect,
 )
+from bmq.server.client_access import client_access
 from bmq.server.dynamic_configs import follow
 from bmq.server.live_summary import Summary
 from bmq.server.native_kernel import warn_without_kernel
@@ -281,6 +282,7 @@ class StandaloneServer:
             telemetry=client_telemetry(self._settings.telemetry, controller.broker_configs, self._rng),
             log_levels=self._log_levels,
             connection_limits=lambda: connection_limits(controller.broker_configs),
+            access=client_access(controller.broker_configs, lambda: controller.image),
             described_partitions_max=controller.broker_configs.number("max.request.partition.size.limit"),
         )
         return StandaloneRoles(controller, groups, transactions, fetcher, services)

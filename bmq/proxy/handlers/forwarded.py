@@ -12,8 +12,10 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.refusals import refused
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy import broker_loggers
+from bmq.proxy.authorization_answers import acls_refused
 from bmq.proxy.broker_loggers import APIS_WITH_LOGGERS
 from bmq.proxy.dispatch import handles
+from bmq.proxy.handlers.describe_acls import NO_AUTHORIZER
 from bmq.proxy.services import RequestHandler, Services
 
 _HANDLERS: Final[dict[Route, Callable[[Services], RequestHandler]]] = {
@@ -31,9 +33,14 @@ _FEATURE_OF: Final = {
 """The feature that each of these APIs needs: at level 0 the API is refused."""
 
 
+_OF_AUTHORIZER: Final = (ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS)
+
+
 async def forward(api_key: ApiKey, request: Any, context: RequestContext, services: Services) -> Any:
     """The answer of the route's handler. Raises KafkaError where the whole request failed and its response has no error
     field for that."""
+    if api_key in _OF_AUTHORIZER and not services.access.is_on and not services.is_between_nodes:
+        return acls_refused(api_key, request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
     feature = _FEATURE_OF.get(api_key)
     if feature is not None and not level_in_force(services.controller.image.features, feature):
         return refused(api_key, request, ErrorCode.UNSUPPORTED_VERSION, f"{feature} is 0: the protocol is switched off")

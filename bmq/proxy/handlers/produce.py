@@ -25,11 +25,13 @@ from bmq.protocol.hot_produce import (
 )
 from bmq.protocol.record_batch import is_zstd, leader_epoch_in, own_base_offset_of, transactional_producer_of
 from bmq.protocol.request_context import RequestContext
+from bmq.proxy.access import Access, TopicRights
 from bmq.proxy.dispatch import handles_hot
 from bmq.proxy.named_once import named_once
 from bmq.proxy.reply import Reply
 from bmq.proxy.services import Services
 from bmq.proxy.topic_views import client_leader
+from bmq.security.acls import Operation, ResourceType
 
 _ZSTD_FROM: Final = 7
 """The version since which clients may use zstd (KIP-110)."""
@@ -39,6 +41,10 @@ _UNSUPPORTED_ZSTD: Final = AppendResult(
 _WITHOUT_TRANSACTIONAL_ID: Final = AppendResult(
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message="a transactional record batch without a transactional id"
 )
+_ID_NOT_ALLOWED: Final = AppendResult(
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message="Transactional Id authorization failed."
+)
+_NOT_ALLOWED: Final = AppendResult(ErrorCode.TOPIC_AUTHORIZATION_FAILED, message="Topic authorization failed.")
 _SENT_WITHIN: Final = 0.8
 _ADMIN_CLIENT_ID: Final = "__admin_client"
 _TIMED_OUT: Final = AppendResult(
@@ -64,13 +70,21 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
     now_s, unknown = services.loop.time(), services.refused_unknown
     # Produces forwarded by another node were checked there.
     is_between_nodes = services.is_between_nodes
+    rights = None
+    if services.access.is_on:
+        rights = TopicRights(services.access, context, ApiKey.PRODUCE, Operation.WRITE, image)
+        if not _may_be_transactional(request, context, services.access):
+            refusal = _ID_NOT_ALLOWED
     may_write_internal = is_between_nodes or context.client_id == _ADMIN_CLIENT_ID
     for topic_index, produced in enumerate(request.topics):
         topic, code = _topic_of(produced, image, may_write_internal)
+        is_denied = rights is not None and not rights.allow(produced.name, produced.topic_id)
         for partition_index, (partition, records) in enumerate(produced.partitions):
             done = pending.slot(topic_index, partition_index)
             if refusal is not None:
                 done(refusal)
+            elif is_denied:
+                done(_NOT_ALLOWED)
             elif topic is None or not 0 <= partition < len(topic.partitions):
                 # The topic may appear in the metadata between this batch and later ones that are on their way.
                 code = code if topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -103,6 +117,20 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
                     is_answered,
                 )
     pending.all_begun()
+
+
+def _may_be_transactional(request: Produce, context: RequestContext, access: Access) -> bool:
+    """Whether the client may write in its transaction; True for a request without one."""
+    is_transactional = any(
+        records and transactional_producer_of(records) is not None
+        for topic in request.topics
+        for _, records in topic.partitions
+    )
+    if not is_transactional or request.transactional_id is None:
+        return True  # transactional records without an id are refused by themselves
+    return access.allows(
+        context, ApiKey.PRODUCE, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+    )
 
 
 def _refusal(request: Produce) -> AppendResult | None:

@@ -1,0 +1,152 @@
+"""What a client may do at this listener, and the audit of it in the words of Kafka's `kafka.authorizer.logger`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+from uuid import UUID
+
+import structlog
+
+from bmq.metadata.image import MetadataImage
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.request_context import RequestContext
+from bmq.security.acls import CLUSTER_NAME, OPERATIONS_OF, PRINTED, Acl, Operation, ResourceType
+from bmq.security.authorizer import Decider, Verdict, normal_host
+
+AUDIT: Final = "kafka.authorizer.logger"
+_audit = structlog.get_logger(AUDIT)
+
+
+class Access:
+    """`decider` None: there is no authorizer, and everything is allowed. `acls`: those of the newest metadata."""
+
+    def __init__(self, decider: Decider | None, acls: Callable[[], Mapping[UUID, Acl]]) -> None:
+        self._decider = decider
+        self._acls = acls
+        self._seen: Mapping[UUID, Acl] | None = None
+
+    @property
+    def is_on(self) -> bool:
+        return self._decider is not None
+
+    def allows(
+        self,
+        context: RequestContext,
+        api_key: ApiKey,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str = CLUSTER_NAME,
+        *,
+        is_quiet: bool = False,
+        count: int = 1,
+    ) -> bool:
+        """Whether the client may. `is_quiet`: a refusal is no event, as another right would do as well, or nobody asked.
+        `count`: resources of the request that this stands for.
+        """
+        decider = self._current()
+        if decider is None:
+            return True
+        host = normal_host(context.client_host)
+        verdict = decider.decide(context.principal, host, operation, resource_type, name)
+        self._log(verdict, context, host, api_key, operation, resource_type, name, count, is_quiet=is_quiet)
+        return verdict.is_allowed
+
+    def allows_any(
+        self, context: RequestContext, api_key: ApiKey, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        """Whether the client may do it with some resource of the type."""
+        decider = self._current()
+        if decider is None:
+            return True
+        host = normal_host(context.client_host)
+        verdict = decider.decide_by_type(context.principal, host, operation, resource_type)
+        self._log(verdict, context, host, api_key, operation, resource_type, "hardcode", 1, is_quiet=False)
+        return verdict.is_allowed
+
+    def operations(self, context: RequestContext, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
+        """The operations that the client may perform, as bits (KIP-430). Never audited."""
+        decider = self._current()
+        host = normal_host(context.client_host)
+        return sum(
+            1 << operation
+            for operation in OPERATIONS_OF[resource_type]
+            if decider is None or decider.decide(context.principal, host, operation, resource_type, name).is_allowed
+        )
+
+    def _current(self) -> Decider | None:
+        """With the ACLs of the newest metadata."""
+        decider = self._decider
+        if decider is not None:
+            acls = self._acls()
+            if acls is not self._seen:
+                decider.replace(acls)
+                self._seen = acls
+        return decider
+
+    @staticmethod
+    def _log(
+        verdict: Verdict,
+        context: RequestContext,
+        host: str,
+        api_key: ApiKey,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+        count: int,
+        *,
+        is_quiet: bool,
+    ) -> None:
+        if verdict.is_allowed or is_quiet:
+            return  # Kafka logs these at DEBUG and TRACE
+        _audit.info(
+            f"Principal = {_one_line(context.principal)} is Denied operation = {operation.name} from host = {host} "
+            f"on resource = {PRINTED[resource_type]}:LITERAL:{_one_line(name)} for request = {request_name(api_key)} "
+            f"with resourceRefCount = {count} based on rule {verdict.rule}"
+        )
+
+
+class TopicRights:
+    """One right of one request's client over topics, asked once for each. `image`: in which ids have names."""
+
+    __slots__ = ("_access", "_api_key", "_context", "_found", "_image", "_operation")
+
+    def __init__(
+        self, access: Access, context: RequestContext, api_key: ApiKey, operation: Operation, image: MetadataImage
+    ) -> None:
+        self._access = access
+        self._context = context
+        self._api_key = api_key
+        self._operation = operation
+        self._image = image
+        self._found: dict[str, bool] = {}
+
+    def allow(self, name: str | None, topic_id: UUID | None) -> bool:
+        """Whether the client may, with a topic by its name or its id. True for an id that no topic has: it is refused as
+        unknown.
+        """
+        if name is None:
+            topic = None if topic_id is None else self._image.topics_by_id.get(topic_id)
+            if topic is None:
+                return True
+            name = topic.name
+        found = self._found.get(name)
+        if found is None:
+            found = self._found[name] = self._access.allows(
+                self._context, self._api_key, self._operation, ResourceType.TOPIC, name
+            )
+        return found
+
+
+OPEN: Final = Access(None, dict)
+"""Without an authorizer."""
+
+
+def request_name(api_key: ApiKey) -> str:
+    """As Kafka writes it: OffsetCommit."""
+    return "".join(word.capitalize() for word in api_key.name.split("_"))
+
+
+def _one_line(text: str) -> str:
+    """A name must not write lines of its own."""
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
