@@ -10,7 +10,7 @@ from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.codec import RequestHeader
 from bmq.protocol.request_context import RequestContext
 from bmq.protocol.wire import Buffer
-from bmq.proxy.authorization import RULES, authorized
+from bmq.proxy.authorization.rules import RULES, authorized
 from bmq.proxy.reply import Reply
 from bmq.proxy.services import Services
 

@@ -12,7 +12,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.refusals import refused
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy import broker_loggers
-from bmq.proxy.authorization_answers import acls_refused
+from bmq.proxy.authorization.answers import acls_refused
 from bmq.proxy.broker_loggers import APIS_WITH_LOGGERS
 from bmq.proxy.dispatch import handles
 from bmq.proxy.handlers.describe_acls import NO_AUTHORIZER

@@ -1,0 +1,158 @@
+"""ACLs with stock clients: what is denied is answered as by Kafka, and nothing tells that a hidden topic exists."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from tests.support.java import run_tool
+from tests.support.processes import eventually
+from tests.support.servers import BmqServer
+
+pytestmark = [pytest.mark.clients, pytest.mark.bmq_only]
+
+AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+ACL_TOOL = "org.apache.kafka.tools.AclCommand"
+ANONYMOUS = "User:ANONYMOUS"
+WAIT_S = 30
+CLIENT_WAIT_S = 30.0
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[BmqServer]:
+    """With an authorizer; what has no ACL is open to everybody."""
+    made = BmqServer(
+        tmp_path / "server",
+        {
+            "BMQ_KAFKA": f'{{"authorizer.class.name": "{AUTHORIZER}", "allow.everyone.if.no.acl.found": "true"}}',
+        },
+    )
+    made.start()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def topic_acl(
+    topic: str, operation: AclOperation, *, principal: str = ANONYMOUS, pattern: str = "LITERAL"
+) -> AclBinding:
+    return AclBinding(
+        ResourceType.TOPIC, topic, ResourcePatternType[pattern], principal, "*", operation, AclPermissionType.ALLOW
+    )
+
+
+def create(admin: AdminClient, *names: str) -> None:
+    for made in admin.create_topics([NewTopic(name, 1, 1) for name in names]).values():
+        made.result(WAIT_S)
+
+
+def grant(admin: AdminClient, *bindings: AclBinding) -> None:
+    for made in admin.create_acls(list(bindings)).values():
+        made.result(WAIT_S)
+
+
+def produced(server: BmqServer, *topics: str) -> dict[str, int]:
+    """The code of a record to each topic."""
+    found: dict[str, int] = {}
+    producer = Producer({"bootstrap.servers": server.bootstrap})
+    for topic in topics:
+        producer.produce(
+            topic,
+            b"x",
+            on_delivery=lambda error, message: found.update({message.topic(): error.code() if error else 0}),
+        )
+    assert producer.flush(CLIENT_WAIT_S) == 0
+    return found
+
+
+def test_topics_of_others_are_neither_written_nor_read_nor_seen(server: BmqServer) -> None:
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    create(admin, "mine", "theirs", "shared-1")
+    grant(
+        admin,
+        topic_acl("theirs", AclOperation.READ, principal="User:bob"),
+        topic_acl("shared-", AclOperation.WRITE, pattern="PREFIXED"),
+    )
+    denied = KafkaError.TOPIC_AUTHORIZATION_FAILED
+    assert produced(server, "mine", "theirs", "shared-1") == {"mine": 0, "theirs": denied, "shared-1": 0}
+    assert sorted(admin.list_topics(timeout=CLIENT_WAIT_S).topics) == ["mine", "shared-1"]
+    named = admin.list_topics("theirs", timeout=CLIENT_WAIT_S).topics["theirs"]
+    assert named.error is not None and named.error.code() == denied and not named.partitions
+    assert refused_reads(server, "theirs", "shared-1") == {denied}
+    server.stop()
+    log = server.log_file.read_text()
+    assert "Principal = User:ANONYMOUS is Denied operation = WRITE from host = 127.0.0.1" not in log  # never asked to
+    assert "is Denied operation = DESCRIBE from host = 127.0.0.1 on resource = Topic:LITERAL:theirs" in log
+
+
+def refused_reads(server: BmqServer, *topics: str) -> set[int]:
+    """Codes that a consumer of these topics gets."""
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"})
+    consumer.subscribe(list(topics))
+
+    def code() -> int:
+        message = consumer.poll(0.2)
+        error = None if message is None else message.error()
+        return 0 if error is None else int(error.code())
+
+    try:
+        return {eventually(code, CLIENT_WAIT_S, "the consumer is refused")}
+    finally:
+        consumer.close()
+
+
+def test_acls_are_described_deleted_and_survive_a_restart(server: BmqServer) -> None:
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    create(admin, "t")
+    bindings = [topic_acl("t", AclOperation.READ, principal="User:bob"), topic_acl("t", AclOperation.DESCRIBE)]
+    grant(admin, *bindings)
+    grant(admin, *bindings)  # what is there already succeeds and is not there twice
+    server.stop()
+    server.start()
+    everything = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    )
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    assert sorted(map(str, admin.describe_acls(everything).result(WAIT_S))) == sorted(map(str, bindings))
+    assert produced(server, "t") == {"t": KafkaError.TOPIC_AUTHORIZATION_FAILED}
+    (deleted,) = (one.result(WAIT_S) for one in admin.delete_acls([everything]).values())
+    assert len(deleted) == 2
+    assert produced(server, "t") == {"t": 0}
+
+
+def test_kafkas_own_tool_adds_lists_and_removes(server: BmqServer) -> None:
+    bootstrap = ("--bootstrap-server", server.bootstrap)
+    run_tool(
+        ACL_TOOL,
+        *bootstrap,
+        *("--add", "--allow-principal", "User:alice", "--operation", "Read", "--topic", "orders", "--group", "g"),
+    )
+    listed = run_tool(ACL_TOOL, *bootstrap, "--list").out
+    assert "principal=User:alice, host=*, operation=READ, permissionType=ALLOW" in listed
+    assert "resourceType=GROUP, name=g" in listed and "resourceType=TOPIC, name=orders" in listed
+    run_tool(ACL_TOOL, *bootstrap, "--remove", "--force", "--topic", "orders")
+    assert "orders" not in run_tool(ACL_TOOL, *bootstrap, "--list").out
+
+
+def test_without_an_authorizer_there_are_no_acls(tmp_path: Path) -> None:
+    server = BmqServer(tmp_path / "open")
+    server.start()
+    try:
+        done = run_tool(ACL_TOOL, "--bootstrap-server", server.bootstrap, "--list", check=False)
+        assert "No Authorizer is configured" in done.text
+    finally:
+        server.close()
