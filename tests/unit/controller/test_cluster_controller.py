@@ -52,7 +52,7 @@ async def test_the_first_controller_writes_the_level_and_nothing_else() -> None:
 async def test_a_cluster_of_a_later_release_is_not_taken_over() -> None:
     lab = ControllerLab()
     lab.write(FeatureLevelRecord(name="bmq.metadata.version", feature_level=7))
-    with pytest.raises(UnsupportedVersion, match=r"bmq.metadata.version is 7 and this server supports 1 to 1"):
+    with pytest.raises(UnsupportedVersion, match=r"bmq.metadata.version is 7 and this server supports 1 to 2"):
         async with lab.controller():
             raise AssertionError("it started")
 
