@@ -2,8 +2,10 @@
 
 A partition has at most one batch here at a time, so the queues are bounded by the number of partitions. Each batch first gets
 a little work; one that takes more goes behind all those that may be short, and between two of its parts they have their turn.
-Among equals requests take turns. So bombs, however many partitions they are for, delay usual batches by a few parts. Of each stage at most one batch is half
-opened, which bounds the memory.
+Of each request one batch is opened at a time, to its end: its answer waits for all of them, and a request of many bombs then has
+some of them taken before the others wait too long. Among equals requests take turns. So bombs, however many partitions they
+are for, delay usual batches of other requests by a few parts. Of each stage at most one batch is half opened, which bounds the
+memory.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ from bmq.protocol.errors import KafkaError
 
 STAGE_BYTES: Final = (2 * 1024 * 1024, 16 * 1024 * 1024, 2 * DECOMPRESSED_BYTES_MAX)
 """The work that a batch may take (OpeningBudget) before it starts anew in the next stage. What passes the last is refused."""
-WAIT_MAX_S: Final = 30.0
-"""Batches that wait longer are refused unopened: their clients have given the requests up (Kafka's request.timeout.ms)."""
+WAIT_MAX_S: Final = 20.0
+"""Batches that wait longer are refused unopened: clients give a request up after 30 s (`request.timeout.ms`), and are to learn
+before which of its batches were taken."""
 
 Opened = AdmittedBatch | Exception
 """A batch that is admitted, whose header is still to be written into it (`write_times`), or why it is not: a BmqError with the
@@ -50,30 +53,60 @@ class _Job(NamedTuple):
     ends_s: float
 
 
-class _Stage:
-    """Batches that wait for the same work. Requests have their turns: a batch waits for one of each other request, not for all.
+class _Request:
+    """The batches of one request that wait."""
 
-    Batches of one request are views of its buffer, which tells them apart from others'. For two threads.
+    __slots__ = ("jobs",)
+
+    def __init__(self) -> None:
+        self.jobs: deque[_Job] = deque()
+
+
+class _Waiting:
+    """Batches that wait, by their requests. For two threads.
+
+    A request has one batch opened at a time, and requests of a stage take turns: a batch waits for one of each other request,
+    not for all. Batches of one request are views of its buffer, which tells them apart from others'.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._requests: OrderedDict[int, deque[_Job]] = OrderedDict()
+        self._requests: dict[int, _Request] = {}
+        self._stages: tuple[OrderedDict[int, _Request], ...] = tuple(OrderedDict() for _ in STAGE_BYTES)
 
     def add(self, job: _Job) -> None:
+        key = id(job.records.obj)
         with self._lock:
-            self._requests.setdefault(id(job.records.obj), deque()).append(job)
+            request = self._requests.get(key)
+            if request is None:
+                request = self._requests[key] = self._stages[0][key] = _Request()
+            request.jobs.append(job)
 
-    def next(self) -> _Job | None:
-        """Take one out."""
+    def next(self, stage: int) -> _Job | None:
+        """Take one out. Its request has no other one opened until `begin_anew` or `end`."""
         with self._lock:
-            if not self._requests:
+            if not self._stages[stage]:
                 return None
-            request, jobs = self._requests.popitem(last=False)
-            job = jobs.popleft()
-            if jobs:
-                self._requests[request] = jobs  # behind the others
-            return job
+            _, request = self._stages[stage].popitem(last=False)
+            return request.jobs.popleft()
+
+    def begin_anew(self, job: _Job, stage: int) -> None:
+        """It takes more work than its stage has."""
+        with self._lock:
+            self._requests[id(job.records.obj)].jobs.appendleft(job)
+            self._queue(id(job.records.obj), stage)
+
+    def end(self, job: _Job, stage: int) -> None:
+        """It is opened, with the work of this stage; its request's next one will likely take as much."""
+        with self._lock:
+            self._queue(id(job.records.obj), stage)
+
+    def _queue(self, key: int, stage: int) -> None:
+        request = self._requests[key]
+        if request.jobs:
+            self._stages[stage][key] = request
+        else:
+            del self._requests[key]
 
 
 class ThreadOpener:
@@ -83,12 +116,12 @@ class ThreadOpener:
         self._loop = loop
         self._clock_s = clock_s or loop.time
         self._thread = ThreadPoolExecutor(1, "bmq-opener")
-        self._stages = tuple(_Stage() for _ in STAGE_BYTES)
+        self._waiting = _Waiting()
         self._is_closed = False
 
     def open(self, admission: Admission, records: memoryview, now_ms: int, done: Callable[[Opened], None]) -> None:
         ends_s = self._clock_s() + WAIT_MAX_S
-        self._stages[0].add(_Job(admission, records, now_ms, done, ends_s))
+        self._waiting.add(_Job(admission, records, now_ms, done, ends_s))
         self._thread.submit(self._open_next)
 
     def close(self) -> None:
@@ -97,31 +130,33 @@ class ThreadOpener:
 
     def _open_next(self) -> None:
         """Open the next batch to its end. It may be gone: others' pauses are used too."""
-        for number, stage in enumerate(self._stages):
-            job = stage.next()
+        for stage in range(len(STAGE_BYTES)):
+            job = self._waiting.next(stage)
             if job is not None:
-                self._open(job, number)
+                self._open(job, stage)
                 return
 
     def _open(self, job: _Job, stage: int) -> None:
+        budget = OpeningBudget(STAGE_BYTES[stage])
         try:
-            opened: Opened = self._opened(job, stage)
+            opened: Opened = self._opened(job, stage, budget)
         except TooMuchWork:
-            self._stages[stage + 1].add(job)
+            self._waiting.begin_anew(job, stage + 1)
             self._thread.submit(self._open_next)
             return
         except Exception as error:  # noqa: BLE001 any bug is answered or logged
             # Frames have views of the memory, which is to be free when we return.
             error.__context__ = error.__cause__ = None
             opened = error.with_traceback(None)
+        self._waiting.end(job, _stage_for(STAGE_BYTES[stage] - budget.left_bytes))
         if not self._is_closed:
             call_soon_unless_closed(self._loop, job.done, opened)
 
-    def _opened(self, job: _Job, stage: int) -> AdmittedBatch:
+    def _opened(self, job: _Job, stage: int, budget: OpeningBudget) -> AdmittedBatch:
         is_last = stage == len(STAGE_BYTES) - 1
         # Made here, so that what waits holds no memory of checks.
         admission = job.admission.for_another_thread()
-        opening = admission.opening(job.records, job.now_ms, OpeningBudget(STAGE_BYTES[stage]), is_last=is_last)
+        opening = admission.opening(job.records, job.now_ms, budget, is_last=is_last)
         while True:
             if self._clock_s() > job.ends_s or self._is_closed:
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the batch waited too long to be decompressed")
@@ -134,8 +169,13 @@ class ThreadOpener:
 
     def _open_shorter_ones(self, stage: int) -> None:
         for shorter in range(stage):
-            while (job := self._stages[shorter].next()) is not None:
+            while (job := self._waiting.next(shorter)) is not None:
                 self._open(job, shorter)
+
+
+def _stage_for(work_bytes: int) -> int:
+    """The first stage that has room for so much, or the last one."""
+    return sum(work_bytes > size for size in STAGE_BYTES[:-1])
 
 
 def admitted_at_once(admission: Admission, records: memoryview, now_ms: int) -> Opened:

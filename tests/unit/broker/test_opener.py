@@ -93,6 +93,7 @@ class Openings:
 
     def __init__(self, clock_s: Callable[[], float] = lambda: 0.0) -> None:
         self.log: list[str] = []
+        self.steps = Steps
         self.gate = threading.Event()
         self._loop = asyncio.get_running_loop()
         self._requests: dict[str, bytearray] = {}
@@ -102,7 +103,7 @@ class Openings:
         """Those of one name are of one request."""
         request = self._requests.setdefault(name, bytearray(RECORDS))
         told: asyncio.Future[Opened] = self._loop.create_future()
-        steps = cast(Admission, Steps(name, mebibytes, self.log, self.gate))
+        steps = cast(Admission, self.steps(name, mebibytes, self.log, self.gate))
         self.opener.open(steps, memoryview(request), NOW_MS, told.set_result)
         return told
 
@@ -124,6 +125,36 @@ async def test_usual_batches_are_opened_before_bombs_however_many_these_are() ->
     # A bomb is left behind after two parts, and each other request has a batch opened before the next one.
     assert log[:usual_end].count("bomb begins") <= 4 and "longer ends" not in log[:usual_end]
     assert "bomb ends" not in log[:longer_end] and log[:longer_end].count("bomb begins") <= 410
+
+
+async def test_some_bombs_of_a_request_are_taken_though_there_is_no_time_for_all() -> None:
+    """Their client sends the others again; if all waited too long, it would send all of them again and again."""
+    parts = [0]
+    openings = Openings(lambda: parts[0] / 250)  # looked at before each part of a MiB
+
+    class Counting(Steps):
+        def opening(self, *arguments: Any, **options: Any) -> Generator[None, None, AdmittedBatch]:
+            opening = super().opening(*arguments, **options)
+            while True:
+                parts[0] += 1
+                try:
+                    next(opening)
+                except StopIteration as end:
+                    admitted: AdmittedBatch = end.value
+                    return admitted
+                yield
+
+    openings.steps = Counting
+    told = [openings.open("bombs", 60) for _ in range(400)]
+    usual = [openings.open("usual", 1) for _ in range(100)]
+    openings.gate.set()
+    assert not any(isinstance(one, Exception) for one in await asyncio.gather(*usual))
+    outcomes = await asyncio.gather(*told)
+    taken = sum(not isinstance(one, Exception) for one in outcomes)
+    assert WAIT_MAX_S * 250 // 60 - 10 < taken < WAIT_MAX_S * 250 // 60
+    codes = {one.code for one in outcomes if isinstance(one, KafkaError)}
+    assert codes == {ErrorCode.REQUEST_TIMED_OUT}
+    openings.opener.close()
 
 
 async def test_a_batch_that_comes_between_two_parts_of_a_bomb_is_next() -> None:
