@@ -62,11 +62,20 @@ class FrameSplitter:
         if frame is None:
             return self._shared
         if self._filled == len(frame):
-            # Grow only here, so that a paused connection does not; a new bytearray, as views of the old one may exist.
-            larger = bytearray(min(self._needed, 2 * len(frame)))
-            larger[: self._filled] = frame
-            frame = self._frame = larger
+            frame = self._frame = self._larger(frame)  # only here, so that a paused connection does not grow
         return memoryview(frame)[self._filled :]
+
+    def _larger(self, frame: bytearray) -> bytearray:
+        """Twice as long, or as long as is needed. In its place as far as there is room behind it: the pieces that growing
+        copies leave behind would be as much memory again."""
+        size = min(self._needed, 2 * len(frame))
+        try:
+            while (missing := size - len(frame)) > 0:
+                frame += self._shared[:missing]  # anything: it is received into before it is read
+        except BufferError:  # somebody still has a view of it
+            frame = bytearray(frame)
+            frame.extend(bytes(size - len(frame)))
+        return frame
 
     def feed(self, count: int) -> list[bytearray]:
         """`count` bytes were received into `get_buffer()`: the frames they complete. Raises MalformedMessage."""

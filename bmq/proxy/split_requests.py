@@ -91,6 +91,8 @@ def streamed_splits_of(api_key: ApiKey, api_version: int) -> tuple[Split, ...]:
             return (_SPLITS[api_key]._replace(asked=("topic_names",), bounded=(("topic_names",),)),)
         case ApiKey.LIST_OFFSETS:
             return (_LIST_OFFSETS,)
+        case ApiKey.ALTER_REPLICA_LOG_DIRS:
+            return (Split(("dirs", "topics"), ("results",)),)  # results in the order of the topics of all directories
     return (_SPLITS[api_key],) if api_key in _SPLITS else ()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,3 +78,28 @@ def test_what_is_held_follows_what_has_arrived(length: int, arrived: int) -> Non
 def test_the_longest_frame_is_taken() -> None:
     frames = feed(splitter(), framed(b"x" * FRAME_BYTES_MAX), [])
     assert frames == [bytearray(b"x" * FRAME_BYTES_MAX)]
+
+
+@pytest.mark.parametrize("is_view_kept", [False, True])
+def test_a_long_frame_grows_in_its_place_unless_it_is_looked_at(is_view_kept: bool) -> None:
+    """Copies that are left behind would take as much memory again. A view that somebody keeps stays what it was."""
+    made = splitter(at_first_max=100)
+    payload = bytes(number % 251 for number in range(900))
+    assert not feed(made, framed(payload)[:104], [])
+    first = made._frame
+    assert first is not None and len(first) >= 100
+    views = [memoryview(first)] if is_view_kept else []
+    sizes = []
+    while True:
+        room = len(made.get_buffer())
+        sizes.append(made.held_bytes)
+        arrived = min(room, len(payload) - made._filled)
+        begin = made._filled
+        made.get_buffer()[:arrived] = payload[begin : begin + arrived]
+        done = made._frame
+        if frames := made.feed(arrived):
+            break
+    assert frames == [payload]
+    assert (done is first) is not is_view_kept
+    assert all(after <= 2 * before for before, after in pairwise(sizes))
+    assert [len(view) for view in views] == [len(first)] * len(views)

@@ -20,6 +20,16 @@ from bmq.protocol.messages.add_partitions_to_txn_request import (
     AddPartitionsToTxnTransaction,
 )
 from bmq.protocol.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse, AddPartitionsToTxnResult
+from bmq.protocol.messages.alter_replica_log_dirs_request import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from bmq.protocol.messages.alter_replica_log_dirs_response import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from bmq.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from bmq.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from bmq.protocol.messages.list_offsets_response import (
@@ -261,6 +271,43 @@ async def test_the_memory_of_a_large_request_is_that_of_its_frame_and_its_answer
         tracemalloc.stop()
     # As objects, 20,000 elements take 10 MB and more.
     assert peak_bytes < 1.2 * answered_bytes + 1_500_000
+
+
+@given(shape=SHAPES, at_once=st.integers(1, 7))
+def test_the_topics_of_all_directories_are_answered_in_their_order(shape: Shape, at_once: int) -> None:
+    asked = AlterReplicaLogDirsRequest(
+        dirs=[
+            AlterReplicaLogDir(
+                path=f"d{number}",
+                topics=[
+                    AlterReplicaLogDirTopic(name=f"t{number}-{one}", partitions=tuple(range(count)))
+                    for one, count in enumerate(counts)
+                ],
+            )
+            for number, counts in enumerate(shape)
+        ]
+    )
+
+    def answer(request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
+        topics = [topic for directory in request.dirs for topic in directory.topics]
+        return AlterReplicaLogDirsResponse(
+            results=[
+                AlterReplicaLogDirTopicResult(
+                    topic_name=topic.name,
+                    partitions=[AlterReplicaLogDirPartitionResult(partition_index=one) for one in topic.partitions],
+                )
+                for topic in topics
+            ]
+        )
+
+    joined = EncodedJoined(("results",), array_codec("response", ApiKey.ALTER_REPLICA_LOG_DIRS, 2, "results"))
+    for part in all_of(streamed_parts(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, asked, at_once)):
+        assert done(joined.add(part, answer(part.request)))[0]
+    pieces, _ = done(joined.finish())
+    if pieces is not None:
+        assert b"".join(pieces) == encode("response", ApiKey.ALTER_REPLICA_LOG_DIRS, 2, answer(asked))
+    else:
+        assert joined.response == (answer(asked) if shape else None)
 
 
 @pytest.mark.parametrize("decoded_whole_bytes_max", [0, 1 << 20])
