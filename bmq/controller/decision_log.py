@@ -16,6 +16,7 @@ import structlog
 from bmq.aio.loop_turns import LoopTurns, run_in_turns
 from bmq.controller.config import ControllerConfig
 from bmq.controller.decision import Decision, refuse_all
+from bmq.controller.metadata_run import MetadataRun
 from bmq.controller.metrics import ControllerMetrics
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
@@ -25,8 +26,8 @@ from bmq.metadata.image import MetadataImage
 from bmq.metadata.state import ImpossibleRecord, MetadataState
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
-from bmq.protocol.metadata_records import MetadataRecord, decode_record, encode_record
-from bmq.protocol.turns import NO_TURNS, Pace, Turns
+from bmq.protocol.metadata_records import MetadataRecord, decode_record
+from bmq.protocol.turns import NO_TURNS, Turns
 from bmq.protocol.wire_turns import InTurns
 
 _log = structlog.get_logger("bmq.controller")
@@ -199,30 +200,32 @@ class DecisionLog:
 
     async def _append(self, records: Iterable[MetadataRecord], turns: Turns = NO_TURNS) -> None:
         """Write records as one batch, all or none, and publish the new image. Raises KafkaError."""
-        values = []
-        pace = Pace()
-        for record in records:
-            values.append((b"", encode_record(record)))
-            if pace.is_over():
-                await turns.next()
+        run = MetadataRun(tuple(records), self._replay)
+        if run.record_count:
+            await run.encode(turns)
+            self._state_log.append_run(run)
+        else:
+            run.finished(None)
         try:
-            await self._state_log.append(values)
+            await run.done
         except BmqError as error:
             self.metrics.appends_failed += 1
-            _log.warning("metadata_write_failed", error=str(error), code=error.code.name, records=len(values))
+            _log.warning("metadata_write_failed", error=str(error), code=error.code.name, records=run.record_count)
             if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 self.gone.set()
                 raise ControllerGone from error
             if error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
                 self._publish()  # the records are in the log, and so in the state
             raise
-        self.metrics.records_written += len(values)
+        self.metrics.records_written += run.record_count
         self._publish()
         if self._state_log.is_snapshot_due:
             self.spawn(self._save_snapshot())
 
     def _apply(self, key: bytes | None, value: bytes | None) -> None:
-        record = decode_record(value or b"")
+        self._replay(decode_record(value or b""))
+
+    def _replay(self, record: MetadataRecord) -> None:
         try:
             self.state.replay(record)
         except ImpossibleRecord as error:

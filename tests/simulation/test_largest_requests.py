@@ -19,6 +19,7 @@ import pytest
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.codec import encode_request
 from bmq.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
+from bmq.proxy.split_requests import CHANGES_MAX
 from bmq.server.settings import load_settings
 from bmq.server.standalone import StandaloneServer
 from tests.fakes.store import FakeStore
@@ -126,3 +127,29 @@ def test_a_turn_of_the_loop_has_a_bounded_part_of_a_large_request(api_key: ApiKe
         loop.run_until_complete(calls_of_largest_requests(loop, api_key))
     finally:
         loop.discard()
+
+
+async def calls_of_a_creation(loop: VirtualTimeLoop, topics: int) -> int:
+    loaded = load_settings({"listen": "server:9092"}, None)
+    server = StandaloneServer(loaded.settings, FakeStore().client("server"), SimulatedClock(loop), Random(1))
+    await server.start()
+    wanted = [CreatableTopic(name=f"t{number}", num_partitions=1, replication_factor=1) for number in range(topics)]
+    frame = encode_request(ApiKey.CREATE_TOPICS, 7, 1, "test", CreateTopicsRequest(topics=wanted, timeout_ms=30_000))
+    count = CallCount()
+    await asyncio.sleep(0.001)
+    with count.counting():
+        assert await ask(loop, frame) is not None
+    assert len(server.image.topics) == topics
+    await server.stop()
+    return count.most
+
+
+def test_a_creation_of_as_many_topics_as_a_request_may_make_is_applied_in_short_turns() -> None:
+    loop = VirtualTimeLoop(time_limit_s=36_000.0)
+    Network(loop, Random(1))
+    try:
+        most = loop.run_until_complete(calls_of_a_creation(loop, CHANGES_MAX))
+    finally:
+        loop.discard()
+    # To encode and to decode the records in the same turn would be half as much again. Most of it hashes ids.
+    assert most <= 40 * CHANGES_MAX
