@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from bmq.protocol.wire import ELEMENTS_MAX
@@ -15,6 +16,10 @@ from bmq.protocol.wire import ELEMENTS_MAX
 DECODED_ELEMENT_BYTES: Final = 128
 """Memory of an array element and its part of the answer, about."""
 _ELEMENT_FRAME_BYTES_MIN: Final = 2
+TRIM_DELAY_S: Final = 0.05
+"""Answers are mostly sent by then. It is also how often memory is trimmed at most."""
+TRIMMED_AFTER_BYTES: Final = 32 * 1024 * 1024
+"""Of estimated memory that was given back."""
 HELD_S_MAX: Final = 30.0
 """Room is given back after that, though the request goes on: one that waits for others must not stop all large ones."""
 
@@ -25,10 +30,16 @@ def decoded_bytes(frame_bytes: int) -> int:
 
 
 class LargeRequests:
-    """The budget of one listener: `bytes_max` for all that are admitted. First come, first served."""
+    """The budget of one listener: `bytes_max` for all that are admitted. First come, first served.
 
-    def __init__(self, bytes_max: int) -> None:
+    `trim`: gives freed memory back to the system; called soon after the last of several is done.
+    """
+
+    def __init__(self, bytes_max: int, trim: Callable[[], object] | None = None) -> None:
         self._bytes_max = bytes_max
+        self._trim = trim
+        self._given_back_bytes = 0  # since memory was last trimmed
+        self._trim_due: asyncio.TimerHandle | None = None
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.held_bytes = 0
 
@@ -57,6 +68,15 @@ class LargeRequests:
     def give_back(self, size_bytes: int) -> None:
         self.held_bytes -= size_bytes
         self._admit_waiting()
+        self._given_back_bytes += size_bytes
+        if self._given_back_bytes >= TRIMMED_AFTER_BYTES and self._trim is not None and self._trim_due is None:
+            self._trim_due = asyncio.get_running_loop().call_later(TRIM_DELAY_S, self._trim_now)
+
+    def _trim_now(self) -> None:
+        assert self._trim is not None
+        self._trim_due = None
+        self._given_back_bytes = 0
+        self._trim()
 
     def _has_room(self, size_bytes: int) -> bool:
         return not self.held_bytes or self.held_bytes + size_bytes <= self._bytes_max

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import structlog
@@ -38,7 +38,7 @@ class KafkaServer:
     `apis`: the APIs it serves; a request of another API closes its connection. `is_ordered`: answers are sent in
     request order, as clients expect; False: each as soon as it is ready. `stats` also counts the bytes in flight, so
     every listener has its own. `stalls`: when it notices a stall of the event loop, all connections are dropped. `turns`:
-    of all long work on this loop.
+    of all long work on this loop. `trim_memory`: gives freed memory back to the system, after large requests.
     """
 
     services: Services
@@ -53,6 +53,7 @@ class KafkaServer:
         is_ordered: bool = True,
         stalls: StallWatch | None = None,
         turns: LoopTurns | None = None,
+        trim_memory: Callable[[], object] | None = None,
     ) -> None:
         handlers.load_all()
         self.apis = apis
@@ -65,7 +66,7 @@ class KafkaServer:
         self.stalls = stalls or StallWatch()
         self.stalls.on_stall(self._drop_all)
         self.turns = turns or LoopTurns()
-        self.large_requests = LargeRequests(limits.decoded_bytes_max)
+        self.large_requests = LargeRequests(limits.decoded_bytes_max, trim_memory)
         self.receive_buffer = ReceiveBuffer(limits.receive_buffer_bytes)
         self._is_serving = False
         self._connections: dict[Connection, None] = {}  # ordered, so that runs are reproducible

@@ -34,6 +34,7 @@ from bmq.server.process import (
     bind_sentence,
     prepare_process,
     stop_on_signals,
+    trim_memory,
     unless_stopped,
 )
 from bmq.server.rest_server import RestServer
@@ -108,6 +109,7 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
         rng,
         rest=rest_address,
         log_levels=levels,
+        trim_memory=trim_memory,
         hooks=NodeHooks(
             on_controller_ended=lambda: node_rest.operations.controller_lost(), cleaning=CompactionProcess(settings)
         ),

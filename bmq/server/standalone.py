@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -106,7 +106,7 @@ class StandaloneRoles:
 class StandaloneServer:
     """`start` takes everything over and serves, `stop` hands everything back. One event loop.
 
-    `cleaning`: None if nothing is to be compacted.
+    `cleaning`: None if nothing is to be compacted. `trim_memory`: see KafkaServer.
     """
 
     def __init__(
@@ -118,6 +118,7 @@ class StandaloneServer:
         *,
         cleaning: LogCleaning | None = None,
         log_levels: LogLevels | None = None,
+        trim_memory: Callable[[], object] | None = None,
     ) -> None:
         self._settings = settings
         self._cleaning = cleaning
@@ -129,7 +130,11 @@ class StandaloneServer:
         self._stalls = StallWatch(settings.loop_stall_max_ms, clock.elapsed_s)
         self._stalls.on_stall(self._after_stall)
         self._proxy = KafkaServer(
-            settings.proxy, self._stats, is_debug=settings.log_level == "debug", stalls=self._stalls
+            settings.proxy,
+            self._stats,
+            is_debug=settings.log_level == "debug",
+            stalls=self._stalls,
+            trim_memory=trim_memory,
         )
         self._manager: PartitionManager | None = None
         self._roles: StandaloneRoles | None = None

@@ -13,7 +13,7 @@ from bmq.protocol.messages.list_offsets_request import ListOffsetsPartition, Lis
 from bmq.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from bmq.protocol.turns import ELEMENTS_PER_TURN_MAX
 from bmq.proxy.connection import KEPT_NAME_CHARS_MAX
-from bmq.proxy.large_requests import DECODED_ELEMENT_BYTES, LargeRequests, decoded_bytes
+from bmq.proxy.large_requests import DECODED_ELEMENT_BYTES, TRIMMED_AFTER_BYTES, LargeRequests, decoded_bytes
 from bmq.proxy.limits import ProxyLimits
 from tests.simulation.loop import VirtualTimeLoop
 from tests.unit.proxy.conftest import StartProxy
@@ -220,3 +220,23 @@ async def test_what_changes_nothing_is_answered_however_late(start: StartProxy) 
     client.send(ApiKey.METADATA, 12, LARGE)
     assert await client.is_closed_by_server()
     await client.close()
+
+
+async def test_freed_memory_is_given_back_after_many_bytes_of_large_requests() -> None:
+    trimmed = asyncio.Event()
+    trims: list[int] = []
+
+    def trim() -> None:
+        trims.append(budget.held_bytes)
+        trimmed.set()
+
+    budget = LargeRequests(2 * TRIMMED_AFTER_BYTES, trim)
+    for _ in range(2):
+        trimmed.clear()
+        first = await budget.admit(TRIMMED_AFTER_BYTES - 1)
+        first.release()
+        assert budget._trim_due is None
+        for _ in range(3):
+            (await budget.admit(TRIMMED_AFTER_BYTES)).release()
+        await trimmed.wait()
+    assert trims == [0, 0]
