@@ -48,13 +48,13 @@ def describe_configs(
         result = DescribeConfigsResult(
             error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name
         )
+        # No names and an empty list of names both ask for everything.
+        wanted = frozenset(resource.configuration_keys or ())
         try:
-            found = _describe(image, resource, broker, node_id, loggers, others)
+            found = _describe(image, resource, wanted, broker, node_id, loggers, others)
         except BmqError as error:
             result.error_code, result.error_message = error.code, str(error)
         else:
-            # No names and an empty list of names both ask for everything.
-            wanted = set(resource.configuration_keys or ())
             result.configs = [config for config in found if not wanted or config.name in wanted]
             _leave_out(result.configs, request)
         results.append(result)
@@ -64,11 +64,13 @@ def describe_configs(
 def _describe(
     image: MetadataImage,
     resource: DescribeConfigsResource,
+    wanted: frozenset[str],
     broker: BrokerConfigs,
     node_id: int,
     loggers: Mapping[str, str],
     others: Mapping[int, BrokerConfigs],
 ) -> Sequence[DescribeConfigsResourceResult]:
+    """All its configs, or at least the wanted ones if there are any."""
     name = resource.resource_name
     match resource.resource_type:
         case ResourceType.TOPIC:
@@ -76,7 +78,8 @@ def _describe(
             topic = image.topics.get(name)
             if topic is None:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-            return [_topic_config(key, topic.configs, broker) for key in TOPIC_CONFIGS.values()]
+            keys = TOPIC_CONFIGS.values()
+            return [_topic_config(key, topic.configs, broker) for key in keys if not wanted or key.name in wanted]
         case ResourceType.BROKER if not name:
             given = [
                 (n, [(n, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)]) for n, text in broker.dynamic_default.items()
