@@ -13,7 +13,7 @@ from bmq.log.group_retention import BacklogSize, evicted_to, held_back
 from bmq.log.partition_files import PartitionFiles
 from bmq.log.retention import ExtentKey, in_doubt, key_of, retained_from, with_known_times
 from bmq.log.store import StoreError
-from bmq.log.timestamp_lookup import newest_time_in_headers
+from bmq.log.timestamp_lookup import newest_time_of
 from bmq.protocol.errors import BmqError
 
 NO_BACKLOG: Final = BacklogSize(0, -1)
@@ -27,7 +27,7 @@ class PartitionRetention:
     def __init__(self, partition: OwnedPartition, changes: ManifestChanges) -> None:
         self._partition = partition
         self._changes = changes
-        # Greatest times by their headers of segments whose own is doubted.
+        # Greatest times of segments whose own is doubted, by their headers or their files.
         self._known_times_ms: dict[ExtentKey, int] = {}
 
     @property
@@ -113,7 +113,7 @@ class PartitionRetention:
         known_ms = self._known_times_ms
         try:
             while self.is_owning and (extent := in_doubt(files.extents, self.config, now_ms=now_ms, known_ms=known_ms)):
-                known_ms[key_of(extent)] = await newest_time_in_headers(files, extent)
+                known_ms[key_of(extent)] = await newest_time_of(files, extent)
         except (BmqError, StoreError) as error:
             _log.warning("segment_times_unknown", **self._partition.names(), reason=str(error))
         here = {key_of(extent) for extent in files.extents}

@@ -303,4 +303,4 @@ def _status(name: str, found: HdfsFileStatus) -> FileStatus:
     is_directory = found.file_type != HdfsFileStatus.FileType.IS_FILE
     is_being_written = not is_directory and is_open(found)
     length_bytes = 0 if is_directory or is_being_written else found.length
-    return FileStatus(name, is_directory, length_bytes, found.file_id, is_being_written)
+    return FileStatus(name, is_directory, length_bytes, found.file_id, is_being_written, found.modification_time)

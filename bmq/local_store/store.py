@@ -511,6 +511,7 @@ def _status_of(name: str, path: str, found: os.stat_result) -> FileStatus:
         length_bytes=0 if is_directory else found.st_size,
         file_id=id_of(path),
         is_open=not is_directory and bool(found.st_mode & S_IWUSR),
+        modified_ms=found.st_mtime_ns // 1_000_000,
     )
 
 

@@ -59,7 +59,7 @@ def in_doubt(
 
 
 def with_known_times(extents: Sequence[Extent], known_ms: Mapping[ExtentKey, int]) -> Sequence[Extent]:
-    """The extents with the times that are known better; one in doubt has none, so that it is kept."""
+    """The extents with the times that are known better; one in doubt has none yet, so that it is kept."""
     if all(extent.max_timestamp_ms >= BELIEVED_FROM_MS for extent in extents):
         return extents
     return [

@@ -69,7 +69,8 @@ class CorruptFile(StoreError):
 class FileStatus:
     """One entry of a directory.
 
-    `file_id`: survives renames, and no other file or directory of the store ever has it.
+    `file_id`: survives renames, and no other file or directory of the store ever has it. `modified_ms`: when its last bytes
+    were written, by the store's clock; -1: it does not say.
     """
 
     name: str
@@ -77,6 +78,7 @@ class FileStatus:
     length_bytes: int
     file_id: int
     is_open: bool  # a writer has it, or had it and never closed it; the length may still be unknown
+    modified_ms: int = -1
 
 
 class Appended(Protocol):

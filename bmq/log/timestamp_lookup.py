@@ -62,6 +62,18 @@ async def find_max_timestamp(files: PartitionFiles) -> tuple[int, int] | None:
     return None
 
 
+async def newest_time_of(files: PartitionFiles, extent: Extent) -> int:
+    """The extent's greatest time for retention: that of its headers, or when its file was last written if they have none.
+
+    -1 if nobody knows. Raises as above. Source: Kafka's LogSegment.largestTimestamp.
+    """
+    newest_ms = await newest_time_in_headers(files, extent)
+    if newest_ms >= 0:
+        return newest_ms
+    status = await files.store.status(files.location_in(extent, 0).path)
+    return NO_TIMESTAMP_MS if status is None or status.file_id != extent.file_id else status.modified_ms
+
+
 async def newest_time_in_headers(files: PartitionFiles, extent: Extent) -> int:
     """The greatest time that the extent's headers show, of first records too; -1 without one. Raises as above.
 

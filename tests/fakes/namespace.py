@@ -25,6 +25,7 @@ class File:
     holder: str
     is_open: bool = True
     stamp: int = 1
+    modified_ms: int = -1  # when it was last written, where a test says so
     is_connected: bool = False  # its writer has set the block up on the replicas
     is_committed: bool = False  # complete() fixed the length, but too few replicas were reported yet: still open
     is_hsync: bool = False  # its writer asked for every append to be on disk
@@ -226,7 +227,8 @@ def status_of(name: str, node: File | Directory) -> FileStatus:
     """An open file's length is reported as 0: a NameNode does not know it either."""
     if isinstance(node, Directory):
         return FileStatus(name, True, 0, node.file_id, False)
-    return FileStatus(name, False, 0 if node.is_open else len(node.data), node.file_id, node.is_open)
+    length_bytes = 0 if node.is_open else len(node.data)
+    return FileStatus(name, False, length_bytes, node.file_id, node.is_open, node.modified_ms)
 
 
 def files_below(node: File | Directory, path: str) -> Iterator[tuple[str, File]]:

@@ -12,9 +12,10 @@ from bmq.broker.runtime import PartitionRuntime
 from bmq.log.config import LogConfig
 from bmq.log.manifest import Extent
 from bmq.log.partition_files import PartitionFiles
-from bmq.log.timestamp_lookup import newest_time_in_headers
+from bmq.log.timestamp_lookup import newest_time_of
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.record_batch import Record, encode_batch
+from tests.fakes.namespace import files_below
 from tests.unit.broker.world import World, append, read_all, virtual
 
 pytestmark = pytest.mark.unit
@@ -81,7 +82,26 @@ def test_records_of_1970_go_as_they_do_in_kafka() -> None:
     virtual(main)
 
 
-def test_records_without_any_time_stay() -> None:
+def test_records_without_any_time_go_by_the_time_of_their_file() -> None:
+    async def main() -> None:
+        world = World()
+        log = await world.owner(CONFIG).log()
+        now_ms = world.clock.now_ms()
+        await stored(log, *(lying(-1, -1) for _ in range(4)))
+        every = files_below(world.store.namespace.root, "")
+        files = [file for _, file in every if not file.is_open and len(file.data) > 1500]
+        for number, file in enumerate(files):
+            file.modified_ms = now_ms + number
+        assert len(files) == 3
+        await log.retention.apply(now_ms)
+        assert log.log_start_offset == 0
+        await log.retention.apply(now_ms + DAY_MS + 2)
+        assert log.log_start_offset == 2  # the third file is a millisecond too young, the fourth is open
+
+    virtual(main)
+
+
+def test_records_without_any_time_stay_where_the_store_has_none_of_their_file() -> None:
     async def main() -> None:
         world = World()
         log = await world.owner(CONFIG).log()
@@ -99,9 +119,9 @@ def test_what_a_segment_holds_is_looked_at_once(monkeypatch: pytest.MonkeyPatch)
 
     async def counted(files: PartitionFiles, extent: Extent) -> int:
         looks.append(extent.roll)
-        return await newest_time_in_headers(files, extent)
+        return await newest_time_of(files, extent)
 
-    monkeypatch.setattr(partition_retention, "newest_time_in_headers", counted)
+    monkeypatch.setattr(partition_retention, "newest_time_of", counted)
 
     async def main() -> None:
         world = World()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -237,6 +238,7 @@ class StoreContract:
         status = await pair.successor.status(f"{path}/manifest.00000000")
         assert status is not None
         assert (status.is_open, status.length_bytes) == (False, 5)
+        assert status.modified_ms == -1 or abs(status.modified_ms / 1000 - time.time()) < 3600
 
     async def test_a_file_that_is_still_open_is_not_a_whole_one(self, pair: Pair) -> None:
         writer = await create(pair.owner, "segment")
