@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from math import inf
 from typing import Final, NamedTuple
@@ -16,6 +17,10 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.proxy.appender import ANY_EPOCH, QUEUED_BYTES_MAX, Partitions, always
 
+QUEUED_OVERHEAD_BYTES: Final = 512
+"""Of a batch that waits, beside its records: with small batches it is most of the memory."""
+APPENDS_PER_TURN_MAX: Final = 64
+"""Batches that are handed over in one turn of the event loop once their partition has started."""
 _EXPIRED: Final = AppendResult(
     ErrorCode.REQUEST_TIMED_OUT, message="the partition did not start within the request's timeout"
 )
@@ -45,7 +50,7 @@ class StartingAppender:
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions
         self._loop = asyncio.get_running_loop()
-        self._queues: dict[TopicPartition, list[_Queued]] = {}
+        self._queues: dict[TopicPartition, deque[_Queued]] = {}
         self._queued_bytes = 0
         self._refused = RefusedSequences()
         self._tasks: dict[asyncio.Task[None], None] = {}  # cancelled in this order
@@ -75,51 +80,79 @@ class StartingAppender:
                 else:
                     done(_refusal_of_epoch(log, leader_epoch))
                 return
-            queue = self._queues[topic_partition] = []
+            queue = self._queues[topic_partition] = deque()
             task = self._loop.create_task(self._start(topic_partition))
             self._tasks[task] = None
             task.add_done_callback(self._tasks.pop)
-        if self._queued_bytes + len(records) > QUEUED_BYTES_MAX:
+        size = len(records) + QUEUED_OVERHEAD_BYTES
+        if self._queued_bytes + size > QUEUED_BYTES_MAX:
             done(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="too much waits for partitions that start"))
             return
-        self._queued_bytes += len(records)
+        self._queued_bytes += size
         queue.append(_Queued(records, done, is_acks_all, leader_epoch, deadline_s, is_wanted, self._loop.time(), claim))
 
     async def _start(self, topic_partition: TopicPartition) -> None:
         log: PartitionLog | None = None
         refusal = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        queue = self._queues[topic_partition]
         try:
-            log = await self._partitions.leader_of(topic_partition)
-        except BmqError as error:
-            refusal = AppendResult(error.code, message=str(error))
-        except Exception:  # noqa: BLE001 any bug is answered or logged
-            _log.exception(
-                "partition_start_failed", topic_id=str(topic_partition.topic_id), partition=topic_partition.partition
-            )
-            refusal = AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR)
+            try:
+                log = await self._partitions.leader_of(topic_partition)
+            except BmqError as error:
+                refusal = AppendResult(error.code, message=str(error))
+            except Exception:  # noqa: BLE001 any bug is answered or logged
+                _log.exception(
+                    "partition_start_failed",
+                    topic_id=str(topic_partition.topic_id),
+                    partition=topic_partition.partition,
+                )
+                refusal = AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR)
+            while queue:  # later batches come in behind
+                for _ in range(min(len(queue), APPENDS_PER_TURN_MAX)):
+                    queued = queue.popleft()
+                    self._queued_bytes -= len(queued.records) + QUEUED_OVERHEAD_BYTES
+                    self._pass_on(topic_partition, queued, log, refusal)
+                if queue:
+                    await asyncio.sleep(0)
         finally:
-            queue = self._queues.pop(topic_partition)
-            self._queued_bytes -= sum(len(queued.records) for queued in queue)
+            del self._queues[topic_partition]
+            self._queued_bytes -= sum(len(queued.records) + QUEUED_OVERHEAD_BYTES for queued in queue)
+
+    def _pass_on(
+        self, topic_partition: TopicPartition, queued: _Queued, log: PartitionLog | None, refusal: AppendResult
+    ) -> None:
+        records, done, is_acks_all, leader_epoch, deadline_s, is_wanted, arrived_s, claim = queued
         now_s = self._loop.time()
-        for records, done, is_acks_all, leader_epoch, deadline_s, is_wanted, arrived_s, claim in queue:
-            if log is None:
-                answer = refusal
-            elif deadline_s <= now_s or not is_wanted():
-                answer = _EXPIRED
-            elif leader_epoch != ANY_EPOCH and leader_epoch != log.leader_epoch:
-                answer = _refusal_of_epoch(log, leader_epoch)
-            elif self._refused.entries and self._refused.is_passed_by(topic_partition, records, now_s, arrived_s):
-                done(BEHIND_A_REFUSED_ONE)
-                continue
-            else:
-                log.append(records, done, is_acks_all=is_acks_all, claim=claim)
-                continue
-            if is_wanted():
-                self._refused.add(topic_partition, records, now_s, answer.error_code)
-            done(answer)
+        if log is None:
+            answer = refusal
+        elif deadline_s <= now_s or not is_wanted():
+            answer = _EXPIRED
+        elif leader_epoch != ANY_EPOCH and leader_epoch != log.leader_epoch:
+            answer = _refusal_of_epoch(log, leader_epoch)
+        elif self._refused.entries and self._refused.is_passed_by(topic_partition, records, now_s, arrived_s):
+            done(BEHIND_A_REFUSED_ONE)
+            return
+        else:
+            log.append(records, done, is_acks_all=is_acks_all, claim=claim)
+            return
+        self._refuse(topic_partition, queued, answer)
+
+    def _refuse(self, topic_partition: TopicPartition, queued: _Queued, answer: AppendResult) -> None:
+        if queued.is_wanted():
+            self._refused.add(topic_partition, queued.records, self._loop.time(), answer.error_code)
+        queued.done(answer)
 
     def expire(self, now_s: float) -> None:
-        """Nothing to do: deadlines of queued batches are checked when the start has ended."""
+        """Answer batches whose start takes longer than their requests wait, and forget those of clients that have left."""
+        for topic_partition, queue in tuple(self._queues.items()):
+            expired = [queued for queued in queue if queued.deadline_s <= now_s or not queued.is_wanted()]
+            if expired:
+                kept = [queued for queued in queue if queued.deadline_s > now_s and queued.is_wanted()]
+                queue.clear()
+                queue.extend(kept)
+                for queued in expired:
+                    self._queued_bytes -= len(queued.records) + QUEUED_OVERHEAD_BYTES
+                    self._refuse(topic_partition, queued, _EXPIRED)
 
     def stop(self) -> None:
         for task in self._tasks:

@@ -1,0 +1,125 @@
+"""Batches that wait for their partition's start: bounded, answered in time, and handed over in order and in short turns."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from bmq.log.partition_log import AppendResult, PartitionLog, TopicPartition
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.record_batch import Record, encode_batch
+from bmq.proxy.starting_appender import APPENDS_PER_TURN_MAX, QUEUED_OVERHEAD_BYTES, StartingAppender
+from tests.fakes.partition_log import FakePartitionLog, FakePartitions
+from tests.unit.proxy.harness import until
+
+pytestmark = pytest.mark.unit
+
+KEY = TopicPartition(UUID(int=1), 0)
+
+
+class SlowPartitions(FakePartitions):
+    """Its partition is started when `started` is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log = self.add(KEY.topic_id)
+        self.idle.add(KEY)
+        self.started = asyncio.Event()
+
+    async def leader_of(self, topic_partition: TopicPartition) -> FakePartitionLog:
+        await self.started.wait()
+        return await super().leader_of(topic_partition)
+
+
+def batch(value: bytes = b"v", sequence: int = -1) -> memoryview:
+    producer_id, epoch = (7, 0) if sequence >= 0 else (-1, -1)
+    data = encode_batch([Record(None, value)], producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence)
+    return memoryview(bytearray(data))
+
+
+async def test_what_waits_longer_than_its_request_is_answered_and_the_rest_keeps_its_order() -> None:
+    partitions = SlowPartitions()
+    appender = StartingAppender(partitions)
+    now_s = asyncio.get_running_loop().time()
+    told: list[tuple[str, AppendResult]] = []
+    wanted = {"left": True}
+
+    def append(name: str, deadline_s: float, sequence: int = -1) -> None:
+        appender.append(
+            KEY,
+            batch(name.encode(), sequence),
+            lambda result: told.append((name, result)),
+            deadline_s=deadline_s,
+            is_wanted=lambda: wanted.get(name, True),
+        )
+
+    append("late", now_s + 10, 0)
+    append("left", now_s + 1_000)
+    append("behind the late one", now_s + 1_000, 1)
+    append("in time", now_s + 1_000)
+    wanted["left"] = False
+    appender.expire(now_s + 9)
+    assert [(name, result.error_code) for name, result in told] == [("left", ErrorCode.REQUEST_TIMED_OUT)]
+    appender.expire(now_s + 10)
+    assert [(name, result.error_code) for name, result in told[1:]] == [("late", ErrorCode.REQUEST_TIMED_OUT)]
+    partitions.started.set()
+    await until(lambda: len(told) == 4)
+    assert [(name, result.error_code) for name, result in told[2:]] == [
+        ("behind the late one", ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        ("in time", ErrorCode.NONE),
+    ]
+    assert appender._queued_bytes == 0 and not appender._queues
+
+
+async def test_small_batches_count_with_what_they_take_beside_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = batch()
+    monkeypatch.setattr("bmq.proxy.starting_appender.QUEUED_BYTES_MAX", 10 * (len(small) + QUEUED_OVERHEAD_BYTES))
+    partitions = SlowPartitions()
+    appender = StartingAppender(partitions)
+    told: list[AppendResult] = []
+    for _ in range(12):
+        appender.append(KEY, batch(), told.append)
+    assert [result.error_code for result in told] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+    partitions.started.set()
+    await until(lambda: len(told) == 12)
+    assert {result.error_code for result in told[2:]} == {ErrorCode.NONE}
+    assert appender._queued_bytes == 0
+
+
+async def test_many_batches_are_handed_over_in_short_turns_and_a_new_one_behind_them() -> None:
+    partitions = SlowPartitions()
+    appender = StartingAppender(partitions)
+    told: list[int] = []
+    for number in range(3 * APPENDS_PER_TURN_MAX + 1):
+        appender.append(KEY, batch(), lambda result, number=number: told.append(number))
+    partitions.started.set()
+    steps = []
+    while len(told) < 3 * APPENDS_PER_TURN_MAX + 2:
+        before = len(told)
+        await asyncio.sleep(0)
+        steps.append(len(told) - before)
+        if before == 0 and told:
+            appender.append(KEY, batch(), lambda result: told.append(-1))
+    assert told == [*range(3 * APPENDS_PER_TURN_MAX + 1), -1]
+    assert max(steps) == APPENDS_PER_TURN_MAX
+
+
+async def test_a_start_that_fails_refuses_what_waits() -> None:
+    class Failing(SlowPartitions):
+        async def leader_of(self, topic_partition: TopicPartition) -> FakePartitionLog:
+            await self.started.wait()
+            raise RuntimeError("broken")
+
+        def ready(self, topic_partition: TopicPartition) -> PartitionLog | None:  # type: ignore[override]
+            return None
+
+    partitions = Failing()
+    appender = StartingAppender(partitions)
+    told: list[AppendResult] = []
+    appender.append(KEY, batch(), told.append)
+    partitions.started.set()
+    await until(lambda: bool(told))
+    assert told[0].error_code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert appender._queued_bytes == 0 and not appender._queues
