@@ -31,6 +31,7 @@ from bmq.server.logs import configure_logs
 from bmq.server.rest_pages import Application, RestPages
 from bmq.server.rest_server import RestServer
 from bmq.server.scheduling import run_in_batches
+from bmq.server.setting_checks import misspelt_variables
 from bmq.server.settings import Settings, require_usable_addresses, split_address
 from bmq.server.standalone import StandaloneServer
 from bmq.server.stores import open_store, register_metrics
@@ -87,6 +88,8 @@ def trim_memory() -> None:
 def prepare_process(settings: Settings) -> LogLevels:
     """Set up logs, limits, memory and scheduling, as for all our servers; call before the process has threads."""
     levels = configure_logs(settings.log_level, settings.log_format)
+    for variable, setting in misspelt_variables(os.environ, Settings.model_fields):
+        log.warning("environment_variable_unknown", variable=variable, is_meant=setting)
     if settings.scheduling == "batch" or (settings.scheduling == "auto" and is_hdfs(settings.store)):
         run_in_batches()
     # Each open segment and each connection needs a descriptor, so raise the limit to the maximum.

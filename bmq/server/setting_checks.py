@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from itertools import combinations
 from typing import Any, Final
 
@@ -66,6 +67,11 @@ _IN_ORDER: Final = (
 )
 """The first one of each is at most the second one."""
 
+_OTHER_VARIABLES: Final = frozenset({"BMQ_CONFIG", "BMQ_REST_URL", "BMQ_BOOTSTRAP"})
+"""Of the settings' file, and of commands."""
+_LIKENESS_MIN: Final = 0.75
+"""Of difflib: a letter of five that is another one, or is missing."""
+
 _PORT_MAX: Final = 65_535
 
 
@@ -82,6 +88,22 @@ def wrong_value(values: Mapping[str, Any]) -> tuple[str, str] | None:
         if values[low] > values[high]:
             return low, f"it must be at most {high}, which is {values[high]}"
     return None
+
+
+def misspelt_variables(variables: Iterable[str], settings: Iterable[str]) -> list[tuple[str, str]]:
+    """Environment variables that no setting has, and what each is most like: (BMQ_LISTEM, BMQ_LISTEN).
+
+    Those like none are somebody else's: Kubernetes makes BMQ_SERVICE_HOST, BMQ_PORT and more for a service of that name.
+    """
+    known = {name.upper(): None for name in settings}
+    found = []
+    for variable in sorted(variables):
+        prefix, _, rest = variable.upper().partition("_")
+        name, delimiter, below = rest.partition("__")
+        if prefix == "BMQ" and name not in known and variable.upper() not in _OTHER_VARIABLES:
+            near = get_close_matches(name, known, 1, _LIKENESS_MIN)
+            found += [(variable, f"BMQ_{one}{delimiter}{below}") for one in near]
+    return found
 
 
 def wrong_advertised(address: str) -> str | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bmq.server.setting_checks import is_any_address, ports_in_conflict, wrong_value
+from bmq.server.setting_checks import is_any_address, misspelt_variables, ports_in_conflict, wrong_value
 from bmq.server.settings import BadSettings, Settings, load_settings, require_usable_addresses
 
 pytestmark = pytest.mark.unit
@@ -118,3 +118,31 @@ def test_acknowledgements_by_more_replicas_than_there_are_can_never_come() -> No
 def test_a_node_id_is_a_number_of_the_protocol() -> None:
     with pytest.raises(BadSettings, match="node_id"):
         load_settings({"node_id": 2**31}, None)
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("BMQ_LISTEM", "BMQ_LISTEN"),
+        ("bmq_listn", "BMQ_LISTEN"),
+        ("BMQ_LOGLEVEL", "BMQ_LOG_LEVEL"),
+        ("BMQ_PROXI__CONNECTIONS_MAX", "BMQ_PROXY__CONNECTIONS_MAX"),
+    ],
+)
+def test_a_misspelt_variable_is_named_with_what_is_meant(variable: str, meant: str) -> None:
+    assert misspelt_variables([variable, "PATH", "BMQ_LISTEN"], Settings.model_fields) == [(variable, meant)]
+
+
+def test_other_variables_of_this_prefix_are_nobodys_mistake() -> None:
+    settings = [f"BMQ_{name.upper()}" for name in Settings.model_fields]
+    others = [
+        "BMQ_SERVICE_HOST",
+        "BMQ_SERVICE_PORT_KAFKA",
+        "BMQ_PORT",
+        "BMQ_PORT_9092_TCP_ADDR",
+        "BMQ_REST_URL",
+        "BMQ_CONFIG",
+    ]
+    tests = ["BMQ_UNDER_TEST", "BMQ_E2E_SERVER", "BMQ_SLOWNESS", "BMQ_STALLS", "BMQ_TEST_RUN", "BMQ_SHARED_DAEMONS"]
+    nested = ["BMQ_PROXY__CONNECTIONS_MAX", "BMQ_HDFS__REPLICATION"]
+    assert misspelt_variables([*settings, *others, *tests, *nested], Settings.model_fields) == []
