@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass
 from typing import Final, TypeVar
 
 import structlog
 
+from bmq.aio.loop_turns import run_in_turns
 from bmq.log.checksummed_parts import UnfinishedParts
 from bmq.log.store import AlreadyExists, CorruptFile, FileMissing, SegmentStore
 
@@ -83,14 +84,19 @@ def end_damage(partition: str, end_offset: int, reason: str) -> Damage:
     return Damage(partition, f"{_END}{end_offset:08d}", f"the log in {partition} ends at offset {end_offset}, {reason}")
 
 
-async def read_named(store: SegmentStore, path: str, decode: Callable[[bytes], T], *, length_bytes_max: int) -> T:
+async def read_named(
+    store: SegmentStore, path: str, decode: Callable[[bytes], T | Generator[None, None, T]], *, length_bytes_max: int
+) -> T:
     """A small file that must be there, read and decoded; tried again when it is missing or damaged.
+
+    `decode` may be a generator function, which is run in turns of the event loop.
 
     Raises FileMissing, CorruptFile (both after the last try), UnfinishedParts at once, and StorageUnavailable.
     """
     for pause_s in (*PAUSES_S, None):
         try:
-            return decode(await store.read_file(path, length_bytes_max=length_bytes_max))
+            decoded = decode(await store.read_file(path, length_bytes_max=length_bytes_max))
+            return await run_in_turns(decoded) if isinstance(decoded, Generator) else decoded
         except UnfinishedParts:
             raise
         except (FileMissing, CorruptFile) as error:

@@ -13,7 +13,7 @@ The file is a container of checksummed parts:
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Annotated, ClassVar, Final
 
@@ -22,11 +22,15 @@ from bmq.log.checksummed_parts import CONTAINER_BYTES_MAX, CorruptParts, decode_
 from bmq.log.json_adapter import ConfigDict, Field, TypeAdapter, ValidationError
 from bmq.log.segment_index import NaturalNumber, SegmentIndex
 from bmq.log.store import Buffer
+from bmq.protocol.turns import at_once
 
 MANIFEST_BYTES_MAX: Final = CONTAINER_BYTES_MAX
 """Whatever a writer of any release can have made: one that is not read takes its partition offline."""
 _EXTENTS_PER_TURN: Final = 2_000  # encoded in one turn of the event loop: 3 ms
 _NO_EXTENTS: Final = b'"extents":[]'
+_EXTENTS_FIELD: Final = _NO_EXTENTS[:-1]
+_BETWEEN_EXTENTS: Final = b"},{"
+_SLICE_BYTES: Final = 256 * 1024  # of extents, decoded in one turn: some 10 ms
 PRODUCERS_INLINE_BYTES_MAX: Final = 16 * 1024
 _MAGIC: Final = b"BMQMANI1"
 _PARTS: Final = (b"head", b"abrt", b"prod")
@@ -170,13 +174,7 @@ class Manifest:
 
     def encode(self) -> bytes:
         """At once; `encoding` for what may be large."""
-        work = self.encoding()
-        while True:
-            try:
-                next(work)
-            except StopIteration as end:
-                data: bytes = end.value
-                return data
+        return at_once(self.encoding())
 
     def encoding(self) -> Generator[None, None, bytes]:
         """As `encode`; yields when it has taken long enough for one turn of the event loop."""
@@ -214,10 +212,15 @@ class Manifest:
 
     @classmethod
     def decode(cls, data: Buffer) -> Manifest:
-        """Raises CorruptManifest."""
+        """At once; `decoding` for what may be large. Raises CorruptManifest."""
+        return at_once(cls.decoding(data))
+
+    @classmethod
+    def decoding(cls, data: Buffer) -> Generator[None, None, Manifest]:
+        """As `decode`; yields when it has taken long enough for one turn of the event loop."""
         parts = decode_parts(_MAGIC, data, _PARTS, CorruptManifest)
         try:
-            head = _HEAD.validate_json(bytes(parts[b"head"]))
+            head = yield from _head_of(bytes(parts[b"head"]))
         except ValidationError as error:
             raise CorruptManifest(f"the manifest's head has {error.error_count()} errors") from error
         if any(extent.valid_bytes > extent.file_bytes for extent in head.extents):
@@ -250,6 +253,25 @@ class Manifest:
         epochs.update(snapshot.leader_epoch for snapshot in self.snapshots)
         epochs.update(file.leader_epoch for file in self.aborted_files)
         return frozenset(epochs)
+
+
+def _head_of(encoded: bytes) -> Generator[None, None, _Head]:
+    """Raises ValidationError. Many extents are read in slices; they are objects of numbers, with no array in them."""
+    start = encoded.find(_EXTENTS_FIELD) + len(_EXTENTS_FIELD)
+    end = encoded.find(b"]", start)
+    if start < len(_EXTENTS_FIELD) or end - start <= _SLICE_BYTES:
+        return _HEAD.validate_json(encoded)
+    extents: list[Extent] = []
+    while start < end:
+        if extents:
+            yield
+        between = encoded.find(_BETWEEN_EXTENTS, start + _SLICE_BYTES, end)
+        stop = end if between < 0 else between + 1
+        extents += _EXTENTS.validate_json(b"".join((b"[", encoded[start:stop], b"]")))
+        start = stop + 1
+    yield
+    before = encoded.find(_EXTENTS_FIELD) + len(_EXTENTS_FIELD)
+    return replace(_HEAD.validate_json(encoded[:before] + encoded[end:]), extents=tuple(extents))
 
 
 def filed_to(files: Sequence[AbortedFile]) -> int:

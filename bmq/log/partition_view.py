@@ -13,6 +13,7 @@ from typing import Final
 
 import structlog
 
+from bmq.aio.loop_turns import run_in_turns
 from bmq.log.aborted_files import with_filed_aborts
 from bmq.log.checksummed_parts import UnfinishedParts
 from bmq.log.damage import StateDamaged, file_damage, reason_of, require_accepted
@@ -117,7 +118,8 @@ async def _newest_manifest(
         name = manifest_name(number)
         path = paths.file(epoch, name)
         try:
-            return Manifest.decode(await store.read_file(path, length_bytes_max=MANIFEST_BYTES_MAX))
+            data = await store.read_file(path, length_bytes_max=MANIFEST_BYTES_MAX)
+            return await run_in_turns(Manifest.decoding(data))
         except UnfinishedParts as error:
             _log.debug("manifest_not_used", path=path, reason=str(error))
         except CorruptFile as error:

@@ -18,7 +18,7 @@ DECODED_ELEMENT_BYTES: Final = 128
 _ELEMENT_FRAME_BYTES_MIN: Final = 2
 TRIM_DELAY_S: Final = 0.05
 """Answers are mostly sent by then. It is also how often memory is trimmed at most."""
-TRIMMED_AFTER_BYTES: Final = 32 * 1024 * 1024
+TRIMMED_AFTER_BYTES: Final = 8 * 1024 * 1024
 """Of estimated memory that was given back."""
 HELD_S_MAX: Final = 30.0
 """Room is given back after that, though the request goes on: one that waits for others must not stop all large ones."""

@@ -110,3 +110,29 @@ def test_only_a_compacted_log_says_how_far(offset: int) -> None:
     encoded = Manifest(3, 0, 0, 0, first_dirty_offset=offset).encode()
     assert (b"first_dirty_offset" in encoded) is (offset > 0)
     assert Manifest.decode(encoded).first_dirty_offset == offset
+
+
+@pytest.mark.parametrize(("count", "turns"), [(0, 0), (1, 0), (1_000, 0), (4_500, 4)])
+def test_many_extents_are_decoded_in_slices(count: int, turns: int) -> None:
+    extents = tuple(
+        Extent(1, roll, 1, roll, 10**9, 0, 10**9, roll, roll + 1, 1_764_000_000_000) for roll in range(count)
+    )
+    manifest = replace(GOOD, extents=extents, end_offset=count, cuts=(Cut(1, 2, 3),), epoch_history=((0, 0), (1, 7)))
+    work = Manifest.decoding(manifest.encode())
+    stops = 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            assert end.value.extents == extents and end.value.encode() == manifest.encode()
+            break
+        stops += 1
+    assert stops == turns
+
+
+def test_an_extent_that_is_wrong_is_found_in_any_slice() -> None:
+    extents = [Extent(1, roll, 1, roll, 10**9, 0, 10**9, roll, roll + 1, -1) for roll in range(4_500)]
+    for place in (0, 2_000, 4_499):
+        wrong = tuple(replace(one, file_id=-1, roll=-1) if one.roll == place else one for one in extents)
+        with pytest.raises(CorruptManifest):
+            Manifest.decode(replace(GOOD, extents=wrong, end_offset=4_500).encode())
