@@ -1,9 +1,9 @@
 """Catch-up consume by librdkafka, partitions assigned by hand; a process of its own so that it measures only itself.
 
-    python -m bench.consume BOOTSTRAP TOPIC RECORD_BYTES PASSES
+    python -m bench.consume BOOTSTRAP TOPIC RECORD_BYTES PASSES [NAME=VALUE ...]
 
-Reads the topic from offset 0 to the ends it had at the start, `PASSES` times; the first pass is the warm-up. Prints one
-JSON line: the seconds of each pass, and the records and value bytes each pass read.
+Reads the topic from offset 0 to the ends it had at the start, `PASSES` times; the first pass is the warm-up. NAME=VALUE are
+properties of librdkafka. Prints one JSON line: the seconds of each pass, and the records and value bytes each pass read.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ def main() -> None:
             "fetch.queue.backoff.ms": QUEUE_BACKOFF_MS,
             "queued.min.messages": QUEUED_MESSAGES_MIN,
             "queued.max.messages.kbytes": QUEUED_KIB_MAX,
+            **dict(given.split("=", 1) for given in sys.argv[5:]),
         }
     )
     partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions

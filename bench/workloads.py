@@ -200,11 +200,17 @@ def pass_rates(seconds: Sequence[float], read_bytes: int) -> dict[str, Any]:
     }
 
 
-def python_consume(target: Target, topic: str, record_bytes: int, passes: int) -> dict[str, Any]:
-    """confluent-kafka with large queues: a Python object for each record, so the client is most of what is measured."""
+def python_consume(
+    target: Target, topic: str, record_bytes: int, passes: int, properties: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """confluent-kafka with large queues: a Python object for each record, so the client is most of what is measured.
+
+    `properties`: of librdkafka.
+    """
     settle()
     used = total_cpu_seconds(target.processes.values())
-    command = [sys.executable, "-m", "bench.consume", target.bootstrap, topic, str(record_bytes), str(passes)]
+    given = [f"{name}={value}" for name, value in (properties or {}).items()]
+    command = [sys.executable, "-m", "bench.consume", target.bootstrap, topic, str(record_bytes), str(passes), *given]
     done = subprocess.run(
         dying_with_us(command), capture_output=True, text=True, timeout=LOAD_TIMEOUT_S, check=False, cwd=REPOSITORY
     )

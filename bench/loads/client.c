@@ -2,6 +2,7 @@
  *
  *   client --bootstrap A --topic T --partitions N [--record-bytes N] [--rate PER_S] [--warm-s S] [--seconds S]
  *          [--consume] [--records-max N] [--queue N] [--idempotent] [--transaction-ms MS [--abort-every N]]
+ *          [--set NAME=VALUE ...]
  *
  * Produces records to partitions at random with acks=all and librdkafka's defaults otherwise, and
  * counts those whose acknowledgement came in the measured time. Without --rate as fast as the library takes them; with
@@ -15,7 +16,7 @@
  * transaction is aborted instead, when all of it is in the log.
  *
  * --records-max: it ends after so many records, or with the time. --queue: so many may wait for their acknowledgement,
- * in place of librdkafka's 100,000.
+ * in place of librdkafka's 100,000. --set: a property of librdkafka, of producer and consumer.
  *
  * "begin" and "end" are printed around the measured time, so that somebody else can look at the servers' processor time
  * at these moments; then one line of JSON. A record that is not acknowledged within DRAIN_S behind the end, or whose
@@ -30,6 +31,7 @@
 #include <unistd.h>
 
 enum {
+    SETTINGS_MAX = 32,
     SAMPLES_MAX = 32 * 1024 * 1024,
     STAMP_BYTES = 8, /* in front of each record: when it was due */
     DRAIN_S = 120, /* a cluster that takes 2,000 records a second has the full queue's 100,000 to come */
@@ -47,6 +49,11 @@ static struct {
     long queue;
     bool is_consuming, is_idempotent;
 } options = {NULL, NULL, 0, 1024, 0, 2, 10, 0, UINT64_MAX, 0, 0, false, false};
+
+static struct {
+    const char *name, *value;
+} settings[SETTINGS_MAX];
+static int settings_count;
 
 static uint64_t begin_ns, end_ns;
 static Samples acknowledged, consumed, commits;
@@ -96,8 +103,24 @@ static void *consume(void *unused) {
     return NULL;
 }
 
-static void start_producer(void) {
+static rd_kafka_conf_t *own_configuration(void) {
     rd_kafka_conf_t *properties = configuration(options.bootstrap);
+    for (int number = 0; number < settings_count; number++)
+        set(properties, settings[number].name, settings[number].value);
+    return properties;
+}
+
+static void add_setting(char *text) {
+    char *value = strchr(text, '=');
+    if (!value) fail("--set %s is not NAME=VALUE", text);
+    if (settings_count == SETTINGS_MAX) fail("more than %d properties are set", SETTINGS_MAX);
+    *value = 0;
+    settings[settings_count].name = text;
+    settings[settings_count++].value = value + 1;
+}
+
+static void start_producer(void) {
+    rd_kafka_conf_t *properties = own_configuration();
     set(properties, "acks", "all");
     if (options.is_idempotent) set(properties, "enable.idempotence", "true");
     if (options.queue) set_number(properties, "queue.buffering.max.messages", options.queue);
@@ -112,7 +135,7 @@ static void start_producer(void) {
 }
 
 static void start_consumer(pthread_t *thread) {
-    rd_kafka_conf_t *properties = configuration(options.bootstrap);
+    rd_kafka_conf_t *properties = own_configuration();
     set(properties, "group.id", "bench");
     set(properties, "enable.auto.commit", "false");
     consumer = new_client(RD_KAFKA_CONSUMER, properties);
@@ -252,7 +275,8 @@ static void read_options(int count, char **arguments) {
         {"seconds", required_argument, NULL, 's'},      {"consume", no_argument, NULL, 'c'},
         {"records-max", required_argument, NULL, 'm'},  {"queue", required_argument, NULL, 'q'},
         {"idempotent", no_argument, NULL, 'i'},         {"transaction-ms", required_argument, NULL, 'x'},
-        {"abort-every", required_argument, NULL, 'a'},  {NULL, 0, NULL, 0},
+        {"abort-every", required_argument, NULL, 'a'},  {"set", required_argument, NULL, 'o'},
+        {NULL, 0, NULL, 0},
     };
     for (int option, index = 0; (option = getopt_long(count, arguments, "", known, &index)) != -1;) {
         switch (option) {
@@ -268,6 +292,7 @@ static void read_options(int count, char **arguments) {
             case 'q': options.queue = (long)number_of("queue", optarg, 1); break;
             case 'i': options.is_idempotent = true; break;
             case 'x': options.transaction_ms = number_of("transaction-ms", optarg, 1); break;
+            case 'o': add_setting(optarg); break;
             case 'a': options.abort_every = (uint64_t)number_of("abort-every", optarg, 2); break;
             default: fail("it is called as its first lines say");
         }

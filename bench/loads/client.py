@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -56,12 +56,13 @@ class Client:
         guarantees: Guarantees = PLAIN,
         queue_records: int = 0,
         records_max: int = 0,
+        properties: Mapping[str, str] | None = None,
     ) -> dict[str, Any]:
         """Produce to partitions at random; what came of it, and the processor time of servers of these processes.
 
         `rate_per_s` 0: as fast as librdkafka takes them. `is_consuming`: a consumer beside it reads the topic's end.
         `queue_records`: so many may wait for their acknowledgement, 0: librdkafka's default. `records_max`: it ends after
-        so many; 0: with the time. Raises LoadFailed.
+        so many; 0: with the time. `properties`: of librdkafka. Raises LoadFailed.
         """
         command = [
             *(str(self._program), "--bootstrap", bootstrap, "--topic", topic, "--partitions", str(partitions)),
@@ -71,5 +72,6 @@ class Client:
             *(["--queue", str(queue_records)] if queue_records else []),
             *(["--records-max", str(records_max)] if records_max else []),
             *guarantees.arguments,
+            *(word for name, value in (properties or {}).items() for word in ("--set", f"{name}={value}")),
         ]
         return measured(command, pids)

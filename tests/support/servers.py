@@ -207,6 +207,15 @@ class KafkaServer(Server):
         self._advertised_port = advertised_port
         self._properties = dict(properties or {})
 
+    @property
+    def controller_port(self) -> int:
+        """Of the listener of the controller in it."""
+        return self._controller_port
+
+    def set(self, properties: Mapping[str, str]) -> None:
+        """Set more properties; before the first start."""
+        self._properties.update(properties)
+
     def execute(self) -> None:
         if not (self.directory / "data").exists():
             self._format()

@@ -1,0 +1,166 @@
+"""One secured bmq node beside one Apache Kafka node with the same listeners, users, ACLs and quotas.
+
+Writes bench/results/security.json (machine, versions, every sample and the criteria) and prints a table. Exit code 0 says
+that it ran; whether a criterion holds is in the file and in the table.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from bench.core.client import Client as FrameClient
+from bench.core.client import pinned_to
+from bench.criteria import BMQ
+from bench.findings import Findings, say
+from bench.loads.client import Client
+from bench.measure import versions
+from bench.runner import Bench, main
+from bench.security import criteria, tuning
+from bench.security.criteria import ACLS, LOGINS, QUOTA_BYTES_PER_S, QUOTAS, STRANGERS, TLS
+from bench.security.loads import (
+    Tls,
+    add_acls,
+    beside_strangers,
+    make_topic,
+    rates_under_quota,
+    set_quota,
+    small_requests,
+)
+from bench.security.logins import handshakes_per_s, logins_per_s
+from bench.security.plan import PARTS, Plan, plan_of
+from bench.security.sides import AUTHORIZER, MAKERS, SASL, SSL, Certificates, Secured, add_user
+from bench.time_limit import seconds_since
+from tests.support.processes import REPOSITORY, kill_everything
+
+DATA: Final = REPOSITORY / ".cache" / "bench-security"
+WITH_ACLS: Final = {"authorizer.class.name": AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}
+FILES: Final = 20_000
+
+
+class Measuring:
+    """`certificates`: of all nodes."""
+
+    def __init__(self, plan: Plan, findings: Findings) -> None:
+        self.plan, self.findings = plan, findings
+        self.certificates = Certificates(DATA / "certificates")
+        self.server_core, self.client_core = sorted(os.sched_getaffinity(0))[:2]
+        self.client = Client(DATA / "client")
+        self.frames = FrameClient(DATA / "frames", self.client_core)
+
+    @contextmanager
+    def node(self, name: str, more: Mapping[str, str] | None = None, *, is_pinned: bool = False) -> Iterator[Secured]:
+        """On a new directory, gone afterwards. `is_pinned`: on one processor, and the clients on the other."""
+        directory = DATA / name
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        side = MAKERS[name](directory / "node", self.certificates, more or {})
+        try:
+            with pinned_to([self.server_core] if is_pinned else sorted(os.sched_getaffinity(0))):
+                side.server.start()
+            yield side
+        finally:
+            side.server.close()
+            shutil.rmtree(directory, ignore_errors=True)
+
+    def pairs(self, part: str, run: Callable[[Secured, dict[str, Any]], None], *, is_pinned: bool = False) -> None:
+        """Both sides in turn; who comes first changes."""
+        found = self.findings.pairs(part, self.plan.pairs)
+        for number in range(self.plan.pairs):
+            pair: dict[str, Any] = {"order": list(self.plan.sides[:: 1 if number % 2 == 0 else -1])}
+            found.append(pair)
+            for name in pair["order"]:
+                say(f"  pair {number + 1} of {self.plan.pairs}: {name}")
+                with (
+                    self.findings.attempt([part], f"pair {number + 1}: {name}"),
+                    self.node(name, is_pinned=is_pinned) as side,
+                ):
+                    run(side, pair.setdefault(name, {}))
+
+    def logins(self, side: Secured, raw: dict[str, Any]) -> None:
+        add_user(side)
+        port, seconds = side.ports[SSL], self.plan.login_s
+        handshakes_per_s(port, self.certificates.authority, seconds / 2, self.client_core)  # a JVM compiles it
+        raw["handshakes_per_s"] = handshakes_per_s(port, self.certificates.authority, seconds, self.client_core)
+        logins_per_s(side.ports[SASL], seconds / 2, self.client_core)
+        raw["logins_per_s"] = logins_per_s(side.ports[SASL], seconds, self.client_core)
+
+    def acls(self) -> None:
+        """bmq alone: with ACLs and without an authorizer, in turn."""
+        done = self.findings.rounds(ACLS, BMQ, self.plan.pairs)
+        for number in range(self.plan.pairs):
+            found: dict[str, Any] = {}
+            kinds = ("without", "with")[:: 1 if number % 2 == 0 else -1]
+            with self.findings.attempt([ACLS], f"round {number + 1}"):
+                for kind in kinds:
+                    with self.node(BMQ, WITH_ACLS if kind == "with" else {}, is_pinned=True) as side:
+                        make_topic(side, "small")
+                        if kind == "with":
+                            add_acls(side, self.plan.acls, "small")
+                        found[kind] = small_requests(side, self.frames, "small", self.plan)
+                done(found)
+
+    def quotas(self, name: str) -> None:
+        done = self.findings.rounds(QUOTAS, name, self.plan.quota_rounds)
+        for number in range(self.plan.quota_rounds):
+            with self.findings.attempt([QUOTAS], f"{name}, round {number + 1}"), self.node(name) as side:
+                make_topic(side, "quota")
+                set_quota(side, QUOTA_BYTES_PER_S)
+                done({"bytes_per_s": rates_under_quota(side, self.client, self.plan)})
+
+    def strangers(self, name: str) -> None:
+        done = self.findings.rounds(STRANGERS, name, self.plan.pairs)
+        for number in range(self.plan.pairs):
+            with self.findings.attempt([STRANGERS], f"{name}, round {number + 1}"), self.node(name) as side:
+                make_topic(side, "small")
+                done(beside_strangers(side, self.frames, "small", self.plan))
+
+
+def measure(plan: Plan, findings: Findings) -> dict[str, float]:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
+    took: dict[str, float] = {}
+    try:
+        measuring = Measuring(plan, findings)
+        tls = Tls(measuring.client, measuring.certificates, plan)
+        runs: Mapping[str, Callable[[], None]] = {
+            TLS: lambda: measuring.pairs(TLS, tls.run),
+            LOGINS: lambda: measuring.pairs(LOGINS, measuring.logins, is_pinned=True),
+            ACLS: measuring.acls,
+            QUOTAS: lambda: [measuring.quotas(name) for name in plan.sides] and None,
+            STRANGERS: lambda: [measuring.strangers(name) for name in plan.sides] and None,
+        }
+        for part in plan.parts:
+            say(part)
+            began = time.monotonic()
+            try:
+                runs[part]()
+            except Exception as error:
+                findings.failed(part, f"{type(error).__name__}: {error}")
+            took[part] = seconds_since(began)
+    finally:
+        kill_everything()
+        shutil.rmtree(DATA, ignore_errors=True)
+    return took
+
+
+BENCH: Final = Bench(
+    name="security",
+    doc=__doc__,
+    parts=PARTS,
+    names=criteria.PART_OF,
+    plan_of=plan_of,
+    measure=measure,
+    evaluate=criteria.judge,
+    definitions={},
+    settings=tuning.SETTINGS,
+    versions=versions,
+    data=DATA,
+)
+
+if __name__ == "__main__":
+    main(BENCH)

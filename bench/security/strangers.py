@@ -1,0 +1,85 @@
+"""Connections that stop in the middle of TLS or SASL, from many addresses of the loopback network, opened again when closed."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Final
+
+from bench.security.logins import _framed
+from bench.security.sides import MECHANISM, SASL, SSL
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
+
+# The head of a record of 512 bytes that holds a ClientHello, and four bytes of it.
+HALF_CLIENT_HELLO: Final = bytes.fromhex("1603010200010001fc")
+HALF_SASL: Final = _framed(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism=MECHANISM)) + b"\x00\x00"
+ADDRESSES: Final = 250
+LOOK_S: Final = 0.1
+
+
+class Strangers:
+    """`count` of them, half to the TLS and half to the SASL listener. A context: all are closed behind it."""
+
+    def __init__(self, ports: Mapping[str, int], count: int) -> None:
+        self._targets = ((ports[SSL], HALF_CLIENT_HELLO), (ports[SASL], HALF_SASL))
+        self._count = count
+        self._selector = selectors.DefaultSelector()
+        self._numbers = iter(range(10**9))
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._replace, daemon=True)
+        self.opened = 0
+        self.closed = 0
+
+    def __enter__(self) -> Strangers:
+        return self
+
+    def arrive(self) -> None:
+        for _ in range(self._count):
+            self._open()
+        self._thread.start()
+
+    def _open(self) -> None:
+        number = next(self._numbers)
+        port, half = self._targets[number % 2]
+        stranger = socket.socket()
+        try:
+            stranger.bind((f"127.0.1.{1 + number % ADDRESSES}", 0))
+            stranger.connect(("127.0.0.1", port))
+            stranger.sendall(half)
+        except OSError:
+            stranger.close()
+            self.closed += 1
+            return
+        stranger.setblocking(False)
+        self._selector.register(stranger, selectors.EVENT_READ)
+        self.opened += 1
+
+    def _replace(self) -> None:
+        while not self._is_over.is_set():
+            for key, _ in self._selector.select(LOOK_S):
+                stranger = key.fileobj
+                assert isinstance(stranger, socket.socket)
+                try:
+                    is_open = bool(stranger.recv(4096))
+                except OSError:
+                    is_open = False
+                if not is_open:
+                    self._selector.unregister(stranger)
+                    stranger.close()
+                    self.closed += 1
+                    self._open()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_over.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+        for key in list(self._selector.get_map().values()):
+            assert isinstance(key.fileobj, socket.socket)
+            key.fileobj.close()
+        self._selector.close()
