@@ -24,6 +24,7 @@ from bmq.controller.api.operator_api import OperatorApi
 from bmq.controller.api.placement_api import PlacementApi
 from bmq.controller.api.producer_id_api import ProducerIdApi
 from bmq.controller.api.topic_api import TopicApi
+from bmq.controller.api.user_api import UserApi
 from bmq.controller.assignment import leader_changes
 from bmq.controller.cluster_nodes import ClusterNodes
 from bmq.controller.config import ControllerConfig
@@ -101,6 +102,7 @@ class Controller:
         self._placement = PlacementApi(context, self._mover)
         self._cluster = ClusterApi(context, followers)
         self._acls = AclApi(context)
+        self._users = UserApi(context)
         self._handlers: Final = self._table()
         # For the proxy, besides `handle`.
         self.auto_create_topic: Final = self._topics.auto_create_topic
@@ -139,6 +141,8 @@ class Controller:
             ApiKey.ELECT_LEADERS: self._placement.elect_leaders,
             ApiKey.ALTER_PARTITION_REASSIGNMENTS: self._placement.alter_partition_reassignments,
             ApiKey.LIST_PARTITION_REASSIGNMENTS: self._placement.list_partition_reassignments,
+            ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: self._users.describe_users,
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS: self._users.alter_users,
             ApiKey.CREATE_ACLS: self._acls.create_acls,
             ApiKey.DELETE_ACLS: self._acls.delete_acls,
             ApiKey.DESCRIBE_QUORUM: self._cluster.describe_quorum,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from bmq.log.config import LogConfig
+from bmq.metadata.credentials import Tokens, Users
 from bmq.security.acls import Acl
 
 NO_LEADER = -1
@@ -95,6 +96,7 @@ class MetadataImage:
     name, as bmq.table_definitions.stored writes them. `deleted_topics`: ids of deleted topics whose files are still
     being removed.
     `features`: finalized levels. `acls`: by their ids; the same object while none changes.
+    `users`, `delegation_tokens`: what clients log in with; secrets.
     """
 
     offset: int = 0
@@ -113,6 +115,8 @@ class MetadataImage:
     deleted_topics: frozenset[UUID] = frozenset()
     next_producer_id: int = 0
     partition_count: int = 0
+    users: Users = field(default_factory=dict, repr=False)
+    delegation_tokens: Tokens = field(default_factory=dict, repr=False)
 
     def partition(self, topic_id: UUID, number: int) -> PartitionImage | None:
         """The partition, or None if it does not exist or the topic has another incarnation."""

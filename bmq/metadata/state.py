@@ -16,6 +16,7 @@ from uuid import UUID
 from bmq.log.config import LogConfig
 from bmq.metadata.acls import acl_of, acl_record
 from bmq.metadata.broker_configs import BrokerConfigs
+from bmq.metadata.credentials import Credentials
 from bmq.metadata.features import CLIENT_FEATURES, OWN_FEATURE_PREFIX
 from bmq.metadata.history import StateChange, StateChangeHistory
 from bmq.metadata.image import ALL_ROLES, INTERNAL_TOPICS, NO_LEADER, MetadataImage, Node, PartitionImage, TopicImage
@@ -33,6 +34,7 @@ from bmq.protocol.metadata_records import (
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     FeatureLevelRecord,
     MetadataRecord,
     NoOpRecord,
@@ -41,11 +43,14 @@ from bmq.protocol.metadata_records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     StateChangesRecord,
     TopicFilesDeletedRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    UserScramCredentialRecord,
     decode_record,
     encode_record,
 )
@@ -91,6 +96,7 @@ class MetadataState:
         self._deleted: set[UUID] = set()
         self._next_producer_id = 0
         self._controller_id = NO_LEADER
+        self._credentials = Credentials()
         self.history = StateChangeHistory()
         # Differences between the next image and the last one.
         self._changed_topics: dict[UUID, None] = {}
@@ -162,6 +168,14 @@ class MetadataState:
                     self._features[record.name] = record.feature_level
             case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
                 self._replay_acl(record)
+            case (
+                UserScramCredentialRecord()
+                | RemoveUserScramCredentialRecord()
+                | DelegationTokenRecord()
+                | RemoveDelegationTokenRecord()
+            ):
+                if not self._credentials.take(record):
+                    raise ImpossibleRecord(f"a {type(record).__name__} removes what does not exist")
             case NoOpRecord():
                 pass
             case _:
@@ -299,6 +313,8 @@ class MetadataState:
             deleted_topics=frozenset(self._deleted) if self._deleted != old.deleted_topics else old.deleted_topics,
             next_producer_id=self._next_producer_id,
             partition_count=partition_count,
+            users=self._credentials.users(),
+            delegation_tokens=self._credentials.tokens(),
         )
         self._changed_topics.clear()
         self._reconfigured_topics.clear()
@@ -392,6 +408,7 @@ class MetadataState:
         yield ProducerIdsRecord(broker_id=self._node_id, next_producer_id=self._next_producer_id)
         for topic_id in self._deleted:
             yield RemoveTopicRecord(topic_id=topic_id)
+        yield from self._credentials.records()
 
     def snapshot(self) -> bytes:
         """The state as record batches, back to back."""

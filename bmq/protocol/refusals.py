@@ -27,6 +27,11 @@ from bmq.protocol.messages.alter_replica_log_dirs_response import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from bmq.protocol.messages.alter_user_scram_credentials_request import AlterUserScramCredentialsRequest
+from bmq.protocol.messages.alter_user_scram_credentials_response import (
+    AlterUserScramCredentialsResponse,
+    AlterUserScramCredentialsResult,
+)
 from bmq.protocol.messages.create_partitions_request import CreatePartitionsRequest
 from bmq.protocol.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from bmq.protocol.messages.create_topics_request import CreateTopicsRequest
@@ -241,6 +246,15 @@ def _write_markers(request: WriteTxnMarkersRequest, code: ErrorCode, message: st
     )
 
 
+def _alter_users(
+    request: AlterUserScramCredentialsRequest, code: ErrorCode, message: str
+) -> AlterUserScramCredentialsResponse:
+    names = dict.fromkeys(one.name for one in (*request.deletions, *request.upsertions))
+    return AlterUserScramCredentialsResponse(
+        results=[AlterUserScramCredentialsResult(user=name, error_code=code, error_message=message) for name in names]
+    )
+
+
 _REFUSALS: Final[dict[ApiKey, Callable[[Any, ErrorCode, str], Any]]] = {
     ApiKey.CREATE_TOPICS: _create_topics,
     ApiKey.DELETE_TOPICS: _delete_topics,
@@ -254,4 +268,5 @@ _REFUSALS: Final[dict[ApiKey, Callable[[Any, ErrorCode, str], Any]]] = {
     ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions,
     ApiKey.DESCRIBE_TRANSACTIONS: _describe_transactions,
     ApiKey.WRITE_TXN_MARKERS: _write_markers,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_users,
 }

@@ -204,6 +204,10 @@ _SPLITS: Final[dict[ApiKey, Split]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Split(
         ("topics", "partitions"), ("responses", "partitions"), bounded=(("topics",), ("topics", "partitions"))
     ),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Split(("users",), ("results",), bounded=(("users",),)),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Split(
+        ("upsertions",), ("results",), bounded=(("upsertions",), ("deletions",))
+    ),
 }
 _ADD_PARTITIONS_TO_ONE: Final = Split(
     ("transactions", "topics"),

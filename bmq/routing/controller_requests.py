@@ -8,12 +8,12 @@ one. Errors which only mean that the first try succeeded become success:
   gets NONE: the topic exists as both wanted it.)
 - DeleteTopics, an unknown topic: NONE, if the image had it. A retry, or a late try, names the topic by its id: a topic
   created under its name meanwhile is another one.
-  was made anew under its name meanwhile is another one.
 - CreatePartitions, INVALID_PARTITIONS: NONE, if the topic had fewer and has just as many now.
 - UnregisterBroker and UnregisterController, an id that is not registered: NONE, if an earlier try may have removed it.
+- AlterUserScramCredentials, RESOURCE_NOT_FOUND for a deletion: NONE, if the image had the keys.
 
-The other requests may be repeated as they are. The answer to one of the first three waits until this node's own image shows
-the change, so that a client that created a topic through this proxy finds it here.
+The other requests may be repeated as they are. The answer to one of the first three, and to a change of users, waits
+until this node's own image shows the change, so that a client that created a topic through this proxy finds it here.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError, UnsupportedVersion
 from bmq.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
 from bmq.protocol.messages.allocate_producer_ids_response import AllocateProducerIdsResponse
+from bmq.protocol.messages.alter_user_scram_credentials_request import AlterUserScramCredentialsRequest
+from bmq.protocol.messages.alter_user_scram_credentials_response import AlterUserScramCredentialsResponse
 from bmq.protocol.messages.create_partitions_request import CreatePartitionsRequest
 from bmq.protocol.messages.create_partitions_response import CreatePartitionsResponse, CreatePartitionsTopicResult
 from bmq.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -143,6 +145,8 @@ class RemoteController:
                 return await self._delete_topics(request, context)
             case ApiKey.CREATE_PARTITIONS:
                 return await self._create_partitions(request, context)
+            case ApiKey.ALTER_USER_SCRAM_CREDENTIALS:
+                return await self._alter_users(request, context)
         asked = await self._ask(api_key, request, context)
         if asked.is_repeated and api_key in _NOT_REGISTERED and asked.response.error_code == _NOT_REGISTERED[api_key]:
             asked.response.error_code, asked.response.error_message = ErrorCode.NONE, ""
@@ -229,6 +233,21 @@ class RemoteController:
 
         if before < wanted and await self._until_shown(is_just_so):
             result.error_code, result.error_message = ErrorCode.NONE, None
+
+    async def _alter_users(
+        self, request: AlterUserScramCredentialsRequest, context: RequestContext
+    ) -> AlterUserScramCredentialsResponse:
+        """Waits until this node's image shows the new keys, so that a user who was just added can log in here."""
+        before = self.image.users
+        asked = await self._ask(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, request, context)
+        response: AlterUserScramCredentialsResponse = asked.response
+        had = {one.name for one in request.deletions if one.mechanism in before.get(one.name, {})}
+        for result in response.results:
+            if asked.is_repeated and result.error_code == ErrorCode.RESOURCE_NOT_FOUND and result.user in had:
+                result.error_code, result.error_message = ErrorCode.NONE, None
+        changed = [result.user for result in response.results if not result.error_code]
+        await self._until_shown(lambda image: all(image.users.get(name) is not before.get(name) for name in changed))
+        return response
 
     async def auto_create_topic(self, name: str) -> None:
         """Create a topic with the controller's defaults; this node's image has it when this returns.
