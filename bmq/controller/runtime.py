@@ -23,6 +23,7 @@ from bmq.controller.api.node_api import NodeApi
 from bmq.controller.api.operator_api import OperatorApi
 from bmq.controller.api.placement_api import PlacementApi
 from bmq.controller.api.producer_id_api import ProducerIdApi
+from bmq.controller.api.quota_api import QuotaApi
 from bmq.controller.api.topic_api import TopicApi
 from bmq.controller.api.user_api import UserApi
 from bmq.controller.assignment import leader_changes
@@ -103,6 +104,7 @@ class Controller:
         self._cluster = ClusterApi(context, followers)
         self._acls = AclApi(context)
         self._users = UserApi(context)
+        self._quotas = QuotaApi(context)
         self._handlers: Final = self._table()
         # For the proxy, besides `handle`.
         self.auto_create_topic: Final = self._topics.auto_create_topic
@@ -143,6 +145,7 @@ class Controller:
             ApiKey.LIST_PARTITION_REASSIGNMENTS: self._placement.list_partition_reassignments,
             ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: self._users.describe_users,
             ApiKey.ALTER_USER_SCRAM_CREDENTIALS: self._users.alter_users,
+            ApiKey.ALTER_CLIENT_QUOTAS: self._quotas.alter_client_quotas,
             ApiKey.CREATE_ACLS: self._acls.create_acls,
             ApiKey.DELETE_ACLS: self._acls.delete_acls,
             ApiKey.DESCRIBE_QUORUM: self._cluster.describe_quorum,

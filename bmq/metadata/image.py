@@ -9,6 +9,7 @@ from uuid import UUID
 from bmq.log.config import LogConfig
 from bmq.metadata.credentials import Tokens, Users
 from bmq.security.acls import Acl
+from bmq.security.quotas.entities import Quotas
 
 NO_LEADER = -1
 METADATA_TOPIC_NAME = "__cluster_metadata"
@@ -96,7 +97,8 @@ class MetadataImage:
     name, as bmq.table_definitions.stored writes them. `deleted_topics`: ids of deleted topics whose files are still
     being removed.
     `features`: finalized levels. `acls`: by their ids; the same object while none changes.
-    `users`, `delegation_tokens`: what clients log in with; secrets.
+    `users`, `delegation_tokens`: what clients log in with; secrets. `client_quotas`: limits of users, client ids
+    and addresses; the same object until one changes.
     """
 
     offset: int = 0
@@ -117,6 +119,7 @@ class MetadataImage:
     partition_count: int = 0
     users: Users = field(default_factory=dict, repr=False)
     delegation_tokens: Tokens = field(default_factory=dict, repr=False)
+    client_quotas: Quotas = field(default_factory=dict)
 
     def partition(self, topic_id: UUID, number: int) -> PartitionImage | None:
         """The partition, or None if it does not exist or the topic has another incarnation."""

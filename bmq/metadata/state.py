@@ -17,6 +17,7 @@ from bmq.log.config import LogConfig
 from bmq.metadata.acls import acl_of, acl_record
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.credentials import Credentials
+from bmq.metadata.client_quotas import ClientQuotaState
 from bmq.metadata.features import CLIENT_FEATURES, OWN_FEATURE_PREFIX
 from bmq.metadata.history import StateChange, StateChangeHistory
 from bmq.metadata.image import ALL_ROLES, INTERNAL_TOPICS, NO_LEADER, MetadataImage, Node, PartitionImage, TopicImage
@@ -33,6 +34,7 @@ from bmq.protocol.metadata_records import (
     AccessControlEntryRecord,
     BrokerEndpoint,
     BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     DelegationTokenRecord,
     FeatureLevelRecord,
@@ -98,6 +100,7 @@ class MetadataState:
         self._controller_id = NO_LEADER
         self._credentials = Credentials()
         self.history = StateChangeHistory()
+        self._client_quotas = ClientQuotaState()
         # Differences between the next image and the last one.
         self._changed_topics: dict[UUID, None] = {}
         self._reconfigured_topics: set[UUID] = set()
@@ -176,6 +179,8 @@ class MetadataState:
             ):
                 if not self._credentials.take(record):
                     raise ImpossibleRecord(f"a {type(record).__name__} removes what does not exist")
+            case ClientQuotaRecord():
+                self._client_quotas.replay(record)
             case NoOpRecord():
                 pass
             case _:
@@ -315,6 +320,7 @@ class MetadataState:
             partition_count=partition_count,
             users=self._credentials.users(),
             delegation_tokens=self._credentials.tokens(),
+            client_quotas=self._client_quotas.image,
         )
         self._changed_topics.clear()
         self._reconfigured_topics.clear()
@@ -409,6 +415,7 @@ class MetadataState:
         for topic_id in self._deleted:
             yield RemoveTopicRecord(topic_id=topic_id)
         yield from self._credentials.records()
+        yield from self._client_quotas.records()
 
     def snapshot(self) -> bytes:
         """The state as record batches, back to back."""

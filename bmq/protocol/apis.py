@@ -187,7 +187,7 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.LIST_PARTITION_REASSIGNMENTS: _api(0, 0, 0, route=Route.CONTROLLER),
     ApiKey.OFFSET_DELETE: _api(0, 0, None, route=Route.GROUP),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: _api(0, 1, 1),
-    ApiKey.ALTER_CLIENT_QUOTAS: _api(0, 1, 1),
+    ApiKey.ALTER_CLIENT_QUOTAS: _api(0, 1, 1, route=Route.CONTROLLER),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _api(0, 0, 0, route=Route.CONTROLLER),
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _api(0, 0, 0, route=Route.CONTROLLER),
     ApiKey.DESCRIBE_QUORUM: _api(0, 2, 0, route=Route.CONTROLLER),

@@ -19,6 +19,8 @@ from bmq.protocol.messages.add_partitions_to_txn_response import (
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
+from bmq.protocol.messages.alter_client_quotas_request import AlterClientQuotasRequest
+from bmq.protocol.messages.alter_client_quotas_response import AlterClientQuotasResponse, EntityData, EntryData
 from bmq.protocol.messages.alter_configs_request import AlterConfigsRequest
 from bmq.protocol.messages.alter_configs_response import AlterConfigsResourceResponse, AlterConfigsResponse
 from bmq.protocol.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
@@ -150,6 +152,19 @@ def _alter_log_dirs(request: AlterReplicaLogDirsRequest, code: ErrorCode, messag
     )
 
 
+def _alter_client_quotas(request: AlterClientQuotasRequest, code: int, message: str) -> AlterClientQuotasResponse:
+    return AlterClientQuotasResponse(
+        entries=[
+            EntryData(
+                error_code=code,
+                error_message=message,
+                entity=[EntityData(entity_type=one.entity_type, entity_name=one.entity_name) for one in entry.entity],
+            )
+            for entry in request.entries
+        ]
+    )
+
+
 def _incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, code: ErrorCode, message: str
 ) -> IncrementalAlterConfigsResponse:
@@ -260,6 +275,7 @@ _REFUSALS: Final[dict[ApiKey, Callable[[Any, ErrorCode, str], Any]]] = {
     ApiKey.DELETE_TOPICS: _delete_topics,
     ApiKey.CREATE_PARTITIONS: _create_partitions,
     ApiKey.DESCRIBE_CONFIGS: _describe_configs,
+    ApiKey.ALTER_CLIENT_QUOTAS: _alter_client_quotas,
     ApiKey.ALTER_CONFIGS: _alter_configs,
     ApiKey.ALTER_REPLICA_LOG_DIRS: _alter_log_dirs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _incremental_alter_configs,

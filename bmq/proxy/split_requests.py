@@ -47,6 +47,7 @@ READING: Final = frozenset(
         ApiKey.CONSUMER_GROUP_DESCRIBE,
         ApiKey.STREAMS_GROUP_DESCRIBE,
         ApiKey.DESCRIBE_TRANSACTIONS,
+        ApiKey.DESCRIBE_CLIENT_QUOTAS,
         ApiKey.DESCRIBE_CONFIGS,
         ApiKey.DESCRIBE_PRODUCERS,
         ApiKey.DESCRIBE_QUORUM,
@@ -192,6 +193,7 @@ _SPLITS: Final[dict[ApiKey, Split]] = {
     ),
     ApiKey.DELETE_TOPICS: Split(("topics",), ("responses",), bounded=(("topics",), ("topic_names",))),
     ApiKey.CREATE_PARTITIONS: Split(("topics",), ("results",), bounded=(("topics",), ("topics", "assignments"))),
+    ApiKey.ALTER_CLIENT_QUOTAS: Split(("entries",), ("entries",), bounded=(("entries",), ("entries", "ops"))),
     ApiKey.ALTER_CONFIGS: Split(("resources",), ("responses",), bounded=(("resources",), ("resources", "configs"))),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Split(
         ("resources",), ("responses",), bounded=(("resources",), ("resources", "configs"))
