@@ -54,7 +54,10 @@ def decide_alter_users(
     registrations: Mapping[int, RegisterBrokerRecord],
 ) -> InTurns[Decision[AlterUserScramCredentialsResponse]]:
     """A result for each user, in the order of the request; a user who is named twice gets an error."""
-    changes = (*request.deletions, *request.upsertions)
+    changes: tuple[ScramCredentialDeletion | ScramCredentialUpsertion, ...] = (
+        *request.deletions,
+        *request.upsertions,
+    )
     named = Counter(change.name for change in changes)
     results, records = [], list[MetadataRecord]()
     seen = set[str]()

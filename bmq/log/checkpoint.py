@@ -98,7 +98,7 @@ async def _newest_manifest(store: SegmentStore, paths: PartitionPaths, directory
         name = manifest_name(number)
         path = f"{paths.epoch(epoch)}/{name}"
         try:
-            manifest = await read_named(store, path, Manifest.decoding, length_bytes_max=MANIFEST_BYTES_MAX)
+            manifest: Manifest = await read_named(store, path, Manifest.decoding, length_bytes_max=MANIFEST_BYTES_MAX)
         except UnfinishedParts as error:
             _log.info("manifest_never_finished", path=path, reason=str(error))
             unfinished.append(number)

@@ -16,8 +16,8 @@ from uuid import UUID
 from bmq.log.config import LogConfig
 from bmq.metadata.acls import acl_of, acl_record
 from bmq.metadata.broker_configs import BrokerConfigs
-from bmq.metadata.credentials import Credentials
 from bmq.metadata.client_quotas import ClientQuotaState
+from bmq.metadata.credentials import Credentials
 from bmq.metadata.features import CLIENT_FEATURES, OWN_FEATURE_PREFIX
 from bmq.metadata.history import StateChange, StateChangeHistory
 from bmq.metadata.image import ALL_ROLES, INTERNAL_TOPICS, NO_LEADER, MetadataImage, Node, PartitionImage, TopicImage
@@ -169,6 +169,14 @@ class MetadataState:
                     self._features.pop(record.name, None)
                 else:
                     self._features[record.name] = record.feature_level
+            case NoOpRecord():
+                pass
+            case _:
+                self._replay_security(record)
+
+    def _replay_security(self, record: MetadataRecord) -> None:
+        """A record about who clients are and what they may do."""
+        match record:
             case AccessControlEntryRecord() | RemoveAccessControlEntryRecord():
                 self._replay_acl(record)
             case (
@@ -181,8 +189,6 @@ class MetadataState:
                     raise ImpossibleRecord(f"a {type(record).__name__} removes what does not exist")
             case ClientQuotaRecord():
                 self._client_quotas.replay(record)
-            case NoOpRecord():
-                pass
             case _:
                 raise ImpossibleRecord(f"a {type(record).__name__} in the metadata log, which is never written here")
 

@@ -49,7 +49,9 @@ class Access:
             return True
         host = normal_host(context.client_host)
         verdict = decider.decide(context.principal, host, operation, resource_type, name)
-        self._log(verdict, context, host, api_key, operation, resource_type, name, count, is_quiet=is_quiet)
+        if not verdict.is_allowed and not is_quiet:
+            resource = f"{PRINTED[resource_type]}:LITERAL:{_one_line(name)}"
+            _log_denial(context.principal, host, operation, resource, f"{request_name(api_key)} with", count, verdict)
         return verdict.is_allowed
 
     def allows_any(
@@ -61,7 +63,9 @@ class Access:
             return True
         host = normal_host(context.client_host)
         verdict = decider.decide_by_type(context.principal, host, operation, resource_type)
-        self._log(verdict, context, host, api_key, operation, resource_type, "hardcode", 1, is_quiet=False)
+        if not verdict.is_allowed:
+            resource = f"{PRINTED[resource_type]}:LITERAL:hardcode"
+            _log_denial(context.principal, host, operation, resource, f"{request_name(api_key)} with", 1, verdict)
         return verdict.is_allowed
 
     def operations(self, context: RequestContext, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
@@ -84,26 +88,15 @@ class Access:
                 self._seen = acls
         return decider
 
-    @staticmethod
-    def _log(
-        verdict: Verdict,
-        context: RequestContext,
-        host: str,
-        api_key: ApiKey,
-        operation: Operation,
-        resource_type: ResourceType,
-        name: str,
-        count: int,
-        *,
-        is_quiet: bool,
-    ) -> None:
-        if verdict.is_allowed or is_quiet:
-            return  # Kafka logs these at DEBUG and TRACE
-        _audit.info(
-            f"Principal = {_one_line(context.principal)} is Denied operation = {operation.name} from host = {host} "
-            f"on resource = {PRINTED[resource_type]}:LITERAL:{_one_line(name)} for request = {request_name(api_key)} "
-            f"with resourceRefCount = {count} based on rule {verdict.rule}"
-        )
+
+def _log_denial(
+    principal: str, host: str, operation: Operation, resource: str, request: str, count: int, verdict: Verdict
+) -> None:
+    """Kafka logs what is allowed at DEBUG, and what nobody asked for at TRACE: neither is written here."""
+    _audit.info(
+        f"Principal = {_one_line(principal)} is Denied operation = {operation.name} from host = {host} "
+        f"on resource = {resource} for request = {request} resourceRefCount = {count} based on rule {verdict.rule}"
+    )
 
 
 class TopicRights:

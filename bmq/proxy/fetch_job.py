@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
 
@@ -50,6 +50,17 @@ _Aborted = Sequence[tuple[int, int]] | None
 committed."""
 
 _log = structlog.get_logger("bmq.proxy")
+
+
+class Reader(NamedTuple):
+    """What a fetch needs to know of its client. `rights` None: it may read everything."""
+
+    near: PreferredReadReplica | None = None
+    pace: ConsumerPace | None = None
+    rights: TopicRights | None = None
+
+
+NOBODY: Final = Reader()
 
 
 class FetchJob:
@@ -99,14 +110,12 @@ class FetchJob:
         request: FetchRequest,
         scope: FetchScope,
         reply: Reply,
-        near: PreferredReadReplica | None = None,
-        pace: ConsumerPace | None = None,
-        rights: TopicRights | None = None,
+        reader: Reader = NOBODY,
     ) -> None:
         config = shared.config
-        self._rights = rights
-        self._near = near
-        self._pace = pace
+        self._rights = reader.rights
+        self._near = reader.near
+        self._pace = reader.pace
         self._shared = shared
         self._services = services
         self._header = header

@@ -22,7 +22,7 @@ from bmq.protocol.hot_fetch import encode_fetch_response
 from bmq.proxy.access import TopicRights
 from bmq.proxy.catch_up_throttle import LOOK_INTERVAL_S
 from bmq.proxy.consumer_pace import ConsumerPaces
-from bmq.proxy.fetch_job import FetchJob
+from bmq.proxy.fetch_job import FetchJob, Reader
 from bmq.proxy.fetch_metrics import FetchCollector
 from bmq.proxy.fetch_refusal import ISOLATION_LEVELS, refused_fetch
 from bmq.proxy.fetch_resources import FetchResources
@@ -108,7 +108,7 @@ class Fetcher:
         rights = None
         if services.access.is_on:
             rights = TopicRights(services.access, context, ApiKey.FETCH, Operation.READ, services.controller.image)
-        job = FetchJob(self.shared, services, header, request, scope, reply, near, pace, rights)
+        job = FetchJob(self.shared, services, header, request, scope, reply, Reader(near, pace, rights))
         if pace is not None and pace.due_s > self._loop.time():
             self.shared.deadlines.add(job.run, pace.due_s)
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 import structlog
@@ -43,7 +43,7 @@ class NodeServer:
     """`start` joins the cluster and serves, `stop` leaves it in order. One event loop.
 
     `rest`: where this node's REST API listens. `election`: not started yet. After `start`, `failed` gets the sentence that
-    ends the process. `trim_memory`: see KafkaServer.
+    ends the process.
     """
 
     def __init__(
@@ -57,7 +57,6 @@ class NodeServer:
         rest: tuple[str, int],
         log_levels: LogLevels | None = None,
         hooks: NodeHooks | None = None,
-        trim_memory: Callable[[], object] | None = None,
     ) -> None:
         stalls = StallWatch(settings.loop_stall_max_ms, clock.elapsed_s)
         stalls.on_stall(self._after_stall)  # before connections are dropped
@@ -71,7 +70,13 @@ class NodeServer:
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[asyncio.Task[Any], None] = {}  # ended in this order
         self._proxy = (
-            KafkaServer(settings.proxy, dependencies.stats, is_debug=is_debug, stalls=stalls, trim_memory=trim_memory)
+            KafkaServer(
+                settings.proxy,
+                dependencies.stats,
+                is_debug=is_debug,
+                stalls=stalls,
+                trim_memory=dependencies.hooks.trim_memory,
+            )
             if ROLE_PROXY in dependencies.roles
             else None
         )

@@ -109,9 +109,10 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
         rng,
         rest=rest_address,
         log_levels=levels,
-        trim_memory=trim_memory,
         hooks=NodeHooks(
-            on_controller_ended=lambda: node_rest.operations.controller_lost(), cleaning=CompactionProcess(settings)
+            on_controller_ended=lambda: node_rest.operations.controller_lost(),
+            cleaning=CompactionProcess(settings),
+            trim_memory=trim_memory,
         ),
     )
     node_rest = NodeRest(server, settings, store, clock, rng, REGISTRY)

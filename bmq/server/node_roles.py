@@ -101,6 +101,7 @@ class NodeHooks:
     `on_image(old, new)`: the node has acted on a new image. `on_controller_image`: the same for the active controller
     here, before its answers leave. `on_elected`: a controller was made here. `on_controller_ended`: it is no longer
     here. `cleaning`: None if nothing is to be compacted. `log_config`: of each topic's logs here.
+    `trim_memory`: see KafkaServer.
     """
 
     on_image: ImageChanged = _nothing
@@ -112,6 +113,7 @@ class NodeHooks:
     transaction_config: Callable[[TransactionConfig], TransactionConfig] = lambda config: config
     log_config: Callable[[LogConfig], LogConfig] = lambda config: config
     cleaning: LogCleaning | None = None
+    trim_memory: Callable[[], object] | None = None
 
 
 @dataclass(frozen=True, slots=True)
