@@ -21,7 +21,6 @@ from bmq.metadata.image import ALL_ROLES, ROLE_BROKER, ROLE_PROXY, Node
 from bmq.metadata.state import (
     INTERNAL_LISTENER_NAME,
     LISTENER_NAME,
-    REST_LISTENER_NAME,
     node_of,
 )
 from bmq.protocol.error_codes import ErrorCode
@@ -39,7 +38,7 @@ from bmq.protocol.metadata_records import (
 
 CONTROLLED_SHUTDOWN: Final = "controlled shutdown"
 NODES_MAX: Final = 10_000
-_LISTENERS: Final = frozenset({LISTENER_NAME, INTERNAL_LISTENER_NAME, REST_LISTENER_NAME})
+_LISTENERS_MAX: Final = 32
 _FEATURES_MAX: Final = 100
 _TEXT_LENGTH_MAX: Final = 255
 _YES: Final = 1
@@ -205,8 +204,10 @@ def _registration(request: BrokerRegistrationRequest, broker_epoch: int) -> Regi
         why = "it has no incarnation id"
     elif unknown := sorted(roles - ALL_ROLES):
         why = f"there is no role {unknown[0]!r}"
-    elif len(names) != len(set(names)) or not _LISTENERS.issuperset(names):
-        why = f"listeners are {', '.join(sorted(_LISTENERS))}, each at most once"
+    elif len(names) != len(set(names)) or any(not 0 < len(name) <= _TEXT_LENGTH_MAX for name in names):
+        why = f"listeners have names of 1 to {_TEXT_LENGTH_MAX} characters, each at most once"
+    elif len(names) > _LISTENERS_MAX:
+        why = f"it has more than {_LISTENERS_MAX} listeners"
     elif INTERNAL_LISTENER_NAME not in names:
         why = f"a node of a cluster has an {INTERNAL_LISTENER_NAME} listener"
     elif (LISTENER_NAME in names) != (ROLE_PROXY in roles):

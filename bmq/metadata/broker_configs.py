@@ -27,6 +27,7 @@ from bmq.metadata.config_keys import (
 from bmq.metadata.configs_without_effect import CONFIGS_WITHOUT_EFFECT, SECURITY_CONFIGS
 from bmq.metadata.connection_limits import OVERRIDES, valid_overrides
 from bmq.metadata.image import Node
+from bmq.metadata.tls_configs import LISTENER_PREFIX, TLS_CONFIGS
 from bmq.metadata.topic_configs import TOPIC_CONFIGS, effective_values
 
 _BOOLEAN, _STRING, _INT, _SHORT, _LONG, _DOUBLE, _LIST = (
@@ -323,7 +324,7 @@ _NETWORK: Final = (
 )
 
 BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
-    *_TOPIC_DEFAULTS, *_AUTHORIZER, *_TOPICS, *_GROUPS, *_PRODUCERS, *_NETWORK, *CONFIGS_WITHOUT_EFFECT
+    *_TOPIC_DEFAULTS, *_AUTHORIZER, *TLS_CONFIGS, *_TOPICS, *_GROUPS, *_PRODUCERS, *_NETWORK, *CONFIGS_WITHOUT_EFFECT
 )
 
 HIDDEN_BY_DEFAULT: Final = frozenset(
@@ -364,6 +365,11 @@ _TOPIC_DEFAULT_NAMES: Final = tuple(
 _STANDBY_MAX: Final = "group.streams.max.standby.replicas"
 
 
+def _base_of(name: str) -> str:
+    """The config that `listener.name.NAME.…` gives one listener."""
+    return name.removeprefix(LISTENER_PREFIX).partition(".")[2]
+
+
 def static_configs(node: Node, settings: Mapping[str, str]) -> dict[str, str]:
     """This node's settings, under Kafka's names. Raises InvalidConfig for an unknown name or a bad value."""
     address = f"PLAINTEXT://{node.host}:{node.port}"
@@ -377,6 +383,9 @@ def static_configs(node: Node, settings: Mapping[str, str]) -> dict[str, str]:
         own["broker.rack"] = node.rack
     configs = {**OWN_STATIC, **own, **settings}
     for name, text in configs.items():
+        if name.startswith(LISTENER_PREFIX) and _base_of(name) in BROKER_CONFIGS:
+            BROKER_CONFIGS[_base_of(name)].parse(text)
+            continue
         if name not in BROKER_CONFIGS:
             raise InvalidConfig(f"Unknown broker config name: {name}")
         if name in SECURITY_CONFIGS and text != BROKER_CONFIGS[name].default:

@@ -230,7 +230,6 @@ _TABLE: Final[Mapping[str, str]] = {
         delegation.token.expiry.time.ms LONG 86400000
         delegation.token.max.lifetime.ms LONG 604800000
         delegation.token.secret.key PASSWORD -
-        listener.security.protocol.map STRING SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT dynamic
         principal.builder.class CLASS org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder dynamic
         sasl.client.callback.handler.class CLASS -
         sasl.enabled.mechanisms LIST GSSAPI dynamic
@@ -285,27 +284,13 @@ _TABLE: Final[Mapping[str, str]] = {
         security.providers STRING -
         ssl.allow.dn.changes BOOLEAN false
         ssl.allow.san.changes BOOLEAN false
-        ssl.cipher.suites LIST "" dynamic
-        ssl.client.auth STRING none dynamic
-        ssl.enabled.protocols LIST TLSv1.2,TLSv1.3 dynamic
         ssl.endpoint.identification.algorithm STRING https dynamic
         ssl.engine.factory.class CLASS - dynamic
-        ssl.key.password PASSWORD - dynamic
         ssl.keymanager.algorithm STRING SunX509 dynamic
-        ssl.keystore.certificate.chain PASSWORD - dynamic
-        ssl.keystore.key PASSWORD - dynamic
-        ssl.keystore.location STRING - dynamic
-        ssl.keystore.password PASSWORD - dynamic
-        ssl.keystore.type STRING JKS dynamic
-        ssl.principal.mapping.rules STRING DEFAULT
         ssl.protocol STRING TLSv1.3 dynamic
         ssl.provider STRING - dynamic
         ssl.secure.random.implementation STRING - dynamic
         ssl.trustmanager.algorithm STRING PKIX dynamic
-        ssl.truststore.certificates PASSWORD - dynamic
-        ssl.truststore.location STRING - dynamic
-        ssl.truststore.password PASSWORD - dynamic
-        ssl.truststore.type STRING JKS dynamic
     """,
 }
 """By reason, in lines: name, type, default ("-": none, "": empty), whether Kafka lets it be altered live, and then the least value it takes."""

@@ -39,6 +39,7 @@ class Node:
     `internal` is where other nodes reach it, `rest` where operators do; None in a process that is the whole cluster.
     `epoch` goes up with each incarnation (the broker epoch of KRaft). `is_draining`: it accepts no partitions and gives
     its own away. `is_returning`: it was restarted a moment ago; set only in a proxy's own view, not in the log.
+    `listeners`: name, host and port of further ones for clients.
     """
 
     node_id: int
@@ -51,6 +52,7 @@ class Node:
     epoch: int = -1
     is_draining: bool = False
     is_returning: bool = False
+    listeners: tuple[tuple[str, str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,8 @@ from bmq.security.acls import Acl
 LISTENER_NAME: Final = "PLAINTEXT"
 INTERNAL_LISTENER_NAME: Final = "INTERNAL"
 REST_LISTENER_NAME: Final = "REST"
+OWN_LISTENER_NAMES: Final = frozenset({LISTENER_NAME, INTERNAL_LISTENER_NAME, REST_LISTENER_NAME})
+"""All others are further listeners for clients."""
 NO_PORT: Final = -1
 """The port of a node without a proxy; its host is empty."""
 CLUSTER_WIDE: Final = ""
@@ -456,12 +458,12 @@ def partition_record(topic_id: UUID, partition: PartitionImage) -> PartitionReco
 
 def registration_record(node: Node, incarnation_id: UUID, broker_epoch: int) -> RegisterBrokerRecord:
     """The registration of a cluster's only node, unfenced."""
-    endpoint = BrokerEndpoint(name=LISTENER_NAME, host=node.host, port=node.port)
+    endpoints = [(LISTENER_NAME, node.host, node.port), *node.listeners]
     return RegisterBrokerRecord(
         broker_id=node.node_id,
         incarnation_id=incarnation_id,
         broker_epoch=broker_epoch,
-        end_points=(endpoint,),
+        end_points=tuple(BrokerEndpoint(name=name, host=host, port=port) for name, host, port in endpoints),
         rack=node.rack,
         fenced=False,
     )
@@ -482,6 +484,9 @@ def node_of(record: RegisterBrokerRecord) -> Node:
         frozenset(record.roles) or ALL_ROLES,
         -1 if internal is None else record.broker_epoch,
         record.in_controlled_shutdown,
+        listeners=tuple(
+            (each.name, each.host, each.port) for each in record.end_points if each.name not in OWN_LISTENER_NAMES
+        ),
     )
 
 

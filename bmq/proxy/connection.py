@@ -35,10 +35,11 @@ from bmq.protocol.frames import FrameSplitter, ReceiveBuffer
 from bmq.protocol.parts import MEMORY
 from bmq.protocol.parts import Part as AnswerPart
 from bmq.protocol.refusals import refused
-from bmq.protocol.request_context import Received, RequestContext
+from bmq.protocol.request_context import ANONYMOUS, Received, RequestContext
 from bmq.protocol.request_heads import RequestHeads
 from bmq.protocol.wire import Buffer
 from bmq.proxy.dispatch import EAGER_HANDLERS, HANDLERS, HOT_HANDLERS, EncodedBody, EncodedPieces, Handler
+from bmq.proxy.entrance import Entrance, in_memory, subject_of
 from bmq.proxy.file_sender import FileSender
 from bmq.proxy.large_requests import LargeRequests, decoded_bytes
 from bmq.proxy.limits import ProxyLimits
@@ -47,6 +48,7 @@ from bmq.proxy.services import Services
 from bmq.proxy.split_requests import READING, split_of
 from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.stats import ProxyStats
+from bmq.security.distinguished_names import NoRule
 
 log = structlog.get_logger("bmq.proxy")
 
@@ -54,6 +56,8 @@ WAIT_FOR_MEMBERS: Final = frozenset((ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
 """Requests that are answered when other members of their group have sent theirs."""
 KEPT_NAME_CHARS_MAX: Final = 256
 """Of a client's id and software that are kept for its connection: there may be thousands of idle ones."""
+ONLY: Final = Entrance()
+"""The way in of a server that has one listener, without TLS."""
 _NO_ANSWER: Final[Sequence[AnswerPart]] = ()
 
 
@@ -119,8 +123,12 @@ class Slot:
 class Connection(asyncio.BufferedProtocol):
     """Created by the listener for each client. It is the `peer` of its requests' contexts."""
 
-    def __init__(self, listener: Listener) -> None:
+    def __init__(self, listener: Listener, entrance: Entrance = ONLY) -> None:
         self._listener = listener
+        self._entrance = entrance
+        # Before the listener serves there are none, and no connection is admitted.
+        self._services = cast(Services, entrance.services or getattr(listener, "services", None))
+        self._principal = ANONYMOUS
         self._stalls = listener.stalls
         self._limits = listener.limits
         self._loop = listener.loop
@@ -166,6 +174,18 @@ class Connection(asyncio.BufferedProtocol):
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if not self._listener.admit(self):
             self._transport.abort()
+        elif self._entrance.is_tls:
+            self._name_by_certificate(transport)
+
+    def _name_by_certificate(self, transport: asyncio.BaseTransport) -> None:
+        """The principal of the client's certificate; without one it stays anonymous."""
+        subject = subject_of(transport.get_extra_info("peercert"))
+        if subject is None:
+            return
+        try:
+            self._principal = self._entrance.principal_of(subject)
+        except NoRule as error:
+            self.close(f"its certificate gives it no name: {error}")
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._splitter.get_buffer()
@@ -381,10 +401,10 @@ class Connection(asyncio.BufferedProtocol):
             self.begin(self._fetch_large(header, frame, context, slot), partial(self._not_alone, slot))
             return
         if hot is not None:
-            hot(frame, header, context, self._listener.services, slot)
+            hot(frame, header, context, self._services, slot)
             return
-        eager = None if self._tasks or self._listener.services.access.is_on else EAGER_HANDLERS.get(api_key)
-        if eager is not None and eager(frame, header, context, self._received_s, self._listener.services, slot):
+        eager = None if self._tasks or self._services.access.is_on else EAGER_HANDLERS.get(api_key)
+        if eager is not None and eager(frame, header, context, self._received_s, self._services, slot):
             return
         if len(frame) > self._limits.at_once_bytes_max and self._is_ordered:
             self._alone = slot
@@ -463,6 +483,8 @@ class Connection(asyncio.BufferedProtocol):
                 self.host,
                 self._software[0],
                 self._software[1],
+                principal=self._principal,
+                listener=self._entrance.name,
                 peer=self,
                 apis=self._listener.apis,
                 client_port=self._port,
@@ -482,7 +504,7 @@ class Connection(asyncio.BufferedProtocol):
         slot: Slot,
     ) -> None:
         try:
-            response = await handler(request, context, self._listener.services)
+            response = await handler(request, context, self._services)
         except AnswerTooLarge as error:
             self.close(str(error))
             return
@@ -512,7 +534,7 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _fetch_large(self, header: RequestHeader, frame: bytearray, context: RequestContext, slot: Slot) -> None:
         admission = await self._listener.large_requests.admit(decoded_bytes(len(frame)))
-        services = self._listener.services
+        services = self._services
         try:
             await services.fetcher.fetch_in_turns(frame, header, context, services, slot)
         except (MalformedMessage, UnsupportedVersion) as error:
@@ -573,7 +595,9 @@ class Connection(asyncio.BufferedProtocol):
         if out and not transport.is_closing():
             stats.sent_bytes += sent
             self.active_at_s = now_s
-            if has_files or self._sender is not None:
+            if self._entrance.is_tls:
+                self._send_encrypted(transport, out)
+            elif has_files or self._sender is not None:
                 self._send(transport, out)
             else:
                 transport.writelines(cast(list[Buffer], out))
@@ -582,6 +606,13 @@ class Connection(asyncio.BufferedProtocol):
             self._close_when_idle()
         elif self._frames or self._is_reading_paused:
             self._begin_frames()
+
+    def _send_encrypted(self, transport: asyncio.Transport, parts: Sequence[AnswerPart]) -> None:
+        """Through the transport alone: what goes past it would be clear text in the stream."""
+        try:
+            transport.writelines([in_memory(part) for part in parts])
+        except OSError as error:
+            self.sending_failed(error)
 
     def _send(self, transport: asyncio.Transport, parts: Sequence[AnswerPart]) -> None:
         sender = self._sender

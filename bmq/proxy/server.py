@@ -7,8 +7,12 @@ ready.
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import ssl
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 import structlog
@@ -19,6 +23,7 @@ from bmq.protocol.apis import APIS, Api, ApiKey
 from bmq.protocol.frames import ReceiveBuffer
 from bmq.proxy import handlers
 from bmq.proxy.connection import Connection
+from bmq.proxy.entrance import TLS_HANDSHAKE_S, Entrance
 from bmq.proxy.large_requests import LargeRequests
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.services import Services
@@ -27,6 +32,7 @@ from bmq.proxy.stats import ProxyStats
 
 log = structlog.get_logger("bmq.proxy")
 
+BACKLOG: Final = 1024
 _HOUSEKEEPING_S: Final = 0.5
 _IDLE_CHECK_S: Final = 10.0
 _BAD_LOGS_PER_SECOND_MAX: Final = 10
@@ -74,7 +80,8 @@ class KafkaServer:
         self._waiting: dict[Connection, None] = {}
         self._overdrawing: Connection | None = None
         self._overdrawn_s = 0.0  # when that began
-        self._server: asyncio.Server | None = None
+        self._servers: dict[str, asyncio.Server] = {}  # by the names of their entrances
+        self._entrances: dict[str, Entrance] = {}
         self._is_stopping = False
         self._all_gone: asyncio.Event = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
@@ -82,20 +89,52 @@ class KafkaServer:
         self._bad_window_s = 0.0
         self._bad_in_window = 0
 
-    async def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Take the address; returns it with the real port. Raises OSError."""
-        self._server = await self.loop.create_server(
-            lambda: Connection(self), host, port, backlog=1024, start_serving=False
+    async def bind(self, host: str, port: int, entrance: Entrance | None = None) -> tuple[str, int]:
+        """Take an address; returns it with the real port. `entrance`: what is particular about it. Raises OSError."""
+        entrance = entrance or Entrance()
+        server = await self.loop.create_server(
+            partial(Connection, self, entrance),
+            host,
+            port,
+            backlog=BACKLOG,
+            ssl=entrance.context,
+            ssl_handshake_timeout=TLS_HANDSHAKE_S if entrance.is_tls else None,
+            start_serving=False,
         )
-        name = self._server.sockets[0].getsockname()
+        self._servers[entrance.name] = server
+        self._entrances[entrance.name] = entrance
+        name = server.sockets[0].getsockname()
         return str(name[0]), int(name[1])
+
+    @property
+    def entrances(self) -> Mapping[str, Entrance]:
+        """What was bound, by name."""
+        return self._entrances
+
+    async def renew(self, name: str, context: ssl.SSLContext) -> None:
+        """Use another certificate or trust for an entrance's later connections; those that are there go on. Raises OSError."""
+        entrance, before = self._entrances[name], self._servers[name]
+        # The old listening socket is closed with its server, so the new one gets a duplicate: no connection is refused.
+        listening = [socket.socket(fileno=os.dup(one.fileno())) for one in before.sockets]
+        entrance.context = context
+        self._servers[name] = await self.loop.create_server(
+            partial(Connection, self, entrance),
+            sock=listening[0],
+            backlog=BACKLOG,
+            ssl=context,
+            ssl_handshake_timeout=TLS_HANDSHAKE_S,
+        )
+        for more in listening[1:]:
+            more.close()
+        before.close()
 
     async def serve(self, services: Services) -> None:
         """Accept connections. Raises OSError when the port is already taken."""
-        assert self._server is not None
+        assert self._servers
         self.services = services
         self._is_serving = True
-        await self._server.start_serving()
+        for server in self._servers.values():
+            await server.start_serving()
         self._timer = self.loop.call_later(_HOUSEKEEPING_S, self._housekeeping)
 
     async def stop(self, timeout_s: float) -> None:
@@ -103,8 +142,8 @@ class KafkaServer:
         self._is_stopping = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers.values():
+            server.close()
         for connection in self.connections:
             connection.stop()
         if self._connections:

@@ -20,10 +20,8 @@ SETTING_OF: Final[Mapping[str, tuple[str, str]]] = {
 """(table, setting) by Kafka's name: the same value, so either name may be used."""
 
 INSTEAD: Final[Mapping[str, str]] = {
-    "advertised.listeners": "advertised",
     "broker.id": "node_id",
     "broker.rack": "rack",
-    "listeners": "listen",
     "log.dir": "store, or data",
     "log.dirs": "store, or data",
     "node.id": "node_id",

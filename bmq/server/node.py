@@ -29,6 +29,7 @@ from bmq.proxy.log_levels import LogLevels
 from bmq.proxy.server import KafkaServer
 from bmq.proxy.stall_watch import StallWatch
 from bmq.server.broker_configs import warn_without_effect
+from bmq.server.client_listeners import ClientListeners
 from bmq.server.live_summary import Summary
 from bmq.server.native_kernel import warn_without_kernel
 from bmq.server.node_roles import NodeDependencies, NodeHooks, NodeRoles
@@ -80,6 +81,7 @@ class NodeServer:
             if ROLE_PROXY in dependencies.roles
             else None
         )
+        self._listeners = None if self._proxy is None else ClientListeners(self._proxy, settings)
         self._internal = KafkaServer(
             BETWEEN_NODES,
             dependencies.internal_stats,
@@ -150,9 +152,8 @@ class NodeServer:
         warn_without_effect(settings)
         warn_without_kernel()
         address = None
-        if self._proxy is not None:
-            address = await self._proxy.bind(*split_address(settings.listen))
-            address = split_address(settings.advertised) if settings.advertised else address
+        if self._listeners is not None:
+            address = await self._listeners.bind()
         internal = await self._internal.bind(*split_address(settings.internal))
         internal = split_address(settings.internal_advertised) if settings.internal_advertised else internal
         holder = new_holder(settings.node_id, dependencies.rng)
@@ -161,7 +162,9 @@ class NodeServer:
         member = Member(settings.node_id, holder, *internal)
         await dependencies.election.start(root.cluster_id)
         await dependencies.election.join(member)
-        self._roles = NodeRoles(dependencies, root, address, member)
+        self._roles = NodeRoles(
+            dependencies, root, address, member, () if self._listeners is None else self._listeners.others
+        )
         await self._run(self._roles)
         _log.info("node_started", cluster_id=root.cluster_id, node_id=settings.node_id, roles=settings.roles)
         return address, internal
@@ -185,8 +188,9 @@ class NodeServer:
             let_in.cancel()
         if self.failed.done():
             self.failed.result()
-        if self._proxy is not None:
-            await self._proxy.serve(roles.client_services)
+        if self._listeners is not None:
+            await self._listeners.serve(roles.client_services)
+            self._spawn(self._listeners.watch())
         self._is_started = True
 
     def _after_stall(self, stall_s: float) -> None:

@@ -142,10 +142,17 @@ class NodeDependencies:
 
 
 class NodeRoles:
-    """`address`: where clients reach this node, None without a proxy. `member`: its entry in the election."""
+    """`address`: where clients reach this node, None without a proxy. `member`: its entry in the election. `listeners`:
+    name, host and port of further ones for clients.
+    """
 
     def __init__(
-        self, dependencies: NodeDependencies, root: ClusterRoot, address: tuple[str, int] | None, member: Member
+        self,
+        dependencies: NodeDependencies,
+        root: ClusterRoot,
+        address: tuple[str, int] | None,
+        member: Member,
+        listeners: tuple[tuple[str, str, int], ...] = (),
     ) -> None:
         settings = dependencies.settings
         self._dependencies = dependencies
@@ -163,6 +170,7 @@ class NodeRoles:
             internal=self._internal_address,
             rest=dependencies.rest,
             roles=dependencies.roles,
+            listeners=listeners,
         )
         self._make_storage(root, member.incarnation)
         self._make_coordinators()
@@ -394,6 +402,7 @@ class NodeRoles:
         settings = self._settings
         rest = split_address(settings.rest_advertised) if settings.rest_advertised else self._dependencies.rest
         places = {"INTERNAL": self._internal_address, "REST": rest, "PLAINTEXT": self._address}
+        places.update((name, (host, port)) for name, host, port in self._node.listeners)
         return BrokerRegistrationRequest(
             broker_id=settings.node_id,
             cluster_id=self._cluster_id,

@@ -221,7 +221,8 @@ def require_usable_addresses(settings: Settings, *, is_node: bool) -> None:
     """
     listeners = {"rest": settings.rest}
     advertised = {}
-    if not is_node or ROLE_PROXY in split_roles(settings.roles):
+    has_clients = not is_node or ROLE_PROXY in split_roles(settings.roles)
+    if has_clients and not settings.kafka.get("listeners", "").strip():
         listeners["listen"] = settings.listen
         advertised["listen"] = settings.advertised, "advertised"
     if is_node:

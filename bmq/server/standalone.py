@@ -64,6 +64,7 @@ from bmq.server.broker_configs import (
     warn_without_effect,
 )
 from bmq.server.client_access import client_access
+from bmq.server.client_listeners import ClientListeners
 from bmq.server.dynamic_configs import follow
 from bmq.server.live_summary import Summary
 from bmq.server.native_kernel import warn_without_kernel
@@ -71,7 +72,7 @@ from bmq.server.otlp_endpoint import client_telemetry
 from bmq.server.own_log import ManagedLog
 from bmq.server.own_root import new_holder, open_own_root
 from bmq.server.patience import Patience, is_log_silent, is_store_silent
-from bmq.server.settings import Settings, split_address
+from bmq.server.settings import Settings
 from bmq.server.state_topic import StateTopic
 
 log = structlog.get_logger("bmq.cli")
@@ -136,6 +137,7 @@ class StandaloneServer:
             stalls=self._stalls,
             trim_memory=trim_memory,
         )
+        self._listeners = ClientListeners(self._proxy, settings)
         self._manager: PartitionManager | None = None
         self._roles: StandaloneRoles | None = None
         self._tasks: tuple[asyncio.Task[Any], ...] = ()
@@ -203,8 +205,8 @@ class StandaloneServer:
         warn_without_effect(settings)
         warn_without_kernel()
         holder = new_holder(settings.node_id, self._rng)
-        host, port = await self._proxy.bind(*split_address(settings.listen))
-        node = Node(settings.node_id, *self._advertised(host, port), settings.rack)
+        host, port = await self._listeners.bind()
+        node = Node(settings.node_id, host, port, settings.rack, listeners=self._listeners.others)
         patience = Patience(settings.start_wait_ms)
         root = await open_own_root(self._store, settings, holder, self._rng, patience)
         manager = PartitionManager(self._store, holder, self._clock, self._rng, settings.broker, may_pad=root.may_pad)
@@ -219,12 +221,13 @@ class StandaloneServer:
         roles = self._roles = self._build(node, manager, controller)
         follow(controller.broker_configs, manager, roles.groups)
         self._stalls.start()
-        await self._proxy.serve(roles.services)
+        await self._listeners.serve(roles.services)
         roles.transactions.shards_changed()
         # A request for a partition starts it at once; the others start in the background, unsealed ones first.
         self._tasks = (
             loop.create_task(self._watch_metadata(manager, metadata_log, controller)),
             loop.create_task(manager.start_all()),
+            loop.create_task(self._listeners.watch()),
         )
         log.info("roles_started", cluster_id=root.cluster_id, seconds=round(loop.time() - self._started_s, 3))
         return host, port
@@ -323,9 +326,6 @@ class StandaloneServer:
                 self.failed.set_exception(MetadataOffline(f"{reason}; start the server again, which recovers it"))
                 self.failed.exception()  # waiting callers still get it; without any, asyncio would log a warning
                 return
-
-    def _advertised(self, host: str, port: int) -> tuple[str, int]:
-        return split_address(self._settings.advertised) if self._settings.advertised else (host, port)
 
     async def _started_controller(
         self, manager: PartitionManager, metadata_log: ReplayableLog, node: Node, cluster_id: str

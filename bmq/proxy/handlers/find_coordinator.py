@@ -65,7 +65,7 @@ async def _find(key_type: int, key: str, services: Services) -> Coordinator:
         if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
         # The shard is here and loading; the client's next request waits for it.
-    node = node or services.node
+    node = services.node if node is None else services.controller.image.nodes.get(node.node_id, node)
     return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port, error_message="")
 
 

@@ -1,0 +1,54 @@
+"""One way in: a listening socket, its protocol, what its clients are called, and the services behind it."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from bmq.protocol.parts import MEMORY, Part
+from bmq.protocol.request_context import ANONYMOUS
+from bmq.protocol.wire import Buffer
+from bmq.proxy.services import Services
+
+TLS_HANDSHAKE_S: Final = 10.0
+"""A client whose handshake takes longer is dropped: until then it costs memory and a descriptor."""
+
+Subject = tuple[tuple[tuple[str, str], ...], ...]
+
+
+@dataclass(slots=True)
+class Entrance:
+    """`make_context`: the TLS of the listener, made anew when its files change; None: none. `principal_of`: the principal of
+    a client certificate's subject. `services`: set before connections are accepted.
+    """
+
+    name: str = "PLAINTEXT"
+    context: ssl.SSLContext | None = None
+    principal_of: Callable[[Subject], str] = lambda subject: ANONYMOUS
+    services: Services | None = None
+    socket: socket.socket | None = field(default=None, repr=False)
+
+    @property
+    def is_tls(self) -> bool:
+        return self.context is not None
+
+
+def subject_of(certificate: Mapping[str, object] | None) -> Subject | None:
+    """The subject of what ssl calls a peer certificate; None: the client showed none."""
+    if not certificate:
+        return None
+    subject = certificate.get("subject", ())
+    return subject if isinstance(subject, tuple) else None
+
+
+def in_memory(part: Part) -> Buffer:
+    """A part of an answer as bytes, which alone may go into a TLS stream. Raises OSError: its file is too short."""
+    if isinstance(part, MEMORY):
+        return part
+    data = part.peek(0, len(part))
+    if len(data) < len(part):
+        raise OSError(f"a file has {len(part) - len(data)} bytes less than it had")
+    return data

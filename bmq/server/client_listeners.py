@@ -1,0 +1,147 @@
+"""The listeners for clients of one process: bound, given their certificates, and kept up to date with their files."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import structlog
+
+from bmq.protocol.errors import BmqError
+from bmq.proxy.entrance import Entrance, Subject
+from bmq.proxy.listener_view import services_at
+from bmq.proxy.server import KafkaServer
+from bmq.proxy.services import Services
+from bmq.security.distinguished_names import PrincipalRules, distinguished_name
+from bmq.security.listeners import (
+    ADVERTISED,
+    LISTENERS,
+    PLAINTEXT,
+    Address,
+    ListenerConfig,
+    WrongListeners,
+    listeners_of,
+)
+from bmq.server.setting_checks import is_any_address
+from bmq.server.settings import Settings, split_address
+from bmq.server.tls import TlsFiles, WrongTls, make_context, tls_files
+
+_log = structlog.get_logger("bmq.server")
+
+FILES_LOOK_S: Final = 5.0
+"""How often the files of certificates are looked at."""
+
+
+class WrongListenerSettings(BmqError):
+    """Listeners cannot be as they are set; the message is one sentence."""
+
+
+@dataclass(slots=True)
+class _Bound:
+    config: ListenerConfig
+    address: Address
+    files: TlsFiles | None
+    seen_ns: tuple[int, ...] = ()
+
+    @property
+    def reached_at(self) -> Address:
+        return self.config.advertised or self.address
+
+
+def configured(settings: Settings) -> tuple[ListenerConfig, ...]:
+    """Raises WrongListenerSettings."""
+    advertised = split_address(settings.advertised) if settings.advertised else None
+    try:
+        found = listeners_of(settings.kafka, split_address(settings.listen), advertised)
+    except WrongListeners as error:
+        raise WrongListenerSettings(str(error)) from None
+    for one in found:
+        where = f"{one.address[0]}:{one.address[1]}"
+        if settings.kafka.get(LISTENERS, "").strip() and one.advertised is None and is_any_address(where):
+            raise WrongListenerSettings(
+                f"listener {one.name} is on all addresses of this machine, which nobody else can connect to: give it one in "
+                f"{ADVERTISED}"
+            )
+        if one.security.protocol.is_sasl:
+            raise WrongListenerSettings(f"listener {one.name}: {one.security.protocol.name} is not served yet: use SSL")
+    return found
+
+
+class ClientListeners:
+    """Call `bind`, then `serve`; `watch` until cancelled. Raises WrongListenerSettings."""
+
+    def __init__(self, proxy: KafkaServer, settings: Settings) -> None:
+        self._proxy = proxy
+        self._settings = settings
+        self._configs = configured(settings)
+        self._bound: list[_Bound] = []
+
+    async def bind(self) -> Address:
+        """Take all addresses; where the listener PLAINTEXT is reached, or the first if there is none. Raises OSError,
+        WrongTls.
+        """
+        for config in self._configs:
+            files = None
+            entrance = Entrance(config.name)
+            if config.security.protocol.is_tls:
+                files = tls_files(self._settings.kafka, config.name, has_own_names=config.security.protocol.is_sasl)
+                entrance.context = make_context(files)
+                entrance.principal_of = partial(_principal, files.rules)
+            address = await self._proxy.bind(*config.address, entrance)
+            self._bound.append(_Bound(config, address, files, () if files is None else files.changed_ns))
+            _warn_if_open(config, address)
+        plain = [one for one in self._bound if one.config.name == PLAINTEXT]
+        return (plain or self._bound)[0].reached_at
+
+    @property
+    def others(self) -> tuple[tuple[str, str, int], ...]:
+        """Where all listeners but PLAINTEXT are reached: name, host, port."""
+        return tuple((one.config.name, *one.reached_at) for one in self._bound if one.config.name != PLAINTEXT)
+
+    async def serve(self, services: Services) -> None:
+        """Accept connections. Raises OSError."""
+        for name, _, _ in self.others:
+            self._proxy.entrances[name].services = services_at(services, name)
+        await self._proxy.serve(services)
+
+    async def watch(self) -> None:
+        """Take certificates and trust anew when their files change; what cannot be used leaves the old ones in force."""
+        while True:
+            await asyncio.sleep(FILES_LOOK_S)
+            for one in self._bound:
+                if one.files is not None and one.files.changed_ns != one.seen_ns:
+                    await self._renew(one, one.files)
+
+    async def _renew(self, one: _Bound, files: TlsFiles) -> None:
+        seen_ns = files.changed_ns
+        try:
+            context = await asyncio.to_thread(make_context, files)
+            await self._proxy.renew(one.config.name, context)
+        except (WrongTls, OSError) as error:
+            _log.warning("certificate_not_renewed", listener=one.config.name, reason=str(error))
+        else:
+            _log.info("certificate_renewed", listener=one.config.name)
+        one.seen_ns = seen_ns
+
+
+def _principal(rules: PrincipalRules, subject: Subject) -> str:
+    """TYPE:NAME. Raises NoRule."""
+    return f"User:{rules.apply(distinguished_name(subject))}"
+
+
+def _warn_if_open(config: ListenerConfig, address: Address) -> None:
+    """Nobody should open a listener to a network without noticing."""
+    try:
+        is_loopback = ipaddress.ip_address(address[0]).is_loopback
+    except ValueError:
+        is_loopback = False
+    if not is_loopback and not config.security.protocol.is_sasl and not config.security.protocol.is_tls:
+        _log.warning(
+            "listener_is_open",
+            listener=config.name,
+            address=f"{address[0]}:{address[1]}",
+            why="whoever reaches it is User:ANONYMOUS; clients are not authenticated and nothing is encrypted",
+        )
