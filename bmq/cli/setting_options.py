@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from bmq.server.renamed_settings import warning_of
 from bmq.server.settings import LoadedSettings, load_settings
 
 Listen = Annotated[str | None, typer.Option(metavar="HOST:PORT", help="Address for Kafka clients [127.0.0.1:9092]")]
@@ -17,5 +18,11 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", hel
 
 
 def load(config: Path | None, **given: Any) -> LoadedSettings:
-    """The settings with these options in them; None: not given. Raises BmqError."""
-    return load_settings({name: value for name, value in given.items() if value is not None}, config)
+    """The settings with these options in them; None: not given. Raises BmqError.
+
+    Writes a line to standard error for each setting under the name of the last release.
+    """
+    loaded = load_settings({name: value for name, value in given.items() if value is not None}, config)
+    for name in loaded.old_names:
+        typer.echo(warning_of(name), err=True)
+    return loaded

@@ -18,7 +18,7 @@ class FetchSettings:
     fetch_session_partitions_max: int = 200_000  # in all sessions together; some 300 bytes each
     fetch_session_eviction_ms: int = 120_000
     fetch_rack_again_ms: int = 60_000  # before a consumer that came back is sent to its own rack again
-    fetch_rack_told_max: int = 100_000  # remembered redirects; beyond it the earliest are forgotten
+    fetch_rack_redirects_max: int = 100_000  # remembered redirects; beyond it the earliest are forgotten
     read_cache_bytes_max: int = 64 * 1024 * 1024
     read_chunk_bytes: int = 1024 * 1024
     read_ahead_chunks_max: int = 2  # beyond a sequential reader's last read

@@ -64,7 +64,7 @@ class Fetcher:
         self.collector = FetchCollector(self.shared.counts, self._levels)
         self._loop = self.shared.loop
         self._preferred_read_replicas = PreferredReadReplicas(
-            self.shared.counts, again_ms=config.fetch_rack_again_ms, told_max=config.fetch_rack_told_max
+            self.shared.counts, again_ms=config.fetch_rack_again_ms, redirects_max=config.fetch_rack_redirects_max
         )
         self.paces = ConsumerPaces()
         self._produce_times = produce_times

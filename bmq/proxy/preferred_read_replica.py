@@ -24,17 +24,17 @@ NOWHERE: Final = -1
 _REPLICAS_ONLY: Final = frozenset({"apache-kafka-java"})
 """Clients that only go to nodes that the metadata lists as replicas of the partition (Cluster.nodeIfOnline)."""
 
-Told = OrderedDict[tuple[int | str, TopicPartition], float]
+Redirects = OrderedDict[tuple[int | str, TopicPartition], float]
 
 
 class PreferredReadReplicas:
     """The redirects of all connections of this proxy, with the loop's times."""
 
-    def __init__(self, counts: FetchCounts, *, again_ms: int, told_max: int) -> None:
+    def __init__(self, counts: FetchCounts, *, again_ms: int, redirects_max: int) -> None:
         self._counts = counts
         self._again_s = again_ms / 1000
-        self._told_max = told_max
-        self._told: Told = OrderedDict()
+        self._redirects_max = redirects_max
+        self._redirected: Redirects = OrderedDict()
 
     def reader(self, rack: str, context: RequestContext, services: Services) -> PreferredReadReplica | None:
         """For one fetch of a consumer in this rack; None when there is no nearer proxy."""
@@ -46,14 +46,14 @@ class PreferredReadReplicas:
 
     def send(self, key: tuple[int | str, TopicPartition], now_s: float) -> bool:
         """Whether to redirect a reader now; remembers it."""
-        told_s = self._told.get(key)
-        if told_s is not None and now_s - told_s < self._again_s:
+        redirected_s = self._redirected.get(key)
+        if redirected_s is not None and now_s - redirected_s < self._again_s:
             return False
         self._counts.sent_to_rack += 1
-        self._told[key] = now_s
-        self._told.move_to_end(key)
-        if len(self._told) > self._told_max:
-            self._told.popitem(last=False)
+        self._redirected[key] = now_s
+        self._redirected.move_to_end(key)
+        if len(self._redirected) > self._redirects_max:
+            self._redirected.popitem(last=False)
         return True
 
 

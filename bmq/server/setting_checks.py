@@ -18,7 +18,7 @@ _ZERO_IS_FINE: Final = frozenset(
         "fetch.catch_up_behind_bytes",
         "fetch.catch_up_slowdown_max",  # no limit
         "fetch.fetch_rack_again_ms",
-        "fetch.fetch_rack_told_max",
+        "fetch.fetch_rack_redirects_max",
         "fetch.fetch_session_eviction_ms",
         "fetch.fetch_session_partitions_max",
         "fetch.fetch_session_slots_max",  # no sessions, as in Kafka

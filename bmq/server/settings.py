@@ -36,6 +36,7 @@ from bmq.proxy.telemetry_settings import TelemetrySettings
 from bmq.routing.settings import RouterSettings
 from bmq.server.kafka_names import own_settings, why_not_here
 from bmq.server.machine_memory import CACHE_SHARE, cache_bytes, memory_bytes
+from bmq.server.renamed_settings import with_present_names
 from bmq.server.setting_checks import not_advertised, ports_in_conflict, wrong_advertised, wrong_value
 
 DEFAULT_FILE: Final = Path("bmq.toml")
@@ -167,8 +168,11 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
+    """`old_names`: settings given under the names of the last release (renamed_settings.py)."""
+
     settings: Settings
     origins: tuple[Origin, ...]
+    old_names: tuple[str, ...] = ()
 
 
 def load_settings(command_line: dict[str, Any], file: Path | None) -> LoadedSettings:
@@ -182,6 +186,10 @@ def load_settings(command_line: dict[str, Any], file: Path | None) -> LoadedSett
         ("environment", _read_environment(environment)),
         (f"file {path}", _read_file(path)),
     ]
+    old_names: set[str] = set()
+    for place, (source, layer) in enumerate(layers):
+        layers[place] = source, (renamed := with_present_names(layer))[0]
+        old_names.update(renamed[1])
     merged: dict[str, Any] = {}
     for _, layer in reversed(layers):
         merged = _merge(merged, layer)
@@ -211,7 +219,7 @@ def load_settings(command_line: dict[str, Any], file: Path | None) -> LoadedSett
         raise BadSettings(f"setting {origin.name} = {origin.value!r} (from the {origin.source}): {wrong[1]}")
     if why_impossible := settings.cluster.why_impossible():
         raise BadSettings(f"setting {why_impossible}")
-    return LoadedSettings(settings, origins)
+    return LoadedSettings(settings, origins, tuple(sorted(old_names)))
 
 
 def require_usable_addresses(settings: Settings, *, is_node: bool) -> None:

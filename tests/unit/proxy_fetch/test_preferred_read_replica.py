@@ -171,9 +171,9 @@ async def test_a_refused_fetch_names_the_leader_clients_can_reach(racks: Racks) 
 
 def test_who_was_told_is_forgotten_in_time_and_in_number() -> None:
     cluster_counts = type("Counts", (), {"sent_to_rack": 0})()
-    replicas = PreferredReadReplicas(cluster_counts, again_ms=1_000, told_max=2)
+    replicas = PreferredReadReplicas(cluster_counts, again_ms=1_000, redirects_max=2)
     keys: list[Any] = [(n, None) for n in range(3)]
     assert [replicas.send(keys[0], s) for s in (0.0, 0.5, 0.99, 1.0, 1.5)] == [True, False, False, True, False]
     assert replicas.send(keys[1], 2.0) and replicas.send(keys[2], 2.0)
     assert replicas.send(keys[0], 1.6), "the earliest one had to go"
-    assert len(replicas._told) == 2
+    assert len(replicas._redirected) == 2

@@ -9,6 +9,7 @@ import pytest
 from bmq.broker.surroundings import BrokerSettings
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.server.machine_memory import cache_bytes, memory_bytes
+from bmq.server.renamed_settings import RENAMED, with_present_names
 from bmq.server.settings import BadSettings, load_settings, split_address
 
 pytestmark = pytest.mark.unit
@@ -125,3 +126,30 @@ def test_the_documentation_names_every_setting() -> None:
     text = CONFIG_PAGE.read_text()
     missing = [origin.name for origin in load_settings({}, None).origins if f"`{origin.name}`" not in text]
     assert missing == []
+
+
+@pytest.mark.parametrize("old", RENAMED)
+def test_a_setting_works_under_the_name_of_the_last_release(
+    old: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "bmq.toml").write_text(f"{old} = 77\n")
+    loaded = load_settings({}, None)
+    origins = {origin.name: origin for origin in loaded.origins}
+    assert (origins[RENAMED[old]].value, origins[RENAMED[old]].source) == (77, "file bmq.toml")
+    assert old not in origins
+    assert loaded.old_names == (old,)
+    monkeypatch.setenv(f"BMQ_{RENAMED[old].upper().replace('.', '__')}", "78")
+    assert {origin.name: origin.value for origin in load_settings({}, None).origins}[RENAMED[old]] == 78
+
+
+def test_of_one_source_the_present_name_wins() -> None:
+    old, new = next(iter(RENAMED.items()))
+    table, old_name, new_name = old.split(".")[0], old.split(".")[1], new.split(".")[1]
+    layer = {table: {old_name: 1, new_name: 2}, "listen": "x"}
+    assert with_present_names(layer) == ({table: {new_name: 2}, "listen": "x"}, [old])
+    assert layer[table] == {old_name: 1, new_name: 2}
+
+
+def test_a_setting_under_its_present_name_needs_no_warning() -> None:
+    assert load_settings({"node_id": 6}, None).old_names == ()
+    assert with_present_names({"fetch": "no table"}) == ({"fetch": "no table"}, [])
