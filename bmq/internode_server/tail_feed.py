@@ -59,7 +59,7 @@ Find = Callable[[TopicPartition], OwnedLog | None]
 """The partition's log if it is owned here and started."""
 
 
-class Told(NamedTuple):
+class SentPart(NamedTuple):
     """One partition's part of an answer, and its records as views of the tail cache."""
 
     part: TailPart
@@ -109,9 +109,9 @@ class TailFeed:
         if key in self._followed:
             self._due[key] = None
 
-    def tell(self, bytes_max: int, find: Find) -> list[Told]:
+    def tell(self, bytes_max: int, find: Find) -> list[SentPart]:
         """The news now, with about `bytes_max` of records at most: whole batches, at least one if there is any."""
-        told = [Told(_refusal(key, ErrorCode.THROTTLING_QUOTA_EXCEEDED), ()) for key in self._refused]
+        told = [SentPart(_refusal(key, ErrorCode.THROTTLING_QUOTA_EXCEEDED), ()) for key in self._refused]
         self._refused.clear()
         due, self._due = self._due, {}
         share_bytes = max(bytes_max // max(len(due), 1), SHARE_BYTES_MIN)
@@ -126,7 +126,7 @@ class TailFeed:
             except Exception:  # noqa: BLE001 one partition's failure must not stop the others
                 _log.exception("tail_not_told", topic_id=str(key.topic_id), partition=key.partition)
                 self._forget(key)
-                one, is_cut = Told(_refusal(key, ErrorCode.NOT_LEADER_OR_FOLLOWER), ()), False
+                one, is_cut = SentPart(_refusal(key, ErrorCode.NOT_LEADER_OR_FOLLOWER), ()), False
             if one is not None:
                 told.append(one)
                 left -= sum(map(len, one.records))
@@ -135,13 +135,15 @@ class TailFeed:
         self._due.update(dict.fromkeys(cut))
         return told
 
-    def _tell_one(self, key: TopicPartition, log: OwnedLog | None, length_bytes_max: int) -> tuple[Told | None, bool]:
+    def _tell_one(
+        self, key: TopicPartition, log: OwnedLog | None, length_bytes_max: int
+    ) -> tuple[SentPart | None, bool]:
         """The partition's part if there is news, and whether more of it is ready to be sent."""
         followed = self._followed[key]
         code = _code_of(log, followed.leader_epoch)
         if log is None or code is not ErrorCode.NONE:
             self._forget(key)
-            return Told(_refusal(key, code), ()), False
+            return SentPart(_refusal(key, code), ()), False
         high_watermark = log.high_watermark
         records: Sequence[memoryview] = ()
         if followed.next_offset < 0:
@@ -180,7 +182,7 @@ class TailFeed:
             aborted_from_offset=aborted_from_offset,
             compacted_offset=offsets[4],
         )
-        return Told(part, records), visible < high_watermark
+        return SentPart(part, records), visible < high_watermark
 
     def _forget(self, key: TopicPartition) -> None:
         self._followed.pop(key, None)

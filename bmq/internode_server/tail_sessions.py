@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
-from bmq.internode_server.tail_feed import OwnedLog, TailFeed, Told
+from bmq.internode_server.tail_feed import OwnedLog, SentPart, TailFeed
 from bmq.log.partition_log import TopicPartition
 from bmq.protocol.internal_messages import TailFetchRequest
 from bmq.protocol.request_context import Peer
@@ -19,7 +19,7 @@ from bmq.protocol.request_context import Peer
 WAIT_MS_MAX: Final = 60_000
 BYTES_MAX: Final = 16 * 1024 * 1024
 
-Answer = Callable[[Sequence[Told]], None]
+Answer = Callable[[Sequence[SentPart]], None]
 
 
 class WatchedLog(OwnedLog, Protocol):
@@ -131,7 +131,7 @@ class TailSession:
 
     # --- answering
 
-    def _reply(self, told: Sequence[Told]) -> None:
+    def _reply(self, told: Sequence[SentPart]) -> None:
         answer, self._answer = self._answer, None
         self._stop_timer()
         if answer is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from bmq.internode_server.services import internal
-from bmq.internode_server.tail_feed import Told
+from bmq.internode_server.tail_feed import SentPart
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader, decode_request
 from bmq.protocol.errors import MalformedMessage
@@ -26,7 +26,7 @@ def tail_fetch(
         raise MalformedMessage("partitions are followed over a connection of one's own")
     here = internal(services)
 
-    def answer(told: Sequence[Told]) -> None:
+    def answer(told: Sequence[SentPart]) -> None:
         reply(encode_tail_response(header.correlation_id, told))
 
     here.tails.of(context.peer, here.manager).fetch(request, answer)

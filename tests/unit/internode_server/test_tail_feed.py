@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from bmq.broker.tail_cache import TailCache
 from bmq.internode_server import tail_feed
-from bmq.internode_server.tail_feed import SHARE_BYTES_MIN, TailFeed, Told
+from bmq.internode_server.tail_feed import SHARE_BYTES_MIN, SentPart, TailFeed
 from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.partition_log import TopicPartition
 from bmq.protocol.error_codes import ErrorCode
@@ -91,7 +91,7 @@ class Feed:
     def follow(self, number: int, offset: int = 0, leader_epoch: int = EPOCH) -> None:
         self.feed.change([interest(number, offset, leader_epoch)], ())
 
-    def tell(self, bytes_max: int = 10**6) -> list[Told]:
+    def tell(self, bytes_max: int = 10**6) -> list[SentPart]:
         return self.feed.tell(bytes_max, self.logs.get)
 
     def told(self, bytes_max: int = 10**6) -> dict[int, TailPart]:

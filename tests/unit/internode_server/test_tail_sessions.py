@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from bmq.internode_server.tail_feed import Told
+from bmq.internode_server.tail_feed import SentPart
 from bmq.internode_server.tail_sessions import TailSession, TailSessions
 from bmq.log.partition_log import TopicPartition
 from bmq.protocol.error_codes import ErrorCode
@@ -43,7 +43,7 @@ class Owner:
         )
         self.session.fetch(request, self.answered)
 
-    def answered(self, told: Sequence[Told]) -> None:
+    def answered(self, told: Sequence[SentPart]) -> None:
         """Noted as (partition, error code, high watermark)."""
         self.answers.append([(one.part.partition, one.part.error_code, one.part.high_watermark) for one in told])
 
