@@ -158,7 +158,7 @@ class ShardRouting:
             except BmqError as error:
                 if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                     raise
-        patience = self._patience()
+        retry = self._request_retry()
         while True:
             owner = self._owner(key)
             code = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -172,7 +172,7 @@ class ShardRouting:
                     code = error.code
             elif owner != _NO_OWNER:
                 return self._client_node(key)
-            if not await patience.may_try_again(self._config.move_wait_ms):
+            if not await retry.may_try_again(self._config.move_wait_ms):
                 raise KafkaError(code, f"the shard of {self._what} {key} has no owner that serves it")
 
     def _shard_key(self, key: str) -> tuple[TopicImage, int] | None:
@@ -219,7 +219,7 @@ class ShardRouting:
         """
         listed: dict[int, list[T]] = {}
         error = ErrorCode.NONE
-        patience = self._patience()
+        retry = self._request_retry()
         while True:
             image = self._image()
             topic = image.topics.get(self._topic_name)
@@ -243,7 +243,7 @@ class ShardRouting:
                     number = shard_of(key_of(item), len(topic.partitions))
                     if number in shards:
                         listed[number].append(item)
-            if error not in MOVING or not await patience.may_try_again(self._config.move_wait_ms):
+            if error not in MOVING or not await retry.may_try_again(self._config.move_wait_ms):
                 break
         return Listing(error, [item for number in sorted(listed) for item in listed[number]])
 
@@ -280,7 +280,7 @@ class ShardRouting:
         left: Sequence[int] = range(len(keys))
         maybe_done: set[int] = set()
         check: ShardRequest | None = None  # for the parts in `maybe_done`
-        patience = self._patience()
+        retry = self._request_retry()
         while True:
             by_owner: dict[tuple[int, bool], list[int]] = {}
             for number, place in enumerate(left, 1):
@@ -307,7 +307,7 @@ class ShardRouting:
                 break
             if not asked.waits_for_members and self._is_old(context):
                 break
-            if not await patience.may_try_again(self._wait_ms()):
+            if not await retry.may_try_again(self._wait_ms()):
                 break
             left = moved
         for place in maybe_done if check is not None else ():
@@ -427,11 +427,11 @@ class ShardRouting:
     def _wait_ms(self) -> int:
         return self._config.move_wait_ms if self._has_topic() else self._config.topic_wait_ms
 
-    def _patience(self) -> _Patience:
+    def _request_retry(self) -> _RequestRetry:
         backoff = Backoff(
             self._random, first_s=self._config.retry_min_ms / 1000, max_s=self._config.retry_max_ms / 1000
         )
-        return _Patience(self._loop, self._waits, backoff)
+        return _RequestRetry(self._loop, self._waits, backoff)
 
 
 class _Answer(NamedTuple):
@@ -442,7 +442,7 @@ class _Answer(NamedTuple):
     is_refused: bool
 
 
-class _Patience:
+class _RequestRetry:
     """The retries of one request: the time limit counts from the first failure, since an answer may take long."""
 
     __slots__ = ("_backoff", "_failed_s", "_loop", "_waits")

@@ -34,8 +34,8 @@ from bmq.server.live_summary import Summary
 from bmq.server.native_kernel import warn_without_kernel
 from bmq.server.node_roles import NodeDependencies, NodeHooks, NodeRoles
 from bmq.server.own_root import new_holder, open_own_root
-from bmq.server.patience import Patience
 from bmq.server.settings import Settings, split_address
+from bmq.server.start_retry import StartRetry
 
 _log = structlog.get_logger("bmq.cli")
 
@@ -157,8 +157,8 @@ class NodeServer:
         internal = await self._internal.bind(*split_address(settings.internal))
         internal = split_address(settings.internal_advertised) if settings.internal_advertised else internal
         holder = new_holder(settings.node_id, dependencies.rng)
-        patience = Patience(settings.start_wait_ms)
-        root = await open_own_root(dependencies.store, settings, holder, dependencies.rng, patience)
+        retry = StartRetry(settings.start_wait_ms)
+        root = await open_own_root(dependencies.store, settings, holder, dependencies.rng, retry)
         member = Member(settings.node_id, holder, *internal)
         await dependencies.election.start(root.cluster_id)
         await dependencies.election.join(member)

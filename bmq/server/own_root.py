@@ -6,8 +6,8 @@ from random import Random
 
 from bmq.log.root import ClusterRoot, cluster_id_from, open_root
 from bmq.log.store import SegmentStore
-from bmq.server.patience import Patience, is_store_silent
 from bmq.server.settings import Settings
+from bmq.server.start_retry import StartRetry, is_store_silent
 
 
 def new_holder(node_id: int, rng: Random) -> str:
@@ -16,10 +16,10 @@ def new_holder(node_id: int, rng: Random) -> str:
 
 
 async def open_own_root(
-    store: SegmentStore, settings: Settings, holder: str, rng: Random, patience: Patience
+    store: SegmentStore, settings: Settings, holder: str, rng: Random, retry: StartRetry
 ) -> ClusterRoot:
     """Open the root; an empty one is initialised first. Raises RootError, StoreError."""
-    return await patience.until_done(
+    return await retry.until_done(
         lambda: open_root(
             store,
             holder=holder,

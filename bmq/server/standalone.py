@@ -71,8 +71,8 @@ from bmq.server.native_kernel import warn_without_kernel
 from bmq.server.otlp_endpoint import client_telemetry
 from bmq.server.own_log import ManagedLog
 from bmq.server.own_root import new_holder, open_own_root
-from bmq.server.patience import Patience, is_log_silent, is_store_silent
 from bmq.server.settings import Settings
+from bmq.server.start_retry import StartRetry, is_log_silent, is_store_silent
 from bmq.server.state_topic import StateTopic
 
 log = structlog.get_logger("bmq.cli")
@@ -207,15 +207,15 @@ class StandaloneServer:
         holder = new_holder(settings.node_id, self._rng)
         host, port = await self._listeners.bind()
         node = Node(settings.node_id, host, port, settings.rack, listeners=self._listeners.others)
-        patience = Patience(settings.start_wait_ms)
-        root = await open_own_root(self._store, settings, holder, self._rng, patience)
+        retry = StartRetry(settings.start_wait_ms)
+        root = await open_own_root(self._store, settings, holder, self._rng, retry)
         manager = PartitionManager(self._store, holder, self._clock, self._rng, settings.broker, may_pad=root.may_pad)
         self._manager = manager
-        await patience.until_done(lambda: self._assign_metadata(manager), may_pass=is_store_silent)
-        metadata_log = await patience.until_done(
+        await retry.until_done(lambda: self._assign_metadata(manager), may_pass=is_store_silent)
+        metadata_log = await retry.until_done(
             lambda: manager.leader_of(METADATA), may_pass=lambda error: isinstance(error, PartitionStarting)
         )
-        controller = await patience.until_done(
+        controller = await retry.until_done(
             lambda: self._started_controller(manager, metadata_log, node, root.cluster_id), may_pass=is_log_silent
         )
         roles = self._roles = self._build(node, manager, controller)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from bmq.hdfs.location import is_hdfs, located, system_user
 from bmq.log.store import SegmentStore
 from bmq.protocol.errors import BmqError
-from bmq.server.patience import TRY_AGAIN_S, Patience, is_store_silent
+from bmq.server.start_retry import TRY_AGAIN_S, StartRetry, is_store_silent
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -55,8 +55,8 @@ async def open_store(settings: StoreSettings, random: Random) -> SegmentStore:
         from bmq.hdfs.store import HdfsStore
 
         config = located(settings.store, settings.hdfs, system_user=system_user())
-        patience = Patience(settings.start_wait_ms)
-        return await patience.until_done(
+        retry = StartRetry(settings.start_wait_ms)
+        return await retry.until_done(
             lambda: HdfsStore.open(config, random, retry_max_s=TRY_AGAIN_S), may_pass=is_store_silent
         )
     if settings.store and not settings.store.startswith("file:"):

@@ -27,7 +27,7 @@ class StoreNotReady(StorageUnavailable):
     """The store did not answer within the time a start may wait for it."""
 
 
-class Patience:
+class StartRetry:
     """The retries of one start. `wait_ms`: for everything together, counted from now."""
 
     def __init__(self, wait_ms: int) -> None:

@@ -9,7 +9,7 @@ from bmq.log.damage import StateDamaged, file_damage
 from bmq.log.store import StorageUnavailable
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
-from bmq.server.patience import Patience, StoreNotReady, is_log_silent
+from bmq.server.start_retry import StartRetry, StoreNotReady, is_log_silent
 from tests.unit.broker.world import virtual
 
 pytestmark = pytest.mark.unit
@@ -28,7 +28,7 @@ def test_damage_ends_a_start_at_once(error: BmqError) -> None:
 
     async def main() -> None:
         with pytest.raises(type(error)) as raised:
-            await Patience(60_000).until_done(attempt, may_pass=is_log_silent)
+            await StartRetry(60_000).until_done(attempt, may_pass=is_log_silent)
         assert raised.value is error
 
     virtual(main)
@@ -46,7 +46,7 @@ def test_a_store_that_is_away_is_waited_for(error: BmqError) -> None:
 
     async def main() -> None:
         with pytest.raises(StoreNotReady, match="not ready within 10 s: away"):
-            await Patience(10_000).until_done(attempt, may_pass=is_log_silent)
+            await StartRetry(10_000).until_done(attempt, may_pass=is_log_silent)
 
     virtual(main)
     assert tries > 3
