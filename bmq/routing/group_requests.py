@@ -126,7 +126,7 @@ class Sync(GroupRequest):
         return sync_error(code)
 
 
-class Beat(GroupRequest):
+class Heartbeat(GroupRequest):
     """Heartbeat."""
 
     api_key = ApiKey.HEARTBEAT
@@ -155,7 +155,7 @@ class Leave(GroupRequest):
 _LOST_IN_THE_MIDDLE: Final = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 
-class ConsumerBeat(GroupRequest):
+class ConsumerHeartbeat(GroupRequest):
     """ConsumerGroupHeartbeat."""
 
     api_key = ApiKey.CONSUMER_GROUP_HEARTBEAT
@@ -183,7 +183,7 @@ class ConsumerBeat(GroupRequest):
         return part
 
 
-class StreamsBeat(GroupRequest):
+class StreamsHeartbeat(GroupRequest):
     """StreamsGroupHeartbeat."""
 
     api_key = ApiKey.STREAMS_GROUP_HEARTBEAT
@@ -463,7 +463,7 @@ def group_request(api_key: ApiKey, request: Any, api_version: int) -> GroupReque
 _FORMS: Final[dict[ApiKey, type[GroupRequest]]] = {
     form.api_key: form
     for form in (
-        *(Join, Sync, Beat, Leave, Commit, TransactionalCommit, Fetch, DeleteOffsets, Describe, Delete),
-        *(ConsumerBeat, DescribeConsumers, StreamsBeat, DescribeStreams, DescribeTopology),
+        *(Join, Sync, Heartbeat, Leave, Commit, TransactionalCommit, Fetch, DeleteOffsets, Describe, Delete),
+        *(ConsumerHeartbeat, DescribeConsumers, StreamsHeartbeat, DescribeStreams, DescribeTopology),
     )
 }

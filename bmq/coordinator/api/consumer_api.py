@@ -10,7 +10,7 @@ from bmq.coordinator.api.ownership import answered_by_owner
 from bmq.coordinator.consumer.cached_responses import RequestKey
 from bmq.coordinator.consumer.description import described
 from bmq.coordinator.consumer.draft import Draft
-from bmq.coordinator.consumer.heartbeat import Beat, check
+from bmq.coordinator.consumer.heartbeat import CheckedHeartbeat, check
 from bmq.coordinator.consumer.member import JOIN_EPOCH
 from bmq.coordinator.consumer.pace import HeartbeatPace
 from bmq.coordinator.consumer.paced_heartbeat import paced_heartbeat
@@ -55,7 +55,7 @@ class ConsumerApi:
         is_joining = request.member_epoch == JOIN_EPOCH
         shard = await self._context.shard_for_heartbeat(group_id, is_joining=is_joining)
         # Kafka shows hosts as Java's InetAddress does, with a slash in front; tools expect it.
-        beat = Beat(
+        checked = CheckedHeartbeat(
             request,
             request.member_id or self._context.new_uuid(),
             context.client_id or "",
@@ -66,7 +66,7 @@ class ConsumerApi:
             key = RequestKey.in_frame(context.received.frame, context.client_host, context.api_version)
 
         def decide(draft: Draft, group_context: GroupContext) -> ConsumerGroupHeartbeatResponse:
-            return paced_heartbeat(draft, beat, group_context, self._pace, key)
+            return paced_heartbeat(draft, checked, group_context, self._pace, key)
 
         answer = await answered_by_owner(
             shard, shard.consumer.decide(group_id, decide, may_overtake=True), is_joining=is_joining

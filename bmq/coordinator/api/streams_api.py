@@ -9,7 +9,7 @@ from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.coordinator.streams.description import described
 from bmq.coordinator.streams.draft import StreamsDraft
-from bmq.coordinator.streams.heartbeat import Answered, StreamsBeat, check, heartbeat
+from bmq.coordinator.streams.heartbeat import Answered, CheckedHeartbeat, check, heartbeat
 from bmq.coordinator.streams.member import JOIN_EPOCH
 from bmq.coordinator.streams.progress import StreamsGroupContext
 from bmq.coordinator.streams.topology_description import ASKED_FROM, DescriptionStatus
@@ -48,13 +48,13 @@ class StreamsApi:
     ) -> StreamsGroupHeartbeatResponse:
         """Raises KafkaError."""
         # Kafka shows hosts as Java's InetAddress does, with a slash in front; tools expect it.
-        beat = StreamsBeat(request, check(request), context.client_id or "", f"/{context.client_host}")
+        checked = CheckedHeartbeat(request, check(request), context.client_id or "", f"/{context.client_host}")
         group_id = request.group_id
         is_joining = request.member_epoch == JOIN_EPOCH
         shard = await self._context.shard_for_heartbeat(group_id, is_joining=is_joining)
 
         def decide(draft: StreamsDraft, context: StreamsGroupContext) -> Answered:
-            return heartbeat(draft, beat, context)
+            return heartbeat(draft, checked, context)
 
         answered = await answered_by_owner(
             shard, shard.streams.decide(group_id, decide, may_overtake=True), is_joining=is_joining

@@ -33,7 +33,7 @@ MEMBER_ID_FROM: Final = 1
 UNCHANGED_MS: Final = -1
 
 
-class Beat(NamedTuple):
+class CheckedHeartbeat(NamedTuple):
     """A request that `check` has passed. `member_id`: the request's, or a new one if the request has none."""
 
     request: ConsumerGroupHeartbeatRequest
@@ -81,25 +81,25 @@ def check(asked: ConsumerGroupHeartbeatRequest, api_version: int, config: Consum
         )
 
 
-def heartbeat(draft: Draft, beat: Beat, context: GroupContext) -> ConsumerGroupHeartbeatResponse:
+def heartbeat(draft: Draft, checked: CheckedHeartbeat, context: GroupContext) -> ConsumerGroupHeartbeatResponse:
     """Raises KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
     UNRELEASED_INSTANCE_ID, FENCED_MEMBER_EPOCH, INVALID_REGULAR_EXPRESSION, UNKNOWN_SERVER_ERROR.
     """
-    if beat.request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
-        return _leave(draft, beat, context)
-    asked = beat.request
+    if checked.request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
+        return _leave(draft, checked, context)
+    asked = checked.request
     is_joining = asked.member_epoch == JOIN_EPOCH
     if draft.group is None:
         _make_group(draft, context, is_joining=is_joining)
-    _require_room(draft.existing, beat, context.config.max_size)
-    before = _static(draft, beat) if asked.instance_id is not None else _dynamic(draft.existing, beat)
-    known = ConsumerMember(beat.member_id) if before is None else before
-    member = advance(draft, before, _said(known, beat), _owned(asked), context)
+    _require_room(draft.existing, checked, context.config.max_size)
+    before = _static(draft, checked) if asked.instance_id is not None else _dynamic(draft.existing, checked)
+    known = ConsumerMember(checked.member_id) if before is None else before
+    member = advance(draft, before, _said(known, checked), _owned(asked), context)
     draft.start(TimerKind.SESSION, member.member_id, context.terms.session_timeout_ms)
     if before is not None and before.classic is not None:
         draft.stop(TimerKind.JOIN, member.member_id)
         draft.stop(TimerKind.SYNC, member.member_id)
-    is_sent = is_joining or beat.is_full or _partitions(known) != _partitions(member)
+    is_sent = is_joining or checked.is_full or _partitions(known) != _partitions(member)
     return ConsumerGroupHeartbeatResponse(
         member_id=member.member_id,
         member_epoch=member.epoch,
@@ -120,8 +120,8 @@ def _make_group(draft: Draft, context: GroupContext, *, is_joining: bool) -> Non
         draft.create()
 
 
-def _require_room(group: ConsumerGroup, beat: Beat, size_max: int) -> None:
-    is_known = beat.member_id in group.members or group.static_member(beat.request.instance_id) is not None
+def _require_room(group: ConsumerGroup, checked: CheckedHeartbeat, size_max: int) -> None:
+    is_known = checked.member_id in group.members or group.static_member(checked.request.instance_id) is not None
     if len(group.members) >= size_max and not is_known:
         raise KafkaError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -129,36 +129,36 @@ def _require_room(group: ConsumerGroup, beat: Beat, size_max: int) -> None:
         )
 
 
-def _dynamic(group: ConsumerGroup, beat: Beat) -> ConsumerMember | None:
+def _dynamic(group: ConsumerGroup, checked: CheckedHeartbeat) -> ConsumerMember | None:
     """The sending member; None: it is new."""
-    member = group.members.get(beat.member_id)
+    member = group.members.get(checked.member_id)
     if member is None:
-        if beat.request.member_epoch == JOIN_EPOCH:
+        if checked.request.member_epoch == JOIN_EPOCH:
             return None
-        raise _unknown(f"Member {beat.member_id} is not a member of group {group.group_id}.")
-    _require_epoch(member, beat)
+        raise _unknown(f"Member {checked.member_id} is not a member of group {group.group_id}.")
+    _require_epoch(member, checked)
     return member
 
 
-def _static(draft: Draft, beat: Beat) -> ConsumerMember | None:
+def _static(draft: Draft, checked: CheckedHeartbeat) -> ConsumerMember | None:
     """The sending static member; None: it is new. One that comes back replaces its former self."""
-    group, asked = draft.existing, beat.request
+    group, asked = draft.existing, checked.request
     holder = group.static_member(asked.instance_id)
     if asked.member_epoch != JOIN_EPOCH:
         if holder is None:
             raise _unknown(f"Instance id {asked.instance_id} is unknown.")
-        require_instance_of(holder, beat.member_id)
-        _require_epoch(holder, beat)
+        require_instance_of(holder, checked.member_id)
+        _require_epoch(holder, checked)
         return holder
     if holder is None:
-        return group.members.get(beat.member_id)
+        return group.members.get(checked.member_id)
     if holder.classic is None and not holder.has_left_for_a_while:
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
-            f"Static member {beat.member_id} with instance id {asked.instance_id} cannot join the group because the "
+            f"Static member {checked.member_id} with instance id {asked.instance_id} cannot join the group because the "
             f"instance id is owned by {holder.member_id} member.",
         )
-    return replace_static(draft, holder, beat.member_id)
+    return replace_static(draft, holder, checked.member_id)
 
 
 def replace_static(draft: Draft, old: ConsumerMember, member_id: str) -> ConsumerMember:
@@ -184,9 +184,9 @@ def require_instance_of(holder: ConsumerMember, member_id: str) -> None:
         )
 
 
-def _require_epoch(member: ConsumerMember, beat: Beat) -> None:
+def _require_epoch(member: ConsumerMember, checked: CheckedHeartbeat) -> None:
     """Accept the member's epoch, or the previous one when the member retries because our answer was lost."""
-    asked = beat.request
+    asked = checked.request
     epoch = asked.member_epoch
     if epoch in (JOIN_EPOCH, member.epoch):
         return
@@ -204,9 +204,9 @@ def _require_epoch(member: ConsumerMember, beat: Beat) -> None:
         )
 
 
-def _said(member: ConsumerMember, beat: Beat) -> ConsumerMember:
+def _said(member: ConsumerMember, checked: CheckedHeartbeat) -> ConsumerMember:
     """The member updated from the request; null fields leave it as it was."""
-    asked = beat.request
+    asked = checked.request
     names, regex = asked.subscribed_topic_names, asked.subscribed_topic_regex
     timeout_ms = asked.rebalance_timeout_ms
     if (
@@ -214,15 +214,15 @@ def _said(member: ConsumerMember, beat: Beat) -> ConsumerMember:
         and (asked.server_assignor is None and member.classic is None)
         and timeout_ms == UNCHANGED_MS
         and (asked.instance_id is None or asked.instance_id == member.instance_id)
-        and (beat.client_id, beat.client_host) == (member.client_id, member.client_host)
+        and (checked.client_id, checked.client_host) == (member.client_id, member.client_host)
     ):
         return member  # nearly every heartbeat
     return replace(
         member,
         instance_id=member.instance_id if asked.instance_id is None else asked.instance_id,
         rack_id=member.rack_id if asked.rack_id is None else asked.rack_id,
-        client_id=beat.client_id,
-        client_host=beat.client_host,
+        client_id=checked.client_id,
+        client_host=checked.client_host,
         topic_names=member.topic_names if names is None else frozenset(names),
         topic_regex=member.topic_regex if regex is None else regex,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == UNCHANGED_MS else timeout_ms,
@@ -231,17 +231,17 @@ def _said(member: ConsumerMember, beat: Beat) -> ConsumerMember:
     )
 
 
-def _leave(draft: Draft, beat: Beat, context: GroupContext) -> ConsumerGroupHeartbeatResponse:
-    group, asked = draft.existing, beat.request
+def _leave(draft: Draft, checked: CheckedHeartbeat, context: GroupContext) -> ConsumerGroupHeartbeatResponse:
+    group, asked = draft.existing, checked.request
     if asked.instance_id is None:
-        member = group.members.get(beat.member_id)
+        member = group.members.get(checked.member_id)
         if member is None:
-            raise _unknown(f"Member {beat.member_id} is not a member of group {group.group_id}.")
+            raise _unknown(f"Member {checked.member_id} is not a member of group {group.group_id}.")
     else:
         member = group.static_member(asked.instance_id)
         if member is None:
             raise _unknown(f"Instance id {asked.instance_id} is unknown.")
-        require_instance_of(member, beat.member_id)
+        require_instance_of(member, checked.member_id)
     if asked.member_epoch == STATIC_LEAVE_EPOCH:
         # A static member keeps its place and its partitions until its session ends; nothing is pending revocation.
         kept = {topic_id: dict.fromkeys(epochs, 0) for topic_id, epochs in member.assigned.items()}
@@ -250,7 +250,7 @@ def _leave(draft: Draft, beat: Beat, context: GroupContext) -> ConsumerGroupHear
         draft.stop(TimerKind.REBALANCE, member.member_id)
     else:
         remove_members(draft, (member.member_id,), context)
-    return ConsumerGroupHeartbeatResponse(member_id=beat.member_id, member_epoch=asked.member_epoch)
+    return ConsumerGroupHeartbeatResponse(member_id=checked.member_id, member_epoch=asked.member_epoch)
 
 
 def _owned(asked: ConsumerGroupHeartbeatRequest) -> Target | None:

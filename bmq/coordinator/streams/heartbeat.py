@@ -39,7 +39,7 @@ from bmq.protocol.streams_group_records import TopologyValue
 UNCHANGED_MS: Final = -1
 
 
-class StreamsBeat(NamedTuple):
+class CheckedHeartbeat(NamedTuple):
     """A request that `check` has passed; `topology`: the request's."""
 
     request: StreamsGroupHeartbeatRequest
@@ -96,22 +96,22 @@ def check(asked: StreamsGroupHeartbeatRequest) -> TopologyValue | None:
     return None if asked.topology is None else topology_of(asked.topology)
 
 
-def heartbeat(draft: StreamsDraft, beat: StreamsBeat, context: StreamsGroupContext) -> Answered:
+def heartbeat(draft: StreamsDraft, checked: CheckedHeartbeat, context: StreamsGroupContext) -> Answered:
     """Raises KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
     UNRELEASED_INSTANCE_ID, FENCED_MEMBER_EPOCH, INVALID_REQUEST, STREAMS_INVALID_TOPOLOGY.
     """
-    asked = beat.request
+    asked = checked.request
     if asked.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
         return _leave(draft, asked)
     if draft.group is None:
         _make_group(draft, is_joining=asked.member_epoch == JOIN_EPOCH)
     was_empty = not draft.existing.members
-    before = _member(draft, beat, context.config.max_size)
-    after = _said(StreamsMember(asked.member_id) if before is None else before, beat)
-    topology, is_new = _topology(draft, beat)
+    before = _member(draft, checked, context.config.max_size)
+    after = _said(StreamsMember(asked.member_id) if before is None else before, checked)
+    topology, is_new = _topology(draft, checked)
     configured = context.configure(topology, context.topics)
-    if configured.is_ready and beat.owned is not None:
-        _require_tasks(configured.subtopologies or {}, beat.owned)
+    if configured.is_ready and checked.owned is not None:
+        _require_tasks(configured.subtopologies or {}, checked.owned)
     says_anew = before is None or after.said() != before.said()
     if says_anew:
         draft.write(records.MemberKey(group=draft.group_id, member_id=after.member_id), after.said())
@@ -122,11 +122,11 @@ def heartbeat(draft: StreamsDraft, beat: StreamsBeat, context: StreamsGroupConte
     is_waiting = is_delayed and draft.existing.epoch > draft.existing.target_epoch
     if not is_waiting and is_target_due(draft.existing, context):
         update_target(draft, configured, context)
-    member = step(draft, after.member_id, beat.owned, is_delayed=is_waiting)
+    member = step(draft, after.member_id, checked.owned, is_delayed=is_waiting)
     draft.start(TimerKind.SESSION, member.member_id, context.terms.session_timeout_ms)
     if asked.shutdown_application:
         draft.shutdown_by = member.member_id
-    response = _response(draft, beat, context, before, member, configured)
+    response = _response(draft, checked, context, before, member, configured)
     response.status = _statuses(draft, context, member, topology, configured, is_waiting=is_waiting)
     return Answered(response, configured.missing)
 
@@ -140,9 +140,9 @@ def _make_group(draft: StreamsDraft, *, is_joining: bool) -> None:
     draft.create()
 
 
-def _member(draft: StreamsDraft, beat: StreamsBeat, size_max: int) -> StreamsMember | None:
+def _member(draft: StreamsDraft, checked: CheckedHeartbeat, size_max: int) -> StreamsMember | None:
     """The sending member; None: it is new. A static one that comes back replaces its former self."""
-    group, asked = draft.existing, beat.request
+    group, asked = draft.existing, checked.request
     if asked.instance_id is not None:
         holder = group.static_member(asked.instance_id)
         if holder is not None and asked.member_epoch == JOIN_EPOCH:
@@ -151,7 +151,7 @@ def _member(draft: StreamsDraft, beat: StreamsBeat, size_max: int) -> StreamsMem
             _require_instance(holder, asked)
     member = group.members.get(asked.member_id)
     if member is not None:
-        _require_epoch(member, beat)
+        _require_epoch(member, checked)
         return member
     if asked.member_epoch != JOIN_EPOCH:
         raise _unknown(draft, asked.member_id)
@@ -198,9 +198,9 @@ def _require_instance(holder: StreamsMember | None, asked: StreamsGroupHeartbeat
         )
 
 
-def _require_epoch(member: StreamsMember, beat: StreamsBeat) -> None:
+def _require_epoch(member: StreamsMember, checked: CheckedHeartbeat) -> None:
     """Accept the member's epoch, or the previous one when the member retries because our answer was lost."""
-    epoch, owned = beat.request.member_epoch, beat.owned
+    epoch, owned = checked.request.member_epoch, checked.owned
     if epoch in (JOIN_EPOCH, member.epoch):
         return
     is_retry = epoch == member.previous_epoch and owned is not None and member.tasks.has_all_of(owned)
@@ -213,18 +213,18 @@ def _require_epoch(member: StreamsMember, beat: StreamsBeat) -> None:
         )
 
 
-def _said(member: StreamsMember, beat: StreamsBeat) -> StreamsMember:
+def _said(member: StreamsMember, checked: CheckedHeartbeat) -> StreamsMember:
     """The member updated from the request; null fields leave it as it was."""
-    asked = beat.request
+    asked = checked.request
     endpoint, tags, timeout_ms = asked.user_endpoint, asked.client_tags, asked.rebalance_timeout_ms
     return replace(
         member,
         instance_id=member.instance_id if asked.instance_id is None else asked.instance_id,
         rack_id=member.rack_id if asked.rack_id is None else asked.rack_id,
-        client_id=beat.client_id,
-        client_host=beat.client_host,
+        client_id=checked.client_id,
+        client_host=checked.client_host,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == UNCHANGED_MS else timeout_ms,
-        topology_epoch=member.topology_epoch if beat.topology is None else beat.topology.epoch,
+        topology_epoch=member.topology_epoch if checked.topology is None else checked.topology.epoch,
         process_id=member.process_id if asked.process_id is None else asked.process_id,
         user_endpoint=member.user_endpoint
         if endpoint is None
@@ -233,9 +233,9 @@ def _said(member: StreamsMember, beat: StreamsBeat) -> StreamsMember:
     )
 
 
-def _topology(draft: StreamsDraft, beat: StreamsBeat) -> tuple[TopologyValue, bool]:
+def _topology(draft: StreamsDraft, checked: CheckedHeartbeat) -> tuple[TopologyValue, bool]:
     """The group's topology, and whether it comes from this request. A member may send an older one."""
-    group, told = draft.existing, beat.topology
+    group, told = draft.existing, checked.topology
     if group.topology is None:
         if told is None:
             raise KafkaError(
@@ -307,17 +307,17 @@ def left(asked: StreamsGroupHeartbeatRequest) -> StreamsGroupHeartbeatResponse:
 
 def _response(
     draft: StreamsDraft,
-    beat: StreamsBeat,
+    checked: CheckedHeartbeat,
     context: StreamsGroupContext,
     before: StreamsMember | None,
     member: StreamsMember,
     configured: ConfiguredTopology,
 ) -> StreamsGroupHeartbeatResponse:
-    asked = beat.request
+    asked = checked.request
     is_told = (
         asked.member_epoch == JOIN_EPOCH
         # After an error it names its tasks: it may not have received its assignment.
-        or (beat.owned is not None and beat.owned != member.tasks.without_epochs)
+        or (checked.owned is not None and checked.owned != member.tasks.without_epochs)
         or before is None
         or before.tasks.without_epochs != member.tasks.without_epochs
     )

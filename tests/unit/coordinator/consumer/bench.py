@@ -15,7 +15,7 @@ from bmq.coordinator.consumer import classic_members
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.consumer.departures import expire
 from bmq.coordinator.consumer.draft import Draft
-from bmq.coordinator.consumer.heartbeat import Beat, check, heartbeat
+from bmq.coordinator.consumer.heartbeat import CheckedHeartbeat, check, heartbeat
 from bmq.coordinator.consumer.progress import GroupContext
 from bmq.coordinator.consumer.resolution import resolve
 from bmq.coordinator.modern.member_timers import Due, TimerKind
@@ -149,8 +149,8 @@ class Bench:
             ],
         )
         check(request, version, self.config)
-        beat = Beat(request, member_id or "made-up", "client", client_host)
-        answer: ConsumerGroupHeartbeatResponse = self.decide(lambda draft: heartbeat(draft, beat, self.context))
+        checked = CheckedHeartbeat(request, member_id or "made-up", "client", client_host)
+        answer: ConsumerGroupHeartbeatResponse = self.decide(lambda draft: heartbeat(draft, checked, self.context))
         return answer
 
     def join(self, member_id: str, topics: Iterable[str] | None = ("t",), **fields: Any) -> Any:

@@ -14,7 +14,7 @@ from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.streams.configuration import configured
 from bmq.coordinator.streams.departures import expire
 from bmq.coordinator.streams.draft import StreamsDraft
-from bmq.coordinator.streams.heartbeat import Answered, StreamsBeat, check, heartbeat
+from bmq.coordinator.streams.heartbeat import Answered, CheckedHeartbeat, check, heartbeat
 from bmq.coordinator.streams.progress import StreamsGroupContext
 from bmq.coordinator.streams.streams_group import StreamsGroup
 from bmq.coordinator.streams.tasks import TaskId, Tasks, partitions_of
@@ -168,8 +168,8 @@ class Bench:
 
     def ask(self, request: StreamsGroupHeartbeatRequest) -> Answered:
         """Raises KafkaError."""
-        beat = StreamsBeat(request, check(request), "client", "/host")
-        answered: Answered = self.decide(lambda draft: heartbeat(draft, beat, self.context))
+        checked = CheckedHeartbeat(request, check(request), "client", "/host")
+        answered: Answered = self.decide(lambda draft: heartbeat(draft, checked, self.context))
         return answered
 
     def join(self, member: str, process: str | None = None, /, **fields: Any) -> StreamsGroupHeartbeatResponse:
