@@ -250,7 +250,7 @@ class Operations:
             self._book.end(task, CONTROLLER_MOVED if has_moved else str(error))
         except Exception as error:  # noqa: BLE001 any bug is answered or logged
             # A bug of ours. The task must not seem to run for ever, and the log needs the traceback.
-            _log.exception("task_broke", task=task.task_id, kind=task.kind)
+            _log.exception("task_failed", task=task.task_id, kind=task.kind)
             self._book.end(task, f"an unexpected {type(error).__name__}; the log of the controller's node has more")
         _log.info("task_ended", task=task.task_id, kind=task.kind, state=task.state, error=task.error)
 

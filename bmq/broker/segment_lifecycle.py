@@ -192,7 +192,7 @@ class SegmentLifecycle:
                 return
             except StoreError as error:
                 if backoff.failures == 0:
-                    _log.warning("segment_not_mended_yet", path=own.writer.path, reason=str(error))
+                    _log.warning("segment_not_recovered_yet", path=own.writer.path, reason=str(error))
                 await backoff.pause()
                 continue
             replicas = own.writer.replicas

@@ -67,7 +67,7 @@ class MetadataStream:
                     "controller_deposed",
                     epoch=self._epoch,
                     newer_epoch=request.controller_epoch,
-                    told_by=request.node_id,
+                    reported_by=request.node_id,
                 )
                 self._decisions.gone.set()
         self._decisions.require_active()

@@ -49,7 +49,7 @@ async def report_unknown_topics(store: SegmentStore, image: Callable[[], Metadat
     try:
         strange = await unknown_topics(store, image)
     except StoreError as error:
-        _log.info("topics_not_compared", reason=str(error))
+        _log.info("unknown_topics_not_checked", reason=str(error))
         return
     if strange:
         _log.error(

@@ -185,7 +185,7 @@ class ZooKeeperSession:
             if ended.done():
                 ended.result()
             else:
-                _log.warning("zookeeper_thread_left", reason="a name server does not answer")
+                _log.warning("zookeeper_thread_leaked", reason="a name server does not answer")
                 ended.add_done_callback(lambda late: late.cancelled() or late.exception())
         finally:
             interrupt.cancel()
@@ -204,7 +204,7 @@ class ZooKeeperSession:
         if self._is_closing:
             return
         if self.connection_number:
-            _log.info("zookeeper_back", servers=",".join(self._servers), is_same_session=key.id == self.id)
+            _log.info("zookeeper_available", servers=",".join(self._servers), is_same_session=key.id == self.id)
         if self._established is not None and key.id != self.id:
             self._established(key)
         self.id = key.id
@@ -220,7 +220,7 @@ class ZooKeeperSession:
             self.number += 1
             _log.warning("zookeeper_session_lost", servers=",".join(self._servers))
         elif self.is_connected:
-            _log.warning("zookeeper_away", servers=",".join(self._servers))
+            _log.warning("zookeeper_unavailable", servers=",".join(self._servers))
         self.is_connected = False
         self._connected.clear()
         self._changed()

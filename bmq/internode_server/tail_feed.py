@@ -124,7 +124,7 @@ class TailFeed:
             try:
                 one, is_cut = self._tell_one(key, find(key), min(left, share_bytes))
             except Exception:  # noqa: BLE001 one partition's failure must not stop the others
-                _log.exception("tail_not_told", topic_id=str(key.topic_id), partition=key.partition)
+                _log.exception("tail_not_sent", topic_id=str(key.topic_id), partition=key.partition)
                 self._forget(key)
                 one, is_cut = SentPart(_refusal(key, ErrorCode.NOT_LEADER_OR_FOLLOWER), ()), False
             if one is not None:

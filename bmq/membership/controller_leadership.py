@@ -196,7 +196,7 @@ class ControllerLeadership:
         try:
             await self._election.raise_metadata_mark(mark)
         except ElectionError as error:
-            _log.info("metadata_mark_not_left", reason=str(error))
+            _log.info("metadata_mark_not_saved", reason=str(error))
         else:
             self._marked = mark
 

@@ -63,4 +63,4 @@ def _lower_own_session() -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        log.warning("no_low_session", reason=str(error))
+        log.warning("session_scheduling_failed", reason=str(error))

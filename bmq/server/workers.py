@@ -211,7 +211,7 @@ class Workers:
             return None
         if process.exitcode is None:
             if worker.heard_s is not None and now_s - worker.heard_s > self._hang_s:
-                _log.error("worker_stands_still", node_id=worker.settings.node_id, pid=process.pid)
+                _log.error("worker_hung", node_id=worker.settings.node_id, pid=process.pid)
                 process.kill()
                 worker.heard_s = now_s  # dying may take a while: do not log and kill again before `_hang_s` is over
             return None

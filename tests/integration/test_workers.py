@@ -123,7 +123,7 @@ def test_one_that_stands_still_is_ended_and_started_again(supervisor: ManagedPro
     os.kill(hung, signal.SIGSTOP)
     eventually(lambda: ready_count(supervisor, 5) == 2, WAIT_S, "it is ready again")
     assert is_gone(hung) and newest_pid(supervisor, 5) != hung
-    assert "worker_stands_still" in supervisor.log_of_this_run()
+    assert "worker_hung" in supervisor.log_of_this_run()
     assert ready_count(supervisor, 6) == 1
     assert supervisor.stop(WAIT_S) == 0
 
@@ -145,7 +145,7 @@ def test_a_supervisor_that_stood_still_blames_nobody(supervisor: ManagedProcess)
     eventually(lambda: time.monotonic() > paused_s + 2 * HANG_S, WAIT_S, "a pause twice as long as their bound")
     supervisor.resume()
     assert supervisor.stop(WAIT_S) == 0
-    assert "worker_stands_still" not in supervisor.log_of_this_run()
+    assert "worker_hung" not in supervisor.log_of_this_run()
 
 
 def test_without_a_supervisor_they_leave(supervisor: ManagedProcess) -> None:

@@ -160,7 +160,7 @@ async def _on_http_exception(_: Request, error: Exception) -> Response:
 
 
 async def _on_mistake(request: Request, error: Exception) -> Response:
-    _log.error("request_broke", path=request.url.path, exc_info=error)
+    _log.error("request_failed", path=request.url.path, exc_info=error)
     return problem_response(500, f"an unexpected {type(error).__name__}; the log of this node has more")
 
 

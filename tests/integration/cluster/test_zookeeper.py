@@ -540,14 +540,18 @@ def test_an_operator_reads_a_line_each_time(ground: ZooKeeperGround, caplog: pyt
             await ground.start()
             await one.raise_epoch(1)
             await one.close()
-        assert [line["event"] for line in logs] == ["zookeeper_away", "zookeeper_back"]
+        assert [line["event"] for line in logs] == ["zookeeper_unavailable", "zookeeper_available"]
         ground.session_timeout_s = SESSION_TIMEOUT_S
         two = await ground.started(2)
         await two.join(member(2))
         with capture_logs() as logs:
             await ground.hang()
             await two.raise_epoch(1)
-        assert [line["event"] for line in logs] == ["zookeeper_away", "zookeeper_session_lost", "zookeeper_back"]
+        assert [line["event"] for line in logs] == [
+            "zookeeper_unavailable",
+            "zookeeper_session_lost",
+            "zookeeper_available",
+        ]
 
     ground.run(story)
     assert [record for record in caplog.records if record.name.startswith("kazoo")] == []

@@ -392,7 +392,7 @@ async def test_a_mistake_of_ours_ends_the_task() -> None:
     cluster.controller.error = ZeroDivisionError("oops")
     with capture_logs() as logs:
         task = await cluster.done(Drain(2))
-    assert [entry["log_level"] for entry in logs if entry["event"] == "task_broke"] == ["error"]
+    assert [entry["log_level"] for entry in logs if entry["event"] == "task_failed"] == ["error"]
     assert task.error == "an unexpected ZeroDivisionError; the log of the controller's node has more"
 
 

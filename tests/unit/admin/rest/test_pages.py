@@ -261,7 +261,7 @@ async def test_a_mistake_of_ours_is_a_sentence_too() -> None:
         cluster.is_ready = object()  # type: ignore[assignment]
         with capture_logs() as logs:
             response = await cluster.client.get("/v1/health")
-        assert [entry["event"] for entry in logs] == ["request_broke"]
+        assert [entry["event"] for entry in logs] == ["request_failed"]
         assert response.status_code == 500
         assert response.json()["detail"].startswith("an unexpected ")
 
