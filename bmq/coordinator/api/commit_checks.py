@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, Protocol
 
+from bmq.coordinator.classic.request_checks import check_offset_commit, check_transactional_commit
 from bmq.coordinator.consumer.commits import MEMBER_EPOCHS_FROM, check_commit
 from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.streams.commits import check_commit as check_streams_commit
@@ -43,7 +44,7 @@ def check_committer(
         return error
     group = shard.groups.get(request.group_id)
     if group is not None:
-        return group.check_offset_commit(request.member_id, request.group_instance_id, generation, loop_ms)
+        return check_offset_commit(group, request.member_id, request.group_instance_id, generation, loop_ms)
     if generation < 0:
         return ErrorCode.NONE  # a consumer that assigns its partitions itself, or an admin tool
     if shard.offsets.has_group(request.group_id):
@@ -91,7 +92,7 @@ def check_transactional_committer(
         return new
     group = shard.groups.get(request.group_id)
     if group is not None:
-        return group.check_transactional_commit(request.member_id, request.group_instance_id, generation)
+        return check_transactional_commit(group, request.member_id, request.group_instance_id, generation)
     if generation < 0:
         return ErrorCode.NONE  # a producer that names no member, or whose consumer assigns partitions itself
     if shard.offsets.has_group(request.group_id):

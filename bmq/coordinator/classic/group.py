@@ -35,6 +35,7 @@ from bmq.coordinator.classic.effects import (
     sync_error,
 )
 from bmq.coordinator.classic.member import Caller, Member, Protocols, made_member_id
+from bmq.coordinator.classic.request_checks import check_member, check_sync
 from bmq.coordinator.classic.roster import Roster
 from bmq.coordinator.classic.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from bmq.coordinator.config import CoordinatorConfig
@@ -49,8 +50,6 @@ from bmq.protocol.messages.sync_group_request import SyncGroupRequest
 from bmq.protocol.messages.sync_group_response import SyncGroupResponse
 
 ABSENT_PATIENCE_MS_MIN: Final = 1_000
-
-
 CLASSIC: Final = "classic"
 """The group type."""
 
@@ -104,7 +103,7 @@ class Group:
         """A SyncGroup, answered by one of the effects, now or when the leader's assignment is durable."""
         if not self.members and self.state is GroupState.EMPTY:
             return [Answer(caller, sync_error(ErrorCode.UNKNOWN_MEMBER_ID))]
-        error = self._check_sync(request)
+        error = check_sync(self, request)
         if error is ErrorCode.NONE and self.state is GroupState.PREPARING_REBALANCE:
             error = ErrorCode.REBALANCE_IN_PROGRESS
         if error is not ErrorCode.NONE:
@@ -128,7 +127,7 @@ class Group:
         """A heartbeat: only the member's deadline changes."""
         member = self.members.get(member_id)
         if member is None or instance_id is not None or self.state is GroupState.DEAD:
-            error = self._check_member(member_id, instance_id)
+            error = check_member(self, member_id, instance_id)
             if error is not ErrorCode.NONE:
                 return error
             member = self.members.by_id[member_id]
@@ -158,7 +157,7 @@ class Group:
             elif member_id in self.members.pending:
                 self.members.expect_no_more(member_id)
             else:
-                error = self._check_member(member_id, instance_id)
+                error = check_member(self, member_id, instance_id)
                 if error is ErrorCode.NONE:
                     effects += self._remove(member_id)
             has_left = has_left or error is ErrorCode.NONE
@@ -166,40 +165,6 @@ class Group:
         if has_left:
             effects += self._after_removal(now)
         return responses, effects
-
-    def check_offset_commit(
-        self, member_id: str, instance_id: str | None, generation: int, loop_ms: float
-    ) -> ErrorCode:
-        """Whether this member may commit offsets; a commit also renews its session. Source: ClassicGroup."""
-        if self.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if generation < 0 and self.state is GroupState.EMPTY:
-            return ErrorCode.NONE
-        if generation < 0 and not member_id and instance_id is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        error = self._check_member(member_id, instance_id)
-        if error is not ErrorCode.NONE:
-            return error
-        if generation != self.generation:
-            return ErrorCode.ILLEGAL_GENERATION
-        if self.state is GroupState.COMPLETING_REBALANCE:
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        self.members.by_id[member_id].touch(loop_ms)
-        return ErrorCode.NONE
-
-    def check_transactional_commit(self, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Whether this member may commit offsets in a transaction, which is allowed during a rebalance too (KIP-447).
-
-        Before version 3 producers could not name a member. Source: ClassicGroup.
-        """
-        if self.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if generation < 0 and (self.state is GroupState.EMPTY or (not member_id and instance_id is None)):
-            return ErrorCode.NONE
-        error = self._check_member(member_id, instance_id)
-        if error is ErrorCode.NONE and generation != self.generation:
-            error = ErrorCode.ILLEGAL_GENERATION
-        return error
 
     def tick(self, now: Moment) -> Effects:
         """Handle what is due and set `wake_ms` anew."""
@@ -405,7 +370,7 @@ class Group:
     def _rejoin(self, joining: Joining, now: Moment) -> Effects:
         request, caller = joining.request, joining.caller
         member_id = request.member_id
-        error = self._check_member(member_id, request.group_instance_id)
+        error = check_member(self, member_id, request.group_instance_id)
         if error is not ErrorCode.NONE:
             return [Answer(caller, join_error(error, member_id))]
         member = self.members.by_id[member_id]
@@ -593,22 +558,6 @@ class Group:
     def _answer_join(self, member: Member, response: JoinGroupResponse) -> Effects:
         caller = self.members.stop_waiting(member)
         return [] if caller is None else [Answer(caller, response)]
-
-    def _check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        if self.state is GroupState.DEAD:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return self.members.check(member_id, instance_id)
-
-    def _check_sync(self, request: SyncGroupRequest) -> ErrorCode:
-        error = self._check_member(request.member_id, request.group_instance_id)
-        if error is not ErrorCode.NONE:
-            return error
-        if request.generation_id != self.generation:
-            return ErrorCode.ILLEGAL_GENERATION
-        for asked, ours in ((request.protocol_type, self.protocol_type), (request.protocol_name, self.protocol_name)):
-            if asked is not None and ours is not None and asked != ours:
-                return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        return ErrorCode.NONE
 
     def _supports(self, protocol_type: str, protocols: Protocols) -> bool:
         if self.state is GroupState.EMPTY:

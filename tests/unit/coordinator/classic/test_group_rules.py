@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from bmq.coordinator.classic.effects import GroupState
+from bmq.coordinator.classic.request_checks import check_offset_commit
 from bmq.coordinator.runtime.moment import NEVER_MS
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import encode
@@ -317,7 +320,7 @@ def test_a_pending_member_may_leave() -> None:
 
 def test_commits_are_checked_and_keep_a_session_alive() -> None:
     bench = GroupBench()
-    check = bench.group.check_offset_commit
+    check = partial(check_offset_commit, bench.group)
     assert check("", None, -1, bench.now_ms) == ErrorCode.NONE
     leader, follower = bench.stable(2)
     assert check("", None, -1, bench.now_ms) == ErrorCode.UNKNOWN_MEMBER_ID
