@@ -54,10 +54,7 @@ def decide_alter_users(
     registrations: Mapping[int, RegisterBrokerRecord],
 ) -> InTurns[Decision[AlterUserScramCredentialsResponse]]:
     """A result for each user, in the order of the request; a user who is named twice gets an error."""
-    changes: tuple[ScramCredentialDeletion | ScramCredentialUpsertion, ...] = (
-        *request.deletions,
-        *request.upsertions,
-    )
+    changes: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
     named = Counter(change.name for change in changes)
     results, records = [], list[MetadataRecord]()
     seen = set[str]()

@@ -43,6 +43,10 @@ class FrameSplitter:
         self._filled = 0
         self._needed = 0
 
+    def limit(self, frame_bytes_max: int, at_first_max: int) -> None:
+        """Other limits, for the frames that begin from now on."""
+        self._frame_bytes_max, self._at_first_max = frame_bytes_max, at_first_max
+
     @property
     def held_bytes(self) -> int:
         """Memory held for an incomplete frame."""

@@ -264,7 +264,7 @@ def _write_markers(request: WriteTxnMarkersRequest, code: ErrorCode, message: st
 def _alter_users(
     request: AlterUserScramCredentialsRequest, code: ErrorCode, message: str
 ) -> AlterUserScramCredentialsResponse:
-    names = dict.fromkeys((*(one.name for one in request.deletions), *(one.name for one in request.upsertions)))
+    names = dict.fromkeys([one.name for one in request.deletions] + [one.name for one in request.upsertions])
     return AlterUserScramCredentialsResponse(
         results=[AlterUserScramCredentialsResult(user=name, error_code=code, error_message=message) for name in names]
     )

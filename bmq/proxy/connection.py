@@ -38,12 +38,14 @@ from bmq.protocol.refusals import refused
 from bmq.protocol.request_context import ANONYMOUS, Received, RequestContext
 from bmq.protocol.request_heads import RequestHeads
 from bmq.protocol.wire import Buffer
+from bmq.proxy.authentication import FRAME_BYTES_AT_FIRST_MAX, FRAME_BYTES_MAX, SaslGate
 from bmq.proxy.dispatch import EAGER_HANDLERS, HANDLERS, HOT_HANDLERS, EncodedBody, EncodedPieces, Handler
 from bmq.proxy.entrance import Entrance, in_memory, subject_of
 from bmq.proxy.file_sender import FileSender
 from bmq.proxy.large_requests import LargeRequests, decoded_bytes
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.part_answers import AnswerTooLarge, PartAnswers, surveyed
+from bmq.proxy.reply import Reply
 from bmq.proxy.services import Services
 from bmq.proxy.split_requests import READING, split_of
 from bmq.proxy.stall_watch import StallWatch
@@ -128,7 +130,6 @@ class Connection(asyncio.BufferedProtocol):
         self._entrance = entrance
         # Before the listener serves there are none, and no connection is admitted.
         self._services = cast(Services, entrance.services or getattr(listener, "services", None))
-        self._principal = ANONYMOUS
         self._stalls = listener.stalls
         self._limits = listener.limits
         self._loop = listener.loop
@@ -152,6 +153,8 @@ class Connection(asyncio.BufferedProtocol):
         self._is_turn_due = False
         self._is_stopping = False
         self._alone: Slot | None = None  # a large request under way: the next one begins when it is answered
+        self._gate: SaslGate | None = None  # while a login is demanded, or its session has an end
+        self._principal, self._is_token = ANONYMOUS, False
         self._context: RequestContext | None = None
         self._software = ("unknown", "unknown")
         self._tasks: dict[asyncio.Task[None], None] = {}  # cancelled in this order
@@ -174,6 +177,13 @@ class Connection(asyncio.BufferedProtocol):
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if not self._listener.admit(self):
             self._transport.abort()
+            return
+        security = self._entrance.security
+        if security.protocol.is_sasl:
+            self._splitter.limit(FRAME_BYTES_MAX, FRAME_BYTES_AT_FIRST_MAX)
+            logins = self._services.logins
+            assert logins is not None
+            self._gate = SaslGate(self, logins, security, self._listener.stats, self._loop)
         elif self._entrance.is_tls:
             self._name_by_certificate(transport)
 
@@ -237,6 +247,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
+        if self._gate is not None:
+            self._gate.close()
+            self._gate = None
         if self._sender is not None:
             self._sender.close()
         self._is_lost = True
@@ -361,7 +374,45 @@ class Connection(asyncio.BufferedProtocol):
         if self._listener.is_full:
             self._listener.wait_for_room(self)
 
+    # --- the login
+    def open_slot(self, api_key: ApiKey, size_bytes: int) -> Slot:
+        """A place for the answer to a frame of this size."""
+        slot = Slot(self, api_key, size_bytes, self._loop.time())
+        if self._is_ordered:
+            self._slots.append(slot)
+        else:
+            self._unplaced[slot] = None
+        self._in_flight_bytes += size_bytes
+        self._listener.take(size_bytes)
+        self._listener.stats.requests[api_key] += 1
+        return slot
+
+    def hold(self, slot: Reply) -> None:
+        """Implements Guarded.hold."""
+        self._alone = cast(Slot, slot)
+
+    def release(self, slot: Reply) -> None:
+        """Implements Guarded.release."""
+        self._not_alone(cast(Slot, slot))
+
+    def let_in(self, principal: str, *, is_token: bool, is_for_ever: bool) -> None:
+        """Implements Guarded.let_in: the client is known; `is_for_ever`: no request has to be looked at for that again."""
+        self._principal, self._is_token = principal, is_token
+        self._context = None
+        self._splitter.limit(self._limits.request_bytes_max, self._limits.frame_bytes_at_first_max)
+        if is_for_ever:
+            self._gate = None
+
+    def end_with(self, slot: Reply, frame: bytes, reason: str) -> None:
+        """Implements Guarded.end_with."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._listener.note_bad(self, reason)
+            slot((frame,))
+            self.stop()
+
     def _begin(self, frame: bytearray) -> None:
+        if self._gate is not None and self._gate.takes(frame):
+            return
         try:
             header = self._heads.parse(frame)
             api_key, api = self._listener.served[header.api_key]
@@ -371,15 +422,7 @@ class Connection(asyncio.BufferedProtocol):
         except MalformedMessage as error:
             self.close(str(error))
             return
-        size = len(frame)
-        slot = Slot(self, api_key, size, self._loop.time())
-        if self._is_ordered:
-            self._slots.append(slot)
-        else:
-            self._unplaced[slot] = None
-        self._in_flight_bytes += size
-        self._listener.take(size)
-        self._listener.stats.requests[api_key] += 1
+        slot = self.open_slot(api_key, len(frame))
         try:
             self._dispatch(api_key, api, header, frame, slot)
         except (MalformedMessage, UnsupportedVersion) as error:
@@ -483,8 +526,9 @@ class Connection(asyncio.BufferedProtocol):
                 self.host,
                 self._software[0],
                 self._software[1],
-                principal=self._principal,
-                listener=self._entrance.name,
+                self._principal,
+                self._is_token,
+                self._entrance.name,
                 peer=self,
                 apis=self._listener.apis,
                 client_port=self._port,

@@ -12,6 +12,7 @@ from bmq.protocol.parts import MEMORY, Part
 from bmq.protocol.request_context import ANONYMOUS
 from bmq.protocol.wire import Buffer
 from bmq.proxy.services import Services
+from bmq.security.listener_security import ListenerSecurity
 
 TLS_HANDSHAKE_S: Final = 10.0
 """A client whose handshake takes longer is dropped: until then it costs memory and a descriptor."""
@@ -21,15 +22,19 @@ Subject = tuple[tuple[tuple[str, str], ...], ...]
 
 @dataclass(slots=True)
 class Entrance:
-    """`make_context`: the TLS of the listener, made anew when its files change; None: none. `principal_of`: the principal of
+    """`security`: what is demanded of clients. `context`: the TLS of the listener; None: none. `principal_of`: the principal of
     a client certificate's subject. `services`: set before connections are accepted.
     """
 
-    name: str = "PLAINTEXT"
+    security: ListenerSecurity = field(default_factory=ListenerSecurity)
     context: ssl.SSLContext | None = None
     principal_of: Callable[[Subject], str] = lambda subject: ANONYMOUS
     services: Services | None = None
     socket: socket.socket | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.security.name
 
     @property
     def is_tls(self) -> bool:

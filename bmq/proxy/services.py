@@ -27,6 +27,7 @@ from bmq.proxy.log_levels import LogLevels
 from bmq.proxy.produce_deadlines import ProduceDeadlines
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.reply import Reply
+from bmq.proxy.sasl_logins import SaslLogins
 from bmq.proxy.stats import ProxyStats
 
 DESCRIBED_PARTITIONS_MAX: Final = 2_000
@@ -169,4 +170,5 @@ class Services:
     described_partitions_max: int = DESCRIBED_PARTITIONS_MAX
     access: Access = OPEN
     plain_commits: PlainCommits = field(default_factory=PlainCommits)
+    logins: SaslLogins | None = None  # where a listener demands a login
     is_between_nodes: bool = False  # the listener for other nodes: clients' rights were checked at their node

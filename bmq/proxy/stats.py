@@ -24,6 +24,9 @@ class ProxyStats(Collector):
         self.connections = 0
         self.connections_refused = 0
         self.connections_closed_bad = 0
+        self.authentications = 0
+        self.authentications_failed = 0
+        self.sessions_expired = 0
         self.received_bytes = 0
         self.sent_bytes = 0
         self.in_flight_bytes = 0

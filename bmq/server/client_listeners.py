@@ -85,7 +85,7 @@ class ClientListeners:
         """
         for config in self._configs:
             files = None
-            entrance = Entrance(config.name)
+            entrance = Entrance(config.security)
             if config.security.protocol.is_tls:
                 files = tls_files(self._settings.kafka, config.name, has_own_names=config.security.protocol.is_sasl)
                 entrance.context = make_context(files)

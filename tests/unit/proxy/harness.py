@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -14,13 +15,16 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from bmq.protocol.record_batch import Record, encode_batch
+from bmq.proxy.entrance import Entrance
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.producer_ids import ProducerIds
+from bmq.proxy.sasl_logins import SaslLogins
 from bmq.proxy.server import KafkaServer
 from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.starting_appender import StartingAppender
 from bmq.proxy.stats import ProxyStats
+from bmq.security.listener_security import ListenerSecurity
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
 from tests.fakes.store import FakeStore
@@ -126,7 +130,12 @@ def services_over(controller: FakeController, partitions: FakePartitions, stats:
 
 
 async def start_proxy(
-    limits: ProxyLimits | None = None, *, partition_count: int = 6, stalls: StallWatch | None = None
+    limits: ProxyLimits | None = None,
+    *,
+    partition_count: int = 6,
+    stalls: StallWatch | None = None,
+    security: ListenerSecurity | None = None,
+    logins: Callable[[FakeController], SaslLogins] | None = None,
 ) -> Proxy:
     """Topic "t" with its partitions, all led here."""
     partitions = FakePartitions()
@@ -135,8 +144,9 @@ async def start_proxy(
     controller = FakeController(image_of(topic_image("t", TOPIC_ID, partition_count)))
     stats = ProxyStats()
     services = services_over(controller, partitions, stats)
+    services.logins = None if logins is None else logins(controller)
     server = KafkaServer(limits or ProxyLimits(), stats, stalls=stalls)
-    host, port = await server.bind("127.0.0.1", 0)
+    host, port = await server.bind("127.0.0.1", 0, Entrance(security or ListenerSecurity()))
     await server.serve(services)
     return Proxy(server, services, controller, partitions, host, port)
 

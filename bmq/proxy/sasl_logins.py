@@ -1,0 +1,85 @@
+"""What logins at this process share: users, secrets of the process, and the thread that checks passwords."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Final
+
+from bmq.log.clock import Clock
+from bmq.metadata.image import MetadataImage
+from bmq.security.listener_security import PLAIN, ListenerSecurity
+from bmq.security.sasl.authenticator import SaslAuthenticator
+from bmq.security.sasl.plain import Plain, RightPasswords
+from bmq.security.sasl.scram import Scram, ScramSecret
+from bmq.security.sasl.scram_keys import BY_NAME, ScramMechanism
+from bmq.security.sasl.steps import Mechanism, Step, Unavailable
+
+SERVED: Final = frozenset({PLAIN, *BY_NAME})
+"""The mechanisms that a login can be checked by here."""
+WAITING_MAX: Final = 1_000
+"""Logins that wait for the thread; more are closed, and their clients try again."""
+FAILURE_DELAY_MS: Final = 100
+"""`connection.failed.authentication.delay.ms`: clients that try again at once would do nothing else."""
+_NONCE_BYTES: Final = 24
+
+RunBlocking = Callable[[Callable[[], Step]], Awaitable[Step]]
+
+
+async def at_once(work: Callable[[], Step]) -> Step:
+    """Runs the work where it is called: for tests and the simulation, which have no threads."""
+    return work()
+
+
+class SaslLogins:
+    """`image`: the metadata in force. `run_blocking`: runs work of some milliseconds in a thread of its own."""
+
+    def __init__(
+        self,
+        image: Callable[[], MetadataImage],
+        clock: Clock,
+        run_blocking: RunBlocking,
+        *,
+        failure_delay_ms: int = FAILURE_DELAY_MS,
+        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> None:
+        self._image = image
+        self._clock = clock
+        self._run_blocking = run_blocking
+        self._random_bytes = random_bytes
+        self._secret = random_bytes(32)
+        self._right_passwords = RightPasswords(random_bytes(32))
+        self._waiting = 0
+        self.failure_delay_s = failure_delay_ms / 1000
+
+    def authenticator(self, security: ListenerSecurity, loop: asyncio.AbstractEventLoop) -> SaslAuthenticator:
+        """The state of a new connection's login."""
+        offered: Mapping[str, Callable[[], Mechanism]] = {
+            name: partial(self._mechanism, name, security) for name in sorted(security.mechanisms & SERVED)
+        }
+        return SaslAuthenticator(offered, security.session_max_ms, self._clock.now_ms, loop.time)
+
+    async def run(self, work: Callable[[], Step]) -> Step:
+        """The step that blocking work leads to."""
+        if self._waiting >= WAITING_MAX:
+            return Unavailable(f"{self._waiting} logins wait already")
+        self._waiting += 1
+        try:
+            return await self._run_blocking(work)
+        finally:
+            self._waiting -= 1
+
+    def _mechanism(self, name: str, security: ListenerSecurity) -> Mechanism:
+        if name == PLAIN:
+            return Plain(security.jaas_users, self._image().users, self._right_passwords, self._secret)
+        mechanism = BY_NAME[name]
+        nonce = self._random_bytes(_NONCE_BYTES).hex()
+        return Scram(mechanism, partial(self._keys, mechanism), nonce, self._secret)
+
+    def _keys(self, mechanism: ScramMechanism, name: str, is_token: bool) -> ScramSecret | None:
+        one = None if is_token else self._image().users.get(name, {}).get(mechanism.number)
+        if one is None:
+            return None
+        return ScramSecret(one.name, one.salt, one.stored_key, one.server_key, one.iterations)
