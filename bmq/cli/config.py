@@ -26,6 +26,7 @@ from bmq.cli.kafka.options import (
 from bmq.cli.kafka.rows import Column, output_of, print_rows
 from bmq.cli.setting_options import ConfigFile, Data, Listen, Rest, StoreUrl, load
 from bmq.cli.terminal import console
+from bmq.server.listener_settings import is_secret
 
 if TYPE_CHECKING:
     from bmq.cli.kafka.client import KafkaClient
@@ -60,7 +61,8 @@ def show(
     loaded = load(config, listen=listen, rest=rest, data=data, store=store)
     table = Table("setting", "value", "from", box=None, pad_edge=False)
     for origin in loaded.origins:
-        table.add_row(origin.name, "" if origin.value is None else str(origin.value), origin.source)
+        shown = _HIDDEN if is_secret(origin.name) else "" if origin.value is None else str(origin.value)
+        table.add_row(origin.name, shown, origin.source)
     console().print(table)
 
 

@@ -76,7 +76,7 @@ async def forward(
         request_data = encode_request(api_key, version, _CORRELATION_ID, context.client_id, request)
     envelope = EnvelopeRequest(
         request_data=request_data,
-        request_principal=encode_principal(context.principal),
+        request_principal=encode_principal(context.principal, is_token=context.is_token),
         client_host_address=encode_host(context.client_host),
         leader_epoch=leader_epoch,
     )
@@ -100,20 +100,22 @@ def _refusal(node_id: int, api_key: ApiKey, code: int) -> KafkaError:
     return KafkaError(known, f"node {node_id} does not answer {api_key.name}: {known.name}")
 
 
-def encode_principal(principal: str) -> bytes:
+def encode_principal(principal: str, *, is_token: bool = False) -> bytes:
     """`principal` is TYPE:NAME, as in an ACL."""
     kind, _, name = principal.partition(":")
     out = bytearray(_PRINCIPAL_VERSION.to_bytes(2, "big"))
-    codec_of(_PRINCIPAL, _PRINCIPAL_VERSION).write(out, PrincipalData(type=kind, name=name))
+    codec_of(_PRINCIPAL, _PRINCIPAL_VERSION).write(
+        out, PrincipalData(type=kind, name=name, token_authenticated=is_token)
+    )
     return bytes(out)
 
 
-def parse_principal(data: bytes) -> str:
-    """TYPE:NAME. Raises MalformedMessage."""
+def parse_principal(data: bytes) -> tuple[str, bool]:
+    """TYPE:NAME, and whether it authenticated by a delegation token. Raises MalformedMessage."""
     if int.from_bytes(data[:2], "big") != _PRINCIPAL_VERSION or len(data) < 2:
         raise MalformedMessage("the principal is of an unknown version")
     parsed: PrincipalData = codec_of(_PRINCIPAL, _PRINCIPAL_VERSION).read(data, 2)
-    return f"{parsed.type}:{parsed.name}"
+    return f"{parsed.type}:{parsed.name}", parsed.token_authenticated
 
 
 def encode_host(host: str) -> bytes:

@@ -323,8 +323,28 @@ _NETWORK: Final = (
     ),
 )
 
+_LOGINS: Final = (
+    _static(
+        "connection.failed.authentication.delay.ms",
+        _INT,
+        "100",
+        "The answer to a failed login waits for this time, and then the connection is closed.",
+        at_least(0),
+    ),
+    _static("connections.max.reauth.ms", _LONG, "0", "Clients have to log in again within this time; 0: never."),
+    _static("sasl.enabled.mechanisms", _LIST, "GSSAPI", "SASL mechanisms by which clients may log in."),
+)
+
 BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
-    *_TOPIC_DEFAULTS, *_AUTHORIZER, *TLS_CONFIGS, *_TOPICS, *_GROUPS, *_PRODUCERS, *_NETWORK, *CONFIGS_WITHOUT_EFFECT
+    *_TOPIC_DEFAULTS,
+    *_AUTHORIZER,
+    *TLS_CONFIGS,
+    *_TOPICS,
+    *_GROUPS,
+    *_PRODUCERS,
+    *_NETWORK,
+    *_LOGINS,
+    *CONFIGS_WITHOUT_EFFECT,
 )
 
 HIDDEN_BY_DEFAULT: Final = frozenset(

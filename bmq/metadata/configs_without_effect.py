@@ -224,15 +224,12 @@ _TABLE: Final[Mapping[str, str]] = {
         share.fetch.purgatory.purge.interval.requests INT 1000
     """,
     SECURITY: """
-        connection.failed.authentication.delay.ms INT 100
-        connections.max.reauth.ms LONG 0
         delegation.token.expiry.check.interval.ms LONG 3600000
         delegation.token.expiry.time.ms LONG 86400000
         delegation.token.max.lifetime.ms LONG 604800000
         delegation.token.secret.key PASSWORD -
         principal.builder.class CLASS org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder dynamic
         sasl.client.callback.handler.class CLASS -
-        sasl.enabled.mechanisms LIST GSSAPI dynamic
         sasl.jaas.config PASSWORD - dynamic
         sasl.kerberos.kinit.cmd STRING /usr/bin/kinit dynamic
         sasl.kerberos.min.time.before.relogin LONG 60000 dynamic

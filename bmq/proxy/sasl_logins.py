@@ -10,15 +10,13 @@ from typing import Final
 
 from bmq.log.clock import Clock
 from bmq.metadata.image import MetadataImage
-from bmq.security.listener_security import PLAIN, ListenerSecurity
+from bmq.security.listener_security import PLAIN, SERVED, ListenerSecurity
 from bmq.security.sasl.authenticator import SaslAuthenticator
 from bmq.security.sasl.plain import Plain, RightPasswords
 from bmq.security.sasl.scram import Scram, ScramSecret
 from bmq.security.sasl.scram_keys import BY_NAME, ScramMechanism
 from bmq.security.sasl.steps import Mechanism, Step, Unavailable
 
-SERVED: Final = frozenset({PLAIN, *BY_NAME})
-"""The mechanisms that a login can be checked by here."""
 WAITING_MAX: Final = 1_000
 """Logins that wait for the thread; more are closed, and their clients try again."""
 FAILURE_DELAY_MS: Final = 100

@@ -17,7 +17,9 @@ SCRAM_SHA_512: Final = "SCRAM-SHA-512"
 OAUTHBEARER: Final = "OAUTHBEARER"
 GSSAPI: Final = "GSSAPI"
 MECHANISMS: Final = (GSSAPI, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
-"""Every mechanism that a listener may offer."""
+"""Every mechanism that Kafka's listeners may offer."""
+SERVED: Final = frozenset({PLAIN, SCRAM_SHA_256, SCRAM_SHA_512})
+"""Those that a login can be checked by here."""
 
 
 class SecurityProtocol(Enum):

@@ -12,7 +12,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from bmq.security.listener_security import ListenerSecurity, SecurityProtocol, require_served
+from bmq.security.listener_security import (
+    MECHANISMS,
+    PLAIN,
+    SCRAM_SHA_256,
+    SCRAM_SHA_512,
+    SERVED,
+    ListenerSecurity,
+    SecurityProtocol,
+    require_served,
+)
+from bmq.security.sasl.jaas import plain_users
 
 PLAINTEXT: Final = "PLAINTEXT"
 OWN_NAMES: Final = frozenset({"INTERNAL", "REST"})
@@ -20,13 +30,16 @@ OWN_NAMES: Final = frozenset({"INTERNAL", "REST"})
 LISTENERS: Final = "listeners"
 ADVERTISED: Final = "advertised.listeners"
 PROTOCOLS: Final = "listener.security.protocol.map"
-MECHANISMS: Final = "sasl.enabled.mechanisms"
+MECHANISMS_SETTING: Final = "sasl.enabled.mechanisms"
+SESSION: Final = "connections.max.reauth.ms"
+JAAS: Final = "sasl.jaas.config"
+LISTENER_PREFIX: Final = "listener.name."
 _ENTRY: Final = re.compile(r"([A-Za-z0-9_]+)://(?:\[([0-9A-Fa-f:%.a-z]*)\]|([^\s:/,\[\]]*)):([0-9]{1,5})")
 
 Address = tuple[str, int]
 
 
-class WrongListeners(Exception):
+class WrongListeners(ValueError):
     """The settings cannot be right; the message is one sentence."""
 
 
@@ -45,6 +58,14 @@ class ListenerConfig:
 
 def listeners_of(configs: Mapping[str, str], listen: Address, advertised: Address | None) -> tuple[ListenerConfig, ...]:
     """`configs`: under Kafka's names. `listen`, `advertised`: the settings of these names. Raises WrongListeners."""
+    found = _listeners_of(configs, listen, advertised)
+    _require_known(configs, found)
+    return found
+
+
+def _listeners_of(
+    configs: Mapping[str, str], listen: Address, advertised: Address | None
+) -> tuple[ListenerConfig, ...]:
     protocols = _protocols(configs.get(PROTOCOLS, ""))
     if not configs.get(LISTENERS, "").strip():
         if configs.get(ADVERTISED, "").strip():
@@ -110,10 +131,67 @@ def _security(name: str, protocols: Mapping[str, SecurityProtocol], configs: Map
     protocol = protocols.get(name)
     if protocol is None:
         raise WrongListeners(f"{PROTOCOLS} has no protocol for the listener {name}")
-    mechanisms: frozenset[str] = frozenset()
-    if protocol.is_sasl:
+    if not protocol.is_sasl:
+        return ListenerSecurity(name, protocol)
+    try:
+        mechanisms = require_served((config_of(configs, name, MECHANISMS_SETTING) or "").split(","))
+    except ValueError as error:
+        raise WrongListeners(f"listener {name}: {error}") from None
+    if mechanisms - SERVED:
+        raise WrongListeners(
+            f"listener {name}: {', '.join(sorted(mechanisms - SERVED))} is not served; {', '.join(sorted(SERVED))} are"
+        )
+    return ListenerSecurity(
+        name, protocol, mechanisms, _sessions(name, configs), _jaas_users(name, configs, mechanisms)
+    )
+
+
+def _sessions(name: str, configs: Mapping[str, str]) -> dict[str, int]:
+    """The longest session by mechanism, "" for all others."""
+    found: dict[str, int] = {}
+    for mechanism in ("", *MECHANISMS):
+        own = f"listener.name.{name.lower()}.{mechanism.lower()}.{SESSION}"
+        text = configs.get(own) if mechanism else config_of(configs, name, SESSION)
+        if text is None:
+            continue
+        if not text.strip().isdecimal():
+            raise WrongListeners(f"listener {name}: {SESSION} = {text!r} has to be milliseconds, 0 for no limit")
+        found[mechanism] = int(text)
+    return found
+
+
+def _jaas_users(name: str, configs: Mapping[str, str], mechanisms: frozenset[str]) -> dict[str, str]:
+    """Users of PLAIN. Scram's module has none, and may be named as in Kafka."""
+    for mechanism in MECHANISMS:
+        line = configs.get(f"listener.name.{name.lower()}.{mechanism.lower()}.{JAAS}")
+        if line is None or mechanism in (SCRAM_SHA_256, SCRAM_SHA_512):
+            continue
+        if mechanism != PLAIN or PLAIN not in mechanisms:
+            raise WrongListeners(f"listener {name}: only PLAIN has users in {JAAS}, and where it is enabled")
         try:
-            mechanisms = require_served((config_of(configs, name, MECHANISMS) or "").split(","))
+            return plain_users(line)
         except ValueError as error:
-            raise WrongListeners(f"listener {name}: {error}") from None
-    return ListenerSecurity(name, protocol, mechanisms)
+            raise WrongListeners(f"listener {name}: {JAAS} of PLAIN: {error}") from None
+    return {}
+
+
+def _require_known(configs: Mapping[str, str], found: tuple[ListenerConfig, ...]) -> None:
+    """Nothing half set is served: a config of no listener, or of SASL where no listener has it, protects nothing."""
+    names = {one.name.lower() for one in found}
+    for config in sorted(configs):
+        if not config.startswith(LISTENER_PREFIX):
+            continue
+        name, _, rest = config.removeprefix(LISTENER_PREFIX).partition(".")
+        if name not in names:
+            raise WrongListeners(f"{config} is of a listener {name.upper()}, which there is not")
+        base = next(
+            (rest.removeprefix(f"{one.lower()}.") for one in MECHANISMS if rest.startswith(f"{one.lower()}.")), rest
+        )
+        if not base.startswith("ssl.") and base not in (MECHANISMS_SETTING, SESSION, JAAS):
+            raise WrongListeners(f"{config} is not one of this release")
+    has_sasl = any(one.security.protocol.is_sasl for one in found)
+    if not has_sasl and (SESSION in configs or MECHANISMS_SETTING in configs or any(JAAS in one for one in configs)):
+        raise WrongListeners(
+            f"settings of SASL protect nothing: no listener has SASL; see {LISTENERS} and {PROTOCOLS}, such as "
+            f"{PLAINTEXT}:{SecurityProtocol.SASL_PLAINTEXT.name}"
+        )

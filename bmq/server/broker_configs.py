@@ -14,6 +14,7 @@ from bmq.coordinator.transactions.config import TransactionConfig
 from bmq.metadata.broker_configs import BROKER_CONFIGS, BrokerConfigs
 from bmq.metadata.config_keys import NO_EFFECT, split_list
 from bmq.server.kafka_names import SETTING_OF
+from bmq.server.listener_settings import without_listener_configs
 from bmq.server.settings import Settings
 
 _log = structlog.get_logger("bmq.cli")
@@ -34,7 +35,7 @@ def kafka_configs(settings: Settings, defaults: Mapping[str, str] | None = None)
         value = _text(getattr(getattr(settings, table), setting))
         if value != BROKER_CONFIGS[name].default or name in settings.kafka:
             own[name] = value
-    return {**(defaults or {}), **settings.kafka, **own}
+    return {**(defaults or {}), **without_listener_configs(settings.kafka), **own}
 
 
 def _text(value: float | str) -> str:

@@ -25,6 +25,7 @@ from bmq.security.listeners import (
     WrongListeners,
     listeners_of,
 )
+from bmq.server.login_threads import warn_of_clear_passwords
 from bmq.server.setting_checks import is_any_address
 from bmq.server.settings import Settings, split_address
 from bmq.server.tls import TlsFiles, WrongTls, make_context, tls_files
@@ -65,8 +66,6 @@ def configured(settings: Settings) -> tuple[ListenerConfig, ...]:
                 f"listener {one.name} is on all addresses of this machine, which nobody else can connect to: give it one in "
                 f"{ADVERTISED}"
             )
-        if one.security.protocol.is_sasl:
-            raise WrongListenerSettings(f"listener {one.name}: {one.security.protocol.name} is not served yet: use SSL")
     return found
 
 
@@ -93,6 +92,7 @@ class ClientListeners:
             address = await self._proxy.bind(*config.address, entrance)
             self._bound.append(_Bound(config, address, files, () if files is None else files.changed_ns))
             _warn_if_open(config, address)
+            warn_of_clear_passwords(config.security)
         plain = [one for one in self._bound if one.config.name == PLAINTEXT]
         return (plain or self._bound)[0].reached_at
 

@@ -80,6 +80,7 @@ from bmq.server.broker_configs import (
 )
 from bmq.server.client_access import client_access
 from bmq.server.dynamic_configs import follow
+from bmq.server.login_threads import LoginThreads, sasl_logins
 from bmq.server.otlp_endpoint import client_telemetry
 from bmq.server.own_log import ManagedLog
 from bmq.server.settings import Settings, split_address, split_roles
@@ -304,6 +305,7 @@ class NodeRoles:
         )
         manager.on_owned(self.registration.report_soon)
         follow(self.replica.broker_configs, manager, self.groups, dependencies.hooks.coordinator_config)
+        self._login_threads = LoginThreads()
 
     @property
     def controller(self) -> Controller | None:
@@ -348,6 +350,7 @@ class NodeRoles:
             log_levels=dependencies.log_levels,
             connection_limits=lambda: connection_limits(self.replica.broker_configs),
             access=client_access(self.replica.broker_configs, self._image),
+            logins=sasl_logins(self._login_threads, self._image, dependencies.clock, self.replica.broker_configs),
             described_partitions_max=self.replica.broker_configs.number("max.request.partition.size.limit"),
         )
 
@@ -515,6 +518,7 @@ class NodeRoles:
 
     async def close(self) -> None:
         """Close peers, fetching, coordinators and partitions. Links and the election stay open: the caller closes them."""
+        self._login_threads.close()
         for services in (self.client_services, self.internal_services):
             services.appender.stop()
         await self.peers.close()

@@ -34,7 +34,9 @@ from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.stall_watch import LOOP_STALL_MAX_MS
 from bmq.proxy.telemetry_settings import TelemetrySettings
 from bmq.routing.settings import RouterSettings
+from bmq.security.listeners import listeners_of
 from bmq.server.kafka_names import own_settings, why_not_here
+from bmq.server.listener_settings import is_secret
 from bmq.server.machine_memory import CACHE_SHARE, cache_bytes, memory_bytes
 from bmq.server.renamed_settings import with_present_names
 from bmq.server.setting_checks import not_advertised, ports_in_conflict, wrong_advertised, wrong_value
@@ -242,6 +244,11 @@ def require_usable_addresses(settings: Settings, *, is_node: bool) -> None:
             raise BadSettings(why)
     if (why := ports_in_conflict(listeners, max(1, settings.workers) if is_node else 1)) is not None:
         raise BadSettings(why)
+    try:
+        told = split_address(settings.advertised) if settings.advertised else None
+        listeners_of(settings.kafka, split_address(settings.listen), told)
+    except ValueError as error:
+        raise BadSettings(f"setting kafka: {error}") from None
     acks = settings.kafka.get("min.insync.replicas", "1")
     if is_hdfs(settings.store) and acks.isdigit() and int(acks) > settings.hdfs.replication:
         raise BadSettings(
@@ -303,4 +310,6 @@ def _sentence(error: ValidationError, layers: list[tuple[str, dict[str, Any]]]) 
     name = ".".join(str(part) for part in first["loc"])
     if first["type"] in UNKNOWN:
         return f"setting {name} (from the {_source_of(name, layers)}) is not one of this release"
+    if is_secret(name):
+        return f"setting {name} (from the {_source_of(name, layers)}): {first['msg']}"
     return f"setting {name} = {first['input']!r} (from the {_source_of(name, layers)}): {first['msg']}"

@@ -67,6 +67,7 @@ from bmq.server.client_access import client_access
 from bmq.server.client_listeners import ClientListeners
 from bmq.server.dynamic_configs import follow
 from bmq.server.live_summary import Summary
+from bmq.server.login_threads import LoginThreads, sasl_logins
 from bmq.server.native_kernel import warn_without_kernel
 from bmq.server.otlp_endpoint import client_telemetry
 from bmq.server.own_log import ManagedLog
@@ -138,6 +139,7 @@ class StandaloneServer:
             trim_memory=trim_memory,
         )
         self._listeners = ClientListeners(self._proxy, settings)
+        self._login_threads = LoginThreads()
         self._manager: PartitionManager | None = None
         self._roles: StandaloneRoles | None = None
         self._tasks: tuple[asyncio.Task[Any], ...] = ()
@@ -291,6 +293,7 @@ class StandaloneServer:
             log_levels=self._log_levels,
             connection_limits=lambda: connection_limits(controller.broker_configs),
             access=client_access(controller.broker_configs, lambda: controller.image),
+            logins=sasl_logins(self._login_threads, lambda: controller.image, self._clock, controller.broker_configs),
             described_partitions_max=controller.broker_configs.number("max.request.partition.size.limit"),
         )
         return StandaloneRoles(controller, groups, transactions, fetcher, services)
@@ -390,6 +393,7 @@ class StandaloneServer:
     async def stop(self) -> None:
         """Answer requests under way, save checkpoints, seal every epoch. Fine after a start that failed half-way."""
         self._stalls.close()
+        self._login_threads.close()
         for task in self._tasks:
             task.cancel()
             await asyncio.wait({task})

@@ -46,7 +46,7 @@ async def envelope(request: EnvelopeRequest, context: RequestContext, services: 
     except (UnsupportedVersion, MalformedMessage) as error:
         return EnvelopeResponse(error_code=error.code)
     try:
-        principal = parse_principal(request.request_principal or b"")
+        principal, is_token = parse_principal(request.request_principal or b"")
     except MalformedMessage:
         return EnvelopeResponse(error_code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
     if _is_late(request, context):
@@ -57,6 +57,7 @@ async def envelope(request: EnvelopeRequest, context: RequestContext, services: 
         header.client_id,
         client_host,
         principal=principal,
+        is_token=is_token,
         leader_epoch=request.leader_epoch,
         turns=context.turns,
     )

@@ -93,13 +93,14 @@ def test_a_principal_is_written_as_kafka_does(principal: str) -> None:
         expected, DefaultPrincipalData(type_=kind, name=name, token_authenticated=False)
     )
     assert encode_principal(principal) == expected.getvalue()
-    assert parse_principal(encode_principal(principal)) == principal
+    assert parse_principal(encode_principal(principal)) == (principal, False)
+    assert parse_principal(encode_principal(principal, is_token=True)) == (principal, True)
 
 
 @given(st.binary(max_size=40))
 def test_a_principal_of_any_bytes_is_parsed_or_refused(data: bytes) -> None:
     try:
-        assert ":" in parse_principal(data)
+        assert ":" in parse_principal(data)[0]
     except MalformedMessage:
         pass
 
