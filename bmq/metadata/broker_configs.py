@@ -289,6 +289,13 @@ _NETWORK: Final = (
         "Most connections from each of these addresses, as ADDRESS:NUMBER,…; instead of max.connections.per.ip.",
         valid_overrides,
     ),
+    _dynamic(
+        "max.connection.creation.rate",
+        _INT,
+        _INT_MAX,
+        "New connections a second of this node; those beyond it wait for at most a second.",
+        at_least(0),
+    ),
     _static(
         "max.incremental.fetch.session.cache.slots", _INT, "1000", "Most fetch sessions of this node.", at_least(0)
     ),

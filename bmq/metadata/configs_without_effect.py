@@ -26,7 +26,7 @@ BUDGETS: Final = (
 PURGATORY: Final = "Requests that wait are counted and end by themselves: nothing has to be purged."
 METRICS: Final = "Metrics are Prometheus's, at /metrics."
 PLUGINS: Final = "There are no Java plug-ins, and one listener for clients."
-QUOTAS: Final = "Quotas are not served."
+QUOTAS: Final = "Client quotas are measured with these windows; the other quotas have no meaning here."
 LEADERS: Final = "An owner stays while it lives, the balancer moves partitions, and a node that stops hands them over."
 REPLICATION: Final = "HDFS replicates: nodes copy no records from each other."
 DISKS: Final = "The store is one directory, shared by all nodes."
@@ -49,7 +49,6 @@ _TABLE: Final[Mapping[str, str]] = {
         num.network.threads INT 3 dynamic 1
     """,
     SOCKETS: """
-        max.connection.creation.rate INT 2147483647 dynamic 0
         socket.connection.setup.timeout.max.ms LONG 30000
         socket.connection.setup.timeout.ms LONG 10000
         socket.listen.backlog.size INT 50

@@ -45,6 +45,12 @@ def connection_limits(configs: Configs) -> ConnectionLimits:
     )
 
 
+def connection_creation_rate(configs: Configs) -> int | None:
+    """New connections a second that this node accepts; None: as many as come."""
+    rate = configs.number("max.connection.creation.rate")
+    return None if rate == _NO_LIMIT else rate
+
+
 def parse_overrides(text: str) -> dict[str, int]:
     """Limits by address, of "127.0.0.1:100,::1:50,localhost:7". Raises InvalidConfig.
 

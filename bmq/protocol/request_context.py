@@ -24,6 +24,41 @@ class Peer(Protocol):
         """Run work that ends with the connection. `ended` is called after it, even if it never began."""
 
 
+class Throttle(Protocol):
+    """The quotas of the client that a request came from. Times to wait are milliseconds; 0: go on.
+
+    A time that is returned is told to the client, and its connection is muted for so long (KIP-219).
+    """
+
+    def may_begin(self, api_key: int, size_bytes: int) -> bool:
+        """Whether a request may be begun now; else its connection is called when it may."""
+
+    def call(self, work: Callable[[], None]) -> None:
+        """Run a part of a request, whose time may count."""
+
+    async def drive(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Await a request's handler, whose time may count."""
+
+    def close(self) -> None:
+        """The connection is gone."""
+
+    def produced(self) -> int:
+        """A produce is being answered; its bytes were counted when it was begun."""
+
+    def fetch_wait_ms(self) -> int:
+        """Before records are sent: not 0 if the answer has to be empty."""
+
+    def fetched(self, size_bytes: int) -> int:
+        """An answer with so many bytes is being sent."""
+
+    @property
+    def fetch_bytes_max(self) -> int:
+        """Most bytes of one answer."""
+
+    def answered(self, told_ms: int) -> int:
+        """Another request is being answered; `told_ms`: the controller already tells the client to wait so long."""
+
+
 ANONYMOUS: Final = "User:ANONYMOUS"
 """The principal of a client that has not authenticated: TYPE:NAME, as in an ACL."""
 
@@ -63,6 +98,7 @@ class RequestContext:
     leader_epoch: int = -1
     client_port: int = -1
     turns: Turns = NO_TURNS
+    throttle: Throttle | None = None
 
 
 RequestMethod = Callable[[Any, RequestContext], Coroutine[Any, Any, Any]]

@@ -44,6 +44,7 @@ from bmq.proxy.entrance import Entrance, in_memory, subject_of
 from bmq.proxy.file_sender import FileSender
 from bmq.proxy.large_requests import LargeRequests, decoded_bytes
 from bmq.proxy.limits import ProxyLimits
+from bmq.proxy.mute import Mute
 from bmq.proxy.part_answers import AnswerTooLarge, PartAnswers, surveyed
 from bmq.proxy.reply import Reply
 from bmq.proxy.services import Services
@@ -152,6 +153,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_receiving = False
         self._is_turn_due = False
         self._is_stopping = False
+        self._mute: Mute | None = None  # made when a quota holds for the client
         self._alone: Slot | None = None  # a large request under way: the next one begins when it is answered
         self._gate: SaslGate | None = None  # while a login is demanded, or its session has an end
         self._principal, self._is_token = ANONYMOUS, False
@@ -178,6 +180,14 @@ class Connection(asyncio.BufferedProtocol):
         if not self._listener.admit(self):
             self._transport.abort()
             return
+        rates = self._services.throttles.connection_rates
+        if rates is not None:
+            wait_ms, is_refused = rates.arrived(self.host)
+            if is_refused:
+                self._is_stopping = True  # what it sends is not looked at
+                self._loop.call_later(wait_ms / 1000, self.abort)
+            elif wait_ms:
+                self._muted().last(wait_ms)
         security = self._entrance.security
         if security.protocol.is_sasl:
             self._splitter.limit(FRAME_BYTES_MAX, FRAME_BYTES_AT_FIRST_MAX)
@@ -253,7 +263,9 @@ class Connection(asyncio.BufferedProtocol):
         if self._sender is not None:
             self._sender.close()
         self._is_lost = True
-        self._context = None  # it refers to this connection
+        if self._mute is not None:
+            self._mute.close()
+        self.forget_context()  # it refers to this connection
         self._frames.clear()
         for slot in (*self._slots, *self._unplaced):
             slot.is_done = True
@@ -305,6 +317,7 @@ class Connection(asyncio.BufferedProtocol):
         return (
             self._is_writing_paused
             or self._alone is not None
+            or (self._mute is not None and self._mute.is_on)
             or len(self._slots) + len(self._unplaced) >= limits.in_flight_requests_max
             or self._in_flight_bytes >= limits.in_flight_bytes_max
             or (
@@ -339,12 +352,17 @@ class Connection(asyncio.BufferedProtocol):
         if self._stalls.is_stalled():
             return  # this connection was dropped with all others
         left = self._limits.frames_per_turn_max
+        throttles = self._services.throttles
         while self._frames and not self._is_full and self._transport is not None:
             if left == 0:
                 self._turn_soon()
                 break
             left -= 1
-            self._begin(self._frames.popleft())
+            frame = self._frames.popleft()
+            if throttles.is_active and not self._may_begin(frame):
+                self._frames.appendleft(frame)
+                break
+            self._begin(frame)
         if self._transport is None:
             return
         if self._frames or self._is_full:
@@ -352,6 +370,30 @@ class Connection(asyncio.BufferedProtocol):
         elif self._is_reading_paused and not self._transport.is_closing():
             self._is_reading_paused = False
             self._transport.resume_reading()
+
+    def _may_begin(self, frame: bytearray) -> bool:
+        """Whether the client's quotas allow it; else this connection is held until they do."""
+        if self._gate is not None and self._principal == ANONYMOUS:
+            return True  # a login counts for nobody
+        try:
+            header = self._heads.parse(frame)
+        except (KeyError, MalformedMessage):
+            return True  # `_begin` closes the connection
+        throttle = self._context_of(header).throttle
+        return throttle is None or throttle.may_begin(header.api_key, len(frame))
+
+    def _muted(self) -> Mute:
+        if self._mute is None:
+            self._mute = Mute(self._loop, self._begin_frames)
+        return self._mute
+
+    def forget_context(self) -> None:
+        """What was known of the client is outdated: its principal, or the quotas in force."""
+        if self._context is not None and self._context.throttle is not None:
+            self._context.throttle.close()
+        self._context = None
+        if self._mute is not None:
+            self._mute.go_on()
 
     def _turn_soon(self) -> None:
         if not self._is_turn_due:
@@ -398,7 +440,7 @@ class Connection(asyncio.BufferedProtocol):
     def let_in(self, principal: str, *, is_token: bool, is_for_ever: bool) -> None:
         """Implements Guarded.let_in: the client is known; `is_for_ever`: no request has to be looked at for that again."""
         self._principal, self._is_token = principal, is_token
-        self._context = None
+        self.forget_context()
         self._splitter.limit(self._limits.request_bytes_max, self._limits.frame_bytes_at_first_max)
         if is_for_ever:
             self._gate = None
@@ -444,9 +486,16 @@ class Connection(asyncio.BufferedProtocol):
             self.begin(self._fetch_large(header, frame, context, slot), partial(self._not_alone, slot))
             return
         if hot is not None:
-            hot(frame, header, context, self._services, slot)
+            if context.throttle is None:
+                hot(frame, header, context, self._services, slot)
+            else:
+                context.throttle.call(partial(hot, frame, header, context, self._services, slot))
             return
-        eager = None if self._tasks or self._services.access.is_on else EAGER_HANDLERS.get(api_key)
+        eager = (
+            None
+            if self._tasks or context.throttle is not None or self._services.access.is_on
+            else EAGER_HANDLERS.get(api_key)
+        )
         if eager is not None and eager(frame, header, context, self._received_s, self._services, slot):
             return
         if len(frame) > self._limits.at_once_bytes_max and self._is_ordered:
@@ -520,6 +569,7 @@ class Connection(asyncio.BufferedProtocol):
     def _context_of(self, header: RequestHeader) -> RequestContext:
         context = self._context
         if context is None or context.api_version != header.api_version or context.client_id != header.client_id:
+            throttles = self._services.throttles
             context = RequestContext(
                 header.api_version,
                 header.client_id,
@@ -533,6 +583,7 @@ class Connection(asyncio.BufferedProtocol):
                 apis=self._listener.apis,
                 client_port=self._port,
                 turns=self._listener.turns,
+                throttle=throttles.of(self._principal, header.client_id, self._muted) if throttles.is_active else None,
             )
             if len(header.client_id or "") <= KEPT_NAME_CHARS_MAX:
                 self._context = context
@@ -547,8 +598,12 @@ class Connection(asyncio.BufferedProtocol):
         context: RequestContext,
         slot: Slot,
     ) -> None:
+        throttle = context.throttle
         try:
-            response = await handler(request, context, self._services)
+            answering = handler(request, context, self._services)
+            response = await (
+                answering if throttle is None else throttle.drive(cast(Coroutine[Any, Any, Any], answering))
+            )
         except AnswerTooLarge as error:
             self.close(str(error))
             return
@@ -560,6 +615,11 @@ class Connection(asyncio.BufferedProtocol):
         if response is None:
             slot(None)
             return
+        if throttle is not None:
+            told_ms = getattr(response, "throttle_time_ms", 0)
+            wait_ms = throttle.answered(told_ms)
+            if wait_ms > told_ms and hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = wait_ms
         code = getattr(response, "error_code", 0)
         if code:
             self._listener.stats.note_error(api_key, code)
@@ -702,6 +762,8 @@ class Connection(asyncio.BufferedProtocol):
     def close_if_idle(self, before_s: float) -> None:
         """Close when nothing has moved since `before_s`: the client is silent, or does not take its answers."""
         is_waiting = self._slots or self._unplaced
+        if self._mute is not None and self._mute.is_on:
+            return
         if self.active_at_s < before_s and self._transport is not None and (not is_waiting or self._is_writing_paused):
             self._transport.abort()
 

@@ -23,12 +23,14 @@ from bmq.protocol.messages.fetch_request import FetchRequest
 from bmq.protocol.parts import Part
 from bmq.proxy.access import TopicRights
 from bmq.proxy.catch_up import CaughtUp, bytes_behind, next_offset_of
+from bmq.proxy.fetch_refusal import throttled_fetch
 from bmq.proxy.fetch_results import endpoints, error_result, in_order, response_topics, without_records
 from bmq.proxy.fetch_session import FetchScope, Interest
 from bmq.proxy.pending_read import PendingRead
 from bmq.proxy.preferred_read_replica import NOWHERE, PreferredReadReplica
 
 if TYPE_CHECKING:
+    from bmq.protocol.request_context import Throttle
     from bmq.proxy.consumer_pace import ConsumerPace
     from bmq.proxy.fetch_resources import FetchResources
     from bmq.proxy.reply import Reply
@@ -58,6 +60,7 @@ class Reader(NamedTuple):
     near: PreferredReadReplica | None = None
     pace: ConsumerPace | None = None
     rights: TopicRights | None = None
+    throttle: Throttle | None = None
 
 
 NOBODY: Final = Reader()
@@ -97,6 +100,7 @@ class FetchJob:
         "_starting",
         "_starts",
         "_tail_bytes",
+        "_throttle",
         "_total_bytes",
         "_turn_bytes",
         "_turn_s",
@@ -116,6 +120,7 @@ class FetchJob:
         self._rights = reader.rights
         self._near = reader.near
         self._pace = reader.pace
+        self._throttle = reader.throttle
         self._shared = shared
         self._services = services
         self._header = header
@@ -124,6 +129,8 @@ class FetchJob:
         self._begun_s = shared.loop.time()
         self._deadline_s = self._begun_s + min(max(request.max_wait_ms, 0), config.fetch_wait_ms_max) / 1000
         self._max_bytes = min(request.max_bytes, config.fetch_max_bytes)
+        if self._throttle is not None:
+            self._max_bytes = min(self._max_bytes, self._throttle.fetch_bytes_max)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._read_committed = request.isolation_level == _READ_COMMITTED
         replica_id = (
@@ -151,6 +158,12 @@ class FetchJob:
 
     def run(self) -> None:
         """Look, and then answer or wait."""
+        if self._throttle is None:
+            self._run()
+        else:
+            self._throttle.call(self._run)
+
+    def _run(self) -> None:
         try:
             self._look()
             self._decide()
@@ -569,6 +582,15 @@ class FetchJob:
     def _finish(self) -> None:
         shared = self._shared
         scope = self._scope
+        throttle, throttle_time_ms = self._throttle, 0
+        if throttle is not None:
+            if self._total_bytes and (throttle_time_ms := throttle.fetch_wait_ms()):
+                if self._turn_s is not None or self._turn_bytes:
+                    shared.throttle.settle(shared.loop.time(), 0)
+                self._is_done = True
+                self._reply(throttled_fetch(self._header, shared.sessions.throttled(scope), throttle_time_ms))
+                return
+            throttle_time_ms = throttle.fetched(self._total_bytes)
         error_code, session_id, included = shared.sessions.answer(
             scope, zip(scope.interests, self._results, strict=True), int(shared.loop.time() * 1000)
         )
@@ -579,6 +601,7 @@ class FetchJob:
             self._header.api_version,
             self._header.correlation_id,
             topics,
+            throttle_time_ms=throttle_time_ms,
             error_code=error_code,
             session_id=session_id,
             node_endpoints=endpoints(self._services.controller.image, hinted) if hinted else (),

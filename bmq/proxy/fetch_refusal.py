@@ -32,3 +32,16 @@ def refused_fetch(header: RequestHeader, request: FetchRequest, code: ErrorCode)
         error_code=code,
         session_id=request.session_id,
     )
+
+
+def throttled_fetch(header: RequestHeader, answered: tuple[int, int], throttle_time_ms: int) -> list[Part]:
+    """The empty answer of a client beyond its quota, whole. `answered`: error code and session id."""
+    error_code, session_id = answered
+    return encode_fetch_response(
+        header.api_version,
+        header.correlation_id,
+        (),
+        error_code=error_code,
+        session_id=session_id,
+        throttle_time_ms=throttle_time_ms,
+    )

@@ -192,6 +192,15 @@ class SessionCache:
                     interests[key] = interest
         return ErrorCode.NONE, session.session_id, told
 
+    def throttled(self, scope: FetchScope) -> tuple[int, int]:
+        """(error code, session id) of an answer that is empty because of a quota: nothing counts as told."""
+        session = scope.session
+        if session is None:
+            return scope.error_code, NO_SESSION_ID
+        if session.epoch != scope.epoch:
+            return ErrorCode.INVALID_FETCH_SESSION_EPOCH, NO_SESSION_ID
+        return ErrorCode.NONE, session.session_id
+
     def _open(self, scope: FetchScope, told: list[tuple[Interest, FetchResult]], now_ms: int) -> int:
         size = len(told)
         if not 0 < size <= SESSION_PARTITIONS_MAX or self.partition_count + size > self.partitions_max:

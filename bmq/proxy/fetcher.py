@@ -24,7 +24,7 @@ from bmq.proxy.catch_up_throttle import LOOK_INTERVAL_S
 from bmq.proxy.consumer_pace import ConsumerPaces
 from bmq.proxy.fetch_job import FetchJob, Reader
 from bmq.proxy.fetch_metrics import FetchCollector
-from bmq.proxy.fetch_refusal import ISOLATION_LEVELS, refused_fetch
+from bmq.proxy.fetch_refusal import ISOLATION_LEVELS, refused_fetch, throttled_fetch
 from bmq.proxy.fetch_resources import FetchResources
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.preferred_read_replica import PreferredReadReplicas
@@ -103,12 +103,16 @@ class Fetcher:
             reply(refused_fetch(header, request, ErrorCode.UNKNOWN_SERVER_ERROR))
             return
         scope = self.shared.sessions.resolve(request, header.api_version, int(self._loop.time() * 1000))
+        throttle = context.throttle
+        if throttle is not None and not scope.error_code and (wait_ms := throttle.fetch_wait_ms()):
+            reply(throttled_fetch(header, self.shared.sessions.throttled(scope), wait_ms))
+            return
         near = self._preferred_read_replicas.reader(request.rack_id, context, services) if request.rack_id else None
         pace = self.paces.of(context, services.controller.image)
         rights = None
         if services.access.is_on:
             rights = TopicRights(services.access, context, ApiKey.FETCH, Operation.READ, services.controller.image)
-        job = FetchJob(self.shared, services, header, request, scope, reply, Reader(near, pace, rights))
+        job = FetchJob(self.shared, services, header, request, scope, reply, Reader(near, pace, rights, throttle))
         if pace is not None and pace.due_s > self._loop.time():
             self.shared.deadlines.add(job.run, pace.due_s)
         else:

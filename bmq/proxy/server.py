@@ -132,6 +132,7 @@ class KafkaServer:
         """Accept connections. Raises OSError when the port is already taken."""
         assert self._servers
         self.services = services
+        services.throttles.on_change(self._quotas_changed)
         self._is_serving = True
         for server in self._servers.values():
             await server.start_serving()
@@ -181,6 +182,10 @@ class KafkaServer:
         self._by_host[host] += 1
         self.stats.connections = len(self._connections)
         return True
+
+    def _quotas_changed(self) -> None:
+        for connection in self.connections:
+            connection.forget_context()
 
     def _drop_all(self, stall_s: float) -> None:
         if self._connections:

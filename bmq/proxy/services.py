@@ -29,6 +29,7 @@ from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.reply import Reply
 from bmq.proxy.sasl_logins import SaslLogins
 from bmq.proxy.stats import ProxyStats
+from bmq.proxy.throttles import Throttles
 
 DESCRIBED_PARTITIONS_MAX: Final = 2_000
 """Of one DescribeTopicPartitions response: the default of max.request.partition.size.limit."""
@@ -171,4 +172,5 @@ class Services:
     access: Access = OPEN
     plain_commits: PlainCommits = field(default_factory=PlainCommits)
     logins: SaslLogins | None = None  # where a listener demands a login
+    throttles: Throttles = field(default_factory=Throttles)
     is_between_nodes: bool = False  # the listener for other nodes: clients' rights were checked at their node

@@ -8,6 +8,8 @@ from bmq.broker.manager import PartitionManager
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.metadata.broker_configs import BrokerConfigs
+from bmq.metadata.connection_limits import connection_creation_rate
+from bmq.proxy.throttles import Throttles
 from bmq.server.broker_configs import compaction_pace, coordinator_config
 
 Adjust = Callable[[CoordinatorConfig], CoordinatorConfig]
@@ -17,9 +19,11 @@ def follow(
     configs: BrokerConfigs,
     manager: PartitionManager,
     groups: GroupCoordinator,
+    throttles: Throttles,
     adjust: Adjust = lambda config: config,
 ) -> None:
     """Call with the configs in force, at the start and after each change."""
     manager.expire_producer_ids_after(configs.number("producer.id.expiration.ms"))
     manager.pace_compaction(compaction_pace(configs))
     groups.reconfigure(adjust(coordinator_config(configs)))
+    throttles.set_connection_rate(connection_creation_rate(configs))

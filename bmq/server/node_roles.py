@@ -64,6 +64,7 @@ from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.starting_appender import StartingAppender
 from bmq.proxy.stats import ProxyStats
+from bmq.proxy.throttles import Throttles
 from bmq.routing.controller_requests import RemoteController
 from bmq.routing.groups import RoutedGroups, RoutedGroupsConfig
 from bmq.routing.router import Router
@@ -304,7 +305,8 @@ class NodeRoles:
             rng,
         )
         manager.on_owned(self.registration.report_soon)
-        follow(self.replica.broker_configs, manager, self.groups, dependencies.hooks.coordinator_config)
+        self.throttles = Throttles(self._dependencies.clock.elapsed_s)
+        follow(self.replica.broker_configs, manager, self.groups, self.throttles, dependencies.hooks.coordinator_config)
         self._login_threads = LoginThreads()
 
     @property
@@ -315,6 +317,7 @@ class NodeRoles:
     def register_metrics(self, registry: CollectorRegistry) -> None:
         """Export all counters of this node on /metrics."""
         registry.register(self._dependencies.stats)
+        registry.register(self.throttles.stats)
         registry.register(self.manager.collector)
         registry.register(self.fetcher.collector)
         registry.register(self.client_services.telemetry.stats)
@@ -348,6 +351,7 @@ class NodeRoles:
             own_log=ManagedLog(self._settings, self.manager),
             telemetry=client_telemetry(self._settings.telemetry, self.replica.broker_configs, dependencies.rng),
             log_levels=dependencies.log_levels,
+            throttles=self.throttles,
             connection_limits=lambda: connection_limits(self.replica.broker_configs),
             access=client_access(self.replica.broker_configs, self._image),
             logins=sasl_logins(self._login_threads, self._image, dependencies.clock, self.replica.broker_configs),
@@ -484,7 +488,9 @@ class NodeRoles:
         if gone:
             self.groups.topics_deleted([name for name in gone if name not in new.topics])
         if new.broker_configs is not old.broker_configs:
-            follow(self.replica.broker_configs, self.manager, self.groups, self._dependencies.hooks.coordinator_config)
+            hooks = self._dependencies.hooks
+            follow(self.replica.broker_configs, self.manager, self.groups, self.throttles, hooks.coordinator_config)
+        self.throttles.quotas_changed(new.client_quotas)
         self.groups.image_changed(old, new)
         if not self.registration.is_unfenced:
             self.registration.hurry()

@@ -53,6 +53,7 @@ from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.starting_appender import StartingAppender
 from bmq.proxy.stats import ProxyStats
+from bmq.proxy.throttles import Throttles
 from bmq.server.broker_configs import (
     STANDALONE_DEFAULTS,
     coordinator_config,
@@ -129,6 +130,7 @@ class StandaloneServer:
         self._rng = rng
         self._log_levels = log_levels or LogLevels(settings.log_level)
         self._stats = ProxyStats()
+        self._throttles = Throttles(clock.elapsed_s)
         self._stalls = StallWatch(settings.loop_stall_max_ms, clock.elapsed_s)
         self._stalls.on_stall(self._after_stall)
         self._proxy = KafkaServer(
@@ -193,6 +195,7 @@ class StandaloneServer:
         """Export all counters of this server on /metrics; call after `start`."""
         assert self._manager is not None and self._roles is not None
         registry.register(self._stats)
+        registry.register(self._throttles.stats)
         registry.register(self._manager.collector)
         registry.register(self._roles.fetcher.collector)
         registry.register(self._roles.services.telemetry.stats)
@@ -221,7 +224,8 @@ class StandaloneServer:
             lambda: self._started_controller(manager, metadata_log, node, root.cluster_id), may_pass=is_log_silent
         )
         roles = self._roles = self._build(node, manager, controller)
-        follow(controller.broker_configs, manager, roles.groups)
+        follow(controller.broker_configs, manager, roles.groups, self._throttles)
+        self._throttles.quotas_changed(controller.image.client_quotas)
         self._stalls.start()
         await self._listeners.serve(roles.services)
         roles.transactions.shards_changed()
@@ -291,6 +295,7 @@ class StandaloneServer:
             own_log=ManagedLog(self._settings, manager),
             telemetry=client_telemetry(self._settings.telemetry, controller.broker_configs, self._rng),
             log_levels=self._log_levels,
+            throttles=self._throttles,
             connection_limits=lambda: connection_limits(controller.broker_configs),
             access=client_access(controller.broker_configs, lambda: controller.image),
             logins=sasl_logins(self._login_threads, lambda: controller.image, self._clock, controller.broker_configs),
@@ -375,7 +380,8 @@ class StandaloneServer:
             self._roles.groups.topics_deleted([topic.name for topic in gone if topic.name not in new.topics])
         if self._roles is not None:
             if new.broker_configs is not old.broker_configs:
-                follow(self._roles.controller.broker_configs, manager, self._roles.groups)
+                follow(self._roles.controller.broker_configs, manager, self._roles.groups, self._throttles)
+            self._throttles.quotas_changed(new.client_quotas)
             self._roles.groups.image_changed(old, new)
 
     def _topic_changed(self, manager: PartitionManager, before: TopicImage | None, topic: TopicImage) -> None:

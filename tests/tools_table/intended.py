@@ -104,10 +104,10 @@ INTENDED: Final[tuple[Intended, ...]] = (
         refusal=r"Unknown group config name: share\.|does not support \w*SHARE|is not a share group",
     ),
     Intended(
-        "Quotas and credentials are not served",
-        "bmq knows neither quotas of users, clients and addresses nor SCRAM credentials. It does not announce the APIs, and tools say so.",
+        "Credentials are not served",
+        "bmq knows no SCRAM credentials. It does not announce the APIs, and tools say so.",
         ("kafka-configs",),
-        refusal=r"does not support (DESCRIBE_CLIENT_QUOTAS|ALTER_CLIENT_QUOTAS|ALTER_USER_SCRAM_CREDENTIALS)",
+        refusal=r"does not support (DESCRIBE|ALTER)_USER_SCRAM_CREDENTIALS",
     ),
     Intended(
         "Access control is not served",

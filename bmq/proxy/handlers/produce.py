@@ -24,7 +24,7 @@ from bmq.protocol.hot_produce import (
     parse_produce,
 )
 from bmq.protocol.record_batch import is_zstd, leader_epoch_in, own_base_offset_of, transactional_producer_of
-from bmq.protocol.request_context import RequestContext
+from bmq.protocol.request_context import RequestContext, Throttle
 from bmq.proxy.access import Access, TopicRights
 from bmq.proxy.dispatch import handles_hot
 from bmq.proxy.named_once import named_once
@@ -63,7 +63,7 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
     claim = None
     if request.transactional_id is not None:
         claim = _claim_of(request.transactional_id, request, header.api_version, services)
-    pending = _PendingProduce(header, request, services, reply)
+    pending = _PendingProduce(header, request, services, reply, context.throttle)
     image = services.controller.image
     is_acks_all, is_answered = request.acks == -1, request.acks != 0
     is_before_zstd = header.api_version < _ZSTD_FROM
@@ -191,12 +191,16 @@ class _PendingProduce:
         "_results",
         "_services",
         "_starts",
+        "_throttle",
         "deadline_s",
         "send_until_s",
     )
 
-    def __init__(self, header: RequestHeader, request: Produce, services: Services, reply: Reply) -> None:
+    def __init__(
+        self, header: RequestHeader, request: Produce, services: Services, reply: Reply, throttle: Throttle | None
+    ) -> None:
         self._header = header
+        self._throttle = throttle
         self._request = request
         self._services = services
         self._reply = reply
@@ -285,6 +289,7 @@ class _PendingProduce:
                     )
                 )
             topics.append(ProduceTopicResult(topic.name, topic.topic_id, answers))
+        throttle_time_ms = 0 if self._throttle is None else self._throttle.produced()
         if self._request.acks == 0:
             # There is no answer to read, so a closed connection tells the producer of the failure.
             self._reply(None if has_failed else ())
@@ -293,7 +298,11 @@ class _PendingProduce:
         self._reply(
             (
                 encode_produce_response(
-                    header.api_version, header.correlation_id, topics, node_endpoints=tuple(endpoints.values())
+                    header.api_version,
+                    header.correlation_id,
+                    topics,
+                    throttle_time_ms=throttle_time_ms,
+                    node_endpoints=tuple(endpoints.values()),
                 ),
             )
         )

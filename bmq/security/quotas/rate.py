@@ -68,7 +68,9 @@ class Rate:
 
 def excess_ms(rate: float, limit: float, measured_ms: int) -> int:
     """How long to wait until `rate`, measured over `measured_ms`, has come down to `limit`; 0: it is not above it."""
-    return rounded((rate - limit) / limit * measured_ms) if rate > limit else 0
+    if rate <= limit:
+        return 0
+    return rounded((rate - limit) / limit * measured_ms) if limit > 0 else measured_ms
 
 
 def rounded(number: float) -> int:

@@ -36,10 +36,10 @@ class TokenBucket:
         self._fill(now_ms)
         return rounded(-self._tokens / self._limit * 1_000) if self._tokens < 0 else 0
 
-    def is_overdrawn(self, now_ms: int) -> bool:
-        """Whether tokens are owed."""
+    def is_full(self, now_ms: int) -> bool:
+        """Whether it has all tokens it may have."""
         self._fill(now_ms)
-        return self._tokens < 0
+        return self._tokens >= self._limit * _BURST_S
 
     @property
     def tokens(self) -> float:

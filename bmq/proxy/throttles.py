@@ -1,0 +1,136 @@
+"""The quotas of all clients of a process: who comes under which, and the buckets they share.
+
+Nothing is looked up per request while no quota is set, and once per connection, client id and change of quotas when some
+are. Buckets belong to users and client ids, so a client that connects again finds its own as it left it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from typing import Any, Final
+
+from bmq.proxy.client_throttle import ClientThrottle
+from bmq.proxy.connection_rates import ConnectionRates
+from bmq.proxy.mute import Mute
+from bmq.proxy.request_time import RequestTime
+from bmq.proxy.shared_bucket import SharedBucket
+from bmq.proxy.throttle_stats import ThrottleStats
+from bmq.security.quotas.entities import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    Quotas,
+)
+from bmq.security.quotas.precedence import limit_of
+
+BUCKETS_MAX: Final = 10_000
+"""Beyond it idle buckets are forgotten, which changes nothing: a new one is as full. A client id beyond it that finds no
+idle one to replace has a bucket that only its connection remembers."""
+_FORGOTTEN_EVERY_S: Final = 1.0
+
+
+class Throttles:
+    """One per process. `quotas_changed` and `set_connection_rate` before and after clients connect."""
+
+    def __init__(self, elapsed_s: Callable[[], float] | None = None) -> None:
+        """`elapsed_s`: a clock that goes on within a turn of the loop, for the time that requests take."""
+        self.is_active = False
+        self.connection_rates: ConnectionRates | None = None
+        self._elapsed_s = elapsed_s
+        self._quotas: Quotas = {}
+        self._node_rate: float | None = None
+        self._bytes: dict[tuple[str, str, str], SharedBucket] = {}
+        self._times: dict[tuple[str, str], RequestTime] = {}
+        self._changed: list[Callable[[], None]] = []
+        self._forgotten_s = -_FORGOTTEN_EVERY_S
+        self.stats = ThrottleStats(
+            lambda: (
+                len(self._bytes) + len(self._times),
+                sum(len(bucket.waiting) for bucket in self._bytes.values()),
+            )
+        )
+
+    def on_change(self, changed: Callable[[], None]) -> None:
+        """Call `changed` after each change: what was returned by `of` is outdated."""
+        self._changed.append(changed)
+
+    def quotas_changed(self, quotas: Quotas) -> None:
+        """Other quotas are in force. Buckets that remain keep what is owed."""
+        if quotas is self._quotas:
+            return
+        self._quotas = quotas
+        self.is_active = bool(quotas)
+        self._set_connection_rates()
+        self._tell()
+
+    def set_connection_rate(self, rate: float | None) -> None:
+        """`max.connection.creation.rate` of this node; None: no limit."""
+        if rate != self._node_rate:
+            self._node_rate = rate
+            self._set_connection_rates()
+
+    def of(self, principal: str, client_id: str | None, mute: Callable[[], Mute]) -> ClientThrottle | None:
+        """The throttle of one connection; None: nothing is limited. `mute()`: of that connection."""
+        user, client = principal.partition(":")[2], client_id or ""
+        produce = self._bucket(PRODUCER_BYTE_RATE, user, client)
+        fetch = self._bucket(CONSUMER_BYTE_RATE, user, client)
+        time = self._request_time(user, client)
+        is_mutating = limit_of(self._quotas, CONTROLLER_MUTATION_RATE, user, client) is not None
+        if produce is None and fetch is None and time is None and not is_mutating:
+            return None
+        return ClientThrottle(produce, fetch, time, mute(), self.stats)
+
+    def _bucket(self, key: str, user: str, client_id: str) -> SharedBucket | None:
+        limit = limit_of(self._quotas, key, user, client_id)
+        if limit is None:
+            return None
+        place = (key, *limit.sharers)
+        bucket = self._bytes.get(place)
+        if bucket is None:
+            bucket = SharedBucket(asyncio.get_running_loop(), limit.value)
+            if self._has_room(self._bytes):
+                self._bytes[place] = bucket
+        else:
+            bucket.set_limit(limit.value)
+        return bucket
+
+    def _request_time(self, user: str, client_id: str) -> RequestTime | None:
+        limit = limit_of(self._quotas, REQUEST_PERCENTAGE, user, client_id)
+        if limit is None or self._elapsed_s is None:
+            return None
+        time = self._times.get(limit.sharers)
+        if time is None:
+            time = RequestTime(asyncio.get_running_loop(), self._elapsed_s, limit.value)
+            if self._has_room(self._times):
+                self._times[limit.sharers] = time
+        time.limit = limit.value
+        return time
+
+    def _has_room(self, buckets: dict[Any, Any]) -> bool:
+        if len(buckets) < BUCKETS_MAX:
+            return True
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._forgotten_s < _FORGOTTEN_EVERY_S:
+            return False
+        self._forgotten_s = loop.time()
+        idle: list[Hashable] = [key for key, bucket in buckets.items() if bucket.is_idle]
+        for key in idle:
+            del buckets[key]
+        loop.call_soon(self._tell)  # connections that still have one of them look theirs up again
+        return bool(idle)
+
+    def _tell(self) -> None:
+        for changed in self._changed:
+            changed()
+
+    def _set_connection_rates(self) -> None:
+        has_addresses = any(entity[0][0] == "ip" for entity in self._quotas)
+        if not has_addresses and self._node_rate is None:
+            self.connection_rates = None
+            return
+        if self.connection_rates is None:
+            loop = asyncio.get_running_loop()
+            self.connection_rates = ConnectionRates(self.stats, lambda: int(loop.time() * 1_000))
+        self.connection_rates.set_limits(self._quotas, self._node_rate)
