@@ -6,9 +6,11 @@ Checks, codes and words are those of Kafka's ReplicationControlManager.createPar
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from bmq.controller.assignment import new_partition, owner_nodes, place
 from bmq.controller.decision import Deciding, Decision
+from bmq.controller.mutation_quotas import uncharged
 from bmq.controller.topics import TopicLimits, validate_assignment
 from bmq.metadata.image import MetadataImage, TopicImage
 from bmq.metadata.state import partition_record
@@ -23,7 +25,10 @@ from bmq.protocol.wire_turns import InTurns
 
 @Deciding
 def decide_create_partitions(
-    image: MetadataImage, request: CreatePartitionsRequest, limits: TopicLimits
+    image: MetadataImage,
+    request: CreatePartitionsRequest,
+    limits: TopicLimits,
+    charge: Callable[[int], None] = uncharged,
 ) -> InTurns[Decision[CreatePartitionsResponse]]:
     """New partitions after the existing ones, which keep their owners."""
     names = Counter(topic.name for topic in request.topics)
@@ -51,6 +56,7 @@ def decide_create_partitions(
                     f"Adding {added} partition(s) to topic {wanted.name} is more than is allowed: "
                     f"{limits.partitions_per_request_max} per request, {limits.partitions_max} in the cluster.",
                 )
+            charge(added)
             records += _new_partitions(image, topic, wanted, added)
             if pace.is_over(added):
                 yield

@@ -10,7 +10,7 @@ again after a crash. So a topic exists as soon as its records do, and an unused 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -18,6 +18,7 @@ from uuid import UUID
 from bmq.controller.assignment import new_partition, owner_nodes, place
 from bmq.controller.config_describe import created_topic_configs
 from bmq.controller.decision import Deciding, Decision
+from bmq.controller.mutation_quotas import uncharged
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.config_keys import InvalidConfig
 from bmq.metadata.image import METADATA_TOPIC_NAME, MetadataImage, Node, PartitionImage
@@ -61,8 +62,9 @@ def decide_create_topics(
     broker: BrokerConfigs,
     limits: TopicLimits,
     new_topic_ids: Sequence[UUID],
+    charge: Callable[[int], None] = uncharged,
 ) -> InTurns[Decision[CreateTopicsResponse]]:
-    """`new_topic_ids`: one for each topic of the request, never used before."""
+    """`new_topic_ids`: one for each topic of the request, never used before. `charge`: see mutation_quotas."""
     names = Counter(topic.name for topic in request.topics)
     results, records = [], list[MetadataRecord]()
     # Two colliding names both contain a dot or an underscore, so most requests need not look at all topics.
@@ -97,6 +99,7 @@ def decide_create_topics(
                     f"Topic '{topic.name}' with {len(partitions)} partition(s) would bring the cluster above "
                     f"{limits.partitions_max} partitions.",
                 )
+            charge(len(partitions))
         except BmqError as error:
             results.append(CreatableTopicResult(name=topic.name, error_code=error.code, error_message=str(error)))
             continue
@@ -249,7 +252,11 @@ def validate_assignment(replicas: tuple[int, ...], nodes: Mapping[int, Node], re
 
 @Deciding
 def decide_delete_topics(
-    image: MetadataImage, request: DeleteTopicsRequest, *, is_enabled: bool = True
+    image: MetadataImage,
+    request: DeleteTopicsRequest,
+    *,
+    is_enabled: bool = True,
+    charge: Callable[[int], None] = uncharged,
 ) -> InTurns[Decision[DeleteTopicsResponse]]:
     """Topics by name or id, all in `request.topics`. Their files are removed later: `image.deleted_topics`."""
     names, ids = Counter[str | None](), Counter[UUID | None]()
@@ -289,6 +296,7 @@ def decide_delete_topics(
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
                 )
+            charge(len(image.topics_by_id[result.topic_id].partitions))
         except BmqError as error:
             result.error_code, result.error_message = error.code, str(error)
         else:

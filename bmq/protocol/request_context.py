@@ -101,10 +101,18 @@ class RequestContext:
     throttle: Throttle | None = None
 
 
+_OWN_PRINCIPAL: Final = "User:bmq"
+_NO_HOSTS: Final = ("", "unknown")
+"""Here, and as an Envelope gives it to another node."""
 RequestMethod = Callable[[Any, RequestContext], Coroutine[Any, Any, Any]]
 """Answers one API: (request, context) -> response."""
 
 
 def by_itself(api_key: ApiKey) -> RequestContext:
     """The context of a request that the server makes itself, without a client; newest version."""
-    return RequestContext(APIS[api_key].version_max, "bmq", "", principal="User:bmq")
+    return RequestContext(APIS[api_key].version_max, "bmq", "", principal=_OWN_PRINCIPAL)
+
+
+def is_own(context: RequestContext) -> bool:
+    """Whether a server made the request itself: a client's has an address."""
+    return context.principal == _OWN_PRINCIPAL and context.client_host in _NO_HOSTS

@@ -12,6 +12,7 @@ import structlog
 from bmq.controller.api.context import ControllerContext
 from bmq.controller.assignment import owner_nodes
 from bmq.controller.decision import Decision
+from bmq.controller.mutation_quotas import MutationCharge, MutationQuotas, uncharged
 from bmq.controller.partition_counts import decide_create_partitions
 from bmq.controller.topics import NO_VALUE, decide_create_topics, decide_delete_topics
 from bmq.metadata.broker_configs import BrokerConfigs
@@ -31,7 +32,7 @@ from bmq.protocol.messages.create_topics_request import CreatableTopic, Creatabl
 from bmq.protocol.messages.create_topics_response import CreateTopicsResponse
 from bmq.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from bmq.protocol.messages.delete_topics_response import DeleteTopicsResponse
-from bmq.protocol.request_context import RequestContext, by_itself
+from bmq.protocol.request_context import RequestContext, by_itself, is_own
 from bmq.protocol.turns import Pace, in_turns
 from bmq.protocol.wire_turns import InTurns
 
@@ -46,9 +47,11 @@ class TopicApi:
     def __init__(self, context: ControllerContext) -> None:
         self._context = context
         self._auto_creations: dict[str, asyncio.Task[None]] = {}
+        self._mutations = MutationQuotas(lambda: int(context.clock.elapsed_s() * 1_000))
 
     async def create_topics(self, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
         """CreateTopics 2-7. Versions before 5 have no room for the configs (KIP-525), before 7 none for the topic id."""
+        charge = self._charge(ApiKey.CREATE_TOPICS, context)
         topic_ids, topics = list[UUID](), list[CreatableTopic]()
         async for some in in_turns(request.topics, context.turns):
             topic_ids += (self._context.new_uuid() for _ in some)
@@ -56,11 +59,14 @@ class TopicApi:
         request = replace(request, topics=topics)
 
         def decide(image: MetadataImage, broker: BrokerConfigs) -> InTurns[Decision[CreateTopicsResponse]]:
-            return decide_create_topics.in_turns(image, request, broker, self._context.config.topic_limits, topic_ids)
+            return decide_create_topics.in_turns(
+                image, request, broker, self._context.config.topic_limits, topic_ids, charge or uncharged
+            )
 
         response = await self._context.decisions.answer(
             decide, request.timeout_ms, lambda response: response.topics, context.turns
         )
+        response.throttle_time_ms = 0 if charge is None else charge.throttle_ms
         pace = Pace(_LOGGED_PER_TURN_MAX)
         for result in response.topics:
             if pace.is_over():
@@ -77,15 +83,17 @@ class TopicApi:
 
     async def delete_topics(self, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
         """DeleteTopics 1-6. Files are removed later, in the background."""
+        charge = self._charge(ApiKey.DELETE_TOPICS, context)
         request = with_topic_states(request, context.api_version)
 
         def decide(image: MetadataImage, broker: BrokerConfigs) -> InTurns[Decision[DeleteTopicsResponse]]:
             is_enabled = broker.value_of("delete.topic.enable") != "false"
-            return decide_delete_topics.in_turns(image, request, is_enabled=is_enabled)
+            return decide_delete_topics.in_turns(image, request, is_enabled=is_enabled, charge=charge or uncharged)
 
         response = await self._context.decisions.answer(
             decide, request.timeout_ms, lambda response: response.responses, context.turns
         )
+        response.throttle_time_ms = 0 if charge is None else charge.throttle_ms
         pace = Pace(_LOGGED_PER_TURN_MAX)
         for result in response.responses:
             if pace.is_over():
@@ -101,13 +109,25 @@ class TopicApi:
         self, request: CreatePartitionsRequest, context: RequestContext
     ) -> CreatePartitionsResponse:
         """CreatePartitions 0-3."""
+        charge = self._charge(ApiKey.CREATE_PARTITIONS, context)
 
         def decide(image: MetadataImage, broker: BrokerConfigs) -> InTurns[Decision[CreatePartitionsResponse]]:
-            return decide_create_partitions.in_turns(image, request, self._context.config.topic_limits)
+            return decide_create_partitions.in_turns(
+                image, request, self._context.config.topic_limits, charge or uncharged
+            )
 
-        return await self._context.decisions.answer(
+        response = await self._context.decisions.answer(
             decide, request.timeout_ms, lambda response: response.results, context.turns
         )
+        response.throttle_time_ms = 0 if charge is None else charge.throttle_ms
+        return response
+
+    def _charge(self, api_key: ApiKey, context: RequestContext) -> MutationCharge | None:
+        """What the client is charged for the partitions it changes; None: nothing."""
+        quotas = self._context.image.client_quotas
+        if not quotas or is_own(context):
+            return None
+        return self._mutations.charge(quotas, api_key, context.api_version, context.principal, context.client_id)
 
     async def auto_create_topic(self, name: str) -> None:
         """Create a topic with the server's defaults; fine when it is there. Internal topics get their own settings.
