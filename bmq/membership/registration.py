@@ -26,7 +26,7 @@ from bmq.membership.settings import ClusterSettings
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
-from bmq.protocol.internal_messages import PartitionReport, ReportPartitionsRequest
+from bmq.protocol.internal_messages import PartitionReport, QuotaShare, QuotaUse, ReportPartitionsRequest
 from bmq.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest
 
@@ -53,12 +53,15 @@ class RegistrationRefused(BmqError):
 class Reports:
     """`changed()`: owned partitions that moved since `confirm` was called last; called before each report.
 
-    `restart()`: the next report goes to another controller, which has got none of the earlier ones.
+    `restart()`: the next report goes to another controller, which has got none of the earlier ones. `quota_uses()`: of
+    quotas of the whole cluster; `quota_shares` takes what the controller answers.
     """
 
     changed: Callable[[], Sequence[PartitionReport]]
     confirm: Callable[[], None]
     restart: Callable[[], None]
+    quota_uses: Callable[[], Sequence[QuotaUse]] = tuple
+    quota_shares: Callable[[Sequence[QuotaShare]], None] = lambda shares: None
 
 
 class Registration:
@@ -213,19 +216,21 @@ class Registration:
             return
         self._is_report_due = False
         interval_s = min(interval_s, _REPORT_INTERVAL_MAX_S)
-        changed = self._reports.changed()
+        changed, uses = self._reports.changed(), self._reports.quota_uses()
         self._last_report_s = now_s
-        if not changed:
+        if not changed and not uses:
             return
         report = ReportPartitionsRequest(
             node_id=self._request.broker_id,
             node_epoch=self.epoch,
             interval_ms=round(interval_s * 1000),
             partitions=changed,
+            quota_uses=uses,
         )
         answer = await link.call(ApiKey.REPORT_PARTITIONS, report, timeout_s=timeout_s)
         if answer.error_code == ErrorCode.NONE:
             self._reports.confirm()
+            self._reports.quota_shares(answer.quota_shares)
 
     def _refused(self, answer: Any) -> float:
         code = ErrorCode(answer.error_code)

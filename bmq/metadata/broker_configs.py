@@ -39,6 +39,7 @@ _BOOLEAN, _STRING, _INT, _SHORT, _LONG, _DOUBLE, _LIST = (
     ConfigType.DOUBLE,
     ConfigType.LIST,
 )
+QUOTA_SCOPE: Final = "bmq.client.quota.scope"
 _LONG_MAX: Final = str(2**63 - 1)
 _INT_MAX: Final = str(2**31 - 1)
 
@@ -274,6 +275,13 @@ _PRODUCERS: Final = (
 )
 
 _NETWORK: Final = (
+    _dynamic(
+        QUOTA_SCOPE,
+        _STRING,
+        "node",
+        "Whether quotas of bytes hold for each node, as in Kafka (node), or for all together (cluster).",
+        one_of("node", "cluster"),
+    ),
     _static("advertised.listeners", _LIST, None, "Addresses that clients are told to use."),
     _static("broker.id", _INT, "-1", "This node's id."),
     _static("broker.rack", _STRING, None, "This node's rack."),

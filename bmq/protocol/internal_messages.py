@@ -67,19 +67,44 @@ class PartitionReport:
 
 
 @dataclass(slots=True, kw_only=True)
+class QuotaUse:
+    """What a proxy's clients used of a byte quota since the last report. `user`, `client_id`: its sharers."""
+
+    key: str = ""
+    user: str = ""
+    client_id: str = ""
+    used_bytes: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class QuotaShare:
+    """The part of a quota that a proxy may give out from now on."""
+
+    key: str = ""
+    user: str = ""
+    client_id: str = ""
+    share: float = 1.0
+
+
+@dataclass(slots=True, kw_only=True)
 class ReportPartitionsRequest:
-    """Owned partitions that changed since the last report that was answered (rule 5)."""
+    """Owned partitions that changed since the last report that was answered (rule 5).
+
+    `quota_uses`: of quotas that hold for the whole cluster; a controller of an earlier release skips them.
+    """
 
     node_id: int = -1
     node_epoch: int = -1
     interval_ms: int = 0
     partitions: Sequence[PartitionReport] = ()
+    quota_uses: Sequence[QuotaUse] = ()
 
 
 @dataclass(slots=True, kw_only=True)
 class ReportPartitionsResponse:
     error_code: int = 0
     error_message: str | None = None
+    quota_shares: Sequence[QuotaShare] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -306,6 +331,10 @@ def _many(name: str, entity: Format) -> FormatField:
     return FormatField(name, entity=entity, is_array=True)
 
 
+def _bucket() -> tuple[FormatField, ...]:
+    return tuple(FormatField(name, "string") for name in ("key", "user", "client_id"))
+
+
 _EPOCH_START: Final = _format(EpochStart, FormatField("leader_epoch", "int32"), FormatField("start_offset", "int64"))
 _ABORTED: Final = (
     FormatField("aborted", "bytes", tag=0, default=b""),
@@ -346,8 +375,25 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
                 "partitions",
                 _format(PartitionReport, *_owned(), *_int64("high_watermark", "bytes_in", "bytes_out", "requests")),
             ),
+            FormatField(
+                "quota_uses",
+                entity=_format(QuotaUse, *_bucket(), *_int64("used_bytes")),
+                is_array=True,
+                tag=0,
+                default=(),
+            ),
         ),
-        "response": _format(ReportPartitionsResponse, *_error()),
+        "response": _format(
+            ReportPartitionsResponse,
+            *_error(),
+            FormatField(
+                "quota_shares",
+                entity=_format(QuotaShare, *_bucket(), FormatField("share", "float64")),
+                is_array=True,
+                tag=0,
+                default=(),
+            ),
+        ),
     },
     ApiKey.RELEASE_PARTITIONS: {
         "request": _format(

@@ -20,28 +20,49 @@ _MUTED_LOOK_MS: Final = 20
 
 
 class SharedBucket:
-    """Connections wait in the order in which they came, one request each."""
+    """Connections wait in the order in which they came, one request each.
 
-    __slots__ = ("_bucket", "_called", "_loop", "_timer", "limit", "used_ms", "waiting")
+    `quota`: bytes per second; `share`: the part of it that is given out here.
+    """
 
-    def __init__(self, loop: AbstractEventLoop, limit: float) -> None:
+    __slots__ = ("_bucket", "_called", "_loop", "_share", "_timer", "quota", "unreported_bytes", "used_ms", "waiting")
+
+    def __init__(self, loop: AbstractEventLoop, quota: float, share: float = 1.0) -> None:
         self._loop = loop
-        self.limit = limit
+        self.quota = quota
+        self._share = share
         self.used_ms = self._now_ms()
-        self._bucket = TokenBucket(limit, self.used_ms)
+        self.unreported_bytes = 0
+        self._bucket = TokenBucket(quota * share, self.used_ms)
         self.waiting: dict[Mute, None] = {}
         self._called: Mute | None = None
         self._timer: TimerHandle | None = None
 
-    def set_limit(self, limit: float) -> None:
-        """Another limit from now on."""
-        if limit != self.limit:
-            self.limit = limit
-            self._bucket.set_limit(limit, self._now_ms())
+    @property
+    def limit(self) -> float:
+        """Bytes per second in force here."""
+        return self.quota * self._share
+
+    def set_quota(self, quota: float) -> None:
+        """Another quota from now on."""
+        if quota != self.quota:
+            self.quota = quota
+            self._bucket.set_limit(self.limit, self._now_ms())
+
+    def set_share(self, share: float) -> None:
+        """Another part of the quota from now on."""
+        if share != self._share:
+            self._share = share
+            self._bucket.set_limit(self.limit, self._now_ms())
+
+    def idle_ms(self) -> int:
+        """Since something was counted last."""
+        return self._now_ms() - self.used_ms
 
     def take(self, size_bytes: int) -> None:
         """Count bytes."""
         self.used_ms = self._now_ms()
+        self.unreported_bytes += size_bytes
         self._bucket.take(size_bytes, self.used_ms)
 
     def wait_ms(self) -> int:

@@ -7,9 +7,10 @@ are. Buckets belong to users and client ids, so a client that connects again fin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final
 
+from bmq.protocol.internal_messages import QuotaShare, QuotaUse
 from bmq.proxy.client_throttle import ClientThrottle
 from bmq.proxy.connection_rates import ConnectionRates
 from bmq.proxy.mute import Mute
@@ -29,6 +30,9 @@ BUCKETS_MAX: Final = 10_000
 """Beyond it idle buckets are forgotten, which changes nothing: a new one is as full. A client id beyond it that finds no
 idle one to replace has a bucket that only its connection remembers."""
 _FORGOTTEN_EVERY_S: Final = 1.0
+USES_MAX: Final = 1_000
+"""Quotas in use of one report to the controller; others are divided evenly meanwhile."""
+_IN_USE_MS: Final = 5_000
 
 
 class Throttles:
@@ -43,6 +47,8 @@ class Throttles:
         self._node_rate: float | None = None
         self._bytes: dict[tuple[str, str, str], SharedBucket] = {}
         self._times: dict[tuple[str, str], RequestTime] = {}
+        self._is_cluster_wide = False
+        self._proxies = 1
         self._changed: list[Callable[[], None]] = []
         self._forgotten_s = -_FORGOTTEN_EVERY_S
         self.stats = ThrottleStats(
@@ -71,6 +77,50 @@ class Throttles:
             self._node_rate = rate
             self._set_connection_rates()
 
+    # --- quotas of the whole cluster
+
+    def set_scope(self, *, is_cluster: bool) -> None:
+        """Whether quotas of bytes hold for all proxies together."""
+        if is_cluster != self._is_cluster_wide:
+            self._is_cluster_wide = is_cluster
+            self._divide_evenly()
+
+    def set_proxies(self, count: int) -> None:
+        """So many proxies live; without other news each gives out the same part."""
+        self._proxies = max(count, 1)
+
+    def uses(self) -> list[QuotaUse]:
+        """What was used since the last call of quotas in use lately. Others are divided evenly again."""
+        found = []
+        if self._is_cluster_wide:
+            for (key, user, client_id), bucket in self._bytes.items():
+                if bucket.idle_ms() > _IN_USE_MS:
+                    bucket.set_share(self._even_share)
+                    continue
+                used_bytes, bucket.unreported_bytes = bucket.unreported_bytes, 0
+                found.append(QuotaUse(key=key, user=user, client_id=client_id, used_bytes=used_bytes))
+                if len(found) == USES_MAX:
+                    break
+        return found
+
+    def take_shares(self, shares: Iterable[QuotaShare]) -> None:
+        """The controller's answer."""
+        if self._is_cluster_wide:
+            for one in shares:
+                bucket = self._bytes.get((one.key, one.user, one.client_id))
+                if bucket is not None and 0 < one.share <= 1:
+                    bucket.set_share(one.share)
+
+    @property
+    def _even_share(self) -> float:
+        return 1 / self._proxies if self._is_cluster_wide else 1.0
+
+    def _divide_evenly(self) -> None:
+        for bucket in self._bytes.values():
+            bucket.set_share(self._even_share)
+
+    # --- clients
+
     def of(self, principal: str, client_id: str | None, mute: Callable[[], Mute]) -> ClientThrottle | None:
         """The throttle of one connection; None: nothing is limited. `mute()`: of that connection."""
         user, client = principal.partition(":")[2], client_id or ""
@@ -89,11 +139,11 @@ class Throttles:
         place = (key, *limit.sharers)
         bucket = self._bytes.get(place)
         if bucket is None:
-            bucket = SharedBucket(asyncio.get_running_loop(), limit.value)
+            bucket = SharedBucket(asyncio.get_running_loop(), limit.value, self._even_share)
             if self._has_room(self._bytes):
                 self._bytes[place] = bucket
         else:
-            bucket.set_limit(limit.value)
+            bucket.set_quota(limit.value)
         return bucket
 
     def _request_time(self, user: str, client_id: str) -> RequestTime | None:

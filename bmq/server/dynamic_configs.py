@@ -7,7 +7,7 @@ from collections.abc import Callable
 from bmq.broker.manager import PartitionManager
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.coordinator import GroupCoordinator
-from bmq.metadata.broker_configs import BrokerConfigs
+from bmq.metadata.broker_configs import QUOTA_SCOPE, BrokerConfigs
 from bmq.metadata.connection_limits import connection_creation_rate
 from bmq.proxy.throttles import Throttles
 from bmq.server.broker_configs import compaction_pace, coordinator_config
@@ -27,3 +27,4 @@ def follow(
     manager.pace_compaction(compaction_pace(configs))
     groups.reconfigure(adjust(coordinator_config(configs)))
     throttles.set_connection_rate(connection_creation_rate(configs))
+    throttles.set_scope(is_cluster=configs.value_of(QUOTA_SCOPE) == "cluster")

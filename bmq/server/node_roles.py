@@ -50,6 +50,7 @@ from bmq.metadata.features import SUPPORTED_FEATURES
 from bmq.metadata.image import (
     OFFSETS_TOPIC_NAME,
     ROLE_CONTROLLER,
+    ROLE_PROXY,
     TRANSACTIONS_TOPIC_NAME,
     MetadataImage,
     Node,
@@ -275,6 +276,7 @@ class NodeRoles:
             settings.cluster,
             log_config=dependencies.hooks.log_config,
         )
+        self.throttles = Throttles(dependencies.clock.elapsed_s)
         self.fetcher = Fetcher(
             dependencies.store,
             settings.fetch,
@@ -299,13 +301,18 @@ class NodeRoles:
             self.links,
             lambda: self.known.claim,
             lambda: self.replica.offset,
-            Reports(reports.changed, reports.confirm, reports.restart),
+            Reports(
+                reports.changed,
+                reports.confirm,
+                reports.restart,
+                self.throttles.uses,
+                self.throttles.take_shares,
+            ),
             self._suspect,
             settings.cluster,
             rng,
         )
         manager.on_owned(self.registration.report_soon)
-        self.throttles = Throttles(self._dependencies.clock.elapsed_s)
         follow(self.replica.broker_configs, manager, self.groups, self.throttles, dependencies.hooks.coordinator_config)
         self._login_threads = LoginThreads()
 
@@ -474,6 +481,7 @@ class NodeRoles:
         self.assignments.image_changed(old, new, is_registered=is_registered)
         if new.nodes is not old.nodes:
             self.peers.nodes_changed(new.nodes)
+            self.throttles.set_proxies(sum(ROLE_PROXY in node.roles for node in new.nodes.values()))
             leader = self._election.leader
             for node_id, node in old.nodes.items():
                 now = new.nodes.get(node_id)

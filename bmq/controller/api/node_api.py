@@ -12,6 +12,7 @@ from bmq.controller.metadata_stream import MetadataStream
 from bmq.controller.node_sessions import Peer
 from bmq.controller.partition_mover import PartitionMover
 from bmq.controller.partition_reports import FENCED
+from bmq.controller.quota_shares import QuotaShares
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.image import MetadataImage
 from bmq.protocol.errors import KafkaError
@@ -43,6 +44,7 @@ class NodeApi:
         self._mover = mover
         self._stream = stream
         self._followers = followers
+        self._quota_shares = QuotaShares()
         self._giving_epochs: asyncio.Task[None] | None = None
 
     async def register_node(self, request: BrokerRegistrationRequest, peer: Peer | None) -> BrokerRegistrationResponse:
@@ -68,7 +70,10 @@ class NodeApi:
             # Do not wait for it: after a slow answer the node would think that we hang. The report will be repeated.
             self._giving_epochs = self._context.decisions.spawn(self._give_new_epochs(request))
             self._giving_epochs.add_done_callback(self._epochs_given)
-        return ReportPartitionsResponse()
+        interval_s = request.interval_ms / 1_000
+        nodes = self._context.image.nodes
+        shares = self._quota_shares.take(request.node_id, request.quota_uses, interval_s, nodes, now_s)
+        return ReportPartitionsResponse(quota_shares=shares)
 
     def _epochs_given(self, _: asyncio.Task[None]) -> None:
         self._giving_epochs = None
