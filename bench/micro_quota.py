@@ -65,9 +65,9 @@ def _measure(server: Server, from_s: float, until_s: float) -> None:
     for thread in threads:
         thread.start()
     arguments = (
-        "--topic", "java-produce", "--record-size", str(len(VALUE)), "--num-records", "100000000", "--throughput", "-1",
-        "--command-property", f"bootstrap.servers={server.bootstrap}", "--command-property", "client.id=java-produce",
-    )  # fmt: skip
+        *("--bootstrap-server", server.bootstrap, "--topic", "java-produce", "--record-size", str(len(VALUE))),
+        *("--num-records", "100000000", "--throughput", "-1", "--command-property", "client.id=java-produce"),
+    )
     tool = subprocess.Popen(
         dying_with_us(java_command(PRODUCER_PERFORMANCE, arguments)),
         stdout=subprocess.DEVNULL,
