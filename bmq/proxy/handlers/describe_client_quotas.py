@@ -38,4 +38,4 @@ async def describe_client_quotas(
             )
     except KafkaError as error:
         return DescribeClientQuotasResponse(error_code=error.code, error_message=str(error), entries=None)
-    return DescribeClientQuotasResponse(entries=entries)
+    return DescribeClientQuotasResponse(error_message="", entries=entries)

@@ -138,7 +138,10 @@ def _(world: World, version: int) -> Any:
     if served is not None:
         world.call(ALTER_QUOTAS, 1, entries=[quota(world.name(), "producer_byte_rate", 1e9)])
     component = {"entity_type": "user", "match_type": 0, "match": world.name()}
-    return {"components": [component], "strict": True}
+    asked = {"components": [component], "strict": True}
+    if served is not None:  # Kafka's brokers hear of it from their controller
+        world.until(lambda: world.call(QUOTAS, 1, **asked), lambda answer: bool(answer["entries"]))
+    return asked
 
 
 @CASES.add(QUOTAS, "of nobody")
