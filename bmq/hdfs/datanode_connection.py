@@ -211,10 +211,14 @@ class DataNodeConnection(asyncio.Protocol):
             self._rest = data
             return len(data)
         try:
-            self._ready.set_result(BlockOpResponse.FromString(data[at:end]))
+            response = BlockOpResponse.FromString(data[at:end])
         except DecodeError:
+            response = BlockOpResponse()
+        # A status that we do not know counts as missing, and would read as a success.
+        if not response.IsInitialized():
             self._ready.set_exception(SetupRefused("its answer is no answer to a WRITE_BLOCK"))
             return len(data)
+        self._ready.set_result(response)
         return end
 
 

@@ -286,6 +286,8 @@ def decode_ack(data: bytes, start: int, end: int) -> Ack:
         message = PipelineAck.FromString(data[at:end])
     except (DecodeError, IndexError) as error:
         raise BadAck("bytes that are no acknowledgement") from error
+    if not message.IsInitialized():
+        raise BadAck("an acknowledgement of no packet")
     return Ack(message.seqno, tuple(message.reply))
 
 

@@ -176,6 +176,8 @@ class BlockReceiver:
             response = BlockOpResponse.FromString(bytes(scratch[at : at + size_bytes]))
         except DecodeError as error:
             raise ReplicaMalformed("its answer cannot be decoded") from error
+        if not response.HasField("status"):
+            raise ReplicaMalformed("its answer has no status that we know")
         self._begin(response)
         return at + size_bytes
 
@@ -290,4 +292,6 @@ def _packet_header(header: memoryview) -> tuple[int, bool, int]:
         message = PacketHeader.FromString(bytes(header))
     except DecodeError as error:
         raise ReplicaMalformed("a packet header cannot be decoded") from error
+    if not message.IsInitialized():
+        raise ReplicaMalformed("a packet header lacks a field")
     return message.offset_in_block, message.last_packet_in_block, message.data_len
