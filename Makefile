@@ -142,9 +142,9 @@ mutants: $(VENV)/.installed-dev ## remove each safety rule in turn; the simulati
 	@$(BIN)/python -m tests.simulation.mutants
 
 fuzz: MINUTES ?= 30
-fuzz: $(VENV)/.installed-dev ## fuzz the C kernel under sanitizers beside its twins for MINUTES, with libFuzzer (clang)
+fuzz: $(VENV)/.installed-fuzz ## fuzz every decoder that faces a network, and the C kernel under sanitizers, for MINUTES; TARGETS="requests rest"
 	@deploy/dev/install-tools.sh clang libclang-rt
-	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
+	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) $(addprefix --target ,$(TARGETS))
 
 clean: ## remove all made files, except ./data
 	rm -rf $(VENV) $(PLAIN) .cache build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -191,6 +191,11 @@ $(VENV)/.installed-dev: $(PACKAGE) | $(BIN)/python
 $(VENV)/.installed-spark: $(PACKAGE) | $(BIN)/python
 	@echo "installing bmq, its development tools, PySpark and a notebook's kernel into $(VENV)"
 	@$(PIP) install --editable '.[dev,spark,notebook]'
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev
+
+$(VENV)/.installed-fuzz: $(PACKAGE) | $(BIN)/python
+	@echo "installing bmq, its development tools and libFuzzer for Python into $(VENV)"
+	@$(PIP) install --editable '.[dev,fuzz]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev
 
 $(VENV)/.installed-bench: $(PACKAGE) | $(BIN)/python

@@ -16,33 +16,13 @@ from bmq.protocol.messages import fetch_response as fetch
 from bmq.protocol.messages import produce_request as produce
 from bmq.protocol.messages import produce_response as produced
 from bmq.protocol.wire import ELEMENTS_MAX, unsigned_varint
+from tests.support.hot_messages import as_message
 from tests.unit.protocol.strategies import api_messages
 
 pytestmark = pytest.mark.unit
 
 PRODUCE_VERSIONS = st.integers(APIS[ApiKey.PRODUCE].version_min, APIS[ApiKey.PRODUCE].version_max)
 FETCH_VERSIONS = st.integers(APIS[ApiKey.FETCH].version_min, APIS[ApiKey.FETCH].version_max)
-
-
-def as_message(request: hot_produce.Produce) -> produce.ProduceRequest:
-    return produce.ProduceRequest(
-        transactional_id=request.transactional_id,
-        acks=request.acks,
-        timeout_ms=request.timeout_ms,
-        topic_data=tuple(
-            produce.TopicProduceData(
-                name=topic.name or "",
-                topic_id=topic.topic_id,
-                partition_data=tuple(
-                    produce.PartitionProduceData(
-                        index=data.partition, records=None if data.records is None else bytes(data.records)
-                    )
-                    for data in topic.partitions
-                ),
-            )
-            for topic in request.topics
-        ),
-    )
 
 
 @given(version=PRODUCE_VERSIONS, data=st.data())

@@ -14,17 +14,10 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.hot_tail import TAIL_FETCH_VERSION, encode_tail_response, parse_tail_response
 from bmq.protocol.internal_messages import EpochStart, TailFetchResponse, TailPart
+from tests.support.hot_messages import some_id
 from tests.unit.protocol.strategies import api_messages
 
 pytestmark = pytest.mark.unit
-
-
-def some_id(message: TailFetchResponse) -> TailFetchResponse:
-    """The codec reads a topic id of zeros as None; no topic has it."""
-    for part in message.partitions:
-        part.topic_id = part.topic_id or UUID(int=5)
-    return message
-
 
 RESPONSES = api_messages("response", ApiKey.TAIL_FETCH, TAIL_FETCH_VERSION).map(some_id)
 

@@ -1,0 +1,1 @@
+"""A module for each target; see tests/fuzz/target.py."""
