@@ -26,6 +26,8 @@ from bmq.cli.cluster_output import (
 )
 from bmq.cli.terminal import add_row, is_terminal, print_json, print_table
 from bmq.election.zookeeper import ZooKeeperElection
+from bmq.election.zookeeper_security import ZooKeeperSecurity
+from bmq.server.settings import load_settings
 
 cluster_app = typer.Typer(no_args_is_help=True, help="Show a running cluster, and drain, move, scale, rebalance.")
 
@@ -56,13 +58,17 @@ def raise_epoch(
     ],
     cluster_id: Annotated[str, typer.Option("--cluster-id", help="The cluster's id, from cluster.json of its root")],
 ) -> None:
-    """After ZooKeeper lost its data: set the controller epoch to count from. The nodes report when that is needed."""
-    counter = asyncio.run(_raise_epoch(zookeeper, cluster_id, to))
+    """After ZooKeeper lost its data: set the controller epoch to count from. The nodes report when that is needed.
+
+    Authenticates as nodes do, by [zookeeper_security] of the settings file or the environment.
+    """
+    security = load_settings({}, None).settings.zookeeper_security
+    counter = asyncio.run(_raise_epoch(zookeeper, cluster_id, to, security))
     sys.stdout.write(f"the next controller has epoch {counter + 1}; start the controllers again\n")
 
 
-async def _raise_epoch(zookeeper: str, cluster_id: str, to: int) -> int:
-    election = ZooKeeperElection(zookeeper, node_id=_NO_NODE)
+async def _raise_epoch(zookeeper: str, cluster_id: str, to: int, security: ZooKeeperSecurity) -> int:
+    election = ZooKeeperElection(zookeeper, node_id=_NO_NODE, security=security)
     await election.start(cluster_id)
     try:
         return await election.raise_epoch(to)

@@ -72,7 +72,7 @@ class ZooKeeperPlan:
         return cls(ZooKeeperNodePlan(str(server["name"]), Address(*server["client"])))
 
 
-def configuration(plan: ZooKeeperPlan, directory: Path) -> str:
+def configuration(plan: ZooKeeperPlan, directory: Path, more: Mapping[str, str] | None = None) -> str:
     """The file the server reads; its files lie under `directory`. Pure."""
     properties = {
         "tickTime": TICK_MS,
@@ -87,6 +87,7 @@ def configuration(plan: ZooKeeperPlan, directory: Path) -> str:
         "4lw.commands.whitelist": "",
         "autopurge.snapRetainCount": 3,
         "autopurge.purgeInterval": 1,
+        **(more or {}),
     }
     return "".join(f"{name}={value}\n" for name, value in properties.items())
 
@@ -94,7 +95,7 @@ def configuration(plan: ZooKeeperPlan, directory: Path) -> str:
 class ZooKeeperServer:
     """Implements bmq.dev.cluster.DevCluster. Raises JavaMissing, JarsMissing, PortTaken.
 
-    `plan`: its port, instead of a free one. All orders raise WrongDaemonState when they do not fit the state, and
+    `plan`: its port, instead of a free one. `properties`: more of its configuration. All orders raise WrongDaemonState when they do not fit the state, and
     DaemonFailed, with the end of its log, when it does not come up.
     """
 
@@ -107,8 +108,10 @@ class ZooKeeperServer:
         jvm_options: Sequence[str] = QUICK_START_JVM_OPTIONS,
         plan: ZooKeeperPlan | None = None,
         random: Random | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> None:
         self.directory = directory.resolve()
+        self._properties = properties
         self.plan = plan or ZooKeeperPlan.of_port(*pick_ports(HOST, 1, random or Random()))
         command = java_command(
             _MAIN,
@@ -143,7 +146,7 @@ class ZooKeeperServer:
             raise WrongDaemonState(f"{NAME} is running already")
         check_free((self.address,))
         (self.directory / "data").mkdir(parents=True, exist_ok=True)
-        (self.directory / CONFIGURATION).write_text(configuration(self.plan, self.directory))
+        (self.directory / CONFIGURATION).write_text(configuration(self.plan, self.directory, self._properties))
         try:
             await self.process.start(timeout_s)
         except BaseException:

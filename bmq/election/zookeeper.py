@@ -13,7 +13,8 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 import structlog
-from kazoo.exceptions import NodeExistsError, ZookeeperError
+from kazoo.exceptions import AuthFailedError, InvalidACLError, NodeExistsError, NoNodeError, ZookeeperError
+from kazoo.security import CREATOR_ALL_ACL
 
 from bmq.election.election import (
     ControllerClaim,
@@ -26,6 +27,7 @@ from bmq.election.zookeeper_address import ZooKeeperAddress
 from bmq.election.zookeeper_layout import Layout
 from bmq.election.zookeeper_leadership import ZooKeeperLeadership
 from bmq.election.zookeeper_members import ZooKeeperMembers
+from bmq.election.zookeeper_security import OPEN, NodeAccess, ZooKeeperSecurity
 from bmq.election.zookeeper_session import Interrupted, SessionClosed, ZooKeeperSession
 from bmq.election.zookeeper_wire import SessionKey
 
@@ -44,7 +46,7 @@ _log = structlog.get_logger("bmq.election")
 
 
 class ZooKeeperElection:
-    """One process's session; made on the loop it is used on. Raises BadZooKeeperAddress.
+    """One process's session; made on the loop it is used on. Raises BadZooKeeperAddress, BadZooKeeperSecurity.
 
     `hosts`: `HOST:PORT[,HOST:PORT][/chroot]`; the chroot is created if it is missing. `session_timeout_s`: how long after
     its last sign of life a process counts as dead; ZooKeeper limits it to 2 to 20 of its ticks (2 s by default).
@@ -60,7 +62,10 @@ class ZooKeeperElection:
         session_timeout_s: float = SESSION_TIMEOUT_S,
         start_wait_s: float = START_WAIT_S,
         on_session: Callable[[SessionKey], None] | None = None,
+        security: ZooKeeperSecurity = OPEN,
     ) -> None:
+        security.check()
+        self._security = security
         self._address = ZooKeeperAddress.parse(hosts)
         self._layout = Layout(self._address.root)
         self._start_wait_s = start_wait_s
@@ -68,7 +73,9 @@ class ZooKeeperElection:
         self._log = _log.bind(node_id=node_id)
         self._cluster_id = ""
         self._stale = asyncio.Event()
-        self._session = ZooKeeperSession(self._address.servers, session_timeout_s, self._session_changed, on_session)
+        self._session = ZooKeeperSession(
+            self._address.servers, session_timeout_s, self._session_changed, on_session, security
+        )
         self._leadership = ZooKeeperLeadership(self._session, self._layout, self._stale.set)
         self._members = ZooKeeperMembers(self._session, self._layout, session_timeout_s, self._stale.set)
         self._session_number = 0
@@ -227,8 +234,27 @@ class ZooKeeperElection:
             )
         await create(self._layout.controller_epoch, b"0")
         await create(self._layout.nodes, b"")
+        if self._security.acl == NodeAccess.AUTH:
+            await self._close_open_nodes(number)
         self._leadership.close_for(None)
         self._bound_connection, self._bound_number = connection_number, number
+
+    async def _close_open_nodes(self, number: int) -> None:
+        """Nodes that were made before we authenticated are changeable for everybody: take that away."""
+        layout = self._layout
+        names = await self._session.ask(lambda zookeeper: zookeeper.get_children_async(layout.nodes), number=number)
+        tops = [layout.top] if layout.root else []  # the whole tree is not ours
+        fixed = [*tops, layout.cluster_id, layout.controller_epoch, layout.nodes, layout.metadata_mark]
+        for path in (*fixed, layout.controller, *(f"{layout.nodes}/{name}" for name in sorted(names))):
+            with suppress(NoNodeError):
+                await self._close_open_node(path, number)
+
+    async def _close_open_node(self, path: str, number: int) -> None:
+        """Raises NoNodeError."""
+        acls, _ = await self._session.ask(lambda zookeeper: zookeeper.get_acls_async(path), number=number)
+        if any(acl.id.scheme == "world" for acl in acls):
+            await self._session.ask(lambda zookeeper: zookeeper.set_acls_async(path, CREATOR_ALL_ACL), number=number)
+            self._log.info("zookeeper_node_closed", path=path)
 
     # -- Retries -----------------------------------------------------------------------------------------------------
 
@@ -262,4 +288,8 @@ class ZooKeeperElection:
 
 
 def _named(error: ZookeeperError) -> str:
+    if isinstance(error, AuthFailedError):
+        return "our login is not accepted; see zookeeper_security.username and password_file"
+    if isinstance(error, InvalidACLError):
+        return "our session is not authenticated there, so acl = auth cannot be; see that the server has SASL"
     return f"{type(error).__name__} {error}".strip()

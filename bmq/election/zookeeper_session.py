@@ -18,8 +18,10 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, OperationTimeoutError, SessionExpiredError
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL
 
 from bmq.aio.loops import call_soon_unless_closed
+from bmq.election.zookeeper_security import OPEN, NodeAccess, ZooKeeperSecurity
 from bmq.election.zookeeper_threads import ZooKeeperThreads
 from bmq.election.zookeeper_wire import SessionKey
 
@@ -57,6 +59,7 @@ class ZooKeeperSession:
         timeout_s: float,
         changed: Callable[[], None],
         established: Callable[[SessionKey], None] | None = None,
+        security: ZooKeeperSecurity = OPEN,
     ) -> None:
         self.is_connected = False
         # The session's id in ZooKeeper, as shown by its ephemeral nodes; None before the first session.
@@ -69,6 +72,7 @@ class ZooKeeperSession:
         self._timeout_s = timeout_s
         self._changed = changed
         self._established = established
+        self._security = security
         self._loop = asyncio.get_running_loop()
         self._connected = asyncio.Event()
         self._is_closing = False
@@ -85,7 +89,8 @@ class ZooKeeperSession:
 
     def open(self) -> None:
         """Begin to connect; retried until `close`."""
-        self._threads = ZooKeeperThreads(connect_wait_s=self._timeout_s / (len(self._servers) + 1))
+        tls = self._security.tls_context if self._security.tls else None
+        self._threads = ZooKeeperThreads(self._timeout_s / (len(self._servers) + 1), tls)
         self._client = self._new_client(self._threads)
         self._client.start_async()
 
@@ -151,6 +156,8 @@ class ZooKeeperSession:
                 max_tries=-1, delay=RETRY_FIRST_S, max_delay=RETRY_LONGEST_S, sleep_func=threads.sleep_func
             ),
             logger=_silent_logger(),
+            sasl_options=self._security.sasl_options(),
+            default_acl=CREATOR_ALL_ACL if self._security.acl == NodeAccess.AUTH else None,
         )
 
         def heard(state: Any) -> None:
@@ -192,7 +199,7 @@ class ZooKeeperSession:
             executor.shutdown(wait=ended.done())
 
     async def _revive(self) -> None:
-        """kazoo's connection thread ended unexpectedly: start again with new threads."""
+        """kazoo's connection thread ended, for example as our login was refused: start again with new threads."""
         await self._end_client(patience_s=0.0)
         await asyncio.sleep(RETRY_LONGEST_S)
         if not self._is_closing:
@@ -224,7 +231,7 @@ class ZooKeeperSession:
         self.is_connected = False
         self._connected.clear()
         self._changed()
-        if client.client_state == KeeperState.CLOSED:
+        if client.client_state in (KeeperState.CLOSED, KeeperState.AUTH_FAILED):
             self._reviving = self._loop.create_task(self._revive(), name="zookeeper-revival")
 
     def _on_loop(self, callback: Callable[..., None], *arguments: Any) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from bmq.election.election import ElectionUnavailable
+from bmq.election.zookeeper_security import OPEN, BadZooKeeperSecurity, ZooKeeperSecurity
 from bmq.election.zookeeper_wire import (
     LENGTH,
     NoZooKeeper,
@@ -28,7 +29,7 @@ RETRY_PAUSE_S: Final = 0.1
 _ASKED_TIMEOUT_MS: Final = 1
 
 
-def end_session(servers: Sequence[str], key: SessionKey, wait_s: float) -> bool:
+def end_session(servers: Sequence[str], key: SessionKey, wait_s: float, security: ZooKeeperSecurity = OPEN) -> bool:
     """End the session; False if it did not exist or the password is wrong. Leaves no other session behind.
 
     `servers`: each `HOST:PORT`; the first that answers is enough. Raises ElectionUnavailable when none did for `wait_s`.
@@ -38,18 +39,19 @@ def end_session(servers: Sequence[str], key: SessionKey, wait_s: float) -> bool:
         for server in servers:
             now_s = time.monotonic()
             try:
-                return _end_at(server, key, min(until_s, now_s + wait_s / (len(servers) + 1)))
-            except (OSError, NoZooKeeper) as error:
+                return _end_at(server, key, min(until_s, now_s + wait_s / (len(servers) + 1)), security)
+            except (OSError, NoZooKeeper, BadZooKeeperSecurity) as error:
                 trouble = f"{server}: {error}"
         if time.monotonic() + RETRY_PAUSE_S >= until_s:
             raise ElectionUnavailable(f"no server of ZooKeeper answered within {wait_s:g} s ({trouble})")
         time.sleep(RETRY_PAUSE_S)
 
 
-def _end_at(server: str, key: SessionKey, until_s: float) -> bool:
-    """Raises OSError, NoZooKeeper."""
+def _end_at(server: str, key: SessionKey, until_s: float, security: ZooKeeperSecurity) -> bool:
+    """Raises OSError, NoZooKeeper, BadZooKeeperSecurity."""
     host, _, port = server.rpartition(":")
-    with socket.create_connection((host.strip("[]"), int(port)), _left_s(until_s)) as connection:
+    host = host.strip("[]")
+    with _encrypted(socket.create_connection((host, int(port)), _left_s(until_s)), host, security) as connection:
         connection.sendall(connect_request(key, _ASKED_TIMEOUT_MS))
         if not is_session_given(_answer(connection, until_s)):
             return False
@@ -57,6 +59,17 @@ def _end_at(server: str, key: SessionKey, until_s: float) -> bool:
         if not is_closed(_answer(connection, until_s)):
             raise NoZooKeeper("it does not end the session")
         return True
+
+
+def _encrypted(connection: socket.socket, host: str, security: ZooKeeperSecurity) -> socket.socket:
+    """Raises OSError, BadZooKeeperSecurity."""
+    if not security.tls:
+        return connection
+    try:
+        return security.tls_context().wrap_socket(connection, server_hostname=host)
+    except BaseException:
+        connection.close()
+        raise
 
 
 def _answer(connection: socket.socket, until_s: float) -> bytes:

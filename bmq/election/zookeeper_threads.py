@@ -5,12 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import ssl
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import structlog
 from kazoo.handlers.threading import SequentialThreadingHandler
+
+from bmq.election.election import ElectionError
 
 _log = structlog.get_logger("bmq.election")
 
@@ -20,13 +24,15 @@ class ZooKeeperThreads(SequentialThreadingHandler):  # type: ignore[misc]
 
     Apart from name servers and short sleeps, kazoo's connection thread waits only in `select` and `create_connection`.
     `connect_wait_s`: time for one server to accept a connection, and again to give a session, so that all servers are
-    tried before the session expires. `trouble`: why the last try failed.
+    tried before the session expires. `trouble`: why the last try failed. `tls`: makes the context of a connection; None:
+    without TLS.
     """
 
-    def __init__(self, connect_wait_s: float) -> None:
+    def __init__(self, connect_wait_s: float, tls: Callable[[], ssl.SSLContext] | None = None) -> None:
         super().__init__()
         self.trouble = ""
         self._connect_wait_s = connect_wait_s
+        self._tls = tls
         self._is_greeted = True
         self._interrupt, self._interrupted = socket.socketpair()
 
@@ -44,6 +50,8 @@ class ZooKeeperThreads(SequentialThreadingHandler):  # type: ignore[misc]
         self, readers: Sequence[Any], writers: Sequence[Any], others: Sequence[Any], timeout: float | None = None
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """As kazoo's. Raises ConnectionAbortedError once interrupted."""
+        if pending := [each for each in readers if isinstance(each, ssl.SSLSocket) and each.pending()]:
+            return pending, [], []  # decrypted already, so the descriptor need not be readable
         is_greeting = bool(readers) and not self._is_greeted
         if is_greeting:
             timeout = self._connect_wait_s
@@ -54,12 +62,23 @@ class ZooKeeperThreads(SequentialThreadingHandler):  # type: ignore[misc]
         return readable, writable, rest
 
     def create_connection(
-        self, address: tuple[str, int], timeout: float | None = None, **options: Any
+        self, address: tuple[str, int], timeout: float | None = None, hostname: str | None = None, **options: Any
     ) -> socket.socket:
-        """Without TLS. Raises OSError."""
+        """`hostname`: as the server is named in our settings, for its certificate. Raises OSError."""
         where = f"{address[0]}:{address[1]}"
         try:
             connection = self._connect(address)
+            if self._tls is not None:
+                connection = self._encrypted(self._tls(), connection, hostname or address[0])
+        except ElectionError as error:
+            self.trouble = str(error)
+            raise OSError(str(error)) from None
+        except ssl.SSLCertVerificationError as error:
+            self.trouble = f"{where}: its certificate is not accepted: {error.verify_message}"
+            raise OSError(self.trouble) from None  # kazoo would take an SSLError for one of its own making
+        except ssl.SSLError as error:
+            self.trouble = f"{where}: no TLS connection: {error.reason or error}"
+            raise OSError(self.trouble) from None
         except OSError as error:
             self.trouble = f"{where}: {error.strerror or error}"
             raise
@@ -83,6 +102,31 @@ class ZooKeeperThreads(SequentialThreadingHandler):  # type: ignore[misc]
             connection.close()
             raise
         return connection
+
+    def _encrypted(self, context: ssl.SSLContext, connection: socket.socket, host: str) -> socket.socket:
+        """Raises OSError."""
+        try:
+            name = host.strip("[]")
+            encrypted = context.wrap_socket(connection, server_hostname=name, do_handshake_on_connect=False)
+        except BaseException:
+            connection.close()
+            raise
+        try:
+            until_s = time.monotonic() + self._connect_wait_s
+            while True:
+                left_s = max(0.0, until_s - time.monotonic())
+                try:
+                    encrypted.do_handshake()
+                    return encrypted
+                except ssl.SSLWantReadError:
+                    is_ready = bool(self.select([encrypted], [], [], left_s)[0])
+                except ssl.SSLWantWriteError:
+                    is_ready = bool(self.select([], [encrypted], [], left_s)[1])
+                if not is_ready:
+                    raise TimeoutError(errno.ETIMEDOUT, "the TLS handshake does not end")
+        except BaseException:
+            encrypted.close()
+            raise
 
     def spawn(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """As kazoo's, but logs the exception that ends a thread in one line."""

@@ -100,6 +100,7 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
         session_timeout_s=settings.cluster.zookeeper_session_ms / 1000,
         start_wait_s=settings.start_wait_ms / 1000,
         on_session=None if heartbeat is None else heartbeat.tell_session,
+        security=settings.zookeeper_security,
     )
     server = NodeServer(
         settings,

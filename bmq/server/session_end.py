@@ -25,7 +25,9 @@ def end_worker_session(settings: Settings, key: SessionKey) -> None:
     wait_s = settings.cluster.zookeeper_session_ms / 1000
     signal.setitimer(signal.ITIMER_REAL, wait_s + ALARM_S)
     try:
-        was_there = end_session(ZooKeeperAddress.parse(settings.zookeeper).servers, key, wait_s)
+        was_there = end_session(
+            ZooKeeperAddress.parse(settings.zookeeper).servers, key, wait_s, settings.zookeeper_security
+        )
     except ElectionUnavailable as error:
         _log.warning("session_not_ended", node_id=settings.node_id, reason=str(error))
     else:

@@ -24,6 +24,7 @@ from pydantic_settings import (
 
 from bmq.admin.drivers.settings import ScaleSettings
 from bmq.broker.surroundings import BrokerSettings
+from bmq.election.zookeeper_security import ZooKeeperSecurity
 from bmq.hdfs.config import HdfsSettings
 from bmq.hdfs.location import is_hdfs
 from bmq.membership.settings import ClusterSettings
@@ -144,6 +145,7 @@ class Settings(BaseSettings):
     telemetry: TelemetrySettings = TelemetrySettings()
     broker: BrokerSettings = BrokerSettings()
     hdfs: HdfsSettings = HdfsSettings()
+    zookeeper_security: ZooKeeperSecurity = ZooKeeperSecurity()
     cluster: ClusterSettings = ClusterSettings()
     scale: ScaleSettings = ScaleSettings.model_validate({})
 
