@@ -23,6 +23,7 @@ NAMES: Final = (
     "compressed_bodies",
     "telemetry",
     "consumer_protocol",
+    "sasl",
     "rest",
     "hdfs_rpc",
     "hdfs_transfer",
