@@ -11,6 +11,7 @@ from bmq.admin.rest.compaction_pages import compaction_pages
 from bmq.admin.rest.documentation import documentation_pages
 from bmq.admin.rest.order_pages import order_pages
 from bmq.admin.rest.problems import handle_problems
+from bmq.admin.rest.query_text import QueryText
 from bmq.admin.rest.segment_pages import STORE_WAIT_S, segment_pages
 from bmq.admin.rest.sources import RestSources
 from bmq.admin.rest.table_pages import table_pages
@@ -56,5 +57,6 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
     app.include_router(table_pages(sources))
     app.include_router(compaction_pages(sources))
     app.add_middleware(BodyLimit)
+    app.add_middleware(QueryText)
     handle_problems(app)
     return app
