@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import sys
 import time
+from hashlib import sha1
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -23,6 +24,7 @@ MEMORY_MB_MAX: Final = 300
 INPUT_CPU_S_MAX: Final = 2.0
 """Far above the milliseconds that an input takes, because other processes use the caches of this processor too."""
 INPUT_WALL_S_MAX: Final = 60
+ARTIFACT_PREFIX: Final = "-artifact_prefix="
 
 
 class TooSlow(Exception):
@@ -81,10 +83,20 @@ def main() -> None:
             return target.mutate(bytes(data), dice)[:size_max]
         return changed(bytes(data), dice)[:size_max] if not dice.randrange(3) else atheris.Mutate(data, size_max)
 
+    def keep_faults(data: bytes) -> None:
+        """libFuzzer does not always write the input of an exception."""
+        try:
+            checked(target, data)
+        except BaseException:
+            found = [option for option in options if option.startswith(ARTIFACT_PREFIX)]
+            if found:
+                Path(f"{found[0].removeprefix(ARTIFACT_PREFIX)}crash-{sha1(data).hexdigest()}").write_bytes(data)
+            raise
+
     limits = [f"-rss_limit_mb={MEMORY_MB_MAX}", f"-timeout={INPUT_WALL_S_MAX}", f"-max_len={INPUT_BYTES_MAX}"]
     atheris.Setup(
         [sys.argv[0], *limits, "-print_final_stats=1", *options],
-        lambda data: checked(target, data),
+        keep_faults,
         custom_mutator=mutator,
     )
     atheris.Fuzz()

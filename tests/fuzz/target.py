@@ -25,6 +25,7 @@ NAMES: Final = (
     "consumer_protocol",
     "sasl",
     "rest",
+    "server",
     "hdfs_rpc",
     "hdfs_transfer",
     "zookeeper",
