@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.messages.offset_fetch_response import OffsetFetchResponse
 from bmq.proxy.authorization.answers import (
     commit_refused,
     coordinator_refused,
@@ -29,6 +30,9 @@ from bmq.proxy.authorization.asked import (
 )
 from bmq.proxy.authorization.topics import of_topics
 from bmq.security.acls import Operation, ResourceType
+
+_FETCH_HAS_CODE_FROM: Final = 2
+"""The version of OffsetFetch since which its answer has a code for the whole group."""
 
 
 async def offset_commit(asked: Asked, answer: Answer) -> Any:
@@ -65,7 +69,10 @@ async def offset_fetch(asked: Asked, answer: Answer) -> Any:
     request, version = asked.request, asked.context.api_version
     if version < 8:
         if not asked.group(Operation.DESCRIBE, request.group_id):
-            return asked.refused(GROUP_DENIED)
+            if version >= _FETCH_HAS_CODE_FROM:
+                return asked.refused(GROUP_DENIED)
+            refusals = [fetched_topic_refused(one, GROUP_DENIED, is_grouped=False) for one in request.topics or ()]
+            return OffsetFetchResponse(topics=refusals)
         allowed, denied = _described(asked, request.topics)
         response = await answer(request if request.topics is None else replace(request, topics=allowed))
         if request.topics is None:

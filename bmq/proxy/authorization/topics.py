@@ -100,7 +100,13 @@ async def metadata(asked: Asked, answer: Answer) -> Any:
             else:
                 asked_for.append(one)
         request = replace(request, topics=asked_for)
-    response = await answer(request)
+    if request.topics:
+        response = await answer(request)
+    else:
+        # Version 0 reads an empty list as all topics, so ask for one that cannot exist, and leave it out.
+        request = replace(request, topics=[MetadataRequestTopic(name="")], allow_auto_topic_creation=False)
+        response = await answer(request)
+        response.topics = []
     response.topics = [*response.topics, *(metadata_topic(one, TOPIC_DENIED) for one in denied)]
     if asked.request.include_topic_authorized_operations:
         for one in response.topics:
