@@ -26,7 +26,7 @@ from bmq.protocol.messages.delete_acls_response import (
 from bmq.protocol.metadata_records import FeatureLevelRecord, MetadataRecord, RemoveAccessControlEntryRecord
 from bmq.protocol.turns import Pace
 from bmq.protocol.wire_turns import InTurns
-from bmq.security.acls import CLUSTER_NAME, Acl, AclFilter, Operation, PatternType, Permission, ResourceType
+from bmq.security.acls import CLUSTER_NAME, Acl, AclFilter, Operation, PatternType, Permission, ResourceType, name_of
 
 RECORDS_MAX: Final = 10_000
 """Of one request: Kafka's MAX_RECORDS_PER_USER_OP."""
@@ -112,13 +112,13 @@ def filter_of(one: DeleteAclsFilter) -> AclFilter:
 def _required(creation: AclCreation) -> Acl:
     """The entry to add. Raises KafkaError INVALID_REQUEST."""
     if creation.resource_pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
-        raise _invalid(f"Invalid patternType {_name(PatternType, creation.resource_pattern_type)}")
+        raise _invalid(f"Invalid patternType {name_of(PatternType, creation.resource_pattern_type)}")
     if creation.resource_type not in _CLIENT_TYPES:
-        raise _invalid(f"Invalid resourceType {_name(ResourceType, creation.resource_type)}")
+        raise _invalid(f"Invalid resourceType {name_of(ResourceType, creation.resource_type)}")
     if creation.operation not in _CLIENT_OPERATIONS:
-        raise _invalid(f"Invalid operation {_name(Operation, creation.operation)}")
+        raise _invalid(f"Invalid operation {name_of(Operation, creation.operation)}")
     if creation.permission_type not in (Permission.DENY, Permission.ALLOW):
-        raise _invalid(f"Invalid permissionType {_name(Permission, creation.permission_type)}")
+        raise _invalid(f"Invalid permissionType {name_of(Permission, creation.permission_type)}")
     if not creation.resource_name:
         raise _invalid("Resource name should not be empty")
     if creation.resource_type == ResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
@@ -138,10 +138,6 @@ def _required(creation: AclCreation) -> Acl:
         creation.operation,
         creation.permission_type,
     )
-
-
-def _name(kind: type[ResourceType | PatternType | Operation | Permission], value: int) -> str:
-    return kind(value).name if value in kind._value2member_map_ else "UNKNOWN"
 
 
 def _matching(acl: Acl) -> DeleteAclsMatchingAcl:

@@ -95,7 +95,7 @@ def _log_denial(
     """Kafka logs what is allowed at DEBUG, and what nobody asked for at TRACE: neither is written here."""
     _audit.info(
         f"Principal = {_one_line(principal)} is Denied operation = {operation.name} from host = {host} "
-        f"on resource = {resource} for request = {request} resourceRefCount = {count} based on rule {verdict.rule}"
+        f"on resource = {resource} for request = {request} resourceRefCount = {count} based on rule {_one_line(verdict.rule)}"
     )
 
 

@@ -62,6 +62,11 @@ class Permission(IntEnum):
     ALLOW = 3
 
 
+def name_of(kind: type[Operation | ResourceType | PatternType | Permission], value: int) -> str:
+    """UNKNOWN for a number that this release does not have."""
+    return kind(value).name if value in kind._value2member_map_ else "UNKNOWN"
+
+
 CLUSTER_NAME: Final = "kafka-cluster"
 """The only name of a resource of type CLUSTER."""
 WILDCARD: Final = "*"

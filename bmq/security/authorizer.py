@@ -12,7 +12,16 @@ from ipaddress import IPv6Address
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from bmq.security.acls import IMPLIES_DESCRIBE, WILDCARD, Acl, Operation, PatternType, Permission
+from bmq.security.acls import (
+    IMPLIES_DESCRIBE,
+    WILDCARD,
+    Acl,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+    name_of,
+)
 
 DECISIONS_KEPT_MAX: Final = 100_000
 """Decisions that are kept for the same question; with one more all are forgotten."""
@@ -41,6 +50,7 @@ class Decider:
         self._prefixes: defaultdict[tuple[int, str], list[Acl]] = defaultdict(list)
         self._prefix_lengths: defaultdict[int, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
         self._kept: dict[tuple[str, str, int, int, str], Verdict] = {}
+        self._kept_by_type: dict[tuple[str, str, int, int], Verdict] = {}
 
     def __len__(self) -> int:
         return len(self._acls)
@@ -58,6 +68,8 @@ class Decider:
     def put(self, acl_id: UUID, acl: Acl) -> None:
         self._acls[acl_id] = acl
         self._kept.clear()
+        self._kept_by_type.clear()
+        acl = acl._replace(host=normal_host(acl.host))
         if acl.pattern_type == PatternType.PREFIXED:
             self._prefixes[acl.resource_type, acl.resource_name].append(acl)
             self._prefix_lengths[acl.resource_type][len(acl.resource_name)] += 1
@@ -70,6 +82,8 @@ class Decider:
         if acl is None:
             return
         self._kept.clear()
+        self._kept_by_type.clear()
+        acl = acl._replace(host=normal_host(acl.host))
         is_prefix = acl.pattern_type == PatternType.PREFIXED
         index, key = (self._prefixes if is_prefix else self._literals), (acl.resource_type, acl.resource_name)
         index[key].remove(acl)
@@ -95,7 +109,17 @@ class Decider:
         return verdict
 
     def decide_by_type(self, principal: str, host: str, operation: int, resource_type: int) -> Verdict:
-        """Whether the client may do it with any resource of the type at all (KIP-679)."""
+        """Whether the client may do it with any resource of the type at all (KIP-679). Looks at every ACL, so it is kept."""
+        key = (principal, host, operation, resource_type)
+        verdict = self._kept_by_type.get(key)
+        if verdict is None:
+            verdict = self._decided_by_type(*key)
+            if len(self._kept_by_type) >= DECISIONS_KEPT_MAX:
+                self._kept_by_type.clear()
+            self._kept_by_type[key] = verdict
+        return verdict
+
+    def _decided_by_type(self, principal: str, host: str, operation: int, resource_type: int) -> Verdict:
         verdict = self.decide(principal, host, operation, resource_type, _HARD_CODED_NAME)
         if verdict.is_allowed:
             return verdict
@@ -104,7 +128,7 @@ class Decider:
             for acl in self._acls.values()
             if acl.resource_type == resource_type
             and acl.operation in (operation, Operation.ALL)
-            and acl.applies_to(principal, host)
+            and acl._replace(host=normal_host(acl.host)).applies_to(principal, host)
         ]
         denied = [acl for acl in exact if acl.permission == Permission.DENY]
         literal = {acl.resource_name for acl in denied if acl.pattern_type == PatternType.LITERAL}
@@ -161,7 +185,13 @@ def _covers(acl: Acl, operation: int) -> bool:
 
 
 def _rule_of(acl: Acl) -> str:
-    return f"MatchingAcl(acl={acl!r})"
+    """As Kafka prints its record StandardAcl."""
+    return (
+        f"MatchingAcl(acl=StandardAcl[resourceType={name_of(ResourceType, acl.resource_type)}, "
+        f"resourceName={acl.resource_name}, patternType={name_of(PatternType, acl.pattern_type)}, "
+        f"principal={acl.principal}, host={acl.host}, operation={name_of(Operation, acl.operation)}, "
+        f"permissionType={name_of(Permission, acl.permission)}])"
+    )
 
 
 def normal_host(host: str) -> str:

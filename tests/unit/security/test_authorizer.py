@@ -163,3 +163,35 @@ def test_filters_match_patterns_names_and_what_would_apply() -> None:
 def test_the_cluster_has_one_name() -> None:
     made = decider(acl(name=CLUSTER_NAME, kind=ResourceType.CLUSTER, operation=Operation.ALTER))
     assert made.decide(ALICE, HOST, Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME).is_allowed
+
+
+def test_the_host_of_an_acl_is_compared_as_java_prints_it() -> None:
+    made = decider(acl(host="::1"), acl(host="::ffff:10.0.0.9"))
+    for host, is_allowed in (("0:0:0:0:0:0:0:1", True), ("10.0.0.9", True), ("10.0.0.8", False)):
+        assert made.decide(ALICE, host, Operation.READ, ResourceType.TOPIC, "t").is_allowed is is_allowed
+        assert made.decide_by_type(ALICE, host, Operation.READ, ResourceType.TOPIC).is_allowed is is_allowed
+    made.remove(UUID(int=1))
+    assert not made.decide(ALICE, "0:0:0:0:0:0:0:1", Operation.READ, ResourceType.TOPIC, "t").is_allowed
+    assert len(made) == 1
+
+
+def test_a_kept_decision_about_a_type_ends_with_the_next_acl() -> None:
+    made = decider()
+    assert not made.decide_by_type(ALICE, HOST, Operation.WRITE, ResourceType.TOPIC).is_allowed
+    made.put(UUID(int=9), acl(operation=Operation.WRITE))
+    assert made.decide_by_type(ALICE, HOST, Operation.WRITE, ResourceType.TOPIC).is_allowed
+    made.remove(UUID(int=9))
+    assert not made.decide_by_type(ALICE, HOST, Operation.WRITE, ResourceType.TOPIC).is_allowed
+
+
+def test_the_rule_is_printed_as_kafka_prints_its_record() -> None:
+    made = decider(acl(permission=Permission.DENY))
+    assert made.decide(ALICE, HOST, Operation.READ, ResourceType.TOPIC, "t").rule == (
+        "MatchingAcl(acl=StandardAcl[resourceType=TOPIC, resourceName=t, patternType=LITERAL, principal=User:alice, "
+        "host=*, operation=READ, permissionType=DENY])"
+    )
+
+
+def test_an_acl_of_a_later_release_is_named_unknown() -> None:
+    made = decider(acl(permission=Permission.DENY, operation=Operation.ALL)._replace(pattern_type=9))
+    assert "patternType=UNKNOWN" in made.decide(ALICE, HOST, Operation.READ, ResourceType.TOPIC, "t").rule
