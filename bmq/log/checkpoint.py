@@ -13,7 +13,7 @@ import structlog
 
 from bmq.log.aborted_files import with_filed_aborts
 from bmq.log.checksummed_parts import UnfinishedParts
-from bmq.log.damage import file_damage, read_named, reason_of, require_accepted
+from bmq.log.damage import file_damage, read_named_in_turns, reason_of, require_accepted
 from bmq.log.manifest import MANIFEST_BYTES_MAX, Manifest
 from bmq.log.names import (
     PartitionPaths,
@@ -98,7 +98,7 @@ async def _newest_manifest(store: SegmentStore, paths: PartitionPaths, directory
         name = manifest_name(number)
         path = f"{paths.epoch(epoch)}/{name}"
         try:
-            manifest: Manifest = await read_named(store, path, Manifest.decoding, length_bytes_max=MANIFEST_BYTES_MAX)
+            manifest = await read_named_in_turns(store, path, Manifest.decoding, length_bytes_max=MANIFEST_BYTES_MAX)
         except UnfinishedParts as error:
             _log.info("manifest_never_finished", path=path, reason=str(error))
             unfinished.append(number)

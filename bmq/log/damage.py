@@ -84,19 +84,26 @@ def end_damage(partition: str, end_offset: int, reason: str) -> Damage:
     return Damage(partition, f"{_END}{end_offset:08d}", f"the log in {partition} ends at offset {end_offset}, {reason}")
 
 
-async def read_named(
-    store: SegmentStore, path: str, decode: Callable[[bytes], T | Generator[None, None, T]], *, length_bytes_max: int
-) -> T:
+async def read_named(store: SegmentStore, path: str, decode: Callable[[bytes], T], *, length_bytes_max: int) -> T:
     """A small file that must be there, read and decoded; tried again when it is missing or damaged.
-
-    `decode` may be a generator function, which is run in turns of the event loop.
 
     Raises FileMissing, CorruptFile (both after the last try), UnfinishedParts at once, and StorageUnavailable.
     """
+
+    def decoding(data: bytes) -> Generator[None, None, T]:
+        return decode(data)
+        yield
+
+    return await read_named_in_turns(store, path, decoding, length_bytes_max=length_bytes_max)
+
+
+async def read_named_in_turns(
+    store: SegmentStore, path: str, decoding: Callable[[bytes], Generator[None, None, T]], *, length_bytes_max: int
+) -> T:
+    """As `read_named`, for what takes more than a turn of the event loop to decode."""
     for pause_s in (*PAUSES_S, None):
         try:
-            decoded = decode(await store.read_file(path, length_bytes_max=length_bytes_max))
-            return await run_in_turns(decoded) if isinstance(decoded, Generator) else decoded
+            return await run_in_turns(decoding(await store.read_file(path, length_bytes_max=length_bytes_max)))
         except UnfinishedParts:
             raise
         except (FileMissing, CorruptFile) as error:
