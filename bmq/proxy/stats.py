@@ -60,6 +60,9 @@ class ProxyStats(Collector):
             ("bmq_sent_bytes", "Bytes of answers.", self.sent_bytes),
             ("bmq_connections_refused", "Connections beyond connections_max.", self.connections_refused),
             ("bmq_connections_closed_bad", "Connections closed for what they sent.", self.connections_closed_bad),
+            ("bmq_authentications", "Logins that succeeded, those of renewed sessions too.", self.authentications),
+            ("bmq_authentications_failed", "Logins with wrong credentials.", self.authentications_failed),
+            ("bmq_sessions_expired", "Connections closed because their session ended.", self.sessions_expired),
             ("bmq_reads_paused", "Times a socket was no longer read because of a limit.", self.reads_paused),
         ):
             yield CounterMetricFamily(name, text, value=value)

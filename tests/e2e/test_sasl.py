@@ -1,0 +1,194 @@
+"""Stock clients log in by PLAIN and SCRAM; users are made by Kafka's own tool; no password is in the server's log."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaConsumer, KafkaProducer
+
+from tests.support.java import CONFIGS, CONSOLE_CONSUMER, CONSOLE_PRODUCER, ToolResult
+from tests.support.servers import BmqServer
+from tests.support.tool_runner import run_tool
+
+pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(240)]
+
+ROOT_PASSWORD, PASSWORD, WRONG = "root-secret-1", "alice-secret-2", "wrong-secret-3"
+JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_admin="{ROOT_PASSWORD}";'
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+LIBRDKAFKA_AUTHENTICATION = KafkaError._AUTHENTICATION
+
+
+def kafka(**more: str) -> dict[str, str]:
+    settings = {
+        "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+        "listener.name.plaintext.plain.sasl.jaas.config": JAAS,
+        **more,
+    }
+    return {"BMQ_KAFKA": json.dumps(settings), "BMQ_LOG_LEVEL": "debug"}
+
+
+def client(server: BmqServer, mechanism: str, user: str = "alice", password: str = PASSWORD) -> dict[str, Any]:
+    """Settings of librdkafka."""
+    return {
+        "bootstrap.servers": server.bootstrap,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
+        "sasl.password": password,
+    }
+
+
+def of_python(server: BmqServer, mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
+    """Settings of kafka-python and aiokafka."""
+    return {
+        "bootstrap_servers": server.bootstrap,
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": password,
+    }
+
+
+def of_java(directory: Path, mechanism: str, user: str, password: str) -> str:
+    """A file for --command-config."""
+    module = "plain.Plain" if mechanism == "PLAIN" else "scram.Scram"
+    path = directory / f"{mechanism}-{user}-{len(password)}.properties"
+    path.write_text(
+        f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism={mechanism}\n"
+        f"sasl.jaas.config=org.apache.kafka.common.security.{module}LoginModule required "
+        f'username="{user}" password="{password}";\n'
+    )
+    return str(path)
+
+
+def users(server: BmqServer, directory: Path, *arguments: str, check: bool = True) -> ToolResult:
+    admin = of_java(directory, "PLAIN", "admin", ROOT_PASSWORD)
+    return run_tool(
+        CONFIGS,
+        *("--bootstrap-server", server.bootstrap, "--command-config", admin, "--entity-type", "users", *arguments),
+        check=check,
+    )
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BmqServer]:
+    """A server with topic `t`, user `admin` of the JAAS line, and user `alice` made by kafka-configs."""
+    directory = tmp_path_factory.mktemp("secured")
+    server = BmqServer(directory / "data", kafka())
+    server.start()
+    for config in (f"SCRAM-SHA-256=[password={PASSWORD}]", f"SCRAM-SHA-512=[iterations=8192,password={PASSWORD}]"):
+        users(server, directory, "--alter", "--entity-name", "alice", "--add-config", config)
+    admin = AdminClient(client(server, "PLAIN", "admin", ROOT_PASSWORD))
+    admin.create_topics([NewTopic("t", num_partitions=1, replication_factor=1)])["t"].result(timeout=20)
+    yield server
+    server.stop()
+    logged = server.log_file.read_text()
+    assert "Traceback" not in logged
+    assert [secret for secret in (ROOT_PASSWORD, PASSWORD, WRONG) if secret in logged] == []
+    assert "client_authenticated" in logged and "failed: a wrong password" in logged
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_librdkafka(secured: BmqServer, mechanism: str) -> None:
+    producer = Producer(client(secured, mechanism))
+    producer.produce("t", f"librdkafka {mechanism}".encode())
+    assert producer.flush(20) == 0
+    consumer = Consumer({**client(secured, mechanism), "group.id": f"rd-{mechanism}", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["t"])
+    message = consumer.poll(30)
+    assert message is not None and message.error() is None
+    consumer.close()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_librdkafka_with_a_wrong_password(secured: BmqServer, mechanism: str) -> None:
+    errors: list[KafkaError] = []
+    settings = client(secured, mechanism, password=WRONG)
+    admin = AdminClient({**settings, "error_cb": errors.append})
+    began_s = time.monotonic()
+    while not errors and time.monotonic() - began_s < 20:
+        admin.poll(0.2)
+    assert errors and errors[0].code() == LIBRDKAFKA_AUTHENTICATION, errors
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_kafka_python(secured: BmqServer, mechanism: str) -> None:
+    with KafkaProducer(**of_python(secured, mechanism)) as producer:
+        producer.send("t", f"kafka-python {mechanism}".encode()).get(timeout=20)
+    with KafkaConsumer("t", **of_python(secured, mechanism), auto_offset_reset="earliest") as consumer:
+        assert consumer.poll(timeout_ms=20_000)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_aiokafka(secured: BmqServer, mechanism: str) -> None:
+    producer = AIOKafkaProducer(**of_python(secured, mechanism))
+    await producer.start()
+    await producer.send_and_wait("t", f"aiokafka {mechanism}".encode())
+    await producer.stop()
+    consumer = AIOKafkaConsumer("t", **of_python(secured, mechanism), auto_offset_reset="earliest")
+    await consumer.start()
+    async with asyncio.timeout(20):
+        assert (await consumer.getone()).value
+    await consumer.stop()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_javas_console_tools(secured: BmqServer, tmp_path: Path, mechanism: str) -> None:
+    config = of_java(tmp_path, mechanism, "alice", PASSWORD)
+    where = ("--bootstrap-server", secured.bootstrap, "--topic", "t", "--command-config", config)
+    run_tool(CONSOLE_PRODUCER, *where, stdin=f"java {mechanism}\n")
+    done = run_tool(CONSOLE_CONSUMER, *where, "--from-beginning", "--max-messages", "1", "--timeout-ms", "20000")
+    assert done.out.strip()
+
+
+def test_users_are_described_changed_and_deleted(secured: BmqServer, tmp_path: Path) -> None:
+    admin = AdminClient(client(secured, "PLAIN", "admin", ROOT_PASSWORD))
+
+    def described() -> dict[str, list[int]]:
+        found = admin.describe_user_scram_credentials().result(timeout=20)
+        return {name: [info.iterations for info in one.scram_credential_infos] for name, one in found.items()}
+
+    add = f"SCRAM-SHA-256=[password={PASSWORD}]"
+    users(secured, tmp_path, "--alter", "--entity-name", "bob", "--add-config", add)
+    assert described() == {"alice": [4096, 8192], "bob": [4096]}
+    assert "t" in AdminClient(client(secured, "SCRAM-SHA-256", "bob")).list_topics(timeout=20).topics
+    users(secured, tmp_path, "--alter", "--entity-name", "bob", "--delete-config", "SCRAM-SHA-256")
+    few = ("--alter", "--entity-name", "eve", "--add-config", f"SCRAM-SHA-256=[iterations=4095,password={PASSWORD}]")
+    refused = users(secured, tmp_path, *few, check=False)
+    assert refused.code != 0 and described() == {"alice": [4096, 8192]}
+
+
+def test_sessions_that_end_are_renewed(tmp_path: Path) -> None:
+    """librdkafka logs in again before the end of a session of three seconds; users are there after a restart."""
+    server = BmqServer(tmp_path / "data", kafka(**{"connections.max.reauth.ms": "3000"}))
+    server.start()
+    try:
+        add = f"SCRAM-SHA-256=[password={PASSWORD}]"
+        users(server, tmp_path, "--alter", "--entity-name", "alice", "--add-config", add)
+        server.stop()
+        server.start()
+        errors: list[KafkaError] = []
+        producer = Producer({**client(server, "SCRAM-SHA-256"), "error_cb": errors.append})
+        began_s, sent = time.monotonic(), 0
+        while time.monotonic() - began_s < 7:
+            producer.produce("t", str(sent).encode())
+            assert producer.flush(20) == 0
+            time.sleep(0.1)  # the session has to pass in real time
+            sent += 1
+        assert sent > 7
+        assert [error for error in errors if error.code() == LIBRDKAFKA_AUTHENTICATION] == []
+        metrics = server.metrics()
+        (line,) = [one for one in metrics.splitlines() if one.startswith("bmq_authentications_total")]
+        assert float(line.split()[-1]) >= 3
+    finally:
+        server.close()
