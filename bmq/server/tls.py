@@ -162,14 +162,17 @@ def _require_private(files: TlsFiles, path: Path) -> None:
 
 
 def _sentence(files: TlsFiles, error: ssl.SSLError) -> str:
-    where = files.keystore or files.truststore or "the PEM text"
-    reason = (error.reason or "").replace("_", " ").lower()
-    if "key values mismatch" in reason:
-        why = "the private key does not belong to the first certificate"
-    elif "bad decrypt" in reason or "bad password" in reason or "password" in reason:
-        why = "the private key is encrypted: set ssl.key.password, or check it"
-    elif "no start line" in reason or "pem lib" in reason or "no certificate" in reason:
+    """OpenSSL's own reasons rarely say what to change, so the PEM itself is looked at."""
+    where = files.keystore or "the PEM text"
+    pem = f"{files.key}\n{files.chain}" if files.keystore is None else files.keystore.read_text(errors="replace")
+    reason = f"{error.reason or ''} {error}".replace("_", " ").lower()
+    if "PRIVATE KEY-----" not in pem or "BEGIN CERTIFICATE-----" not in pem:
         why = "it lacks a private key in PKCS#8 or a certificate in PEM"
+    elif "key values mismatch" in reason:
+        why = "the private key does not belong to the first certificate"
+    elif "ENCRYPTED" in pem:
+        why = "the private key is encrypted: set ssl.key.password, or check it"
     else:
-        why = reason or "OpenSSL refuses it"
+        where = files.truststore or where
+        why = "OpenSSL cannot read it"
     return f"listener {files.listener}: {where} cannot be used: {why}"
