@@ -44,14 +44,40 @@ class Access:
         """Whether the client may. `is_quiet`: a refusal is no event, as another right would do as well, or nobody asked.
         `count`: resources of the request that this stands for.
         """
+        if self._decider is None:
+            return True
+        return self.allows_client(
+            context.principal,
+            context.client_host,
+            request_name(api_key),
+            operation,
+            resource_type,
+            name,
+            is_quiet=is_quiet,
+            count=count,
+        )
+
+    def allows_client(
+        self,
+        principal: str,
+        host: str,
+        request: str,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        is_quiet: bool = False,
+        count: int = 1,
+    ) -> bool:
+        """The same for a request of any kind. `request`: its name in the audit."""
         decider = self._current()
         if decider is None:
             return True
-        host = normal_host(context.client_host)
-        verdict = decider.decide(context.principal, host, operation, resource_type, name)
+        host = normal_host(host)
+        verdict = decider.decide(principal, host, operation, resource_type, name)
         if not verdict.is_allowed and not is_quiet:
             resource = f"{PRINTED[resource_type]}:LITERAL:{_one_line(name)}"
-            _log_denial(context.principal, host, operation, resource, f"{request_name(api_key)} with", count, verdict)
+            _log_denial(principal, host, operation, resource, f"{request} with", count, verdict)
         return verdict.is_allowed
 
     def allows_any(

@@ -12,6 +12,8 @@ from bmq.metadata.image import MetadataImage
 from bmq.protocol.request_context import ANONYMOUS
 from bmq.proxy.access import OPEN, Access
 from bmq.security.authorizer import Decider, super_users_of
+from bmq.server.broker_configs import kafka_configs
+from bmq.server.settings import Settings
 
 _log = structlog.get_logger("bmq.server")
 
@@ -30,3 +32,8 @@ def client_access(configs: BrokerConfigs, image: Callable[[], MetadataImage]) ->
         )
     allows_without_acl = configs.value_of("allow.everyone.if.no.acl.found") == "true"
     return Access(Decider(super_users, allows_without_acl=allows_without_acl), lambda: image().acls)
+
+
+def rest_access(settings: Settings, image: Callable[[], MetadataImage]) -> Access:
+    """The same for the REST API, which answers before the metadata is there. Raises InvalidConfig for super.users."""
+    return client_access(BrokerConfigs(static=kafka_configs(settings)), image)

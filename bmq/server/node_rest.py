@@ -13,6 +13,7 @@ from bmq.admin.ports import NodeLoad, StateChanges
 from bmq.admin.rest.sources import RestSources
 from bmq.log.clock import Clock
 from bmq.log.store import SegmentStore
+from bmq.server.client_access import rest_access
 from bmq.server.node import NodeServer
 from bmq.server.process import build_pages
 from bmq.server.rest_pages import RestPages
@@ -58,6 +59,7 @@ class NodeRest:
             operations=lambda: self.operations,
             table_controller=lambda: server.controller,
             partitions=lambda: server.manager,
+            access=rest_access(settings, lambda: server.image),
         )
         self.pages = RestPages(lambda: build_pages(sources), sources.is_ready)
 

@@ -25,6 +25,7 @@ from bmq.hdfs.location import is_hdfs
 from bmq.local_store.root import raise_open_files_limit
 from bmq.protocol.errors import BmqError
 from bmq.proxy.log_levels import LogLevels
+from bmq.server.client_access import rest_access
 from bmq.server.compaction_process import CompactionProcess
 from bmq.server.live_summary import live_summary
 from bmq.server.logs import configure_logs
@@ -106,6 +107,7 @@ def run_standalone(settings: Settings) -> None:
 
 async def _serve(settings: Settings, levels: LogLevels) -> None:
     stop = asyncio.ensure_future(stop_on_signals().wait())
+    access = rest_access(settings, lambda: server.image)
     rest = RestServer()
     rest_host, rest_port = bind_rest(rest, settings.rest)
     rng = random.Random(os.urandom(16))
@@ -133,6 +135,7 @@ async def _serve(settings: Settings, levels: LogLevels) -> None:
         high_watermark=server.high_watermark,
         table_controller=lambda: server.controller,
         partitions=lambda: server.manager,
+        access=access,
     )
     pages = RestPages(lambda: build_pages(sources), sources.is_ready)
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import FastAPI, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from bmq.admin.rest.authorization import Authorization
 from bmq.admin.rest.body_limit import BodyLimit
 from bmq.admin.rest.cluster_pages import cluster_pages
 from bmq.admin.rest.compaction_pages import compaction_pages
@@ -58,5 +59,11 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
     app.include_router(compaction_pages(sources))
     app.add_middleware(BodyLimit)
     app.add_middleware(QueryText)
+    app.add_middleware(
+        Authorization,
+        access=sources.access,
+        principal_of=sources.principal_of,
+        are_acls_known=sources.is_ready,
+    )
     handle_problems(app)
     return app

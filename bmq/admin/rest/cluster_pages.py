@@ -7,9 +7,10 @@ import heapq
 from collections.abc import Iterable
 from typing import Annotated, Final
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 
 from bmq.admin.orders import node_of, partition_of, topic_of
+from bmq.admin.rest.authorization import sees_topic
 from bmq.admin.rest.parameters import NodeId, PartitionNumber, TopicName, TopicPrefix
 from bmq.admin.rest.problems import errors
 from bmq.admin.rest.sources import RestSources
@@ -78,13 +79,16 @@ def cluster_pages(sources: RestSources) -> APIRouter:
 
     @pages.get("/v1/topics", responses=errors(422))
     async def topics(
+        request: Request,
         prefix: TopicPrefix = "",
         after: Annotated[TopicPrefix, Query(description="Only names that follow this one")] = "",
         limit: Annotated[int, Query(ge=1, le=TOPICS_MAX)] = 100,
     ) -> TopicPage:
         """Topics in the order of their names, internal ones too, page by page."""
         images = sources.image().topics
-        wanted = (name for name in images if name > after and name.startswith(prefix))
+        wanted = (
+            name for name in images if name > after and name.startswith(prefix) and sees_topic(request.scope, name)
+        )
         names = heapq.nsmallest(limit + 1, wanted)
         shown = names[:limit]
         return TopicPage(

@@ -10,9 +10,11 @@ from prometheus_client import CollectorRegistry
 
 from bmq.admin.operations import Operations
 from bmq.admin.ports import NodeLoad, StateChanges, TableController
+from bmq.admin.rest.authorization import PrincipalOf, anonymous
 from bmq.log.partition_log import TopicPartition
 from bmq.log.store import SegmentStore
 from bmq.metadata.image import MetadataImage
+from bmq.proxy.access import OPEN, Access
 
 if TYPE_CHECKING:
     from bmq.broker.manager import PartitionManager
@@ -27,7 +29,7 @@ class RestSources:
     node id, on the active controller, where they are measured; None elsewhere. `high_watermark`: of a partition this
     process owns or follows, else None. `operations`: None in a process that is the whole cluster. `node_id`: of the
     node that answers. `table_controller`: the active controller if it is in this process. `partitions`: those of this
-    process; None until they can be asked.
+    process; None until they can be asked. `access`: what clients may do; `principal_of`: who sent a request.
     """
 
     is_ready: Callable[[], bool]
@@ -42,3 +44,5 @@ class RestSources:
     operations: Callable[[], Operations | None] = lambda: None
     table_controller: Callable[[], TableController | None] = lambda: None
     partitions: Callable[[], PartitionManager | None] = lambda: None
+    access: Access = OPEN
+    principal_of: PrincipalOf = anonymous

@@ -1,0 +1,173 @@
+"""The right that each path of the REST API asks for; the ACLs that decide about Kafka's APIs decide here too.
+
+A right is asked for before the body is read and before anything is looked up, so a denial does not tell what exists. A path
+without a line in RIGHTS asks for ALTER on the cluster.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from bmq.admin.rest.problems import problem_response
+from bmq.protocol.request_context import ANONYMOUS
+from bmq.proxy.access import Access
+from bmq.security.acls import CLUSTER_NAME, Operation, ResourceType
+
+PrincipalOf = Callable[[Mapping[str, Any]], str]
+"""The principal, TYPE:NAME, of an ASGI request by its scope."""
+_STATE: Final = "bmq.rights"
+_FORBIDDEN: Final = 403
+_NOT_YET: Final = 503
+
+
+class Right(NamedTuple):
+    """`topic`: the parameter of the path that names the topic; None: the right is over the cluster."""
+
+    operation: Operation
+    topic: str | None = None
+
+
+FREE: Final = None
+"""No right is asked for: health for probes, and pages that are the same everywhere."""
+_DESCRIBE: Final = Right(Operation.DESCRIBE)
+_ALTER: Final = Right(Operation.ALTER)
+_JOBS: Final = Right(Operation.CLUSTER_ACTION)
+"""What jobs of the cluster ask for, not people."""
+_DESCRIBE_TOPIC: Final = Right(Operation.DESCRIBE, "name")
+_COMPACTION: Final = "/v1/topics/{name}/partitions/{number}/compaction"
+
+RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
+    ("GET", "/v1/health"): FREE,
+    ("GET", "/"): FREE,
+    ("GET", "/docs"): FREE,
+    ("GET", "/docs/{name}"): FREE,
+    ("GET", "/openapi.json"): FREE,
+    ("GET", "/metrics"): _DESCRIBE,
+    ("GET", "/v1/cluster"): _DESCRIBE,
+    ("GET", "/v1/nodes"): _DESCRIBE,
+    ("GET", "/v1/nodes/{node_id}"): _DESCRIBE,
+    ("GET", "/v1/history"): _DESCRIBE,
+    ("GET", "/v1/topics"): FREE,  # the page leaves out what may not be described
+    ("GET", "/v1/topics/{name}"): _DESCRIBE_TOPIC,
+    ("GET", "/v1/topics/{name}/partitions/{number}"): _DESCRIBE_TOPIC,
+    ("GET", "/v1/topics/{name}/partitions/{number}/segments"): _DESCRIBE_TOPIC,
+    ("GET", "/v1/tasks"): _DESCRIBE,
+    ("GET", "/v1/tasks/{task_id}"): _DESCRIBE,
+    ("GET", "/v1/tasks/{task_id}/events"): _DESCRIBE,
+    ("POST", "/v1/nodes/{node_id}/drain"): _ALTER,
+    ("POST", "/v1/nodes/{node_id}/undrain"): _ALTER,
+    ("POST", "/v1/rebalance"): _ALTER,
+    ("POST", "/v1/scale"): _ALTER,
+    ("POST", "/v1/topics/{name}/partitions/{number}/move"): _ALTER,
+    ("GET", "/v1/tables"): _DESCRIBE,
+    ("POST", "/v1/tables"): _ALTER,
+    ("GET", "/v1/tables/{name}"): _DESCRIBE,
+    ("PUT", "/v1/tables/{name}"): _ALTER,
+    ("DELETE", "/v1/tables/{name}"): _ALTER,
+    ("GET", "/v1/tables/{name}/status"): _DESCRIBE,
+    ("PUT", "/v1/tables/{name}/status"): _JOBS,
+    ("POST", _COMPACTION): _JOBS,
+    ("POST", _COMPACTION + "/{reservation}/swap"): _JOBS,
+    ("DELETE", _COMPACTION + "/{reservation}"): _JOBS,
+}
+
+
+def anonymous(scope: Mapping[str, Any]) -> str:
+    """Nobody logs in."""
+    return ANONYMOUS
+
+
+class RestRights:
+    """What the client of one request may do."""
+
+    def __init__(self, access: Access, principal: str, host: str, request: str) -> None:
+        self._access = access
+        self._principal = principal
+        self._host = host
+        self._request = request
+
+    def has(self, right: Right, parameters: Mapping[str, Any]) -> bool:
+        """Audited if not."""
+        kind, name = ResourceType.CLUSTER, CLUSTER_NAME
+        if right.topic is not None:
+            kind, name = ResourceType.TOPIC, str(parameters[right.topic])
+        return self._access.allows_client(self._principal, self._host, self._request, right.operation, kind, name)
+
+    def sees(self, topic: str) -> bool:
+        """Whether a listing has the topic. Not audited."""
+        return self._access.allows_client(
+            self._principal, self._host, self._request, Operation.DESCRIBE, ResourceType.TOPIC, topic, is_quiet=True
+        )
+
+
+def sees_topic(scope: Mapping[str, Any], name: str) -> bool:
+    """Whether a listing for this request has the topic; True without an authorizer."""
+    rights: RestRights | None = scope.get(_STATE)
+    return rights is None or rights.sees(name)
+
+
+class Authorization:
+    """Middleware. `are_acls_known`: once true, it is not asked again."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        access: Access,
+        principal_of: PrincipalOf,
+        are_acls_known: Callable[[], bool],
+    ) -> None:
+        self._app = app
+        self._access = access
+        self._principal_of = principal_of
+        self._are_acls_known = are_acls_known
+        self._were_acls_known = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        refusal = self._refusal(scope) if scope["type"] == "http" and self._access.is_on else None
+        if refusal is None:
+            await self._app(scope, receive, send)
+        else:
+            await problem_response(*refusal)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        """Status and sentence; None: the request may be answered."""
+        method = scope["method"]
+        path, parameters = _path_of(method, scope["path"]) or ("unknown path", {})
+        client = scope.get("client") or ("unknown", -1)
+        rights = RestRights(self._access, self._principal_of(scope), client[0], f"{method} {path}")
+        scope[_STATE] = rights
+        right = RIGHTS.get((method, path), _ALTER)
+        if right is FREE and path != "/v1/topics":
+            return None
+        self._were_acls_known = self._were_acls_known or self._are_acls_known()
+        if not self._were_acls_known:
+            return _NOT_YET, "the ACLs are not known here yet; ask again in a moment"
+        if right is FREE or rights.has(right, parameters):
+            return None
+        what = "the cluster" if right.topic is None else f"topic {parameters[right.topic]}"
+        return _FORBIDDEN, f"{self._principal_of(scope)} has no right to {right.operation.name} on {what}"
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    return re.compile(
+        "".join(
+            f"(?P<{one[1:-1]}>[^/]+)" if one[0] == "{" else re.escape(one)
+            for one in re.split(r"(\{\w+\})", path)
+            if one
+        )
+    )
+
+
+_PATTERNS: Final = [(method, path, _pattern(path)) for method, path in RIGHTS]
+
+
+def _path_of(method: str, path: str) -> tuple[str, Mapping[str, str]] | None:
+    """The path of RIGHTS that a request is for, and its parameters."""
+    for known_method, known, pattern in _PATTERNS:
+        if known_method == method and (found := pattern.fullmatch(path)) is not None:
+            return known, found.groupdict()
+    return None

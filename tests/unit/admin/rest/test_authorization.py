@@ -1,0 +1,132 @@
+"""ACLs decide about the REST API as about Kafka's APIs; a path without a right fails here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+import httpx
+import pytest
+from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
+
+from bmq.admin.rest.application import rest_application
+from bmq.admin.rest.authorization import FREE, RIGHTS
+from bmq.admin.rest.sources import RestSources
+from bmq.proxy.access import Access
+from bmq.security.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
+from bmq.security.authorizer import Decider
+from tests.fakes.cluster_controller import image_of, topic_image
+from tests.unit.admin.rest.cluster import NODES
+
+pytestmark = pytest.mark.unit
+
+ALICE = "User:alice"
+NOT_DESCRIBED = {("GET", path) for path in ("/", "/docs", "/docs/{name}", "/openapi.json", "/metrics")}
+NAMES = {"{name}": "orders", "{number}": "0", "{node_id}": "1", "{task_id}": "0123456789abcdef", "{reservation}": "r1"}
+
+
+@dataclass
+class GuardedPages:
+    """The pages behind an authorizer. Nobody but a super user of the test's choice may do anything without an ACL."""
+
+    super_users: frozenset[str] = frozenset()
+    acls: dict[UUID, Acl] = field(default_factory=dict)
+    is_ready: bool = True
+    allows_without_acl: bool = False
+
+    def __post_init__(self) -> None:
+        image = image_of(NODES, [topic_image("orders", 1, [1]), topic_image("hidden", 2, [1])])
+        decider = Decider(self.super_users, allows_without_acl=self.allows_without_acl)
+        sources = RestSources(
+            lambda: self.is_ready,
+            lambda: image,
+            dict,
+            CollectorRegistry(),
+            access=Access(decider, lambda: self.acls),
+            principal_of=_principal_of,
+        )
+        self.application = rest_application(sources)
+
+    async def ask(self, method: str, path: str) -> httpx.Response:
+        transport = httpx.ASGITransport(app=self.application, raise_app_exceptions=False, client=("10.0.0.7", 5))
+        async with httpx.AsyncClient(transport=transport, base_url="http://node") as client:
+            return await client.request(method, path)
+
+    def allow(self, operation: Operation, topic: str | None = None) -> None:
+        kind, name = (ResourceType.CLUSTER, CLUSTER_NAME) if topic is None else (ResourceType.TOPIC, topic)
+        acl = Acl(kind, name, PatternType.LITERAL, ALICE, "*", operation, Permission.ALLOW)
+        self.acls = {**self.acls, UUID(int=len(self.acls) + 1): acl}
+
+
+def _principal_of(scope: Mapping[str, Any]) -> str:
+    return ALICE
+
+
+def test_every_path_has_a_right() -> None:
+    paths = GuardedPages().application.openapi()["paths"]
+    served = {(method.upper(), path) for path, methods in paths.items() for method in methods}
+    assert served | NOT_DESCRIBED == RIGHTS.keys()
+
+
+async def test_a_path_that_nobody_knows_asks_for_the_highest_right() -> None:
+    pages = GuardedPages()
+    for path in ("/v2/nodes", "/v1/cluster%0A", "/v1/cluster/"):
+        assert (await pages.ask("GET", path)).status_code == 403
+    assert (await pages.ask("HEAD", "/metrics")).status_code == 403
+    pages.allow(Operation.ALTER)
+    assert (await pages.ask("GET", "/v2/nodes")).status_code == 404
+
+
+@pytest.mark.parametrize(("method", "path"), [one for one, right in RIGHTS.items() if right is not FREE])
+async def test_without_a_right_nothing_is_answered(method: str, path: str) -> None:
+    for word, value in NAMES.items():
+        path = path.replace(word, value)
+    response = await GuardedPages().ask(method, path)
+    assert response.status_code == 403, response.text
+    assert response.json()["detail"].startswith("User:alice has no right to ")
+
+
+async def test_a_topic_that_may_not_be_seen_is_as_one_that_does_not_exist() -> None:
+    pages = GuardedPages()
+    pages.allow(Operation.DESCRIBE, "orders")
+    assert (await pages.ask("GET", "/v1/topics/orders")).status_code == 200
+    hidden, absent = [await pages.ask("GET", f"/v1/topics/{name}") for name in ("hidden", "absent")]
+    assert hidden.status_code == absent.status_code == 403
+    assert hidden.text.replace("hidden", "absent") == absent.text
+    assert [one["name"] for one in (await pages.ask("GET", "/v1/topics")).json()["topics"]] == ["orders"]
+
+
+async def test_a_right_over_the_cluster_opens_its_pages() -> None:
+    pages = GuardedPages()
+    pages.allow(Operation.ALTER)  # implies DESCRIBE
+    assert (await pages.ask("GET", "/v1/nodes")).status_code == 200
+    assert (await pages.ask("GET", "/metrics")).status_code == 200
+    assert (await pages.ask("POST", "/v1/rebalance")).status_code == 409  # there is nothing to rebalance here
+
+
+async def test_health_is_for_probes_without_a_name() -> None:
+    assert (await GuardedPages().ask("GET", "/v1/health")).json() == {"ready": True}
+
+
+async def test_until_the_acls_are_known_nobody_is_let_in() -> None:
+    pages = GuardedPages(is_ready=False, allows_without_acl=True)
+    for path in ("/v1/topics", "/v1/topics/orders", "/v1/cluster"):
+        assert (await pages.ask("GET", path)).status_code == 503
+    pages.is_ready = True
+    assert (await pages.ask("GET", "/v1/cluster")).status_code == 200
+    pages.is_ready = False  # fenced for a moment
+    assert (await pages.ask("GET", "/v1/cluster")).status_code == 200
+
+
+async def test_a_denial_is_audited_and_a_listing_is_not() -> None:
+    pages = GuardedPages()
+    with capture_logs() as logs:
+        await pages.ask("GET", "/v1/topics")
+        await pages.ask("GET", "/v1/topics/a%0Ab")
+    assert [one["event"] for one in logs] == [
+        "Principal = User:alice is Denied operation = DESCRIBE from host = 10.0.0.7 on resource = Topic:LITERAL:a\\nb "
+        "for request = GET /v1/topics/{name} with resourceRefCount = 1 based on rule DefaultDeny"
+    ]
