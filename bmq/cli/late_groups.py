@@ -14,6 +14,7 @@ LATE_GROUPS: Final = {
     "topic": ("bmq.cli.topic", "topic_app"),
     "group": ("bmq.cli.group", "group_app"),
     "config": ("bmq.cli.config", "config_app"),
+    "acl": ("bmq.cli.acl", "acl_app"),
     "log": ("bmq.cli.log", "log_app"),
     "table": ("bmq.cli.table", "table_app"),
     "dev": ("bmq.cli.dev", "dev_app"),

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+from bmq.cli.kafka.acls import AclEntry
 from bmq.cli.kafka.model import (
     Config,
     ConfigChange,
@@ -35,6 +36,16 @@ class FakeKafka:
     group_offsets: dict[str, dict[Partition, int]] = field(default_factory=dict)
     calls: list[tuple[Any, ...]] = field(default_factory=list)
     config: dict[str, str] = field(default_factory=dict)
+    held_acls: list[AclEntry] = field(default_factory=list)
+
+    def acls(self) -> list[AclEntry]:
+        return list(self.held_acls)
+
+    def add_acls(self, entries: Sequence[AclEntry]) -> None:
+        self.held_acls += entries
+
+    def remove_acls(self, entries: Sequence[AclEntry]) -> None:
+        self.held_acls = [one for one in self.held_acls if one not in entries]
 
     def add(self, name: str, *logs: Sequence[int], is_internal: bool = False) -> None:
         """A topic with these records."""

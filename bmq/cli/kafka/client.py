@@ -20,6 +20,10 @@ from confluent_kafka import (
 )
 from confluent_kafka import KafkaError as ClientError
 from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
     AdminClient,
     AlterConfigOpType,
     ConfigEntry,
@@ -28,9 +32,11 @@ from confluent_kafka.admin import (
     NewPartitions,
     NewTopic,
     OffsetSpec,
+    ResourcePatternType,
     ResourceType,
 )
 
+from bmq.cli.kafka.acls import AclEntry, AclResource
 from bmq.cli.kafka.model import (
     Config,
     ConfigChange,
@@ -55,6 +61,12 @@ _RESOURCES: Final = {
     ConfigKind.TOPIC: ResourceType.TOPIC,
     ConfigKind.BROKER: ResourceType.BROKER,
     ConfigKind.GROUP: ResourceType.GROUP,
+}
+_ACL_RESOURCES: Final = {
+    ResourceType.TOPIC: AclResource.TOPIC.value,
+    ResourceType.GROUP: AclResource.GROUP.value,
+    ResourceType.BROKER: AclResource.CLUSTER.value,  # the library's name for number 4
+    ResourceType.TRANSACTIONAL_ID: AclResource.TRANSACTIONAL_ID.value,
 }
 _OPERATIONS: Final = {
     "set": AlterConfigOpType.SET,
@@ -317,6 +329,35 @@ class KafkaClient:
             future = self._admin.delete_consumer_groups([name], request_timeout=self._wait_s)[name]
         self._result(future, what)
 
+    # --- ACLs
+
+    def acls(self) -> list[AclEntry]:
+        """All of the cluster."""
+        what = "the ACLs cannot be read"
+        everything = AclBindingFilter(
+            ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+        )
+        with kafka_errors(what):
+            future = self._admin.describe_acls(everything, request_timeout=self._wait_s)
+        return [_acl_entry(binding) for binding in self._result(future, what)]
+
+    def add_acls(self, entries: Sequence[AclEntry]) -> None:
+        what = "the ACLs cannot be added"
+        with kafka_errors(what):
+            futures = self._admin.create_acls(
+                [AclBinding(*_acl_parts(e)) for e in entries], request_timeout=self._wait_s
+            )
+        for future in futures.values():
+            self._result(future, what)
+
+    def remove_acls(self, entries: Sequence[AclEntry]) -> None:
+        what = "the ACLs cannot be removed"
+        with kafka_errors(what):
+            filters = [AclBindingFilter(*_acl_parts(entry)) for entry in entries]
+            futures = self._admin.delete_acls(filters, request_timeout=self._wait_s)
+        for future in futures.values():
+            self._result(future, what)
+
     def _result(self, future: Any, what: str) -> Any:
         with kafka_errors(what):
             return future.result(self._wait_s + 1)  # the library gives up first, and says more
@@ -349,6 +390,32 @@ def _address(server: str) -> tuple[str, int]:
     with suppress(ValueError):
         return host, int(port or _DEFAULT_PORT)
     raise ValueError(f"{port!r} is no port")
+
+
+def _acl_entry(binding: Any) -> AclEntry:
+    kind = _ACL_RESOURCES.get(binding.restype, binding.restype.name.lower())
+    return AclEntry(
+        kind,
+        binding.name,
+        binding.resource_pattern_type.name.lower(),
+        binding.principal,
+        binding.host,
+        binding.operation.name.lower().replace("_", "-"),
+        binding.permission_type.name.lower(),
+    )
+
+
+def _acl_parts(entry: AclEntry) -> tuple[Any, ...]:
+    kinds = {name: kind for kind, name in _ACL_RESOURCES.items()}
+    return (
+        kinds.get(entry.resource) or ResourceType[entry.resource.upper()],
+        entry.name,
+        ResourcePatternType[entry.pattern.upper()],
+        entry.principal,
+        entry.host,
+        AclOperation[entry.operation.upper().replace("-", "_")],
+        AclPermissionType[entry.permission.upper()],
+    )
 
 
 def _source(entry: Any) -> str:
