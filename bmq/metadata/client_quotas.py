@@ -19,19 +19,21 @@ class ClientQuotaState:
         """Apply one record. Removing what is not there changes nothing."""
         entity = entity_of((part.entity_type, part.entity_name) for part in record.entity)
         self._image = None
-        values = self._quotas.setdefault(entity, {})
+        values = dict(self._quotas.get(entity, {}))  # images keep what they have of it
         if record.remove:
             values.pop(record.key, None)
         else:
             values[record.key] = record.value
-        if not values:
-            del self._quotas[entity]
+        if values:
+            self._quotas[entity] = values
+        else:
+            self._quotas.pop(entity, None)
 
     @property
     def image(self) -> Quotas:
         """All quotas, as a copy that does not change."""
         if self._image is None:
-            self._image = {entity: dict(values) for entity, values in self._quotas.items()}
+            self._image = dict(self._quotas)
         return self._image
 
     def records(self) -> Iterator[ClientQuotaRecord]:
