@@ -52,8 +52,14 @@ def _attribute(kind: str, value: str) -> str:
         return f"{name}={_escaped(value)}"
     number, tag = _OTHERS.get(kind, (kind, 0x0C))
     data = value.encode()
-    length = bytes((len(data),)) if len(data) < 0x80 else b"\x82" + len(data).to_bytes(2, "big")
-    return f"{number}=#{(bytes((tag,)) + length + data).hex()}"
+    return f"{number}=#{(bytes((tag,)) + _der_length(len(data)) + data).hex()}"
+
+
+def _der_length(size: int) -> bytes:
+    if size < 0x80:
+        return bytes((size,))
+    digits = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes((0x80 | len(digits),)) + digits
 
 
 def _escaped(value: str) -> str:
@@ -80,7 +86,8 @@ class PrincipalRules:
             match = _RULE.match(text, position)
             if match is None:
                 raise WrongRules(f"{text[position:]!r} is neither DEFAULT nor RULE:PATTERN/REPLACEMENT/[LU]")
-            self._rules.append((_pattern(match[1]), _replacement(match[2]), match[3]))
+            pattern = _pattern(match[1])
+            self._rules.append((pattern, _replacement(match[2], pattern.groups), match[3]))
             position = match.end()
 
     def apply(self, name: str) -> str:
@@ -107,6 +114,9 @@ def _pattern(text: str) -> re.Pattern[str]:
         raise WrongRules(f"the pattern {text!r} is wrong: {error}") from None
 
 
-def _replacement(text: str) -> str:
+def _replacement(text: str, groups: int) -> str:
+    absent = [number for number in re.findall(r"\$(\d+)", text) if int(number) > groups]
+    if absent:
+        raise WrongRules(f"the replacement {text!r} names group ${absent[0]}; the pattern has {groups}")
     plain = text.replace("\\/", "/").replace("\\", "\\\\")
     return re.sub(r"\$(\d+)", r"\\g<\1>", plain)
