@@ -24,6 +24,7 @@ NAMES: Final = (
     "telemetry",
     "consumer_protocol",
     "sasl",
+    "certificates",
     "rest",
     "server",
     "hdfs_rpc",
