@@ -31,11 +31,13 @@ def check(data: bytes) -> bool:
         header = parse_request_header(envelope.request_data)
         at_once(decode_request_in_turns(header, envelope.request_data))
         host = parse_host(envelope.client_host_address)
-        principal = parse_principal(envelope.request_principal or b"")
+        principal, is_token = parse_principal(envelope.request_principal or b"")
     except (MalformedMessage, UnsupportedVersion):
         return False
     assert parse_host(encode_host(host)) == host, "the address is not kept"
-    assert parse_principal(encode_principal(principal)) == principal, "the principal is not kept"
+    assert parse_principal(encode_principal(principal, is_token=is_token)) == (principal, is_token), (
+        "the principal is not kept"
+    )
     return True
 
 
