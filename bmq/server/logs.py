@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import Callable, MutableMapping
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import structlog
 
 if TYPE_CHECKING:
     from bmq.proxy.log_levels import LogLevels
+
+
+_CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 class NamedLogger(structlog.WriteLogger):
@@ -28,6 +32,14 @@ def configure_logs(level: str, form: str) -> LogLevels:
     levels = LogLevels(level)
     show_logs(levels.is_shown, level, form)
     return levels
+
+
+def without_controls(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A processor: characters that steer a terminal are shown as \\xNN. Names that clients chose are in the values."""
+    for name, value in event.items():
+        if isinstance(value, str) and not value.isprintable():
+            event[name] = _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", value)
+    return event
 
 
 def show_logs(is_shown: Callable[[str, int], bool], level: str, form: str) -> None:
@@ -51,7 +63,7 @@ def show_logs(is_shown: Callable[[str, int], bool], level: str, form: str) -> No
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.StackInfoRenderer(),
-            *([] if as_text else [structlog.processors.format_exc_info]),
+            without_controls if as_text else structlog.processors.format_exc_info,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
