@@ -21,7 +21,9 @@ from bmq.cli.kafka.options import (
 )
 from bmq.cli.kafka.rows import Column, counted, output_of, print_rows, printable
 
-acl_app = typer.Typer(no_args_is_help=True, help="Who may do what in a cluster: list, add and remove ACLs.")
+acl_app = typer.Typer(
+    no_args_is_help=True, help="List, add and remove ACLs: the rights of users over topics, groups and the cluster."
+)
 
 _COLUMNS: Final = tuple(
     Column(name) for name in ("permission", "principal", "host", "operation", "resource", "name", "pattern")
@@ -34,9 +36,11 @@ Ids = Annotated[
 ]
 Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster as a whole")]
 Prefix = Annotated[bool, typer.Option("--prefix", help="Every name that begins with the one given")]
-Allowed = Annotated[list[str] | None, typer.Option("--allow", metavar="TYPE:NAME", help="Who may: User:alice, User:*")]
+Allowed = Annotated[
+    list[str] | None, typer.Option("--allow", metavar="TYPE:NAME", help="A principal that may: User:alice, User:*")
+]
 Denied = Annotated[
-    list[str] | None, typer.Option("--deny", metavar="TYPE:NAME", help="Who may not, whatever allows it")
+    list[str] | None, typer.Option("--deny", metavar="TYPE:NAME", help="A principal that may not, whatever allows it")
 ]
 Operations = Annotated[list[AclOperationName] | None, typer.Option("--operation", "-o", help="May be repeated")]
 Hosts = Annotated[list[str] | None, typer.Option("--host", metavar="ADDRESS", help="Only from this address")]

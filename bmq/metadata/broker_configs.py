@@ -424,7 +424,7 @@ def static_configs(node: Node, settings: Mapping[str, str]) -> dict[str, str]:
         if name not in BROKER_CONFIGS:
             raise InvalidConfig(f"Unknown broker config name: {name}")
         if name in SECURITY_CONFIGS and text != BROKER_CONFIGS[name].default:
-            raise InvalidConfig(f"{name} is set: TLS, SASL and delegation tokens are not served")
+            raise InvalidConfig(f"{name} is set: delegation tokens and other mechanisms of SASL are not served")
         BROKER_CONFIGS[name].parse(text)
     effective_values({}, BrokerConfigs(static=configs).topic_defaults)
     require_bounds(BrokerConfigs(static=configs))

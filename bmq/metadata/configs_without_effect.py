@@ -1,7 +1,7 @@
 """Kafka's broker configs that change nothing here, and why. They are shown, with Kafka's types and defaults, because
 tools look for them; a value of one's own is shown as well, and has no effect. Pure.
 
-Those of TLS, SASL and delegation tokens are refused instead: who sets them believes that something is
+Those of delegation tokens and of other mechanisms of SASL are refused instead: who sets them believes that something is
 protected.
 """
 
@@ -36,7 +36,7 @@ CLEANER: Final = (
 )
 TIERED: Final = "There is no tiered storage: every byte is in the shared store already."
 SHARE: Final = "Share groups are not served."
-SECURITY: Final = "TLS, SASL and delegation tokens are not served: a value of one's own stops the start."
+SECURITY: Final = "Delegation tokens and other mechanisms of SASL are not served: a value of one's own stops the start."
 
 _TABLE: Final[Mapping[str, str]] = {
     THREADS: """

@@ -95,7 +95,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BmqServer]:
     logged = server.log_file.read_text()
     assert "Traceback" not in logged
     assert [secret for secret in (ROOT_PASSWORD, PASSWORD, WRONG) if secret in logged] == []
-    assert "client_authenticated" in logged and "failed: a wrong password" in logged
+    assert "client_authenticated" in logged
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
