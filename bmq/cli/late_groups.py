@@ -13,6 +13,7 @@ LATE_GROUPS: Final = {
     "cluster": ("bmq.cli.cluster", "cluster_app"),
     "topic": ("bmq.cli.topic", "topic_app"),
     "group": ("bmq.cli.group", "group_app"),
+    "user": ("bmq.cli.user", "user_app"),
     "config": ("bmq.cli.config", "config_app"),
     "acl": ("bmq.cli.acl", "acl_app"),
     "log": ("bmq.cli.log", "log_app"),

@@ -37,6 +37,7 @@ from bmq.controller.metrics import ControllerMetrics
 from bmq.controller.node_registration import CONTROLLED_SHUTDOWN
 from bmq.controller.partition_mover import PartitionMover
 from bmq.controller.partition_reports import PartitionReports
+from bmq.controller.security_level import security_level_records
 from bmq.controller.topic_deletion import TopicDeletions
 from bmq.controller.unknown_topics import report_unknown_topics, require_no_topics
 from bmq.log.clock import Clock
@@ -44,6 +45,7 @@ from bmq.log.partition_log import ReplayableLog
 from bmq.log.store import SegmentStore
 from bmq.metadata.broker_configs import BrokerConfigs, static_configs
 from bmq.metadata.features import first_level, require_understood
+from bmq.metadata.first_users import read_first_users
 from bmq.metadata.history import StateChangeHistory
 from bmq.metadata.image import MetadataImage, Node
 from bmq.metadata.state import MetadataState, registration_record
@@ -52,6 +54,7 @@ from bmq.protocol.metadata_records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
     TopicFilesDeletedRecord,
+    UserScramCredentialRecord,
 )
 from bmq.protocol.request_context import RequestContext, RequestMethod
 
@@ -166,11 +169,18 @@ class Controller:
         """
         decisions = self._decisions
         count = await decisions.replay()
+        first_users: tuple[UserScramCredentialRecord, ...] = ()
         if decisions.applied_offset == 0:
             await require_no_topics(self._store)
+            first_users = await read_first_users(self._store)
         require_understood(decisions.state.features)
         decisions.state.set_controller(self._context.node.node_id)
-        first = first_level(decisions.state.features) if self._is_cluster else self._incarnation()
+        first: Sequence[MetadataRecord] = (
+            first_level(decisions.state.features) if self._is_cluster else self._incarnation()
+        )
+        if first_users:
+            level = security_level_records(decisions.state.features, decisions.state.registrations)
+            first = (*first, *level, *first_users)
         await decisions.activate(first)
         if self._is_cluster:
             self._nodes.start()

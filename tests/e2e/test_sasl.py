@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 
 from tests.support.java import CONFIGS, CONSOLE_CONSUMER, CONSOLE_PRODUCER, ToolResult
-from tests.support.servers import BmqServer
+from tests.support.servers import BmqServer, bmq_command
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(240)]
@@ -166,6 +167,51 @@ def test_users_are_described_changed_and_deleted(secured: BmqServer, tmp_path: P
     few = ("--alter", "--entity-name", "eve", "--add-config", f"SCRAM-SHA-256=[iterations=4095,password={PASSWORD}]")
     refused = users(secured, tmp_path, *few, check=False)
     assert refused.code != 0 and described() == {"alice": [4096, 8192]}
+
+
+def test_the_first_user_may_log_in_by_scram_from_the_first_start_on(tmp_path: Path) -> None:
+    """No JAAS line, no PLAIN; then `bmq user` adds, lists and deletes others."""
+    settings = {
+        "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    }
+    data = tmp_path / "data"
+
+    def bmq(*arguments: str, password: str = "", code: int = 0) -> str:
+        ran = subprocess.run(
+            [bmq_command(), "user", *arguments], input=f"{password}\n", capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == code, ran
+        assert PASSWORD not in ran.stdout + ran.stderr
+        return ran.stdout + ran.stderr
+
+    bmq("bootstrap", "root", "--data", str(data), password=PASSWORD)
+    assert "is there already" in bmq("bootstrap", "eve", "--data", str(data), password=PASSWORD, code=1)
+    server = BmqServer(data, {"BMQ_KAFKA": json.dumps(settings)})
+    server.start()
+    try:
+        login = tmp_path / "login"
+        login.write_text(
+            "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nsasl.username=root\n"
+            f"sasl.password={PASSWORD}\n"
+        )
+        where = ("--bootstrap", server.bootstrap, "--kafka", f"@{login}")
+        bmq("add", "carol", "--mechanism", "SCRAM-SHA-512", "--iterations", "8192", *where, password=PASSWORD)
+        listed = json.loads(bmq("list", "--json", *where))
+        assert [(one["user"], one["mechanism"], one["iterations"]) for one in listed] == [
+            ("carol", "SCRAM-SHA-512", 8192),
+            ("root", "SCRAM-SHA-256", 4096),
+            ("root", "SCRAM-SHA-512", 4096),
+        ]
+        carol = AdminClient(client(server, "SCRAM-SHA-512", "carol"))
+        assert carol.list_topics(timeout=20).brokers
+        bmq("delete", "carol", "--yes", *where)
+        assert "there is no user 'carol'" in bmq("delete", "carol", "--yes", *where, code=1)
+        server.stop()
+        assert "has been started already" in bmq("bootstrap", "eve", "--data", str(data), password=PASSWORD, code=1)
+        assert PASSWORD not in server.log_file.read_text()
+    finally:
+        server.close()
 
 
 def test_sessions_that_end_are_renewed(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ class FakeKafka:
     group_offsets: dict[str, dict[Partition, int]] = field(default_factory=dict)
     calls: list[tuple[Any, ...]] = field(default_factory=list)
     config: dict[str, str] = field(default_factory=dict)
+    scram: dict[tuple[str, str], int] = field(default_factory=dict)
     held_acls: list[AclEntry] = field(default_factory=list)
 
     def acls(self) -> list[AclEntry]:
@@ -54,6 +55,17 @@ class FakeKafka:
         for number, times in enumerate(logs):
             self.starts[name, number] = 0
             self.logs[name, number] = list(times)
+
+    def users(self) -> list[tuple[str, str, int]]:
+        return sorted((name, mechanism, iterations) for (name, mechanism), iterations in self.scram.items())
+
+    def add_user(self, name: str, mechanism: str, iterations: int, password: str) -> None:
+        self.scram[name, mechanism] = iterations
+        self.calls.append(("add_user", name, mechanism, iterations, password))
+
+    def delete_user(self, name: str, mechanism: str) -> None:
+        del self.scram[name, mechanism]
+        self.calls.append(("delete_user", name, mechanism))
 
     def topic_names(self) -> list[str]:
         return sorted(self.made)

@@ -34,6 +34,10 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourcePatternType,
     ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
 )
 
 from bmq.cli.kafka.acls import AclEntry, AclResource
@@ -117,6 +121,31 @@ class KafkaClient:
         with kafka_errors(f"the client of {self.address} cannot be set up"):
             self._admin = AdminClient(self.config)
         require_reachable(self.address, min(CONNECT_WAIT_S, answer_wait_s))
+
+    # --- users
+
+    def users(self) -> list[tuple[str, str, int]]:
+        """(name, mechanism, iterations) of all users with SCRAM keys. Raises KafkaFailed."""
+        with kafka_errors("users are not told"):
+            found = self._admin.describe_user_scram_credentials().result(timeout=self._wait_s)
+        return sorted(
+            (name, info.mechanism.name.replace("_", "-"), info.iterations)
+            for name, user in found.items()
+            for info in user.scram_credential_infos
+        )
+
+    def add_user(self, name: str, mechanism: str, iterations: int, password: str) -> None:
+        """Add a user, or change one. Raises KafkaFailed."""
+        info = ScramCredentialInfo(ScramMechanism[mechanism.replace("-", "_")], iterations)
+        self._alter_user(name, UserScramCredentialUpsertion(name, info, password.encode()))
+
+    def delete_user(self, name: str, mechanism: str) -> None:
+        """Delete a user's keys for one mechanism. Raises KafkaFailed."""
+        self._alter_user(name, UserScramCredentialDeletion(name, ScramMechanism[mechanism.replace("-", "_")]))
+
+    def _alter_user(self, name: str, change: UserScramCredentialUpsertion | UserScramCredentialDeletion) -> None:
+        with kafka_errors(f"user {name} is not changed"):
+            self._admin.alter_user_scram_credentials([change])[name].result(timeout=self._wait_s)
 
     # --- topics
 

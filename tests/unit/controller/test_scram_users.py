@@ -8,7 +8,9 @@ import pytest
 
 from bmq.controller.scram_users import decide_alter_users, describe_users
 from bmq.metadata.features import METADATA_VERSION
+from bmq.metadata.first_users import write_first_users
 from bmq.metadata.state import MetadataState
+from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.alter_user_scram_credentials_request import (
     AlterUserScramCredentialsRequest,
@@ -20,7 +22,10 @@ from bmq.protocol.messages.describe_user_scram_credentials_request import (
     UserName,
 )
 from bmq.protocol.metadata_records import BrokerFeature, FeatureLevelRecord, RegisterBrokerRecord
+from bmq.protocol.request_context import by_itself
 from bmq.security.sasl.scram_keys import SHA_256, keys_of, salted_password
+from tests.unit.controller.controller_lab import ControllerLab, on_virtual_time
+from tests.unit.security.sasl.scram_client import keys
 
 pytestmark = pytest.mark.unit
 
@@ -137,3 +142,18 @@ def test_a_node_that_could_not_read_the_record_stops_it() -> None:
     ((_, code, message),) = users.alter(add())
     assert code == ErrorCode.UNSUPPORTED_VERSION and "node 7 supports 1 at most" in (message or "")
     assert not users.state.image_at(0).users
+
+
+@on_virtual_time
+async def test_the_first_controller_takes_the_first_users_and_the_next_one_does_not() -> None:
+    lab = ControllerLab()
+    await write_first_users(lab.store.client("operator"), (keys("root", "secret"),), "operator")
+    async with lab.controller() as first:
+        assert first.image.users == {"root": {1: keys("root", "secret")}}
+        request = AlterUserScramCredentialsRequest(deletions=[remove("root")])
+        response = await first.handle(
+            ApiKey.ALTER_USER_SCRAM_CREDENTIALS, request, by_itself(ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
+        )
+        assert response.results[0].error_code == 0
+    async with lab.controller() as second:
+        assert second.image.users == {}
