@@ -238,3 +238,18 @@ def test_sessions_that_end_are_renewed(tmp_path: Path) -> None:
         assert float(line.split()[-1]) >= 3
     finally:
         server.close()
+
+
+def test_a_quota_holds_for_the_user_that_logged_in(secured: BmqServer, tmp_path: Path) -> None:
+    users(secured, tmp_path, "--alter", "--entity-name", "alice", "--add-config", "producer_byte_rate=20000")
+    told: dict[str, list[float]] = {"alice": [], "admin": []}
+    for user, mechanism, password in (("alice", "SCRAM-SHA-256", PASSWORD), ("admin", "PLAIN", ROOT_PASSWORD)):
+        times = told[user]
+        settings = client(secured, mechanism, user, password)
+        producer = Producer({**settings, "throttle_cb": lambda event, times=times: times.append(event.throttle_time)})
+        for _ in range(24):  # 11 s' worth pass at once
+            producer.produce("t", bytes(10_000))
+            assert producer.flush(60) == 0
+    users(secured, tmp_path, "--alter", "--entity-name", "alice", "--delete-config", "producer_byte_rate")
+    assert max(told["alice"], default=0) > 0
+    assert max(told["admin"], default=0) == 0
