@@ -23,6 +23,11 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.alter_partition_reassignments_request import AlterPartitionReassignmentsRequest
+from bmq.protocol.messages.alter_user_scram_credentials_request import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
 from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from bmq.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
 from bmq.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
@@ -452,6 +457,24 @@ def test_a_node_that_an_earlier_try_forgot_is_forgotten() -> None:
         assert (await ask(world.remote, request)).error_code == 0
         again = await ask(world.remote, request)
         assert again.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+
+    told(story)
+
+
+def test_users_are_in_the_own_image_when_the_answer_comes_and_a_repeated_deletion_is_one() -> None:
+    async def story(world: World) -> None:
+        world.lag_s = 0.7
+        upsertion = ScramCredentialUpsertion(
+            name="alice", mechanism=1, iterations=4096, salt=b"salt", salted_password=b"salted"
+        )
+        added = await ask(world.remote, AlterUserScramCredentialsRequest(upsertions=[upsertion]))
+        assert added.results[0].error_code == 0 and "alice" in world.image.users
+        deletion = AlterUserScramCredentialsRequest(deletions=[ScramCredentialDeletion(name="alice", mechanism=1)])
+        world.links.lose_answers(1)
+        deleted = await ask(world.remote, deletion)
+        assert deleted.results[0].error_code == 0 and not world.image.users
+        again = await ask(world.remote, deletion)
+        assert again.results[0].error_code == ErrorCode.RESOURCE_NOT_FOUND
 
     told(story)
 
