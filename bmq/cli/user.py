@@ -38,8 +38,8 @@ from bmq.security.sasl.scram_keys import (
     salted_password,
 )
 from bmq.server.own_root import open_own_root
-from bmq.server.patience import Patience
 from bmq.server.settings import Settings
+from bmq.server.start_retry import StartRetry
 from bmq.server.stores import open_store
 
 user_app = typer.Typer(
@@ -151,7 +151,7 @@ async def _write(settings: Settings, keys: list[UserScramCredentialRecord]) -> N
         names = {entry.name for entry in await store.list_directory("")}
         if "topics" in names:
             raise TooLate("the cluster has been started already: use `bmq user add`")
-        await open_own_root(store, settings, holder, random.Random(), Patience(settings.start_wait_ms))
+        await open_own_root(store, settings, holder, random.Random(), StartRetry(settings.start_wait_ms))
         try:
             await write_first_users(store, keys, holder)
         except AlreadyExists:
