@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +18,9 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from typer.testing import CliRunner
 
+from bmq.cli.commands import app
 from tests.support.java import run_tool
 from tests.support.processes import eventually
 from tests.support.servers import BmqServer
@@ -156,3 +159,36 @@ def test_without_an_authorizer_there_are_no_acls(tmp_path: Path) -> None:
         assert "No Authorizer is configured" in done.text
     finally:
         server.close()
+
+
+def test_our_command_changes_what_clients_and_rest_may(server: BmqServer) -> None:
+    def bmq_acl(*arguments: str) -> str:
+        result = CliRunner().invoke(app, ["acl", *arguments, "--bootstrap", server.bootstrap])
+        assert result.exit_code == 0, (result.output, result.exception)
+        return result.output
+
+    def rest(method: str, path: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=WAIT_S)
+        try:
+            connection.request(method, path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()
+
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    create(admin, "mine", "theirs")
+    assert rest("GET", "/v1/topics/theirs")[0] == 200
+    assert "added 1 ACL" in bmq_acl("add", "--allow", "User:bob", "-o", "read", "--topic", "theirs")
+    assert "User:bob" in bmq_acl("list", "--topic", "theirs")
+    assert produced(server, "mine", "theirs") == {"mine": 0, "theirs": KafkaError.TOPIC_AUTHORIZATION_FAILED}
+    assert rest("GET", "/v1/topics/theirs")[0] == 403
+    status, listed = rest("GET", "/v1/topics")
+    assert status == 200 and "mine" in listed and "theirs" not in listed
+    assert "removed 1 ACL" in bmq_acl("remove", "--topic", "theirs")
+    assert produced(server, "theirs") == {"theirs": 0}
+    assert rest("POST", "/v1/rebalance")[0] == 409  # this server is the whole cluster
+    bmq_acl("add", "--deny", ANONYMOUS, "-o", "alter", "--cluster")
+    assert rest("POST", "/v1/rebalance")[0] == 403
+    result = CliRunner().invoke(app, ["acl", "remove", "--all", "--bootstrap", server.bootstrap])
+    assert result.exit_code == 1 and "uthorization failed" in str(result.exception), result.output

@@ -368,7 +368,19 @@ class KafkaClient:
         )
         with kafka_errors(what):
             future = self._admin.describe_acls(everything, request_timeout=self._wait_s)
-        return [_acl_entry(binding) for binding in self._result(future, what)]
+        found = [_acl_entry(binding) for binding in self._result(future, what)]
+        if not found:
+            self._require_describe(what)
+        return found
+
+    def _require_describe(self, what: str) -> None:
+        """Raises KafkaFailed. The library drops the error of a denied DescribeAcls and returns no ACLs."""
+        with kafka_errors(what):
+            future = self._admin.describe_cluster(include_authorized_operations=True, request_timeout=self._wait_s)
+        allowed = self._result(future, what).authorized_operations
+        if AclOperation.DESCRIBE not in (allowed or ()):  # the library says None for no operation
+            code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            raise KafkaFailed(f"{what}: Cluster authorization failed.", code)
 
     def add_acls(self, entries: Sequence[AclEntry]) -> None:
         what = "the ACLs cannot be added"
