@@ -159,7 +159,7 @@ def test_the_only_nodes_new_incarnation_goes_on_under_new_epochs() -> None:
         (
             registration(5, listeners=[Listener(name="SSL", host="h", port=1)]),
             ErrorCode.INVALID_REGISTRATION,
-            "each at most once",
+            "INTERNAL listener",
         ),
         (
             registration(5, roles=("broker",), listeners=[Listener(name="INTERNAL", host="", port=1)]),
