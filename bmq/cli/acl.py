@@ -1,4 +1,4 @@
-"""`bmq acl`: who may do what in a cluster, as Kafka's ACLs say it."""
+"""`bmq acl`: the ACLs of a cluster."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ from bmq.cli.kafka.options import (
 )
 from bmq.cli.kafka.rows import Column, counted, output_of, print_rows, printable
 
-acl_app = typer.Typer(
-    no_args_is_help=True, help="List, add and remove ACLs: the rights of users over topics, groups and the cluster."
-)
+acl_app = typer.Typer(no_args_is_help=True, help="The ACLs of a cluster: list, add and remove them.")
 
 _COLUMNS: Final = tuple(
     Column(name) for name in ("permission", "principal", "host", "operation", "resource", "name", "pattern")
@@ -37,10 +35,12 @@ Ids = Annotated[
 Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster as a whole")]
 Prefix = Annotated[bool, typer.Option("--prefix", help="Every name that begins with the one given")]
 Allowed = Annotated[
-    list[str] | None, typer.Option("--allow", metavar="TYPE:NAME", help="A principal that may: User:alice, User:*")
+    list[str] | None,
+    typer.Option("--allow", metavar="TYPE:NAME", help="The client that is allowed: User:alice, User:*"),
 ]
 Denied = Annotated[
-    list[str] | None, typer.Option("--deny", metavar="TYPE:NAME", help="A principal that may not, whatever allows it")
+    list[str] | None,
+    typer.Option("--deny", metavar="TYPE:NAME", help="The client that is denied, even if another ACL allows it"),
 ]
 Operations = Annotated[list[AclOperationName] | None, typer.Option("--operation", "-o", help="May be repeated")]
 Hosts = Annotated[list[str] | None, typer.Option("--host", metavar="ADDRESS", help="Only from this address")]
@@ -104,7 +104,7 @@ def add(
     is_sure: Yes = False,
     kafka: KafkaSettings = None,
 ) -> None:
-    """Add an ACL for each combination of the options. What is there already stays as it is."""
+    """Add an ACL for each combination of the options. Existing ones stay."""
     choice = _choice(topics, groups, ids, is_cluster, is_prefix, allowed, denied, operations, hosts)
     wanted = choice.entries()
     client = connected(context, bootstrap, kafka)
