@@ -36,7 +36,7 @@ from bmq.protocol.metadata_records import (
     RemoveUserScramCredentialRecord,
     UserScramCredentialRecord,
 )
-from bmq.protocol.turns import Pace
+from bmq.protocol.turns import NO_TURNS, Pace, Turns, in_turns
 from bmq.protocol.wire_turns import InTurns
 from bmq.security.sasl.scram_keys import BY_NUMBER, ITERATIONS_MAX, ITERATIONS_MIN, keys_of
 
@@ -121,12 +121,17 @@ def _upsertion(change: ScramCredentialUpsertion) -> UserScramCredentialRecord:
     )
 
 
-def describe_users(users: Users, request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
+async def describe_users(
+    users: Users, request: DescribeUserScramCredentialsRequest, turns: Turns = NO_TURNS
+) -> DescribeUserScramCredentialsResponse:
     """Mechanisms and iterations, no keys. None or no names: all users."""
-    named = Counter(user.name for user in request.users or ()) or Counter(users.keys())
-    return DescribeUserScramCredentialsResponse(
-        results=[_described(users, name, count) for name, count in named.items()]
-    )
+    named = Counter[str]()
+    async for some in in_turns(request.users or (), turns):
+        named.update([user.name for user in some])
+    results = []
+    async for names in in_turns(list(named or users), turns):
+        results += [_described(users, name, named[name]) for name in names]
+    return DescribeUserScramCredentialsResponse(results=results)
 
 
 def _described(users: Users, name: str, count: int) -> DescribeUserScramCredentialsResult:

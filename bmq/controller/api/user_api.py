@@ -34,7 +34,7 @@ class UserApi:
         self, request: DescribeUserScramCredentialsRequest, context: RequestContext
     ) -> DescribeUserScramCredentialsResponse:
         """DescribeUserScramCredentials 0: includes changes made a moment ago."""
-        return describe_users(self._context.image.users, request)
+        return await describe_users(self._context.image.users, request, context.turns)
 
     async def alter_users(
         self, request: AlterUserScramCredentialsRequest, context: RequestContext

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -63,7 +64,7 @@ class Users:
         request = DescribeUserScramCredentialsRequest(users=[UserName(name=name) for name in names] or None)
         return [
             (one.user, one.error_code, one.error_message, [(i.mechanism, i.iterations) for i in one.credential_infos])
-            for one in describe_users(self.state.image_at(0).users, request).results
+            for one in asyncio.run(describe_users(self.state.image_at(0).users, request)).results
         ]
 
 
