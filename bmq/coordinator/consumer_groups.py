@@ -115,6 +115,8 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, GroupContext, _Volatile]
         if found is None:
             return None
         body, timers = found
+        if any(self._is_being_removed(group_id, order.member_id) for order in timers):
+            return None
         loop_ms = self._loop.time() * 1000
         host = self._host
         asked_ms = host.elapsed_ms()

@@ -69,7 +69,7 @@ class ConsumerApi:
             return paced_heartbeat(draft, checked, group_context, self._pace, key)
 
         answer = await answered_by_owner(
-            shard, shard.consumer.decide(group_id, decide, may_overtake=True), is_joining=is_joining
+            shard, shard.consumer.decide(group_id, decide, overtaking=checked.member_id), is_joining=is_joining
         )
         shard.consumer.resolve_if_due(group_id)
         return answer

@@ -57,7 +57,7 @@ class StreamsApi:
             return heartbeat(draft, checked, context)
 
         answered = await answered_by_owner(
-            shard, shard.streams.decide(group_id, decide, may_overtake=True), is_joining=is_joining
+            shard, shard.streams.decide(group_id, decide, overtaking=request.member_id), is_joining=is_joining
         )
         shard.streams.create_missing(group_id, answered.missing)
         if context.api_version >= ASKED_FROM and request.member_epoch >= JOIN_EPOCH:

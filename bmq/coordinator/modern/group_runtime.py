@@ -6,7 +6,8 @@ before (group_draft.py), and written in one append: a thousand members that join
 not a thousand. Groups do not wait for each other.
 
 A heartbeat that would change nothing is answered at once from the durable state, even if an append is in flight, as if
-it had come before it. Decisions that fail or write keep the order.
+it had come before it. Decisions that fail or write keep the order, and so do all of a member that the append removes:
+it missed its deadline, and what it has is given to others as soon as the append is durable.
 """
 
 from __future__ import annotations
@@ -142,8 +143,11 @@ class _Decided:
 
 @dataclass(slots=True)
 class _Turn:
+    """`next_group`: the group as the records in flight make it; None: they leave no group of this kind."""
+
     waiting: deque[_Asked] = field(default_factory=deque)
     is_writing: bool = False
+    next_group: RunGroup | None = None
 
 
 class GroupRuntime(ABC, Generic[G, D, S, M]):
@@ -250,6 +254,13 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         turn = self._turns.get(group_id)
         return turn is not None and turn.is_writing
 
+    def _is_being_removed(self, group_id: str, member_id: str) -> bool:
+        """Whether the records in flight leave no such member in the group."""
+        turn = self._turns.get(group_id)
+        if turn is None or not turn.is_writing:
+            return False
+        return turn.next_group is None or member_id not in turn.next_group.members
+
     def timers_of(self, group_id: str) -> GroupTimers | None:
         """The timers of the group's members; None: none was ever started."""
         volatile = self._volatile.get(group_id)
@@ -261,16 +272,16 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
 
     # ---------------------------------------------------------------- decisions
 
-    async def decide(self, group_id: str, decide: Decide[D, S, T], *, may_overtake: bool = False) -> T:
+    async def decide(self, group_id: str, decide: Decide[D, S, T], *, overtaking: str | None = None) -> T:
         """Decide, and return the answer once its records are durable.
 
-        `may_overtake`: an answer that needs no records does not wait for appends in flight. Raises KafkaError from
-        `decide` or from the append.
+        `overtaking`: the member to answer; an answer that needs no records does not wait for appends in flight, unless
+        they remove the member. Raises KafkaError from `decide` or from the append.
         """
         turn = self._turns.get(group_id)
         if turn is None and not self._host.is_written_elsewhere(group_id, self.kind):
             return await self._decide_first(group_id, decide)
-        if may_overtake and group_id in self.groups:
+        if overtaking is not None and group_id in self.groups and not self._is_being_removed(group_id, overtaking):
             with contextlib.suppress(NotToBeWritten):
                 _, decided = self._decided(group_id, None, decide, self._durable(group_id), may_write=False)
                 if decided.error is None:
@@ -287,7 +298,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
             waiting: asyncio.Future[T] = self._loop.create_future()
             decided.answer = waiting
             turn = self._turns[group_id] = _Turn()
-            self._write(group_id, turn, draft.records, [decided])
+            self._write(group_id, turn, draft, draft.records, [decided])
             return await waiting
         if decided.error is not None:
             raise decided.error
@@ -329,7 +340,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
                 written += after.records
                 size_bytes += sum(len(key) + len(value or b"") for key, value in after.records)
         if written:
-            self._write(group_id, turn, written, done)
+            self._write(group_id, turn, draft, written, done)
             return
         self._turns.pop(group_id, None)  # nothing written, so the loop did not stop early and nobody waits
         for decided in done:
@@ -383,8 +394,12 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
             self._decided_on(draft, self._volatile_of(group_id))
         return draft, decided
 
-    def _write(self, group_id: str, turn: _Turn, written: Sequence[EncodedRecord], done: Sequence[_Decided]) -> None:
+    def _write(
+        self, group_id: str, turn: _Turn, draft: D, written: Sequence[EncodedRecord], done: Sequence[_Decided]
+    ) -> None:
+        """`draft`: that of the last decision, with the effect of all that is `written`."""
         turn.is_writing = True
+        turn.next_group = draft.group
         appended = self._host.append(written)
 
         def finish(appended: asyncio.Future[int]) -> None:
@@ -397,6 +412,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
                 )
             try:
                 turn.is_writing = False
+                turn.next_group = None
                 for decided in done:
                     self._settle(group_id, decided, told)
                 is_ours = self._turns.get(group_id) is turn

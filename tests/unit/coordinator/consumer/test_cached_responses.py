@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -16,11 +17,12 @@ from bmq.coordinator.modern.member_timers import TimerKind, TimerOrder
 from bmq.coordinator.topics import TopicChanges
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import decode, decode_request, encode_request, parse_request_header
+from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from bmq.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from bmq.protocol.request_context import Received, RequestContext
 from tests.unit.coordinator.cluster import Cluster
-from tests.unit.coordinator.consumer.test_consumer_api import CONFIG, group_of, join, settled, shard_of
+from tests.unit.coordinator.consumer.test_consumer_api import CONFIG, group_of, join, settled, shard_of, until
 
 pytestmark = pytest.mark.unit
 
@@ -65,6 +67,9 @@ async def wire() -> AsyncIterator[Wire]:
     await settled(cluster, "A", "B")
     cluster.clock.advance(INTERVAL_MS)
     yield Wire(cluster)
+    log = cluster.log_of("g")
+    log.is_acknowledging = True
+    log.acknowledge()
     await cluster.coordinator.close()
 
 
@@ -130,6 +135,32 @@ async def test_the_session_begins_anew(wire: Wire) -> None:
     assert not timers.is_running(TimerKind.SESSION, "A")
     assert wire.again(frame) is not None
     assert timers.is_running(TimerKind.SESSION, "A")
+
+
+async def test_a_member_that_is_being_removed_hears_of_it(wire: Wire) -> None:
+    frame, other = await remembered(wire, "A"), await remembered(wire, "B")
+    consumer, log = shard_of(wire.cluster).consumer, wire.cluster.log_of("g")
+    timers = consumer.timers_of("g")
+    assert timers is not None
+    log.is_acknowledging = False
+    now_ms = asyncio.get_running_loop().time() * 1000
+    timers.apply(TimerOrder(TimerKind.SESSION, "A", 0), now_ms - 1)
+    (due,) = timers.due(now_ms)
+    assert due.member_id == "A"
+    expiry = asyncio.create_task(consumer._expire("g", due, consumer._volatile["g"]))
+    await until(lambda: log.pending_count > 0)
+    assert wire.again(frame) is None, "B gets what A has as soon as the removal is durable"
+    late = asyncio.create_task(wire.ask(frame))
+    assert wire.again(other) is not None
+    consumer._volatile["g"].responses.clear()
+    assert (await wire.ask(other)).error_code == 0
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not late.done()
+    log.is_acknowledging = True
+    log.acknowledge()
+    await expiry
+    assert (await late).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 @pytest.mark.parametrize("cut", [8, 15, 20, 30])
