@@ -18,6 +18,8 @@ FORWARDED_BYTES_MAX: Final = FRAME_BYTES_MAX_BETWEEN_NODES - 1024 * 1024
 """Of a client's request, so that it still fits between nodes with all that is added: names, principal, address."""
 _PREFIX: Final = Struct(">i")
 _PREFIX_BYTES: Final = 4
+_CLIENT_HELLOS: Final = range(0x160300, 0x160305)
+"""The first three bytes of a TLS handshake: its record type, and a version from SSL 3.0 to TLS 1.3."""
 
 
 class ReceiveBuffer:
@@ -113,6 +115,8 @@ class FrameSplitter:
         frames: list[bytearray] = []
         while True:
             if not 0 <= length <= self._frame_bytes_max:
+                if length >> 8 in _CLIENT_HELLOS:
+                    raise MalformedMessage("it speaks TLS, and this listener does not")
                 raise MalformedMessage(f"a frame announces {length} bytes, 0 to {self._frame_bytes_max} are allowed")
             end = position + length
             if end > count:

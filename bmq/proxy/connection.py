@@ -46,6 +46,7 @@ from bmq.proxy.large_requests import LargeRequests, decoded_bytes
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.mute import Mute
 from bmq.proxy.part_answers import AnswerTooLarge, PartAnswers, surveyed
+from bmq.proxy.pending_connections import PendingConnections
 from bmq.proxy.reply import Reply
 from bmq.proxy.services import Services
 from bmq.proxy.split_requests import READING, split_of
@@ -72,6 +73,7 @@ class Listener(Protocol):
     stats: ProxyStats
     stalls: StallWatch
     services: Services
+    pending: PendingConnections
     receive_buffer: ReceiveBuffer
     turns: LoopTurns
     large_requests: LargeRequests
@@ -194,6 +196,7 @@ class Connection(asyncio.BufferedProtocol):
             logins = self._services.logins
             assert logins is not None
             self._gate = SaslGate(self, logins, security, self._listener.stats, self._loop)
+            self._listener.pending.add(self.host, self)
         elif self._entrance.is_tls:
             self._name_by_certificate(transport)
 
@@ -260,6 +263,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._gate is not None:
             self._gate.close()
             self._gate = None
+            self._listener.pending.remove(self)
         if self._sender is not None:
             self._sender.close()
         self._is_lost = True
@@ -440,6 +444,7 @@ class Connection(asyncio.BufferedProtocol):
     def let_in(self, principal: str, *, is_token: bool, is_for_ever: bool) -> None:
         """Implements Guarded.let_in: the client is known; `is_for_ever`: no request has to be looked at for that again."""
         self._principal, self._is_token = principal, is_token
+        self._listener.pending.remove(self)
         self.forget_context()
         self._splitter.limit(self._limits.request_bytes_max, self._limits.frame_bytes_at_first_max)
         if is_for_ever:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,7 +29,6 @@ class Entrance:
     context: ssl.SSLContext | None = None
     principal_of: Callable[[Subject], str] = lambda subject: ANONYMOUS
     services: Services | None = None
-    socket: socket.socket | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:

@@ -47,6 +47,10 @@ class ProxyLimits:
     """How long a half-sent request may hold room of a full shared budget without another byte; the one request that may
     exceed the limit to be completed has this long in all."""
     connections_max: int = 10_000
+    pending_connections_max: Annotated[int, Field(ge=16)] = 1_024
+    """Connections whose TLS handshake or login is not done; for one more the oldest is closed."""
+    pending_connections_per_host_max: Annotated[int, Field(ge=16)] = 256
+    """Likewise of one address."""
     connections_max_idle_ms: int = 600_000
     """`connections.max.idle.ms`: an idle connection is closed."""
     frames_per_turn_max: int = 64

@@ -7,8 +7,6 @@ ready.
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 import ssl
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -23,12 +21,14 @@ from bmq.protocol.apis import APIS, Api, ApiKey
 from bmq.protocol.frames import ReceiveBuffer
 from bmq.proxy import handlers
 from bmq.proxy.connection import Connection
-from bmq.proxy.entrance import TLS_HANDSHAKE_S, Entrance
+from bmq.proxy.entrance import Entrance
 from bmq.proxy.large_requests import LargeRequests
 from bmq.proxy.limits import ProxyLimits
+from bmq.proxy.pending_connections import PendingConnections
 from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.stats import ProxyStats
+from bmq.proxy.tls_acceptor import TlsAcceptor
 
 log = structlog.get_logger("bmq.proxy")
 
@@ -80,7 +80,8 @@ class KafkaServer:
         self._waiting: dict[Connection, None] = {}
         self._overdrawing: Connection | None = None
         self._overdrawn_s = 0.0  # when that began
-        self._servers: dict[str, asyncio.Server] = {}  # by the names of their entrances
+        self._servers: dict[str, asyncio.Server | TlsAcceptor] = {}  # by the names of their entrances
+        self.pending = PendingConnections(limits.pending_connections_max, limits.pending_connections_per_host_max)
         self._entrances: dict[str, Entrance] = {}
         self._is_stopping = False
         self._all_gone: asyncio.Event = asyncio.Event()
@@ -92,17 +93,14 @@ class KafkaServer:
     async def bind(self, host: str, port: int, entrance: Entrance | None = None) -> tuple[str, int]:
         """Take an address; returns it with the real port. `entrance`: what is particular about it. Raises OSError."""
         entrance = entrance or Entrance()
-        server = await self.loop.create_server(
-            partial(Connection, self, entrance),
-            host,
-            port,
-            backlog=BACKLOG,
-            ssl=entrance.context,
-            ssl_handshake_timeout=TLS_HANDSHAKE_S if entrance.is_tls else None,
-            start_serving=False,
-        )
-        self._servers[entrance.name] = server
         self._entrances[entrance.name] = entrance
+        make_connection = partial(Connection, self, entrance)
+        if entrance.is_tls:
+            acceptor = TlsAcceptor(self.loop, entrance, make_connection, self.pending, self.note_refused)
+            self._servers[entrance.name] = acceptor
+            return await acceptor.bind(host, port)
+        server = await self.loop.create_server(make_connection, host, port, backlog=BACKLOG, start_serving=False)
+        self._servers[entrance.name] = server
         name = server.sockets[0].getsockname()
         return str(name[0]), int(name[1])
 
@@ -111,22 +109,9 @@ class KafkaServer:
         """What was bound, by name."""
         return self._entrances
 
-    async def renew(self, name: str, context: ssl.SSLContext) -> None:
-        """Use another certificate or trust for an entrance's later connections; those that are there go on. Raises OSError."""
-        entrance, before = self._entrances[name], self._servers[name]
-        # The old listening socket is closed with its server, so the new one gets a duplicate: no connection is refused.
-        listening = [socket.socket(fileno=os.dup(one.fileno())) for one in before.sockets]
-        entrance.context = context
-        self._servers[name] = await self.loop.create_server(
-            partial(Connection, self, entrance),
-            sock=listening[0],
-            backlog=BACKLOG,
-            ssl=context,
-            ssl_handshake_timeout=TLS_HANDSHAKE_S,
-        )
-        for more in listening[1:]:
-            more.close()
-        before.close()
+    def renew(self, name: str, context: ssl.SSLContext) -> None:
+        """Use another certificate or trust for an entrance's later connections; those that are there go on."""
+        self._entrances[name].context = context
 
     async def serve(self, services: Services) -> None:
         """Accept connections. Raises OSError when the port is already taken."""
@@ -135,7 +120,10 @@ class KafkaServer:
         services.throttles.on_change(self._quotas_changed)
         self._is_serving = True
         for server in self._servers.values():
-            await server.start_serving()
+            if isinstance(server, TlsAcceptor):
+                server.start(BACKLOG)
+            else:
+                await server.start_serving()
         self._timer = self.loop.call_later(_HOUSEKEEPING_S, self._housekeeping)
 
     async def stop(self, timeout_s: float) -> None:
@@ -144,7 +132,10 @@ class KafkaServer:
         if self._timer is not None:
             self._timer.cancel()
         for server in self._servers.values():
-            server.close()
+            if isinstance(server, TlsAcceptor):
+                await server.close()
+            else:
+                server.close()
         for connection in self.connections:
             connection.stop()
         if self._connections:
@@ -206,6 +197,10 @@ class KafkaServer:
 
     def note_bad(self, connection: Connection, reason: str) -> None:
         """Log the closing of a connection; at most a few lines a second."""
+        self.note_refused(connection.host, reason)
+
+    def note_refused(self, host: str, reason: str) -> None:
+        """The same for a client that is not yet a connection."""
         self.stats.connections_closed_bad += 1
         now_s = self.loop.time()
         if now_s - self._bad_window_s >= 1:
@@ -214,7 +209,7 @@ class KafkaServer:
             self._bad_window_s, self._bad_in_window = now_s, 0
         self._bad_in_window += 1
         if self._bad_in_window <= _BAD_LOGS_PER_SECOND_MAX:
-            log.warning("connection_closed", client=connection.host, reason=reason)
+            log.warning("connection_closed", client=host, reason=reason)
 
     # --- the shared budget
     @property

@@ -119,7 +119,7 @@ class ClientListeners:
         seen_ns = files.changed_ns
         try:
             context = await asyncio.to_thread(make_context, files)
-            await self._proxy.renew(one.config.name, context)
+            self._proxy.renew(one.config.name, context)
         except (WrongTls, OSError) as error:
             _log.warning("certificate_not_renewed", listener=one.config.name, reason=str(error))
         else:

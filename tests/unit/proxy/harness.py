@@ -136,6 +136,7 @@ async def start_proxy(
     stalls: StallWatch | None = None,
     security: ListenerSecurity | None = None,
     logins: Callable[[FakeController], SaslLogins] | None = None,
+    entrance: Entrance | None = None,
 ) -> Proxy:
     """Topic "t" with its partitions, all led here."""
     partitions = FakePartitions()
@@ -146,7 +147,7 @@ async def start_proxy(
     services = services_over(controller, partitions, stats)
     services.logins = None if logins is None else logins(controller)
     server = KafkaServer(limits or ProxyLimits(), stats, stalls=stalls)
-    host, port = await server.bind("127.0.0.1", 0, Entrance(security or ListenerSecurity()))
+    host, port = await server.bind("127.0.0.1", 0, entrance or Entrance(security or ListenerSecurity()))
     await server.serve(services)
     return Proxy(server, services, controller, partitions, host, port)
 

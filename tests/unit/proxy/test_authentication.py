@@ -19,6 +19,7 @@ from bmq.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy import authentication
 from bmq.proxy.dispatch import HANDLERS
+from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.sasl_logins import SaslLogins
 from bmq.proxy.services import Services
 from bmq.security.listener_security import ListenerSecurity, SecurityProtocol
@@ -62,12 +63,14 @@ class Door:
         self.clients.append(await proxy.connect())
         return self.clients[-1]
 
-    async def open(self, security: ListenerSecurity = SECURITY, delay_ms: int = 0) -> Proxy:
+    async def open(
+        self, security: ListenerSecurity = SECURITY, delay_ms: int = 0, limits: ProxyLimits | None = None
+    ) -> Proxy:
         def logins(controller: FakeController) -> SaslLogins:
             controller.image = replace(controller.image, users={"alice": {1: keys("alice", "secret")}})
             return SaslLogins(lambda: controller.image, FakeClock(), self.threads.run, failure_delay_ms=delay_ms)
 
-        proxy = await start_proxy(security=security, logins=logins)
+        proxy = await start_proxy(limits, security=security, logins=logins)
         self.proxies.append(proxy)
         return proxy
 
@@ -121,6 +124,20 @@ async def test_a_client_logs_in_and_is_known_by_its_principal(door: Door, monkey
     assert (await token(client, RIGHT)).error_code == ErrorCode.ILLEGAL_SASL_STATE
     assert (await client.ask(ApiKey.METADATA, 12, MetadataRequest(topics=None))).topics[0].name == "t"
     assert proxy.stats.authentications == 1
+
+
+async def test_of_connections_that_do_not_log_in_the_oldest_give_way_and_clients_stay(door: Door) -> None:
+    proxy = await door.open(limits=ProxyLimits(pending_connections_per_host_max=2))
+    client = await logged_in(door, proxy)
+    silent = [await door.connect(proxy) for _ in range(3)]
+    assert await silent[0].is_closed_by_server()
+    other = await logged_in(door, proxy)
+    assert await silent[1].is_closed_by_server()
+    assert len(proxy.server.pending) == 1
+    for one in (client, other):
+        assert (await one.ask(ApiKey.METADATA, 12, MetadataRequest(topics=None))).topics[0].name == "t"
+    await silent[2].close()
+    await until(lambda: len(proxy.server.pending) == 0)
 
 
 async def test_scram_and_plain_by_the_same_keys(door: Door) -> None:

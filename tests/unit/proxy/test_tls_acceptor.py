@@ -1,0 +1,276 @@
+"""A TLS listener on real loopback sockets: handshakes that fail or never end, their limits, a renewed certificate."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import socket
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import pytest
+import trustme
+
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
+from bmq.proxy.entrance import Entrance
+from bmq.proxy.limits import ProxyLimits
+from bmq.proxy.pending_connections import PendingConnections
+from bmq.proxy.server import BACKLOG
+from bmq.proxy.tls_acceptor import TlsAcceptor
+from bmq.security.listener_security import ListenerSecurity, SecurityProtocol
+from tests.unit.proxy.harness import Client, Proxy, start_proxy, until
+
+pytestmark = pytest.mark.unit
+
+AUTHORITY = trustme.CA()
+NAMED = ListenerSecurity("OUTSIDE", SecurityProtocol.SSL)
+KNOWN = ApiVersionsRequest(client_software_name="t", client_software_version="1")
+
+
+def server_context(*, requires: bool = False) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    AUTHORITY.issue_cert("localhost").configure_cert(context)
+    if requires:
+        AUTHORITY.configure_trust(context)
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def client_context(certificate: trustme.LeafCert | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    AUTHORITY.configure_trust(context)
+    if certificate is not None:
+        certificate.configure_cert(context)
+    return context
+
+
+class Listener:
+    """A proxy whose one listener has TLS, and what it says about clients it closes."""
+
+    def __init__(self, proxy: Proxy, entrance: Entrance, refused: list[tuple[str, str]]) -> None:
+        self.proxy = proxy
+        self.entrance = entrance
+        self.refused = refused
+
+    async def connect(self, context: ssl.SSLContext | None = None) -> Client:
+        reader, writer = await asyncio.open_connection(
+            self.proxy.host,
+            self.proxy.port,
+            ssl=context or client_context(),
+            server_hostname="localhost",
+        )
+        return Client(reader, writer)
+
+    async def connect_plainly(self) -> Client:
+        return Client(*await asyncio.open_connection(self.proxy.host, self.proxy.port))
+
+    async def why_refused(self, count: int = 1) -> list[str]:
+        await until(lambda: len(self.refused) >= count)
+        return [reason for _, reason in self.refused]
+
+
+async def start_listener(monkeypatch: pytest.MonkeyPatch, limits: ProxyLimits, *, requires: bool = False) -> Listener:
+    entrance = Entrance(NAMED, server_context(requires=requires))
+    proxy = await start_proxy(limits, entrance=entrance)
+    refused: list[tuple[str, str]] = []
+    note = proxy.server.note_refused
+
+    def noted(host: str, reason: str) -> None:
+        refused.append((host, reason))
+        note(host, reason)
+
+    acceptor = proxy.server._servers[NAMED.name]
+    assert isinstance(acceptor, TlsAcceptor)
+    monkeypatch.setattr(acceptor, "_refused", noted)
+    return Listener(proxy, entrance, refused)
+
+
+@pytest.fixture
+async def listener(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Listener]:
+    limits = ProxyLimits(pending_connections_max=3, pending_connections_per_host_max=2)
+    made = await start_listener(monkeypatch, limits)
+    yield made
+    await made.proxy.server.stop(1)
+
+
+@pytest.fixture
+async def demanding(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Listener]:
+    """Client certificates are required."""
+    made = await start_listener(monkeypatch, ProxyLimits(), requires=True)
+    yield made
+    await made.proxy.server.stop(1)
+
+
+async def is_answered(client: Client) -> bool:
+    answer: Any = await client.ask(ApiKey.API_VERSIONS, 3, KNOWN)
+    return bool(answer.error_code == 0)
+
+
+async def test_requests_are_answered_and_no_handshake_is_left(listener: Listener) -> None:
+    client = await listener.connect()
+    assert await is_answered(client)
+    await until(lambda: len(listener.proxy.server.pending) == 0)
+    assert listener.proxy.stats.connections == 1
+    await client.close()
+
+
+async def test_clear_text_is_closed_with_a_reason(listener: Listener) -> None:
+    client = await listener.connect_plainly()
+    client.send_frame(b"clear text of it")
+    assert await client.is_closed_by_server()
+    assert await listener.why_refused() == ["it does not speak TLS, as this listener does"]
+    await client.close()
+
+
+async def test_tls_at_a_listener_without_it_is_closed_with_a_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    proxy = await start_proxy()
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        await asyncio.open_connection(proxy.host, proxy.port, ssl=client_context(), server_hostname="localhost")
+    assert "it speaks TLS, and this listener does not" in capsys.readouterr().out
+    await proxy.server.stop(1)
+
+
+async def test_of_handshakes_that_stop_the_oldest_give_way_and_others_are_served(listener: Listener) -> None:
+    silent = [await listener.connect_plainly() for _ in range(5)]
+    reasons = await listener.why_refused(3)
+    assert set(reasons) == {"it has not said who it is, and 2 newer connections from its address have not either"}
+    assert all([await one.is_closed_by_server() for one in silent[:3]])
+    client = await listener.connect()
+    assert await is_answered(client)
+    assert len(listener.proxy.server.pending) <= 2
+    for one in (*silent, client):
+        await one.close()
+
+
+async def test_a_handshake_that_never_ends_is_closed_in_time() -> None:
+    refused: list[str] = []
+    loop = asyncio.get_running_loop()
+    acceptor = TlsAcceptor(
+        loop,
+        Entrance(NAMED, server_context()),
+        asyncio.Protocol,
+        PendingConnections(10, 10),
+        lambda host, reason: refused.append(reason),
+        handshake_s=0.05,
+    )
+    host, port = await acceptor.bind("127.0.0.1", 0)
+    acceptor.start(BACKLOG)
+    reader, writer = await asyncio.open_connection(host, port)
+    assert await reader.read(1) == b""
+    writer.close()
+    await until(lambda: refused == ["its TLS handshake was not done within 0.05 s"])
+    await acceptor.close()
+
+
+async def test_a_client_that_leaves_in_its_handshake_is_forgotten_without_a_line(listener: Listener) -> None:
+    client = await listener.connect_plainly()
+    await until(lambda: len(listener.proxy.server.pending) == 1)
+    await client.close()
+    await until(lambda: len(listener.proxy.server.pending) == 0)
+    assert listener.refused == []
+
+
+async def test_a_renewed_certificate_holds_for_later_connections_at_every_address() -> None:
+    """The first version of renewal kept only one of the sockets of a name such as localhost."""
+    loop = asyncio.get_running_loop()
+    entrance = Entrance(NAMED, server_context())
+    acceptor = TlsAcceptor(loop, entrance, asyncio.Protocol, PendingConnections(10, 10), lambda host, reason: None)
+    await acceptor.bind("127.0.0.1", 0)
+    await acceptor.bind("127.0.0.2", 0)
+    acceptor.start(BACKLOG)
+    addresses = [one.getsockname() for one in acceptor._sockets]
+
+    async def serial(address: tuple[str, int]) -> str:
+        _, writer = await asyncio.open_connection(*address, ssl=client_context(), server_hostname="localhost")
+        certificate: Mapping[str, str] = writer.get_extra_info("peercert")
+        writer.close()
+        return certificate["serialNumber"]
+
+    before = [await serial(address) for address in addresses]
+    entrance.context = server_context()
+    after = [await serial(address) for address in addresses]
+    assert len(before) == 2 and len({*before, *after}) == 2
+    await acceptor.close()
+
+
+async def test_connections_outlive_a_renewal(listener: Listener) -> None:
+    client = await listener.connect()
+    assert await is_answered(client)
+    listener.proxy.server.renew(NAMED.name, server_context())
+    assert await is_answered(client)
+    other = await listener.connect()
+    assert await is_answered(other)
+    for one in (client, other):
+        await one.close()
+
+
+async def test_an_address_that_is_taken_is_an_error_and_leaves_no_socket() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        acceptor = TlsAcceptor(
+            asyncio.get_running_loop(),
+            Entrance(NAMED, server_context()),
+            asyncio.Protocol,
+            PendingConnections(1, 1),
+            lambda host, reason: None,
+        )
+        with pytest.raises(OSError, match="in use"):
+            await acceptor.bind("127.0.0.1", taken.getsockname()[1])
+        assert acceptor._sockets == []
+
+
+def days(count: int) -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=count)
+
+
+async def refusal(listener: Listener, context: ssl.SSLContext) -> str:
+    """What the listener says of a client: the client itself learns it at its first read, with TLS 1.3."""
+    try:
+        client = await listener.connect(context)
+        assert await client.is_closed_by_server()
+        await client.close()
+    except (ssl.SSLError, ConnectionError):
+        pass
+    return (await listener.why_refused())[0]
+
+
+@pytest.mark.filterwarnings(
+    "ignore::ResourceWarning"
+)  # asyncio's client does not close a socket whose handshake failed
+@pytest.mark.parametrize(
+    ("context", "why"),
+    [
+        (lambda: client_context(), "it showed no certificate, and ssl.client.auth requires one"),
+        (
+            lambda: client_context(AUTHORITY.issue_cert("a@b.example", not_after=days(-1))),
+            "its certificate is refused: certificate has expired",
+        ),
+        (
+            lambda: client_context(AUTHORITY.issue_cert("a@b.example", not_before=days(1), not_after=days(2))),
+            "its certificate is refused: certificate is not yet valid",
+        ),
+        (
+            lambda: client_context(trustme.CA().issue_cert("a@b.example")),
+            "its certificate is refused: unable to get local issuer certificate",
+        ),
+    ],
+)
+async def test_a_client_certificate_that_does_not_hold_is_refused_with_the_reason(
+    demanding: Listener, context: Any, why: str
+) -> None:
+    assert await refusal(demanding, context()) == why
+    assert demanding.proxy.stats.connections == 0
+    client = await demanding.connect(client_context(AUTHORITY.issue_cert("a@b.example")))
+    assert await is_answered(client)
+    await client.close()
+
+
+async def test_stopping_drops_handshakes(listener: Listener) -> None:
+    silent, client = await listener.connect_plainly(), await listener.connect()
+    await until(lambda: len(listener.proxy.server.pending) == 1)
+    await listener.proxy.server.stop(1)
+    assert await silent.is_closed_by_server() and await client.is_closed_by_server()
+    assert len(listener.proxy.server.pending) == 0
+    for one in (silent, client):
+        await one.close()
