@@ -25,7 +25,7 @@ BUDGETS: Final = (
 )
 PURGATORY: Final = "Requests that wait are counted and end by themselves: nothing has to be purged."
 METRICS: Final = "Metrics are Prometheus's, at /metrics."
-PLUGINS: Final = "There are no Java plug-ins, and one listener for clients."
+PLUGINS: Final = "There are no Java plug-ins; nodes use the address `internal` among themselves."
 QUOTAS: Final = "Client quotas are measured with these windows; the other quotas have no meaning here."
 LEADERS: Final = "An owner stays while it lives, the balancer moves partitions, and a node that stops hands them over."
 REPLICATION: Final = "HDFS replicates: nodes copy no records from each other."

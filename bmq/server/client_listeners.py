@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import ssl
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -28,7 +29,7 @@ from bmq.security.listeners import (
 from bmq.server.login_threads import warn_of_clear_passwords
 from bmq.server.setting_checks import is_any_address
 from bmq.server.settings import Settings, split_address
-from bmq.server.tls import TlsFiles, WrongTls, make_context, tls_files
+from bmq.server.tls import TlsFiles, WrongTls, fault_of, make_context, tls_files
 
 _log = structlog.get_logger("bmq.server")
 
@@ -91,7 +92,9 @@ class ClientListeners:
                 entrance.principal_of = partial(_principal, files.rules)
             address = await self._proxy.bind(*config.address, entrance)
             self._bound.append(_Bound(config, address, files, () if files is None else files.changed_ns))
-            _warn_if_open(config, address)
+            _warn_if_open(config, address, files)
+            if files is not None and entrance.context is not None and (fault := fault_of(files, entrance.context)):
+                _log.warning("certificate_not_valid", listener=config.name, reason=fault)
             warn_of_clear_passwords(config.security)
         plain = [one for one in self._bound if one.config.name == PLAINTEXT]
         return (plain or self._bound)[0].reached_at
@@ -118,7 +121,7 @@ class ClientListeners:
     async def _renew(self, one: _Bound, files: TlsFiles) -> None:
         seen_ns = files.changed_ns
         try:
-            context = await asyncio.to_thread(make_context, files)
+            context = await asyncio.to_thread(_renewed, files)
             self._proxy.renew(one.config.name, context)
         except (WrongTls, OSError) as error:
             _log.warning("certificate_not_renewed", listener=one.config.name, reason=str(error))
@@ -132,16 +135,24 @@ def _principal(rules: PrincipalRules, subject: Subject) -> str:
     return f"User:{rules.apply(distinguished_name(subject))}"
 
 
-def _warn_if_open(config: ListenerConfig, address: Address) -> None:
+def _renewed(files: TlsFiles) -> ssl.SSLContext:
+    """Raises WrongTls, for a certificate that clients will refuse, too: the one in force may be better. OSError."""
+    context = make_context(files)
+    if fault := fault_of(files, context):
+        raise WrongTls(f"listener {files.listener}: {fault}")
+    return context
+
+
+def _warn_if_open(config: ListenerConfig, address: Address, files: TlsFiles | None) -> None:
     """Nobody should open a listener to a network without noticing."""
     try:
         is_loopback = ipaddress.ip_address(address[0]).is_loopback
     except ValueError:
         is_loopback = False
-    if not is_loopback and not config.security.protocol.is_sasl and not config.security.protocol.is_tls:
-        _log.warning(
-            "listener_is_open",
-            listener=config.name,
-            address=f"{address[0]}:{address[1]}",
-            why="whoever reaches it is User:ANONYMOUS; clients are not authenticated and nothing is encrypted",
-        )
+    if is_loopback or config.security.protocol.is_sasl or (files is not None and files.client_auth == "required"):
+        return
+    if files is None:
+        why = "whoever reaches it is User:ANONYMOUS; clients are not authenticated and nothing is encrypted"
+    else:
+        why = "whoever reaches it without a certificate is User:ANONYMOUS; see ssl.client.auth, or use SASL_SSL"
+    _log.warning("listener_is_open", listener=config.name, address=f"{address[0]}:{address[1]}", why=why)

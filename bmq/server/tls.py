@@ -14,6 +14,7 @@ from typing import Final
 from bmq.protocol.errors import BmqError
 from bmq.security.distinguished_names import PrincipalRules, WrongRules
 from bmq.security.listeners import config_of
+from bmq.server.tls_self_check import certificate_fault
 
 CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -125,6 +126,20 @@ def make_context(files: TlsFiles) -> ssl.SSLContext:
     return context
 
 
+def fault_of(files: TlsFiles, context: ssl.SSLContext) -> str:
+    """Why clients will refuse the certificate, as one sentence; empty: they need not. Raises OSError."""
+    fault = certificate_fault(context, _pem(files))
+    return fault and f"clients will refuse the certificate of {_where(files)}: {fault}"
+
+
+def _where(files: TlsFiles) -> str:
+    return "ssl.keystore.certificate.chain" if files.keystore is None else str(files.keystore)
+
+
+def _pem(files: TlsFiles) -> str:
+    return f"{files.key}\n{files.chain}" if files.keystore is None else files.keystore.read_text(errors="replace")
+
+
 def _set_ciphers(context: ssl.SSLContext, files: TlsFiles) -> None:
     try:
         context.set_ciphers(":".join(part.strip() for part in files.ciphers.split(",")))
@@ -163,8 +178,8 @@ def _require_private(files: TlsFiles, path: Path) -> None:
 
 def _sentence(files: TlsFiles, error: ssl.SSLError) -> str:
     """OpenSSL's own reasons rarely say what to change, so the PEM itself is looked at."""
-    where = files.keystore or "the PEM text"
-    pem = f"{files.key}\n{files.chain}" if files.keystore is None else files.keystore.read_text(errors="replace")
+    where: object = files.keystore or "the PEM text"
+    pem = _pem(files)
     reason = f"{error.reason or ''} {error}".replace("_", " ").lower()
     if "PRIVATE KEY-----" not in pem or "BEGIN CERTIFICATE-----" not in pem:
         why = "it lacks a private key in PKCS#8 or a certificate in PEM"

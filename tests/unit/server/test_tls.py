@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-from bmq.server.tls import WrongTls, make_context, tls_files
+from bmq.server.tls import WrongTls, fault_of, make_context, tls_files
 
 pytestmark = pytest.mark.unit
 
@@ -53,6 +54,16 @@ class Pki:
         path = self._write("open.pem", self.node.private_key_and_cert_chain_pem.bytes())
         path.chmod(0o644)
         return path
+
+    def valid(self, from_days: int, to_days: int) -> Path:
+        """A node's certificate, valid between days from now."""
+        now = datetime.datetime.now(datetime.UTC)
+        made = self.authority.issue_cert(
+            "localhost",
+            not_before=now + datetime.timedelta(days=from_days),
+            not_after=now + datetime.timedelta(days=to_days),
+        )
+        return self._write("dated.pem", made.private_key_and_cert_chain_pem.bytes())
 
 
 @pytest.fixture
@@ -124,3 +135,23 @@ def test_where_clients_log_in_certificates_are_asked_for_by_the_listeners_own_co
     assert tls_files(configs, "X", has_own_names=True).client_auth == "none"
     own = {**configs, "listener.name.x.ssl.client.auth": "required"}
     assert tls_files(own, "X", has_own_names=True).client_auth == "required"
+
+
+@pytest.mark.parametrize("auth", ["none", "required"])
+@pytest.mark.parametrize("versions", ["TLSv1.2", "TLSv1.3"])
+@pytest.mark.parametrize(
+    ("days", "why"), [((-1, 1), ""), ((-2, -1), "certificate has expired"), ((1, 2), "certificate is not yet valid")]
+)
+def test_a_certificate_that_clients_will_refuse_is_noticed(
+    pki: Pki, auth: str, versions: str, days: tuple[int, int], why: str
+) -> None:
+    path = pki.valid(*days)
+    configs = {
+        "ssl.keystore.location": str(path),
+        "ssl.truststore.location": str(pki.ca),
+        "ssl.client.auth": auth,
+        "ssl.enabled.protocols": versions,
+    }
+    files = tls_files(configs, "SSL", has_own_names=False)
+    sentence = f"clients will refuse the certificate of {path}: {why}" if why else ""
+    assert fault_of(files, make_context(files)) == sentence
