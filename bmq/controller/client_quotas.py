@@ -52,14 +52,18 @@ def decide_alter_client_quotas(
     registrations: Mapping[int, RegisterBrokerRecord],
 ) -> InTurns[Decision[AlterClientQuotasResponse]]:
     """`features`, `registrations`: the cluster's, as the first quota needs a level that all nodes understand."""
-    counts = Counter(_key_of(change.entity) for change in request.entries)
+    keys = []
     results, records = [], list[MetadataRecord]()
     added = 0
     pace = Pace()
     for change in request.entries:
-        if pace.is_over(1 + len(change.ops)):
+        keys.append(_key_of(change.entity))
+        if pace.is_over(1 + len(change.entity)):
             yield
-        key = _key_of(change.entity)
+    counts = Counter(keys)
+    for change, key in zip(request.entries, keys, strict=True):
+        if pace.is_over(1 + len(change.entity) + len(change.ops)):
+            yield
         result = EntryData(
             entity=[EntityData(entity_type=one.entity_type, entity_name=one.entity_name) for one in change.entity]
         )

@@ -179,7 +179,7 @@ class Connection(asyncio.BufferedProtocol):
         self.active_at_s = self._loop.time()
         # A host that lost power closes nothing; and an answer may be awaited for longer than any idle limit.
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if not self._listener.admit(self):
+        if self._services is None or not self._listener.admit(self):  # None: it does not serve yet
             self._transport.abort()
             return
         rates = self._services.throttles.connection_rates

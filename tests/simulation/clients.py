@@ -67,6 +67,11 @@ class Client:
         """Whom it talks to, for messages."""
         return str(self._connected_to)
 
+    def stay(self) -> None:
+        """Keep to the server it is connected to."""
+        place = self._connected_to
+        self._address = lambda: place
+
     async def connection(self) -> Connection:
         address = self._address()
         if address is None:

@@ -12,13 +12,11 @@ from typing import Any, Final, NamedTuple
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from bmq.admin.rest.principals import PrincipalOf
 from bmq.admin.rest.problems import problem_response
-from bmq.protocol.request_context import ANONYMOUS
 from bmq.proxy.access import Access
 from bmq.security.acls import CLUSTER_NAME, Operation, ResourceType
 
-PrincipalOf = Callable[[Mapping[str, Any]], str]
-"""The principal, TYPE:NAME, of an ASGI request by its scope."""
 _STATE: Final = "bmq.rights"
 _FORBIDDEN: Final = 403
 _NOT_YET: Final = 503
@@ -74,11 +72,6 @@ RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
     ("POST", _COMPACTION + "/{reservation}/swap"): _JOBS,
     ("DELETE", _COMPACTION + "/{reservation}"): _JOBS,
 }
-
-
-def anonymous(scope: Mapping[str, Any]) -> str:
-    """Nobody logs in."""
-    return ANONYMOUS
 
 
 class RestRights:

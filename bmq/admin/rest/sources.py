@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from bmq.admin.operations import Operations
 from bmq.admin.ports import NodeLoad, StateChanges, TableController
-from bmq.admin.rest.authorization import PrincipalOf, anonymous
+from bmq.admin.rest.principals import PrincipalOf, anonymous
 from bmq.log.partition_log import TopicPartition
 from bmq.log.store import SegmentStore
 from bmq.metadata.image import MetadataImage

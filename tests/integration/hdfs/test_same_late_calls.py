@@ -272,9 +272,11 @@ STORIES: tuple[Callable[[Side], Awaitable[list[Any]]], ...] = (
 async def told(side: Side, story: Callable[[Side], Awaitable[list[Any]]]) -> tuple[list[Any], list[Any]]:
     """What was seen, and the tree it ends with. File ids are each store's own."""
     await side.first.make_directories("t/0")
-    seen = [replace(one, file_id=0) if isinstance(one, FileStatus) else one for one in await story(side)]
+    seen = [
+        replace(one, file_id=0, modified_ms=-1) if isinstance(one, FileStatus) else one for one in await story(side)
+    ]
     tree = await tree_of(side.second, "t")
-    return seen, [(path, replace(status, file_id=0)) for path, status in tree]
+    return seen, [(path, replace(status, file_id=0, modified_ms=-1)) for path, status in tree]
 
 
 @pytest.mark.parametrize("story", STORIES, ids=[story.__name__ for story in STORIES])

@@ -80,6 +80,7 @@ async def test_a_slow_connection_does_not_hold_up_another(proxy: Proxy, client: 
         pytest.param(struct.pack(">ihhihs", 11, 18, 3, 1, 500, b"x"), id="client id past the end"),
         pytest.param(struct.pack(">ihhih", 10, 999, 0, 1, -1), id="unknown API"),
         pytest.param(struct.pack(">ihhih", 10, 4, 0, 1, -1), id="LeaderAndIsr"),
+        pytest.param(struct.pack(">ihhih", 10, 38, 1, 1, -1), id="CreateDelegationToken, which has no handler"),
         pytest.param(struct.pack(">ihhih", 10, 0, 2, 1, -1), id="Produce 2, advertised and refused"),
         pytest.param(struct.pack(">ihhih", 10, 3, 99, 1, -1), id="version above"),
         pytest.param(struct.pack(">ihhih", 10, 3, -1, 1, -1), id="version below"),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
@@ -45,6 +46,7 @@ from bmq.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestTopic,
 )
 from bmq.protocol.request_context import RequestContext
+from bmq.proxy.access import OPEN, Access
 from bmq.proxy.dispatch import HANDLERS
 from bmq.proxy.handlers import find_coordinator, forwarded  # noqa: F401  (register)
 from tests.unit.coordinator.cluster import Cluster
@@ -59,6 +61,8 @@ class GroupServices:
     node: Node
     groups: GroupCoordinator
     transactions: Any = None
+    access: Access = OPEN
+    controller: Any = field(default_factory=lambda: SimpleNamespace(image=SimpleNamespace(nodes={})))
 
 
 class Wire:
@@ -120,11 +124,21 @@ async def test_find_coordinator_at_another_node(wire: Wire) -> None:
         async def prepare(self, group_id: str) -> Node | None:
             return Node(8, "other.example", 9093) if group_id == "g" else None
 
-    wire.services = cast(Any, GroupServices(wire.services.node, cast(Any, Elsewhere())))
+    as_seen_here = SimpleNamespace(image=SimpleNamespace(nodes={8: Node(8, "seen.example", 9095)}))
+    groups = cast(Any, Elsewhere())
+    for controller, address in (
+        (wire.services.controller, ("other.example", 9093)),
+        (as_seen_here, ("seen.example", 9095)),
+    ):
+        wire.services = cast(Any, GroupServices(wire.services.node, groups, controller=controller))
+        await finds_at(wire, *address)
+
+
+async def finds_at(wire: Wire, host: str, port: int) -> None:
     request = FindCoordinatorRequest(key="g", coordinator_keys=["g", "h"])
     found = (await wire.ask(ApiKey.FIND_COORDINATOR, 6, request)).coordinators
     assert [(c.key, c.node_id, c.host, c.port) for c in found] == [
-        ("g", 8, "other.example", 9093),
+        ("g", 8, host, port),
         ("h", 3, "broker.example", 9092),
     ]
 
