@@ -503,6 +503,9 @@ class Connection(asyncio.BufferedProtocol):
         )
         if eager is not None and eager(frame, header, context, self._received_s, self._services, slot):
             return
+        if api_key not in HANDLERS:
+            self.close(f"API {header.api_key} is not served")
+            return
         if len(frame) > self._limits.at_once_bytes_max and self._is_ordered:
             self._alone = slot
             self.begin(self._answer_large(api_key, api, header, frame, context, slot), partial(self._not_alone, slot))

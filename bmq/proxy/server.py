@@ -21,7 +21,6 @@ from bmq.protocol.apis import APIS, Api, ApiKey
 from bmq.protocol.frames import ReceiveBuffer
 from bmq.proxy import handlers
 from bmq.proxy.connection import Connection
-from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS
 from bmq.proxy.entrance import Entrance
 from bmq.proxy.large_requests import LargeRequests
 from bmq.proxy.limits import ProxyLimits
@@ -64,9 +63,7 @@ class KafkaServer:
     ) -> None:
         handlers.load_all()
         self.apis = apis
-        self.served: Mapping[int, tuple[ApiKey, Api]] = {
-            int(key): (key, api) for key, api in apis.items() if key in HANDLERS or key in HOT_HANDLERS
-        }
+        self.served: Mapping[int, tuple[ApiKey, Api]] = {int(key): (key, api) for key, api in apis.items()}
         self.is_ordered = is_ordered
         self.limits = limits
         self.is_debug = is_debug
