@@ -16,7 +16,7 @@ ALONE = $(BIN)/python -m tools.machine_lock "make $@"
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto) $(wildcard bmq/records/native/*.[ch])
 
-.PHONY: help run install plain tools jars check test campaign places durations steady test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-all conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean
+.PHONY: help run install plain tools jars check test campaign places durations steady test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-all config-page conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -109,6 +109,9 @@ bench-all: bench bench-hdfs bench-cluster bench-core bench-loads bench-groups be
 
 tools-table: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched ## Kafka's command line tools, each option, beside Apache Kafka -> docs/TOOLS.md
 	@$(ALONE) $(BIN)/python -m tests.tools_table
+
+config-page: $(VENV)/.installed-dev ## the tables of docs/CONFIG.md, from the settings in the code
+	@$(BIN)/python -m tools.config_page
 
 conformance: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched $(JARS)/kafka-clients-2.8/.fetched $(JARS)/kafka-clients-3.9/.fetched ## every API at every version, and clients, beside Apache Kafka -> docs/CONFORMANCE.md
 	@$(ALONE) $(BIN)/python -m tests.conformance

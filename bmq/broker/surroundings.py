@@ -28,56 +28,70 @@ from bmq.log.transactions import TransactionVerifier
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """`starts_max`: partitions being started at once, at most (broker/start_pace). `start_wait_max_s`: how long a caller waits for
-    one of them. `index_wait_max_s`: how long a partition's rebuilt indexes wait, to be written, for the start of others.
-
-    `backoff_first_s` doubles up to `backoff_max_s` while the store fails. `storage_wait_max_s`: how long a batch waits for
-    a store that does not answer before it is refused. `replicas_retry_s`: how often a segment on fewer nodes than the store
-    wants looks for more of them while it is written to; `min_insync_retry_s` instead when acks=all is refused for it.
-    `deletions_per_s`: files and directories of dropped segments; a segment has two files.
-    `appends_outstanding_max`: of all partitions together; each may have one beyond that.
-    `idle_starts_max`: a node starts partitions that nobody has asked for until so many are started, `idle_start_delay_s` after
-    they were assigned; 0: only retention starts them.
-    `segment_first_bytes`: a partition's first segment, if open segments reserve space in the store.
-    `*_searches_per_s`: how many searches for replicas all partitions together may begin.
-    `compaction_map_bytes`: of the map of keys, one compaction at a time; `compaction_bytes_per_s_max`: that it writes.
-    `compaction_busy_share`: of the time, that a cleaning runs beside producers (broker/compaction_share).
-    `compaction_marker_retention_ms`: markers of aborted transactions stay at least so long after the records are gone, since
-    proxies read replaced files for up to twice `fetch.read_cursor_age_ms`.
-    `producers_max`: producers that a partition remembers (broker/producer_limit).
-    `transaction_verification_wait_max_s`: how long a transaction coordinator may take to answer.
-    """
+    """The table `[broker]` of a server's settings. Its waits, queues and caches are of one process."""
 
     tail_cache_bytes_max: int = 64 * 1024 * 1024
+    """Newest batches kept in memory, for readers of a fresh backlog; see `fetch.read_cache_bytes_max`."""
     append_bytes_max: int = 64 * 1024 * 1024
+    """Bytes on their way into the log; a produce that would double them is refused."""
     index_cache_bytes_max: int = INDEX_CACHE_BYTES_MAX
+    """Indexes of old segments kept in memory."""
     appends_outstanding_max: int = 16
+    """Appends of a process that are not durable yet; every partition may have one more."""
     segment_first_bytes: int = FIRST_BYTES
+    """On HDFS: size of a partition's first segment; a batch of `max.message.bytes` always fits."""
     starts_max: int = 8
+    """Partitions that start at the same time; fewer while the event loop or appends are late."""
     idle_starts_max: int = 64
+    """A node starts up to this many partitions without a request; `0`: none."""
     idle_start_delay_s: float = 1.0
+    """How long after their assignment these start."""
     start_wait_max_s: float = 10.0
+    """How long a request waits for a partition that starts."""
     index_wait_max_s: float = 30.0
+    """How long rebuilt indexes wait to be written while another partition starts."""
     stop_wait_max_s: float = 4.5
+    """How long partitions have to drain and seal at a stop."""
     deletions_max: int = 2
+    """Files being deleted at once; the embedded store has four threads for work on directories."""
     deletions_per_s: Annotated[float, Field(gt=0)] = 200.0
+    """Files of dropped segments deleted a second, two for each segment."""
     backoff_first_s: float = 0.02
+    """First wait after the store failed; doubles."""
     backoff_max_s: float = 5.0
+    """Longest such wait."""
     storage_wait_max_s: float = 30.0
+    """How long a produced batch waits for a store that does not answer before it is refused."""
     replicas_retry_s: float = 10.0
+    """How often a segment on fewer DataNodes than wanted looks for more, while it is written to."""
     replicas_searches_per_s: float = 4.0
+    """These searches a second, of all partitions together."""
     min_insync_retry_s: float = 2.0
+    """The same while `acks=all` is refused for want of replicas."""
     min_insync_searches_per_s: float = 20.0
+    """The same of the partitions that refuse acks=all."""
     upkeep_interval_s: float = 1.0
+    """How often a node checks for segments to roll by age and idle segments to close."""
     retention_check_interval_ms: int = 300_000
+    """`log.retention.check.interval.ms`."""
     producer_id_expiration_ms: int = 86_400_000
+    """`producer.id.expiration.ms`."""
     producers_max: Annotated[int, Field(ge=1, le=1_000_000)] = 100_000
+    """Idempotent and transactional producers that a partition remembers, at most 1000000."""
     transaction_verification_wait_max_s: float = 10.0
+    """How long the coordinator may take to answer; then the batches get a retriable error."""
     compaction_check_interval_ms: int = 15_000
+    """`log.cleaner.backoff.ms`: how often a node looks for logs to compact."""
     compaction_map_bytes: int = 64 * 1024 * 1024
+    """`log.cleaner.dedupe.buffer.size`: memory for a compaction's map of keys, in the process that cleans."""
     compaction_marker_retention_ms: int = 60_000
+    """Least time that the marker of an aborted transaction stays after its records are compacted away.
+
+    Proxies read replaced files for up to twice `fetch.read_cursor_age_ms`."""
     compaction_busy_share: Annotated[float, Field(gt=0, le=1)] = 0.125
+    """Share of the time that a compaction runs while producers write to this node."""
     compaction_bytes_per_s_max: float = 1.7976931348623157e308
+    """`log.cleaner.io.max.bytes.per.second`: how fast compacted segments are written."""
 
 
 class VerificationRetry(NamedTuple):

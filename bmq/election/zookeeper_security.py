@@ -45,15 +45,25 @@ class ZooKeeperSecurity:
     """
 
     sasl_mechanism: str = ""
+    """`DIGEST-MD5`: log in to ZooKeeper; needs the extra `zookeeper`."""
     username: str = ""
+    """The user."""
     password_file: str = ""
+    """A file with the password in its first line, closed to other users."""
     tls: bool = False
+    """Encrypted connections to ZooKeeper, TLS 1.2 or 1.3."""
     ca_file: str = ""
+    """PEM: the authorities that are trusted; empty: the system's."""
     certificate_file: str = ""
+    """PEM: our certificate and its chain, where ZooKeeper wants one."""
     key_file: str = ""
+    """PEM: its private key, closed to other users."""
     key_password_file: str = ""
+    """A file with the password of that key."""
     checks_host: bool = True
+    """ZooKeeper's certificate has to name the host of `zookeeper`."""
     acl: NodeAccess = NodeAccess.OPEN
+    """`auth`: only clients that log in as this one may read and change our nodes."""
 
     def check(self) -> None:
         """Read everything once. Raises BadZooKeeperSecurity."""

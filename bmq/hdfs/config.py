@@ -30,34 +30,48 @@ class WriteMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HdfsSettings:
-    """What an operator may tune. `user` empty: HADOOP_USER_NAME, else the operating system's user.
-
-    `retry_max_s`: how long a NameNode call is tried again (standby, safe mode, unreachable) before StorageUnavailable.
-    `ack_timeout_s`: a DataNode that leaves a packet unanswered this long counts as hung. `idle_heartbeat_s` stays well
-    below the DataNodes' read timeout (60 s), `lease_renewal_s` below the soft limit of a lease (60 s).
-    `local_read_timeout_s`: a disk or DataNode of this machine that takes longer is left alone for a while.
-    """
+    """The table `[hdfs]` of a server's settings."""
 
     user: str = ""
+    """The user for HDFS; empty: `HADOOP_USER_NAME`, else the operating system's user."""
     replication: int = 3
+    """DataNodes of each segment; `min.insync.replicas` is compared with those that really hold it."""
     write_mode: WriteMode = WriteMode.FANOUT
+    """`fanout`: one connection to each DataNode, lowest latency; `pipeline`: one to the first, a third of the CPU."""
     checksum_chunk_bytes: Annotated[int, Field(ge=UNIT_BYTES, multiple_of=UNIT_BYTES)] = 4096
+    """Bytes of one checksum in the DataNodes' files, a multiple of 512."""
     packet_bytes_max: int = 256 * 1024
+    """Most bytes in one packet to a DataNode."""
     rpc_timeout_s: float = 5.0
+    """One call to a NameNode."""
     connect_timeout_s: float = 1.0
+    """To connect to a NameNode or DataNode, and for a DataNode to answer that a block is set up."""
     retry_max_s: float = 10.0
+    """How long a NameNode call is retried while none is active, reachable and out of safe mode."""
     retry_first_s: float = 0.05
+    """First wait between such tries; doubles."""
     retry_longest_s: float = 1.0
+    """Longest such wait."""
     ack_timeout_s: float = 1.5
+    """A DataNode that leaves a packet unanswered this long counts as hung."""
     idle_heartbeat_s: float = 20.0
+    """How often an idle open block is kept alive; DataNodes drop it after 60 s."""
     lease_renewal_s: float = 20.0
+    """How often leases are renewed; they can be taken after 60 s."""
     read_timeout_s: float = 5.0
+    """One ranged read, other replicas included."""
     hedge_least_s: float = 0.02
+    """A second DataNode is asked no sooner than this."""
     idle_connection_s: float = 3.0
+    """How long a connection to a DataNode is kept for the next read; DataNodes close it after 4 s."""
     local_reads: bool = True
+    """Closed segments are read from the files of a DataNode on this machine, if it allows that (see below)."""
     local_read_timeout_s: float = 0.25
+    """How long a DataNode or disk of this machine may take for a local read."""
     bad_node_expiry_s: float = 15.0
+    """How long a DataNode that failed is left out of new segments."""
     lease_recovery_max_s: float = 60.0
+    """How long recoverLease may take when the fast takeover of a file fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,38 +12,49 @@ class ClusterSettings:
     """The table `[cluster]` of a node's settings."""
 
     heartbeat_interval_ms: int = 500
+    """How often a node sends a heartbeat to the controller."""
     heartbeat_timeout_ms: int = 2_000
-    """A controller that does not answer for this long is assumed to hang: candidates depose it."""
+    """Candidates depose a controller that is silent for this time."""
     node_session_timeout_ms: int = 2_000
-    """A node that is silent for this long is fenced by the controller. Kafka: broker.session.timeout.ms."""
+    """A node that is silent for this time is fenced, and its partitions move.
+
+    Kafka: broker.session.timeout.ms."""
     registration_timeout_ms: int = 10_000
-    """The same while the controller has to write before it can answer: when a node registers, is unfenced, or stops."""
+    """The same while a node registers, is let in, or stops: the controller has to write first."""
     report_interval_ms: int = 1_000
-    """Interval of reports of high watermarks and load to the controller (only changes)."""
+    """How often high watermarks and load are reported, where they changed."""
     report_interval_min_ms: int = 10
-    """The same after a partition has just begun to be served: the controller may wait for that."""
+    """The same after a partition has begun to be served.
+
+    The controller may wait for that."""
     metadata_wait_max_ms: int = 5_000
     """How long one poll for metadata waits at the controller."""
     metadata_fetch_bytes_max: int = 4 * 1024 * 1024
+    """Metadata records in one answer."""
     registration_wait_max_ms: int = 30_000
-    """How long a node tries to register before it gives up: an earlier process may still seem alive."""
+    """How long a node tries to register before it ends with a sentence.
+
+    An earlier process may still seem alive."""
     retry_min_ms: int = 20
+    """First pause between tries to reach the controller."""
     retry_max_ms: int = 500
+    """Longest of them."""
     release_wait_max_ms: int = 1_500
-    """How long a new owner waits for the old one to drain and seal; then it takes over by force."""
+    """How long a new owner waits for the old one to hand a partition over; then it takes it."""
     failovers_at_first: int = FAILOVERS_AT_FIRST
-    """This many of a dead node's partitions get their next owners at once, those in use before others."""
+    """This many of a dead node's partitions get their next owners at once, those in use first."""
     idle_failover_delay_ms: int = IDLE_FAILOVER_DELAY_MS
-    """The others get theirs this much later: every process has to apply each of these changes."""
+    """The same number follows at once; the others get theirs after this delay."""
     takeover_delay_ms: int = 3_000
-    """After this long, a dead node's unused partitions are started if nobody has asked for them."""
+    """When the unused partitions of a dead node are started without a request; those in use start at once."""
     takeovers_behind_max: int = 4
-    """How many of them are started at once."""
+    """How many of these start at the same time."""
     zookeeper_session_ms: int = 6_000
+    """ZooKeeper session; the backstop for dead nodes."""
     shutdown_wait_max_ms: int = 180_000
-    """How long a stopping node waits for its partitions to be taken over in order, a few at a time."""
+    """How long a stopping node waits for its partitions to move, besides `stop_timeout_ms`."""
     shutdown_silence_max_ms: int = 6_000
-    """It stops waiting when no controller has answered for this long."""
+    """It stops waiting when no controller has answered it for this time."""
 
     def why_impossible(self) -> str:
         """Why no cluster works with these; empty when one does."""

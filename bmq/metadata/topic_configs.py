@@ -126,8 +126,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         "cleanup.policy",
         _LIST,
         "delete",
-        "What happens to old segments: 'delete' drops them by time and size, 'compact' keeps the newest record of each "
-        "key; both may be given.",
+        "'delete' drops old segments by time and size, 'compact' keeps the newest record of each key; or both.",
         one_of("compact", "delete"),
         "log.cleanup.policy",
     ),
@@ -183,8 +182,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         "flush.messages",
         _LONG,
         _LONG_MAX,
-        "Messages after which Kafka forces data to disk. Here 1 means that a write is acknowledged from disk; other "
-        "values change nothing.",
+        "1: a write is acknowledged from disk; other values change nothing.",
         at_least(1),
         "log.flush.interval.messages",
     ),
@@ -271,7 +269,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         "message.timestamp.type",
         _STRING,
         "CreateTime",
-        "Whose time a record carries: the producer's (CreateTime) or the server's (LogAppendTime).",
+        "The time of a record: the producer's (CreateTime) or the server's (LogAppendTime).",
         one_of("CreateTime", "LogAppendTime"),
         "log.message.timestamp.type",
     ),

@@ -15,49 +15,64 @@ class ProxyLimits:
     """At each limit a socket is no longer read; nothing is dropped and nothing grows."""
 
     request_bytes_max: Annotated[int, Field(gt=0, le=FORWARDED_BYTES_MAX)] = 100 * 1024 * 1024
-    """`socket.request.max.bytes`: a longer frame closes its connection."""
+    """`socket.request.max.bytes`: a longer frame closes its connection; at most 133169152."""
     other_request_bytes_max: int = 16 * 1024 * 1024
-    """Likewise for requests other than Produce, which have no records: none of Kafka's clients sends one of a tenth of
-    that."""
+    """The same for requests other than Produce.
+
+    They have no records: none of Kafka's clients sends one of a tenth of that."""
     at_once_bytes_max: int = 2 * 1024
-    """A longer request (Produce and Fetch have their own bounds) is decoded and answered in parts, one in each turn of the
-    event loop, and the next request of its connection begins when it is answered, as at Kafka's brokers."""
+    """A longer request is answered in parts, and the next one of its connection begins after the answer.
+
+    Produce and Fetch have their own bounds. Each turn of the event loop decodes and answers one part."""
     decoded_whole_bytes_max: int = 64 * 1024
-    """A longer request whose elements are answered each by itself is decoded and encoded element by element, which takes half
-    as long again and a tenth of the memory."""
+    """A longer one whose elements are answered each by itself is decoded and its answer encoded element by element.
+
+    This takes half as long again and a tenth of the memory."""
     fetch_at_once_bytes_max: int = 64 * 1024
-    """A longer Fetch, of a thousand partitions or more, is decoded in parts as well."""
+    """The same for Fetch, which is decoded in parts.
+
+    That is one of a thousand partitions or more."""
     large_request_ms: int = 20_000
-    """How long after it was received a part of such a request may still be begun: then its connection is closed. Clients
-    give requests up after 30 s, and the request may have waited unread before (`loop_stall_max_ms`)."""
+    """After this time no further part of a large request is begun, and its connection is closed.
+
+    Clients give requests up after 30 s, and the request may have waited unread before (`loop_stall_max_ms`)."""
     decoded_bytes_max: int = 64 * 1024 * 1024
-    """Memory of such requests and their answers, in total; beyond it they wait undecoded."""
+    """Approximate memory of large requests and their answers, of all connections; beyond it they wait undecoded."""
     in_flight_requests_max: int = 512
-    """Unanswered requests of one connection. librdkafka sends one request per batch, and batches that stay unread
-    cannot share an append: a low limit makes many small appends for a client that writes to hundreds of partitions."""
+    """Open requests of one connection; beyond it the socket is not read.
+
+    librdkafka sends one request per batch, and batches that stay unread cannot
+    share an append: a low limit makes many small appends for a client that writes to hundreds of partitions."""
     in_flight_bytes_max: int = 16 * 1024 * 1024
-    """Bytes of those requests, per connection; a single larger request still passes."""
+    """Their bytes, of one connection.
+
+    A single larger request still passes."""
     in_flight_total_bytes_max: int = 64 * 1024 * 1024
-    """Bytes of those requests, in total; at most the broker's `append_bytes_max`, so that no append is refused."""
+    """Their bytes, of all connections.
+
+    At most the broker's `append_bytes_max`, so that no append is refused."""
     in_flight_reserved_bytes: int = 16 * 1024
-    """Bytes that each connection may have in flight even at the total limit, so that heartbeats get through."""
+    """Bytes that one connection may always have in flight, also when the total is at its limit."""
     unsent_bytes_max: int = 4 * 1024 * 1024
-    """Answers of one connection that the client has not taken: beyond it no further request of it is begun."""
+    """Answers that one client has not read; beyond it none of its requests is begun."""
     stalled_request_ms: int = 30_000
-    """How long a half-sent request may hold room of a full shared budget without another byte; the one request that may
-    exceed the limit to be completed has this long in all."""
+    """How long a half-sent request may sit on a full shared budget.
+
+    Without another byte; the one request that may exceed the limit to be completed has this long in all."""
     connections_max: int = 10_000
+    """Connections; one more is closed at once."""
     pending_connections_max: Annotated[int, Field(ge=16)] = 1_024
     """Connections whose TLS handshake or login is not done; for one more the oldest is closed."""
     pending_connections_per_host_max: Annotated[int, Field(ge=16)] = 256
     """Likewise of one address."""
     connections_max_idle_ms: int = 600_000
-    """`connections.max.idle.ms`: an idle connection is closed."""
+    """`connections.max.idle.ms`: silent connections are closed."""
     frames_per_turn_max: int = 64
-    """Requests of one connection that are begun before other connections have their turn."""
+    """Requests of one connection begun before others have their turn."""
     frame_bytes_at_first_max: int = 128 * 1024
-    """Buffer for an announced frame before its bytes have arrived."""
+    """Memory for an announced request before its bytes arrive."""
     receive_buffer_bytes: int = 256 * 1024
+    """The buffer all connections receive into."""
 
 
 BETWEEN_NODES: Final = ProxyLimits(

@@ -10,7 +10,12 @@ class TelemetrySettings:
     """`otlp_endpoint`: where OTLP over HTTP is taken, http://HOST:PORT/v1/metrics; empty: metrics are dropped."""
 
     otlp_endpoint: str = ""
+    """OTLP/HTTP endpoint for clients' metrics (KIP-714); empty: they are counted and dropped."""
     otlp_timeout_s: float = 10.0  # of one request to it
+    """One request to it."""
     otlp_retry_max_s: float = 60.0  # how long one push is tried again before it is dropped
+    """How long one push is retried after no answer, 429, 502, 503 or 504; then it is dropped."""
     otlp_queue_bytes_max: int = 16 * 1024 * 1024  # pushes that wait for it; beyond it they are dropped
+    """Waiting pushes, decompressed; beyond it they are dropped."""
     decompressed_bytes_max: int = 4 * 1024 * 1024  # of one push; a longer one is refused
+    """Of one push; a longer one is refused with INVALID_RECORD."""

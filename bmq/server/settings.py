@@ -105,40 +105,50 @@ class Settings(BaseSettings):
         coerce_numbers_to_str=True,  # [kafka] "num.partitions" = 3
     )
 
-    listen: Address = Field("127.0.0.1:9092", description="address for Kafka clients")
-    advertised: Advertised = Field(
-        "", description="address clients are told to use, HOST:PORT; empty: the one listened on"
-    )
-    rest: Address = Field("127.0.0.1:8080", description="address of the REST API and of /metrics")
-    data: Path = Field(Path("data"), description="directory of the embedded store")
-    store: str = Field("", description="file:DIR or hdfs://NAMENODE:PORT[,NAMENODE:PORT]/DIR; empty: `data`")
-    cluster_id: str = Field("", description="refuse a store that belongs to another cluster; empty: any")
-    node_id: int = Field(1, ge=0, le=2**31 - 1, description="this node's id, stable for its address")
-    rack: str | None = Field(None, description="rack or zone of this node")
-    roles: Roles = Field("proxy,broker,coordinator,controller", description="what a node does, separated by commas")
-    workers: int = Field(0, ge=0, le=64, description="processes that `bmq node` supervises; 0: it is the node itself")
-    worker_hang_ms: int = Field(
-        2_000, ge=500, description="a worker whose event loop does not run for this time is started again"
-    )
-    internal: Address = Field("127.0.0.1:9093", description="address for other nodes")
-    internal_advertised: Advertised = Field("", description="address other nodes are told to use, HOST:PORT")
-    rest_advertised: Advertised = Field("", description="REST address operators are sent to, HOST:PORT")
-    zookeeper: str = Field("", description="ZooKeeper of the cluster: HOST:PORT[,HOST:PORT][/CHROOT]")
-    log_level: str = Field("info", pattern="^(debug|info|warning|error)$", description="least level that is logged")
-    log_format: str = Field(
-        "auto", pattern="^(auto|text|json)$", description="auto: text on a terminal, json otherwise"
-    )
-    scheduling: str = Field(
-        "auto",
-        pattern="^(auto|batch|normal)$",
-        description="batch: SCHED_BATCH, which handles requests together on busy processors",
-    )
-    start_wait_ms: int = Field(60_000, ge=0, description="how long a start waits for a store that does not answer")
-    loop_stall_max_ms: int = Field(
-        LOOP_STALL_MAX_MS, ge=100, description="after a longer stall a process drops its connections unread"
-    )
-    stop_timeout_ms: int = Field(5_000, ge=0, description="how long a clean stop may take")
-    kafka: dict[str, str] = Field(default_factory=dict, description="broker configs under Kafka's own names")
+    listen: Address = "127.0.0.1:9092"
+    """Address for Kafka clients; port 0 takes a free one."""
+    advertised: Advertised = ""
+    """Address clients are told to use (HOST:PORT); empty: the one listened on (not `0.0.0.0` or `::`)."""
+    rest: Address = "127.0.0.1:8080"
+    """Address of the REST API and of `/metrics`."""
+    data: Path = Path("data")
+    """Directory of the embedded store."""
+    store: str = ""
+    """Where the log is: `file:DIR` or `hdfs://NAMENODE:PORT[,NAMENODE:PORT]/DIR`; empty: the embedded store in `data`."""
+    cluster_id: str = ""
+    """Refuse a store that belongs to another cluster; empty: any."""
+    node_id: int = Field(1, ge=0, le=2**31 - 1)
+    """This node's id; keep it stable for its address."""
+    rack: str | None = None
+    """Rack or zone of this node."""
+    roles: Roles = "proxy,broker,coordinator,controller"
+    """`bmq node`: what this node does."""
+    workers: int = Field(0, ge=0, le=64)
+    """`bmq node`: number of processes under a supervisor; `0`: this process is the node."""
+    worker_hang_ms: int = Field(2_000, ge=500)
+    """A worker whose event loop does not run for this time is killed and started again."""
+    internal: Address = "127.0.0.1:9093"
+    """`bmq node`: address for other nodes."""
+    internal_advertised: Advertised = ""
+    """`bmq node`: address other nodes are told to use; empty: the one listened on, as with `advertised`."""
+    rest_advertised: Advertised = ""
+    """`bmq node`: REST address of this node as active controller; empty: `rest`, as with `advertised`."""
+    zookeeper: str = ""
+    """`bmq node`: ZooKeeper of the cluster, `HOST:PORT[,HOST:PORT][/CHROOT]`."""
+    log_level: str = Field("info", pattern="^(debug|info|warning|error)$")
+    """`debug`, `info`, `warning` or `error`."""
+    log_format: str = Field("auto", pattern="^(auto|text|json)$")
+    """`text`, `json`, or `auto`: text on a terminal, otherwise one JSON object a line."""
+    scheduling: str = Field("auto", pattern="^(auto|batch|normal)$")
+    """`batch`, `normal`, or `auto`: `batch` when the store is HDFS."""
+    start_wait_ms: int = Field(60_000, ge=0)
+    """How long a start waits for a store that does not answer, before it ends with one sentence."""
+    loop_stall_max_ms: int = Field(LOOP_STALL_MAX_MS, ge=100)
+    """After a longer stall of its event loop a process drops its connections before it reads from them."""
+    stop_timeout_ms: int = Field(5_000, ge=0)
+    """How long a clean stop after SIGTERM may take."""
+    kafka: dict[str, str] = Field(default_factory=dict)
+    """Broker configs under Kafka's own names, as text: `[kafka]` `"num.partitions" = "3"`."""
     proxy: ProxyLimits = ProxyLimits()
     fetch: FetchSettings = FetchSettings()
     router: RouterSettings = RouterSettings()

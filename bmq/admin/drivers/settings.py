@@ -29,16 +29,18 @@ class ScaleSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    driver: Literal["none", "local", "systemd", "kubernetes"] = Field(
-        default="none", description="what starts and stops nodes when the cluster is scaled"
-    )
-    directory: Path = Field(
-        default=Path("data/nodes"), description="local: where pid files and logs of the started nodes lie"
-    )
-    first_node_id: int = Field(default=100, ge=0, le=2**31 - 1, description="lowest id of a node the driver starts")
-    last_node_id: int = Field(default=199, ge=0, le=2**31 - 1, description="highest id of a node the driver starts")
-    roles: str = Field(default="proxy,broker,coordinator", description="local: roles of a node the driver starts")
-    options: dict[str, str] = Field(default_factory=dict, description="what else the driver has to know")
+    driver: Literal["none", "local", "systemd", "kubernetes"] = "none"
+    """Starts and stops nodes when the cluster is scaled: `none`, `local`, `systemd`, `kubernetes`."""
+    directory: Path = Path("data/nodes")
+    """`local`: pid files and logs of the started nodes."""
+    first_node_id: int = Field(default=100, ge=0, le=2**31 - 1)
+    """Lowest id of a node the driver starts."""
+    last_node_id: int = Field(default=199, ge=0, le=2**31 - 1)
+    """Highest one."""
+    roles: str = "proxy,broker,coordinator"
+    """`local`: roles of a node the driver starts."""
+    options: dict[str, str] = Field(default_factory=dict)
+    """`systemd`: `unit`, `host`; `kubernetes`: `stateful_set`, `namespace`, `context`."""
 
     @model_validator(mode="after")
     def _is_usable(self) -> Self:
