@@ -92,6 +92,7 @@ def stats_command(
 ) -> None:
     """Records, bytes, keys and codecs of topics, and their spread over hours and partitions."""
     with job():
+        from bmq.spark.jobs.job_run import JobRun
         from bmq.spark.jobs.stats import stats
         from bmq.spark.jobs.stats_picture import draw
 
@@ -107,12 +108,8 @@ def stats_command(
                 _session("bmq stats", master, conf),
                 _source(source, bootstrap, source_options),
                 ranges,
+                JobRun(state, given, _topic_ids(cluster, topics), step, progress),
                 store=address,
-                state=state,
-                range_as_given=given,
-                topic_ids=_topic_ids(cluster, topics),
-                offsets_per_step=step,
-                progress=progress,
             )
         if picture is not None:
             draw(report, picture)
@@ -157,6 +154,7 @@ def find_command(
     with job():
         from bmq.spark.jobs.find import find
         from bmq.spark.jobs.find_query import FindQuery, NamedValue
+        from bmq.spark.jobs.job_run import JobRun
 
         given = _range_as_given(from_time, to_time, from_offset, to_offset)
         from_ms, to_ms = _times(given)
@@ -179,12 +177,8 @@ def find_command(
                 _source(source, bootstrap, source_options),
                 ranges,
                 query,
+                JobRun(state, given, _topic_ids(cluster, topics), step, progress),
                 found_max=found_max,
-                state=state,
-                range_as_given=given,
-                topic_ids=_topic_ids(cluster, topics),
-                offsets_per_step=step,
-                progress=progress,
             )
         if as_json:
             print_json([record.to_json() for record in found])
@@ -287,8 +281,9 @@ def backfill_command(
 ) -> None:
     """Copy a range of a topic into another one, each record once. Rerun it to resume after a kill."""
     with job():
-        from bmq.spark.jobs.backfill import backfill, plan_backfill
+        from bmq.spark.jobs.backfill import BackfillOptions, backfill, plan_backfill
         from bmq.spark.jobs.copy_settings import Partitioner
+        from bmq.spark.jobs.copying import CopyRoute
 
         if partitioner not in list(Partitioner):
             raise typer.BadParameter(f"{partitioner!r}: it is source or key", param_hint="--partitioner")
@@ -301,11 +296,13 @@ def backfill_command(
             topic,
             target_topic,
             _ranges(here, [topic], given),
-            name=name,
-            range_as_given=given,
-            partitioner=Partitioner(partitioner),
-            skips_deleted=skips_deleted,
-            producer=settings_of(producer, "--producer"),
+            BackfillOptions(
+                name=name,
+                range_as_given=given,
+                partitioner=Partitioner(partitioner),
+                skips_deleted=skips_deleted,
+                producer=settings_of(producer, "--producer"),
+            ),
         )
         if is_dry_run:
             if as_json:
@@ -316,11 +313,9 @@ def backfill_command(
         copied = 0
         if plan.ranges or plan.is_new:
             with JobProgress("backfill", has_document=as_json) as progress:
+                session = _session("bmq backfill", master, conf)
                 copied = backfill(
-                    _session("bmq backfill", master, conf),
-                    _source(source, bootstrap, source_options),
-                    here,
-                    there,
+                    CopyRoute(session, _source(source, bootstrap, source_options), here, there),
                     plan,
                     skips_deleted=skips_deleted,
                     offsets_per_step=step,

@@ -13,8 +13,9 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
-from bmq.spark.jobs.backfill import BackfillPlan, backfill, plan_backfill
+from bmq.spark.jobs.backfill import BackfillOptions, BackfillPlan, backfill, plan_backfill
 from bmq.spark.jobs.cluster import Cluster
+from bmq.spark.jobs.copying import CopyRoute
 from bmq.spark.jobs.outcome import JobFailed
 from bmq.spark.jobs.source import Source
 from tests.support.processes import REPOSITORY, eventually
@@ -90,14 +91,13 @@ class ShrinkingTopic:
 
     def _plan(self, *, skips_deleted: bool = False) -> BackfillPlan:
         ranges = self._cluster.ranges([SHRINKS])
-        return plan_backfill(self._cluster, self._cluster, SHRINKS, "shrunk", ranges, skips_deleted=skips_deleted)
+        return plan_backfill(
+            self._cluster, self._cluster, SHRINKS, "shrunk", ranges, BackfillOptions(skips_deleted=skips_deleted)
+        )
 
     def _copy(self, plan: BackfillPlan, progress: ShrinkingTopic | None, *, skips_deleted: bool = False) -> int:
         return backfill(
-            self._spark,
-            self._source,
-            self._cluster,
-            self._cluster,
+            CopyRoute(self._spark, self._source, self._cluster, self._cluster),
             plan,
             offsets_per_step=STEP,
             skips_deleted=skips_deleted,

@@ -123,13 +123,13 @@ class FakeCopier:
         pass
 
 
-def _copy_step(
-    spark: Any, source: Any, here: FakeCluster, there: FakeCluster, settings: CopySettings, step: Step
-) -> None:
+def _copy_step(route: Any, settings: CopySettings, step: Step) -> None:
     for each in step:
         copier = FakeCopier(settings.up_to(step), each.topic, each.partition)
         assert copier.position.offset == each.start_offset
-        there.ends[settings.of(each.topic).target_topic, each.partition] += each.offset_count + 1  # and the marker
+        route.target.ends[settings.of(each.topic).target_topic, each.partition] += (
+            each.offset_count + 1
+        )  # and the marker
         copier.finish()
 
 

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from bmq.spark.jobs.cluster import Cluster, Topic
 from bmq.spark.jobs.copy_settings import CopySettings, Partitioner, TopicCopy
-from bmq.spark.jobs.copying import copy_ranges, names_of, require_same_target, require_same_topic, without_deleted
+from bmq.spark.jobs.copying import (
+    CopyRoute,
+    copy_ranges,
+    names_of,
+    require_same_target,
+    require_same_topic,
+    without_deleted,
+)
 from bmq.spark.jobs.outcome import JobFailed
 from bmq.spark.jobs.positions import Position, claim_positions, first_position, read_positions
 from bmq.spark.jobs.ranges import OFFSETS_PER_STEP, OffsetRange, offset_count
-from bmq.spark.jobs.source import Source
 from bmq.spark.jobs.steps import GIVE_UP_AFTER_S, Persistence, Progress, SilentProgress
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,24 +60,35 @@ class BackfillPlan:
         }
 
 
-def plan_backfill(  # noqa: PLR0913
+@dataclass(frozen=True, slots=True)
+class BackfillOptions:
+    """`name`: continues the backfill that was begun under this name. `range_as_given`: the times as the user wrote them.
+
+    `skips_deleted`: goes on where records were deleted meanwhile. `producer`: librdkafka's settings for the copies.
+    """
+
+    name: str = ""
+    range_as_given: Mapping[str, Any] = field(default_factory=dict)
+    partitioner: Partitioner = Partitioner.SOURCE
+    skips_deleted: bool = False
+    producer: Mapping[str, Any] = field(default_factory=dict)
+
+
+def plan_backfill(
     source_cluster: Cluster,
     target: Cluster,
     topic: str,
     target_topic: str,
     ranges: Sequence[OffsetRange],
-    *,
-    name: str = "",
-    range_as_given: Mapping[str, Any] | None = None,
-    partitioner: Partitioner = Partitioner.SOURCE,
-    skips_deleted: bool = False,
-    producer: Mapping[str, Any] | None = None,
+    options: BackfillOptions | None = None,
 ) -> BackfillPlan:
     """What `backfill` would do; changes nothing. `ranges`: of `topic` (Cluster.ranges), unless an earlier run has
     planned.
 
-    `name`: continues the backfill that was begun under this name. Raises JobFailed, BrokenOff.
+    Raises JobFailed, BrokenOff.
     """
+    options = options or BackfillOptions()
+    partitioner = options.partitioner
     of = source_cluster.topics([topic])[topic]
     there = target.find_topics([target_topic]).get(target_topic)
     # By its id, since a cluster has several addresses.
@@ -84,9 +101,9 @@ def plan_backfill(  # noqa: PLR0913
             "add partitions, or copy with --partitioner key"
         )
     asked = json.dumps(
-        {"range": range_as_given or {}, "partitioner": partitioner.value}, sort_keys=True, separators=(",", ":")
+        {"range": options.range_as_given, "partitioner": partitioner.value}, sort_keys=True, separators=(",", ":")
     )
-    copy_name = f"bmq-backfill-{name or f'{topic}-to-{target_topic}'}"
+    copy_name = f"bmq-backfill-{options.name or f'{topic}-to-{target_topic}'}"
     first = None if there is None else first_position(target.config, copy_name, topic, target_topic)
     place_count = count if first is None else first.place_count
     settings = CopySettings(
@@ -94,7 +111,7 @@ def plan_backfill(  # noqa: PLR0913
         copy=copy_name,
         topics=(TopicCopy(topic, of.topic_id, target_topic, place_count, "" if there is None else there.topic_id),),
         partitioner=partitioner,
-        producer=dict(producer or {}),
+        producer=dict(options.producer),
     )
     wanted = {
         each.partition: Position(each.start_offset, each.start_offset, each.end_offset, of.topic_id, place_count, asked)
@@ -111,7 +128,9 @@ def plan_backfill(  # noqa: PLR0913
     # Partitions added since the plan was made are not part of it.
     starts = known or wanted
     left = [OffsetRange(topic, number, at.offset, at.end_offset) for number, at in sorted(starts.items())]
-    left = without_deleted(source_cluster, [each for each in left if each.offset_count], skips_deleted=skips_deleted)
+    left = without_deleted(
+        source_cluster, [each for each in left if each.offset_count], skips_deleted=options.skips_deleted
+    )
     done_count = sum(at.offset - at.start_offset for at in known.values())
     makes_topic = count if there is None else None
     return BackfillPlan(settings, tuple(left), starts, done_count, not known, makes_topic)
@@ -125,11 +144,8 @@ def _known(settings: CopySettings, topic: Topic) -> dict[int, Position]:
     return known
 
 
-def backfill(  # noqa: PLR0913
-    spark: SparkSession,
-    source: Source,
-    source_cluster: Cluster,
-    target: Cluster,
+def backfill(
+    route: CopyRoute,
     plan: BackfillPlan,
     *,
     skips_deleted: bool = False,
@@ -142,9 +158,9 @@ def backfill(  # noqa: PLR0913
     It can be killed at any time and called again with a new plan of the same name: it continues, and each record of the
     ranges is in the target once. Raises JobFailed, BrokenOff.
     """
-    settings = plan.settings
+    settings, target = plan.settings, route.target
     if plan.makes_topic is not None:
-        target.make_topic_like(plan.copy.target_topic, source_cluster, plan.copy.source_topic, plan.makes_topic)
+        target.make_topic_like(plan.copy.target_topic, route.source_cluster, plan.copy.source_topic, plan.makes_topic)
         made = target.topics([plan.copy.target_topic])[plan.copy.target_topic]
         settings = replace(settings, topics=(replace(plan.copy, target_topic_id=made.topic_id),))
     copy = settings.topics[0]
@@ -157,10 +173,7 @@ def backfill(  # noqa: PLR0913
         if (at := claimed.get(each.partition)) is not None
     ]
     copy_ranges(
-        spark,
-        source,
-        source_cluster,
-        target,
+        route,
         settings,
         [each for each in ranges if each.offset_count],
         progress or SilentProgress(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from bmq.spark.jobs.cluster import Cluster, Partition, Topic
 from bmq.spark.jobs.copy_settings import CopySettings, TopicCopy
@@ -17,11 +17,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def copy_ranges(  # noqa: PLR0913
-    spark: SparkSession,
-    source: Source,
-    source_cluster: Cluster,
-    target: Cluster,
+class CopyRoute(NamedTuple):
+    """From `source_cluster`, whose records `source` reads, to `target`."""
+
+    spark: SparkSession
+    source: Source
+    source_cluster: Cluster
+    target: Cluster
+
+
+def copy_ranges(
+    route: CopyRoute,
     settings: CopySettings,
     ranges: Sequence[OffsetRange],
     progress: Progress,
@@ -40,32 +46,25 @@ def copy_ranges(  # noqa: PLR0913
     while left:
         try:
             for step in cut_into_steps(left, offsets_max=offsets_per_step):
-                copy_step(spark, source, source_cluster, target, settings, step)
+                copy_step(route, settings, step)
                 left = behind(left, step)
                 persistence.has_got_on()
                 progress.show(total - offset_count(left), total, "offsets")
         except BrokenOff as failed:
             persistence.wait_after(failed)
-            left = still_left(settings, source_cluster, left, persistence, skips_deleted=skips_deleted)
+            left = still_left(settings, route.source_cluster, left, persistence, skips_deleted=skips_deleted)
 
 
-def copy_step(
-    spark: SparkSession,
-    source: Source,
-    source_cluster: Cluster,
-    target: Cluster,
-    settings: CopySettings,
-    step: Step,
-) -> None:
+def copy_step(route: CopyRoute, settings: CopySettings, step: Step) -> None:
     """One write. Raises JobFailed, BrokenOff; part of the step may have been copied then."""
     from bmq.spark.jobs.copy_sink import COLUMNS, FORMAT, CopySink
 
     copies = [settings.of(topic) for topic in sorted({each.topic for each in step})]
 
     def write() -> None:
-        spark.dataSource.register(CopySink)
-        rows = source.load(
-            spark,
+        route.spark.dataSource.register(CopySink)
+        rows = route.source.load(
+            route.spark,
             step,
             has_headers=True,
             is_in_order=True,
@@ -74,10 +73,10 @@ def copy_step(
         writer = rows.select(*COLUMNS).write.format(FORMAT).mode("append")
         writer.option("settings", settings.up_to(step).to_json()).save()
 
-    require_same_topics(source_cluster, target, copies)
+    require_same_topics(route.source_cluster, route.target, copies)
     spark_errors("records cannot be copied", write)
     # The Kafka connector reads by name alone: then only this notices a topic that was made again meanwhile.
-    require_same_topics(source_cluster, target, copies)
+    require_same_topics(route.source_cluster, route.target, copies)
 
 
 def require_same_topics(source_cluster: Cluster, target: Cluster, copies: Iterable[TopicCopy]) -> None:

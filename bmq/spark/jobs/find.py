@@ -5,15 +5,15 @@ from __future__ import annotations
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bmq.spark.jobs.find_query import FindQuery
+from bmq.spark.jobs.job_run import JobRun
 from bmq.spark.jobs.journal import Journal
 from bmq.spark.jobs.moments import text_of
-from bmq.spark.jobs.ranges import OFFSETS_PER_STEP, OffsetRange, Step, cut_into_steps, offset_count
+from bmq.spark.jobs.ranges import OffsetRange, Step, cut_into_steps, offset_count
 from bmq.spark.jobs.source import Source
-from bmq.spark.jobs.steps import Progress, SilentProgress, run_steps, spark_errors
+from bmq.spark.jobs.steps import run_steps, spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,47 +57,41 @@ class FoundRecord:
         return cls(topic, partition, offset, timestamp_ms, _unpacked(key), _unpacked(value), unpacked)
 
 
-def find(  # noqa: PLR0913
+def find(
     spark: SparkSession,
     source: Source,
     ranges: Sequence[OffsetRange],
     query: FindQuery,
+    run: JobRun | None = None,
     *,
     found_max: int = FOUND_MAX,
-    state: Path | None = None,
-    range_as_given: Mapping[str, Any] | None = None,
-    topic_ids: Mapping[str, str] | None = None,
-    offsets_per_step: int = OFFSETS_PER_STEP,
-    progress: Progress | None = None,
 ) -> list[FoundRecord]:
     """The records of `ranges` that match `query`, by topic, partition and offset; stops after `found_max`.
 
     `ranges` should be cut to the query's times (Cluster.ranges): this only narrows the offsets, each record's time is
-    compared too. With `state` the job can be killed and called again, and searches what it planned the first time;
-    `range_as_given` (the times as the user wrote them) and `topic_ids` must be the same then. Raises JobFailed, BrokenOff.
+    compared too. Raises JobFailed, BrokenOff.
     """
-    journal = Journal(state)
+    run = run or JobRun()
+    journal = Journal(run.state)
     asked = {
         "job": "find",
         "topics": sorted({each.topic for each in ranges}),
         # A topic made again under the same name has other records at the same offsets.
-        "topic_ids": topic_ids or {},
+        "topic_ids": run.topic_ids,
         "query": replace(query, from_ms=None, to_ms=None).condition,
-        "range": range_as_given or {},
+        "range": run.range_as_given,
         "found_max": found_max,
-        "offsets_per_step": offsets_per_step,
+        "offsets_per_step": run.offsets_per_step,
     }
     plan = journal.begin(asked, lambda: {"ranges": [each.to_json() for each in ranges], "condition": query.condition})
-    steps = cut_into_steps(map(OffsetRange.from_json, plan["ranges"]), offsets_max=offsets_per_step)
+    steps = cut_into_steps(map(OffsetRange.from_json, plan["ranges"]), offsets_max=run.offsets_per_step)
     found: list[FoundRecord] = []
 
     def perform(step: Step) -> Any:
         left = found_max - len(found)
-        return [record.to_journal() for record in _find(spark, source, step, plan["condition"], left, topic_ids)]
+        return [record.to_journal() for record in _find(spark, source, step, plan["condition"], left, run.topic_ids)]
 
-    for result in run_steps(
-        steps, perform, journal, progress or SilentProgress(), size_of=offset_count, unit="offsets"
-    ):
+    for result in run_steps(steps, perform, journal, run.progress, size_of=offset_count, unit="offsets"):
         found += map(FoundRecord.from_journal, result)
         if len(found) >= found_max:
             break

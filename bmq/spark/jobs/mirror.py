@@ -18,6 +18,7 @@ import structlog
 from bmq.spark.jobs.cluster import Cluster, Partition, Topic
 from bmq.spark.jobs.copy_settings import CopySettings, TopicCopy
 from bmq.spark.jobs.copying import (
+    CopyRoute,
     copy_step,
     cut_short,
     names_of,
@@ -314,7 +315,7 @@ class Mirror:
         ranges = self.prepare()
         total, done = offset_count(ranges), 0
         for step in cut_into_steps(ranges, offsets_max=self._offsets_per_step):
-            copy_step(self._spark, self._source, self._from, self._to, self._settings(), step)
+            copy_step(CopyRoute(self._spark, self._source, self._from, self._to), self._settings(), step)
             done += offset_count(step)
             self._has_copied(step)
             progress.show(done, total, "offsets")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from bmq.spark.jobs.job_run import JobRun
 from bmq.spark.jobs.journal import Journal
-from bmq.spark.jobs.ranges import OFFSETS_PER_STEP, OffsetRange, Step, cut_into_steps, offset_count
+from bmq.spark.jobs.ranges import OffsetRange, Step, cut_into_steps, offset_count
 from bmq.spark.jobs.source import Source
 from bmq.spark.jobs.stats_report import ALL_PARTITIONS, HOUR_MS, Counts, StatsReport
-from bmq.spark.jobs.steps import Progress, SilentProgress, run_steps, spark_errors
+from bmq.spark.jobs.steps import run_steps, spark_errors
 from bmq.spark.jobs.stored_segments import SegmentTask, codec_rows, plan_segments
 from bmq.spark.jobs.stores import StoreAddress
 
@@ -30,43 +30,38 @@ def plan_of(ranges: Sequence[OffsetRange], store: StoreAddress | None) -> dict[s
     return {"ranges": [each.to_json() for each in ranges], "segments": [task.to_json() for task in segments]}
 
 
-def stats(  # noqa: PLR0913
+def stats(
     spark: SparkSession,
     source: Source,
     ranges: Sequence[OffsetRange],
+    run: JobRun | None = None,
     *,
     store: StoreAddress | None = None,
-    state: Path | None = None,
-    range_as_given: Mapping[str, Any] | None = None,
-    topic_ids: Mapping[str, str] | None = None,
-    offsets_per_step: int = OFFSETS_PER_STEP,
-    progress: Progress | None = None,
 ) -> StatsReport:
     """Count the committed records of `ranges` (see Cluster.ranges).
 
-    With `store` the segments are read too, for codecs and stored bytes. With `state` the job can be killed and called
-    again, and reports on what it planned the first time; `range_as_given` (the times as the user wrote them) and
-    `topic_ids` must be the same then. Raises JobFailed, BrokenOff.
+    With `store` the segments are read too, for codecs and stored bytes. Raises JobFailed, BrokenOff.
     """
-    journal = Journal(state)
+    run = run or JobRun()
+    journal = Journal(run.state)
     asked = {
         "job": "stats",
         "topics": sorted({each.topic for each in ranges}),
         # A topic made again under the same name has other records at the same offsets.
-        "topic_ids": topic_ids or {},
+        "topic_ids": run.topic_ids,
         "store": store and store.url,
-        "range": range_as_given or {},
-        "offsets_per_step": offsets_per_step,
+        "range": run.range_as_given,
+        "offsets_per_step": run.offsets_per_step,
     }
     plan = journal.begin(asked, lambda: plan_of(ranges, store))
     planned = [OffsetRange.from_json(values) for values in plan["ranges"]]
-    record_steps = cut_into_steps(planned, offsets_max=offsets_per_step)
+    record_steps = cut_into_steps(planned, offsets_max=run.offsets_per_step)
     segments = [SegmentTask.from_json(values) for values in plan["segments"]]
     steps: list[Step | list[SegmentTask]] = [*record_steps, *([segments] if segments else [])]
 
     def perform(step: Step | list[SegmentTask]) -> Any:
         if isinstance(step, tuple):
-            return {"records": _count(spark, source, step, topic_ids)}
+            return {"records": _count(spark, source, step, run.topic_ids)}
         assert store is not None
         return {"codecs": codec_rows(spark, store, step)}
 
@@ -76,9 +71,7 @@ def stats(  # noqa: PLR0913
         codecs={} if store is not None else None,
     )
     sketches: list[tuple[str, int, bytes]] = []
-    results = run_steps(
-        steps, perform, journal, progress or SilentProgress(), size_of=lambda step: _size(step), unit="offsets"
-    )
+    results = run_steps(steps, perform, journal, run.progress, size_of=lambda step: _size(step), unit="offsets")
     for result in results:
         rows = result.get("records", ())
         report.add_rows(rows)

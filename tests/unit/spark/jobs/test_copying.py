@@ -19,7 +19,7 @@ from bmq.spark.jobs.backfill import plan_backfill
 from bmq.spark.jobs.cluster import Cluster
 from bmq.spark.jobs.copy_settings import CopySettings, Partitioner, TopicCopy
 from bmq.spark.jobs.copy_sink import Copied, CopyWriter, by_partition
-from bmq.spark.jobs.copying import copy_step
+from bmq.spark.jobs.copying import CopyRoute, copy_step
 from bmq.spark.jobs.outcome import BrokenOff, ExitCode, JobFailed
 from bmq.spark.jobs.partition_copier import PartitionCopier, runs_of
 from bmq.spark.jobs.positions import CopyNames, Position, committed_at
@@ -87,7 +87,7 @@ def copy(here: FakeCluster, there: FakeCluster, write: FakeWrite) -> None:
     )
     given: Any = write
     clusters: Any = here, there
-    copy_step(given, given, *clusters, settings, (OffsetRange("s", 0, 0, 5),))
+    copy_step(CopyRoute(given, given, *clusters), settings, (OffsetRange("s", 0, 0, 5),))
     assert write.topic_ids == {"s": settings.topics[0].source_topic_id}
 
 
@@ -156,7 +156,7 @@ def test_nothing_is_copied_of_a_topic_that_was_made_again_between_two_steps() ->
     write: Any = FakeWrite(lambda: pytest.fail("it was read"))
     clusters: Any = here, there
     with pytest.raises(JobFailed, match="made again"):
-        copy_step(write, write, *clusters, settings, (OffsetRange("s", 0, 0, 5),))
+        copy_step(CopyRoute(write, write, *clusters), settings, (OffsetRange("s", 0, 0, 5),))
 
 
 class FakeProducer:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bmq.spark.jobs import stats as stats_module
 from bmq.spark.jobs.find import find
 from bmq.spark.jobs.find_query import FindQuery
+from bmq.spark.jobs.job_run import JobRun
 from bmq.spark.jobs.outcome import JobFailed
 from bmq.spark.jobs.ranges import OffsetRange
 from bmq.spark.jobs.source import Source
@@ -89,8 +90,8 @@ def test_a_topic_that_was_made_again_is_another_job(tmp_path: Path) -> None:
     source, ranges = Source("localhost:9092"), [OffsetRange("t", 0, 0, 0)]
     query = FindQuery(key="k")
     for name, job in (
-        ("stats", lambda **how: stats(cast(Any, None), source, ranges, **how)),
-        ("find", lambda **how: find(cast(Any, None), source, ranges, query, **how)),
+        ("stats", lambda **how: stats(cast(Any, None), source, ranges, JobRun(**how))),
+        ("find", lambda **how: find(cast(Any, None), source, ranges, query, JobRun(**how))),
     ):
         job(state=tmp_path / name, topic_ids={"t": "1"})
         job(state=tmp_path / name, topic_ids={"t": "1"})

@@ -1,0 +1,25 @@
+"""How a job over ranges of offsets runs: where it remembers its steps, how long they are, and who sees its progress."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bmq.spark.jobs.ranges import OFFSETS_PER_STEP
+from bmq.spark.jobs.steps import Progress, SilentProgress
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """With `state` a job can be killed and called again, and works on what it planned the first time.
+
+    `range_as_given` (the times as the user wrote them) and `topic_ids` (topic -> id) must be the same then.
+    """
+
+    state: Path | None = None
+    range_as_given: Mapping[str, Any] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+    offsets_per_step: int = OFFSETS_PER_STEP
+    progress: Progress = field(default_factory=SilentProgress)
