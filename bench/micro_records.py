@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 from crc32c import crc32c
 
-from bmq.arrow_records.decoder import decode
+from bmq.arrow_records.decoder import Limits, decode
 from bmq.arrow_records.encoder import BatchFields, encode
 from bmq.arrow_records.layout import Layout
 from bmq.compaction.batch_cleaner import retain
@@ -72,7 +72,7 @@ def read_all(log: bytes, layout: Layout) -> int:
     rows = place = 0
     scratch = Scratch()
     while place < len(log):
-        decoded = decode(log, ORIGIN, layout, place=place, bytes_max=TABLE_BYTES_MAX, scratch=scratch)
+        decoded = decode(log, ORIGIN, layout, limits=Limits(bytes_max=TABLE_BYTES_MAX), place=place, scratch=scratch)
         rows += decoded.table.num_rows
         place = decoded.end
     return rows

@@ -65,33 +65,51 @@ class Decoded(NamedTuple):
     missing_bytes: int
 
 
-def decode(  # noqa: PLR0913
+class Selection(NamedTuple):
+    """The records with offsets in [from_offset, to_offset), without the batches that `leaves_out` names."""
+
+    from_offset: int = 0
+    to_offset: int = OFFSET_MAX
+    leaves_out: BatchFilter | None = None
+
+
+class Limits(NamedTuple):
+    """Of one table: rows, bytes of decompressed records, and bytes of its longest batch, compressed or not."""
+
+    rows_max: int = ROWS_MAX
+    bytes_max: int = BYTES_MAX
+    batch_bytes_max: int = DECOMPRESSED_BYTES_MAX
+
+
+ALL_RECORDS: Final = Selection()
+USUAL_LIMITS: Final = Limits()
+
+
+def decode(
     buffer: Buffer,
     origin: Origin,
     layout: Layout,
+    selection: Selection = ALL_RECORDS,
+    limits: Limits = USUAL_LIMITS,
     *,
     place: int = 0,
-    from_offset: int = 0,
-    to_offset: int = OFFSET_MAX,
-    leaves_out: BatchFilter | None = None,
-    rows_max: int = ROWS_MAX,
-    bytes_max: int = BYTES_MAX,
-    batch_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     is_verified: bool = False,
     scratch: Scratch | None = None,
 ) -> Decoded:
-    """The records with offsets in [from_offset, to_offset) of the whole batches that lie in `buffer` from `place` on.
+    """The selected records of the whole batches that lie in `buffer` from `place` on.
 
-    Takes batches up to the one with which the table has `rows_max` rows or `bytes_max` bytes of decompressed records, at
-    least one, so a table may have one batch more than the limits: at most bytes_max + batch_bytes_max bytes and a seventh
-    as many rows. Call again from `end` until that is the buffer's end or does not move: then the batch there is cut.
-    Batches outside of the offsets, and those that `leaves_out` names, are not opened and their checksums not verified.
-    `is_verified`: the checksums were verified before. `scratch`: for callers that decode compressed batches table after
-    table, one per thread; views never point into it. A column that is not in the layout is not built, and its fields
-    are not checked; with headers the whole record is.
+    Takes batches up to the one with which the table reaches a limit, at least one, so a table may have one batch more
+    than the limits: at most bytes_max + batch_bytes_max bytes and a seventh as many rows. Call again from `end` until
+    that is the buffer's end or does not move: then the batch there is cut.
+    Batches outside of the selection are not opened and their checksums not verified.
+    `is_verified`: the checksums were verified before. `scratch`: for callers that decode
+    compressed batches table after table, one per thread; views never point into it. A column that is not in the layout
+    is not built, and its fields are not checked; with headers the whole record is.
     Raises DamagedBatch, also when a batch is longer than `batch_bytes_max` compressed or not; ValueError for limits of
     more than 2 GiB together.
     """
+    from_offset, to_offset, leaves_out = selection
+    rows_max, bytes_max, batch_bytes_max = limits
     if bytes_max + batch_bytes_max > _TABLE_BYTES_MAX:
         raise ValueError(f"tables of {bytes_max} bytes and a batch of {batch_bytes_max} do not fit into 2 GiB")
     data = memoryview(buffer).toreadonly()

@@ -13,7 +13,6 @@ import asyncio
 import ctypes
 import errno
 import os
-from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -29,7 +28,7 @@ from bmq.local_store.deletion import TreeDeletion, rest_s
 from bmq.local_store.file_part import LocalFilePart, OpenFile, OpenFiles
 from bmq.local_store.lease import Lease, Leases
 from bmq.local_store.root import ID_ATTRIBUTE, LOST_IDS, id_of, lock_data_directory
-from bmq.local_store.writer import CLOSED_MODE, LocalWriter, Sync, WriteStats, Writev, store_error
+from bmq.local_store.writer import CLOSED_MODE, LocalWriter, Sync, WriteCalls, WriteStats, Writev, store_error
 from bmq.log.store import (
     AlreadyExists,
     Buffer,
@@ -201,22 +200,17 @@ class LocalStore:
             os.close(created.descriptor)
             self._leases.release(created.lease)
             raise FileMissing(path)
-        return self._writer(loop, path, created, durability)
+        return self._writer(path, created, durability)
 
-    def _writer(self, loop: AbstractEventLoop, path: str, created: _Created, durability: Durability) -> LocalWriter:
+    def _writer(self, path: str, created: _Created, durability: Durability) -> LocalWriter:
         writer = LocalWriter(
             path,
             created.file_id,
             self.root / path,
             created.descriptor,
             durability,
-            loop=loop,
-            threads=self._threads,
-            sync_threads=self._sync_threads,
-            writev=self._writev,
-            sync=self._sync,
-            stats=self.stats,
-            on_end=self._writer_ended,
+            WriteCalls(self._threads, self._sync_threads, self._writev, self._sync, self.stats),
+            self._writer_ended,
         )
         self._writers[created.file_id] = (writer, created.lease)
         return writer

@@ -7,9 +7,10 @@ journal commits): the first slow write sends the next quarter of a second there.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
-from asyncio import AbstractEventLoop, Future
+from asyncio import Future
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -17,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from stat import S_IRGRP, S_IROTH, S_IRUSR
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from bmq.aio.loops import call_soon_unless_closed
 from bmq.log.store import (
@@ -68,6 +69,16 @@ def store_error(error: OSError, path: str) -> StoreError:
     return StorageUnavailable(f"{path}: {error.strerror}")
 
 
+class WriteCalls(NamedTuple):
+    """How the writers of one store call the operating system, and the counters of these calls."""
+
+    threads: Executor
+    sync_threads: Executor
+    writev: Writev
+    sync: Sync
+    stats: WriteStats
+
+
 class LocalWriter:
     """Implements bmq.log.store.SegmentWriter."""
 
@@ -97,20 +108,14 @@ class LocalWriter:
         "path",
     )
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         path: str,
         file_id: int,
         file: Path,
         descriptor: int,
         durability: Durability,
-        *,
-        loop: AbstractEventLoop,
-        threads: Executor,
-        sync_threads: Executor,
-        writev: Writev,
-        sync: Sync,
-        stats: WriteStats,
+        calls: WriteCalls,
         on_end: Callable[[LocalWriter], None],
     ) -> None:
         """`file` is the path at creation; `on_end` is called once, when the descriptor is given up."""
@@ -119,12 +124,12 @@ class LocalWriter:
         self._file = file
         self._descriptor = descriptor
         self._is_synced_each_time = durability is Durability.HSYNC
-        self._loop = loop
-        self._threads = threads
-        self._sync_threads = sync_threads
-        self._writev = writev
-        self._sync = sync
-        self._stats = stats
+        self._loop = asyncio.get_running_loop()
+        self._threads = calls.threads
+        self._sync_threads = calls.sync_threads
+        self._writev = calls.writev
+        self._sync = calls.sync
+        self._stats = calls.stats
         self._on_end = on_end
         self._accepted_bytes = 0
         self._written_bytes = 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Sequence
-from random import Random
 from typing import Any, Final
 
 import structlog
@@ -25,7 +24,6 @@ from bmq.log.names import EpochListing, partition_directory
 from bmq.log.partition_log import ReplayableLog, TopicPartition
 from bmq.log.store import Durability, SegmentStore, StoreError
 from bmq.membership.metadata_seen import NOTHING, Witness, missing_end
-from bmq.membership.settings import ClusterSettings
 from bmq.metadata.image import METADATA_TOPIC_ID, METADATA_TOPIC_NAME
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
@@ -54,7 +52,7 @@ class ControllerLeadership:
     new one is active; None: it ended.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         election: Election,
         member: Member,
@@ -62,8 +60,7 @@ class ControllerLeadership:
         store: SegmentStore,
         make: Callable[[ReplayableLog, int], Controller],
         on_active: Callable[[Controller | None], Awaitable[None]],
-        settings: ClusterSettings,
-        random: Random,
+        backoff: Backoff,
         witnesses: Callable[[ControllerClaim], Awaitable[Sequence[Witness]]] | None = None,
     ) -> None:
         self._election = election
@@ -72,7 +69,7 @@ class ControllerLeadership:
         self._store = store
         self._make = make
         self._on_active = on_active
-        self._backoff = Backoff(random, first_s=settings.retry_min_ms / 1000, max_s=settings.retry_max_ms / 1000)
+        self._backoff = backoff
         self._witnesses = witnesses or self._only_the_mark
         self._active: Controller | None = None
         self._marking: asyncio.Task[None] | None = None

@@ -13,7 +13,6 @@ from uuid import UUID
 
 import structlog
 
-from bmq.aio.backoff import Backoff
 from bmq.election.election import ControllerClaim, MetadataMark
 from bmq.internode_client.link import LinkLost
 from bmq.internode_client.links import Links
@@ -61,7 +60,7 @@ class MetadataReplica:
         self._on_image = on_image
         self._static_configs = static_configs
         self._settings = settings
-        self._backoff = Backoff(random, first_s=settings.retry_min_ms / 1000, max_s=settings.retry_max_ms / 1000)
+        self._backoff = settings.retry_backoff(random)
         self._state = self._new_state()
         self._wake = asyncio.Event()
         self.offset = -1

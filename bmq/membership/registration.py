@@ -18,7 +18,6 @@ from uuid import UUID
 
 import structlog
 
-from bmq.aio.backoff import Backoff
 from bmq.election.election import ControllerClaim
 from bmq.internode_client.link import Link, LinkLost, LinkTimeout
 from bmq.internode_client.links import Links
@@ -85,7 +84,7 @@ class Registration:
         self._reports = reports
         self._on_silent = on_silent
         self._settings = settings
-        self._backoff = Backoff(random, first_s=settings.retry_min_ms / 1000, max_s=settings.retry_max_ms / 1000)
+        self._backoff = settings.retry_backoff(random)
         self._loop = asyncio.get_running_loop()
         self._link: Link | None = None
         self._wake = asyncio.Event()

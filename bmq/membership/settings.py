@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from random import Random
 
+from bmq.aio.backoff import Backoff
 from bmq.controller.failover import FAILOVERS_AT_FIRST, IDLE_FAILOVER_DELAY_MS
 
 
@@ -55,6 +57,10 @@ class ClusterSettings:
     """How long a stopping node waits for its partitions to move, besides `stop_timeout_ms`."""
     shutdown_silence_max_ms: int = 6_000
     """It stops waiting when no controller has answered it for this time."""
+
+    def retry_backoff(self, random: Random) -> Backoff:
+        """The pauses between tries to reach the controller or the metadata log."""
+        return Backoff(random, first_s=self.retry_min_ms / 1000, max_s=self.retry_max_ms / 1000)
 
     def why_impossible(self) -> str:
         """Why no cluster works with these; empty when one does."""

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from random import Random
 from typing import Any
 
 import structlog
 
 from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.coordinator.offsets.commit_run import CommitDone
-from bmq.internode_client.links import Links
 from bmq.log.store import Buffer
-from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage
+from bmq.metadata.image import OFFSETS_TOPIC_NAME
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader, encode
 from bmq.protocol.error_codes import ErrorCode
@@ -24,10 +22,9 @@ from bmq.protocol.hot_commit import PlainCommit
 from bmq.protocol.messages.list_groups_request import ListGroupsRequest
 from bmq.protocol.messages.list_groups_response import ListGroupsResponse
 from bmq.protocol.request_context import RequestContext
-from bmq.proxy.stall_watch import StallWatch
 from bmq.routing.group_requests import Commit, TransactionalCommit, group_request
 from bmq.routing.shard_requests import MOVING
-from bmq.routing.shard_routing import Listing, ShardRouting, ShardRoutingConfig, TopicMaker
+from bmq.routing.shard_routing import Listing, NodeRoutes, ShardRouting, ShardRoutingConfig
 
 _log = structlog.get_logger("bmq.routing")
 
@@ -42,19 +39,11 @@ class RoutedGroups(ShardRouting):
 
     def __init__(
         self,
-        node_id: int,
         local: GroupCoordinator | None,
-        links: Links,
-        image: Callable[[], MetadataImage],
-        controller: TopicMaker,
+        routes: NodeRoutes,
         config: RoutedGroupsConfig,
-        *,
-        random: Random | None = None,
-        stalls: StallWatch | None = None,
     ) -> None:
-        super().__init__(
-            OFFSETS_TOPIC_NAME, "group", node_id, local, links, image, controller, config, random=random, stalls=stalls
-        )
+        super().__init__(OFFSETS_TOPIC_NAME, "group", local, routes, config)
         self._own = local
         self._turns: dict[tuple[str, str], _Turn] = {}
         self._begun: dict[tuple[str, str], asyncio.Future[None] | None] = {}  # plain commits under way: their waiters

@@ -96,35 +96,40 @@ class Listing(NamedTuple, Generic[T]):
     items: Sequence[T]
 
 
+class NodeRoutes(NamedTuple):
+    """The ways of one node to the others: links, what it knows of the cluster, and the controller that makes topics."""
+
+    node_id: int
+    links: Links
+    image: Callable[[], MetadataImage]
+    controller: TopicMaker
+    random: Random
+    stalls: StallWatch
+
+
 class ShardRouting:
     """`local`: the coordinator of the shards this process owns, if it has one. `what`: what a key names."""
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         topic_name: str,
         what: str,
-        node_id: int,
         local: LocalCoordinator | None,
-        links: Links,
-        image: Callable[[], MetadataImage],
-        controller: TopicMaker,
+        routes: NodeRoutes,
         config: ShardRoutingConfig,
-        *,
-        random: Random | None = None,
-        stalls: StallWatch | None = None,
     ) -> None:
         self._topic_name = topic_name
         self._what = what
-        self._node_id = node_id
+        self._node_id = routes.node_id
         self._local = local
-        self._links = links
-        self._image = image
-        self._controller = controller
+        self._links = routes.links
+        self._image = routes.image
+        self._controller = routes.controller
         self._config = config
-        self._random = random or Random(node_id)
-        self._stalls = stalls or StallWatch()
+        self._random = routes.random
+        self._stalls = routes.stalls
         self._loop = asyncio.get_running_loop()
-        self._waits = ImageWaits(image)
+        self._waits = ImageWaits(routes.image)
         self._waiting: Counter[int] = Counter()  # by owner
 
     def image_changed(self, old: MetadataImage, new: MetadataImage) -> None:

@@ -4,15 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from random import Random
 from typing import Any
 
 from bmq.coordinator.transactions.coordinator import TransactionCoordinator
 from bmq.coordinator.transactions.listing import ListFilter
 from bmq.coordinator.transactions.verifications import Verifications
-from bmq.internode_client.links import Links
 from bmq.log.transactions import TransactionClaim
-from bmq.metadata.image import TRANSACTIONS_TOPIC_NAME, MetadataImage
+from bmq.metadata.image import TRANSACTIONS_TOPIC_NAME
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -21,8 +19,7 @@ from bmq.protocol.messages.add_partitions_to_txn_response import AddPartitionsTo
 from bmq.protocol.messages.list_transactions_request import ListTransactionsRequest
 from bmq.protocol.messages.list_transactions_response import ListTransactionsResponse
 from bmq.protocol.request_context import RequestContext, by_itself
-from bmq.proxy.stall_watch import StallWatch
-from bmq.routing.shard_routing import Listing, ShardRouting, ShardRoutingConfig, TopicMaker
+from bmq.routing.shard_routing import Listing, NodeRoutes, ShardRouting, ShardRoutingConfig
 from bmq.routing.transaction_requests import transaction_request
 
 
@@ -33,31 +30,15 @@ class RoutedTransactions(ShardRouting):
     partitions that clients say they have added (`transaction.partition.verification.enable`).
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
-        node_id: int,
         local: TransactionCoordinator | None,
-        links: Links,
-        image: Callable[[], MetadataImage],
-        controller: TopicMaker,
+        routes: NodeRoutes,
         config: ShardRoutingConfig,
         *,
         is_verifying: Callable[[], bool] = lambda: True,
-        random: Random | None = None,
-        stalls: StallWatch | None = None,
     ) -> None:
-        super().__init__(
-            TRANSACTIONS_TOPIC_NAME,
-            "transactional id",
-            node_id,
-            local,
-            links,
-            image,
-            controller,
-            config,
-            random=random,
-            stalls=stalls,
-        )
+        super().__init__(TRANSACTIONS_TOPIC_NAME, "transactional id", local, routes, config)
         self._verifications = Verifications(self._ask_coordinators, self._owner, is_verifying)
 
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:

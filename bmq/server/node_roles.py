@@ -69,7 +69,7 @@ from bmq.proxy.throttles import Throttles
 from bmq.routing.controller_requests import RemoteController
 from bmq.routing.groups import RoutedGroups, RoutedGroupsConfig
 from bmq.routing.router import Router
-from bmq.routing.shard_routing import ShardRoutingConfig
+from bmq.routing.shard_routing import NodeRoutes, ShardRoutingConfig
 from bmq.routing.transaction_markers import RoutedMarkers, RoutedMarkersConfig
 from bmq.routing.transactions import RoutedTransactions
 from bmq.server.broker_configs import (
@@ -222,16 +222,15 @@ class NodeRoles:
             self._image,
             create_topics=partial(self.remote_controller.handle, ApiKey.CREATE_TOPICS),
         )
-        self.routed_groups = RoutedGroups(
+        routes = NodeRoutes(
             settings.node_id,
-            self.groups,
             self.links,
             self.peers.visible_image,
             self.remote_controller,
-            RoutedGroupsConfig(),
-            random=rng,
-            stalls=dependencies.stalls,
+            rng,
+            dependencies.stalls,
         )
+        self.routed_groups = RoutedGroups(self.groups, routes, RoutedGroupsConfig())
         self.producer_ids = ProducerIds(self.remote_controller.allocate_producer_ids)
         self.local_markers = LocalMarkers(manager, self.groups, self._image)
         self.routed_markers = RoutedMarkers(
@@ -248,15 +247,10 @@ class NodeRoles:
             groups=GroupPartitions(self._image, self.remote_controller.auto_create_topic),
         )
         self.routed_transactions = RoutedTransactions(
-            settings.node_id,
             self.transactions,
-            self.links,
-            self.peers.visible_image,
-            self.remote_controller,
+            routes,
             ShardRoutingConfig(),
             is_verifying=lambda: is_verifying(self.replica.broker_configs),
-            random=rng,
-            stalls=dependencies.stalls,
         )
         manager.use_transactions(self.routed_transactions, verification_retry(self.replica.broker_configs))
         self.groups.use_transactions(self.routed_transactions)
@@ -291,8 +285,7 @@ class NodeRoles:
             dependencies.store,
             self._make_controller,
             self._controller_changed,
-            settings.cluster,
-            rng,
+            settings.cluster.retry_backoff(rng),
             MetadataWitnesses(settings.node_id, dependencies.election, self.links, lambda: self.replica.seen).ask,
         )
         reports = LoadReports(manager)

@@ -19,7 +19,7 @@ import pyarrow as pa
 import structlog
 
 from bmq.arrow_records.batch_headers import BatchFilter, Headers, markers, scan
-from bmq.arrow_records.decoder import OFFSET_MAX, Decoded, decode
+from bmq.arrow_records.decoder import OFFSET_MAX, Decoded, Limits, Selection, decode
 from bmq.arrow_records.isolation import CommittedOnly, aborted_in
 from bmq.log.batch_bodies import Scratch
 from bmq.log.names import renamed_path
@@ -287,12 +287,9 @@ class _RangeReader:
             data,
             origin,
             self._layout,
+            Selection(from_offset, to_offset, leaves_out),
+            Limits(TABLE_ROWS, TABLE_BYTES),
             place=place,
-            from_offset=from_offset,
-            to_offset=to_offset,
-            leaves_out=leaves_out,
-            rows_max=TABLE_ROWS,
-            bytes_max=TABLE_BYTES,
             scratch=self._scratch,
         )
 

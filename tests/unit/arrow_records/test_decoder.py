@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bmq.arrow_records.batch_headers import markers, scan
-from bmq.arrow_records.decoder import OFFSET_MAX, Decoded, decode
+from bmq.arrow_records.decoder import OFFSET_MAX, Decoded, Limits, Selection, decode
 from bmq.arrow_records.layout import COLUMNS, Layout
 from bmq.log.batch_bodies import Scratch
 from bmq.log.origin import DamagedBatch, Origin
@@ -38,6 +38,14 @@ LAYOUTS = st.lists(st.sampled_from(COLUMNS), unique=True).map(lambda names: Layo
 BATCH_BYTES_MAX = 1 << 20
 
 
+def options_of(given: dict[str, int]) -> dict[str, Any]:
+    """The arguments of `decode` for fields of Selection and of Limits."""
+    selection = {name: value for name, value in given.items() if name in Selection._fields}
+    limits = {name: value for name, value in given.items() if name in Limits._fields}
+    assert len(selection) + len(limits) == len(given)
+    return {"selection": Selection(**selection), "limits": Limits(**limits)}  # type: ignore[arg-type]
+
+
 def rows_of(log: bytes, layout: Layout = ALL, **options: Any) -> list[dict[str, Any]]:
     """All tables of a log, one after the other."""
     tables = []
@@ -45,7 +53,7 @@ def rows_of(log: bytes, layout: Layout = ALL, **options: Any) -> list[dict[str, 
     place, end = -1, 0
     while place < end < len(log):
         place = end
-        decoded = decode(log, ORIGIN, layout, place=place, scratch=scratch, **options)
+        decoded = decode(log, ORIGIN, layout, place=place, scratch=scratch, **options_of(options))
         decoded.table.validate(full=True)
         assert decoded.table.schema == layout.schema
         tables.append(decoded.table)
@@ -59,7 +67,8 @@ def sample(**options: Any) -> bytearray:
 
 
 def only(log: bytes | bytearray, layout: Layout = ALL, **options: Any) -> pa.RecordBatch:
-    return decode(log, ORIGIN, layout, **options).table
+    is_verified = options.pop("is_verified", False)
+    return decode(log, ORIGIN, layout, **options_of(options), is_verified=is_verified).table
 
 
 @given(log=logs())
@@ -195,7 +204,7 @@ def hostile(draw: st.DrawFn) -> bytearray:
 def test_hostile_records_are_damage_or_what_the_plain_decoder_reads(batch: bytearray) -> None:
     expected = outcome(batch)
     try:
-        decoded = decode(batch, ORIGIN, ALL, batch_bytes_max=BATCH_BYTES_MAX)
+        decoded = decode(batch, ORIGIN, ALL, limits=Limits(batch_bytes_max=BATCH_BYTES_MAX))
     except DamagedBatch as error:
         # Numbers that do not fit into 64 bits, and a batch that ends in front of its beginning, the plain one lets pass.
         assert (
@@ -212,7 +221,7 @@ def test_hostile_records_are_damage_or_what_the_plain_decoder_reads(batch: bytea
 @given(batch=hostile(), layout=LAYOUTS)
 def test_hostile_records_never_do_worse_with_fewer_columns(batch: bytearray, layout: Layout) -> None:
     try:
-        decode(batch, ORIGIN, layout, batch_bytes_max=BATCH_BYTES_MAX).table.validate(full=True)
+        decode(batch, ORIGIN, layout, limits=Limits(batch_bytes_max=BATCH_BYTES_MAX)).table.validate(full=True)
     except DamagedBatch as error:
         assert error.base_offset == 100
 
@@ -237,7 +246,7 @@ def test_a_bomb_is_bounded(codec: Compression) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(DamagedBatch, match=r"longer than|are allowed"):
-            decode(bomb, ORIGIN, ALL, batch_bytes_max=4 << 20, bytes_max=1 << 20)
+            decode(bomb, ORIGIN, ALL, limits=Limits(batch_bytes_max=4 << 20, bytes_max=1 << 20))
         assert tracemalloc.get_traced_memory()[1] < 16 << 20
     finally:
         tracemalloc.stop()
@@ -351,7 +360,7 @@ def test_a_layout_that_is_not_there_is_refused(options: dict[str, Any]) -> None:
 
 def test_limits_that_arrow_cannot_hold_are_refused() -> None:
     with pytest.raises(ValueError, match="2 GiB"):
-        decode(b"", ORIGIN, ALL, bytes_max=2**31 - 1)
+        decode(b"", ORIGIN, ALL, limits=Limits(bytes_max=2**31 - 1))
 
 
 def test_an_empty_buffer_is_an_empty_table() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.arrow_records.batch_headers import scan
-from bmq.arrow_records.decoder import decode
+from bmq.arrow_records.decoder import Selection, decode
 from bmq.arrow_records.isolation import CommittedOnly, aborted_in
 from bmq.arrow_records.layout import Layout
 from bmq.log.aborted_transactions import AbortedEntry
@@ -58,7 +58,7 @@ def test_aborted_records_and_markers_are_left_out(steps: list[tuple[int, str]]) 
         offset += 2
     for records in open_at.values():
         committed += records  # behind the last stable offset, where a reader does not come
-    table = decode(log, ORIGIN, Layout(("offset",)), leaves_out=CommittedOnly(aborted)).table
+    table = decode(log, ORIGIN, Layout(("offset",)), Selection(leaves_out=CommittedOnly(aborted))).table
     assert table.column("offset").to_pylist() == sorted(committed)
     # A fetch does not say where they end.
     headers = scan(bytes(log), ORIGIN, 0, rows_max=1 << 20, bytes_max=1 << 30, batch_bytes_max=1 << 20).headers

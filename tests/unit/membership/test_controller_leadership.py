@@ -57,8 +57,7 @@ class Candidate:
             self.client,
             lambda log, epoch: self._make(world, log, epoch),
             self._changed,
-            ClusterSettings(),
-            Random(2),
+            ClusterSettings().retry_backoff(Random(2)),
             self.witnesses,
         )
         self.run = self.process.spawn(self.leadership.run())

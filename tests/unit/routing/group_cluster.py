@@ -38,6 +38,7 @@ from bmq.protocol.messages.txn_offset_commit_request import (
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.stall_watch import StallWatch
 from bmq.routing.groups import RoutedGroups, RoutedGroupsConfig
+from bmq.routing.shard_routing import NodeRoutes
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
 from tests.simulation.loop import VirtualTimeLoop
@@ -106,15 +107,10 @@ class GroupNode:
         controller = FakeController(cluster.image)
         self.services = internal_services(replace(services_over(controller, FakePartitions()), groups=self.coordinator))
         self.services.appender.stop()
-        self.groups = RoutedGroups(
-            node_id,
-            self.coordinator,
-            cast(Any, cluster.links),
-            lambda: cluster.image,
-            cluster,
-            config,
-            stalls=StallWatch(now_s=cluster.clock.elapsed_s),
-        )
+        stalls = StallWatch(now_s=cluster.clock.elapsed_s)
+        links = cast(Any, cluster.links)
+        routes = NodeRoutes(node_id, links, lambda: cluster.image, cluster, Random(node_id), stalls)
+        self.groups = RoutedGroups(self.coordinator, routes, config)
 
 
 class GroupCluster:

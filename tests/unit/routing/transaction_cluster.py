@@ -30,7 +30,8 @@ from bmq.protocol.messages.add_partitions_to_txn_request import AddPartitionsToT
 from bmq.protocol.messages.end_txn_request import EndTxnRequest
 from bmq.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from bmq.protocol.request_context import RequestContext
-from bmq.routing.shard_routing import ShardRoutingConfig
+from bmq.proxy.stall_watch import StallWatch
+from bmq.routing.shard_routing import NodeRoutes, ShardRoutingConfig
 from bmq.routing.transaction_markers import RoutedMarkers, RoutedMarkersConfig
 from bmq.routing.transactions import RoutedTransactions
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
@@ -121,12 +122,10 @@ class TransactionNode:
             markers=self.markers,
             groups=GroupPartitions(image, cluster.auto_create_topic),
         )
+        routes = NodeRoutes(node_id, links, image, cluster, Random(node_id), StallWatch())
         self.transactions = RoutedTransactions(
-            node_id,
             self.coordinator,
-            links,
-            image,
-            cluster,
+            routes,
             ShardRoutingConfig(),
             is_verifying=lambda: cluster.is_verifying,
         )
