@@ -24,7 +24,7 @@ from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader, write_times
 
 
 class PartitionAppends:
-    """Of one partition."""
+    """Appends to one partition."""
 
     def __init__(
         self,

@@ -43,7 +43,7 @@ _log = structlog.get_logger("bmq.broker")
 
 
 class BatchRefusals:
-    """Of one partition. Each answers the produce and counts it."""
+    """Refuses batches of one partition. Each refusal answers the produce and counts it."""
 
     def __init__(self, partition: OwnedPartition, ownership: Ownership, guard: ReplicaGuard) -> None:
         self._partition = partition

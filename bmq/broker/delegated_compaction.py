@@ -55,7 +55,7 @@ class DelegatingLog(Protocol):
 
 
 class DelegatedCompaction:
-    """Of one partition."""
+    """The compaction of one partition, as another process does it."""
 
     def __init__(self, partition: OwnedPartition, changes: ManifestChanges, log: DelegatingLog) -> None:
         self._surroundings = partition.surroundings

@@ -21,7 +21,7 @@ SNAPSHOT_ROLL_BYTES_MIN: Final = 2 * 1024 * 1024
 
 
 class ManifestChanges:
-    """Of one partition. `orphaned_files`: files of compactions that failed, each with the newest manifest then."""
+    """Changes the manifest of one partition. `orphaned_files`: files of compactions that failed, each with the newest manifest then."""
 
     def __init__(self, partition: OwnedPartition, ownership: Ownership) -> None:
         self._partition = partition

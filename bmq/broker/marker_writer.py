@@ -24,7 +24,7 @@ _NO_SEQUENCE: Final = -1
 
 
 class MarkerWriter:
-    """Of one partition."""
+    """Writes the markers of one partition."""
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from bmq.log.store import FencedWriter, WriterBroken
 
 
 class Ownership:
-    """Of one partition. A lost one ends its machine."""
+    """Whether this process owns one partition. A lost ownership ends its machine."""
 
     def __init__(self, partition: OwnedPartition, lifecycle: SegmentLifecycle) -> None:
         self._partition = partition

@@ -34,7 +34,7 @@ _log = structlog.get_logger("bmq.broker")
 
 
 class TransactionVerification:
-    """Of one partition's transactional batches."""
+    """Verifies the transactional batches of one partition."""
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ REST_S_MAX: Final = 10.0  # the wall clock may be set, and a job's reservation e
 
 
 class Upkeep:
-    """Of one partition. `due_s`: it need not be run before; an event sets it back: most of many partitions have nothing to do."""
+    """The regular work of one partition. `due_s`: it need not be run before; an event sets it back: most of many partitions have nothing to do."""
 
     def __init__(
         self,

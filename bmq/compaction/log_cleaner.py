@@ -28,7 +28,7 @@ from bmq.records.batch_layout import Bodies, Chosen, Noted
 ROWS_MAX: Final = 1 << 18
 BYTES_MAX: Final = 8 << 20
 BATCHES_MAX: Final = 8192
-"""Of one step: each has some objects of Python, half a kilobyte of memory."""
+"""Most batches of one step: each has some objects of Python, half a kilobyte of memory."""
 _WANTED: Final = layout.WANTS_KEY | layout.WANTS_VALUE
 
 

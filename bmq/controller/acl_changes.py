@@ -29,7 +29,7 @@ from bmq.protocol.wire_turns import InTurns
 from bmq.security.acls import CLUSTER_NAME, Acl, AclFilter, Operation, PatternType, Permission, ResourceType, name_of
 
 RECORDS_MAX: Final = 10_000
-"""Of one request: Kafka's MAX_RECORDS_PER_USER_OP."""
+"""Most records of one request: Kafka's MAX_RECORDS_PER_USER_OP."""
 _CLIENT_TYPES: Final = frozenset(ResourceType) - {ResourceType.UNKNOWN, ResourceType.ANY}
 _CLIENT_OPERATIONS: Final = frozenset(Operation) - {Operation.UNKNOWN, Operation.ANY}
 

@@ -40,7 +40,7 @@ RECORDS_PER_REQUEST_MAX: Final = 10_000
 ENTITIES_MAX: Final = 100_000
 """Entities with quotas in the whole cluster."""
 NAME_LENGTH_MAX: Final = 1_024
-"""Of a user or a client id with a quota, in characters."""
+"""Longest name of a user or a client id with a quota, in characters."""
 _FRACTION: Final = 1e-6
 
 

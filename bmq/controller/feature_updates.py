@@ -31,7 +31,7 @@ _OWN_RANGES: Final = {
 
 
 FEATURES_MAX: Final = 1_000
-"""Of one request; there are a handful."""
+"""Most features of one request; there are a handful."""
 
 
 class UpgradeType(IntEnum):

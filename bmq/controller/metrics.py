@@ -58,7 +58,7 @@ class ControllerMetrics(Collector):
 
 
 class ActiveControllerMetrics(Collector):
-    """Of a node that may be the active controller: the controller's metrics while it is, else that it is not.
+    """Metrics of a node that may be the active controller: the controller's while it is, else that it is not.
 
     `metrics`: those of the active controller, if it is here; asked at scrape time.
     """

@@ -13,7 +13,7 @@ from typing import Final
 from bmq.protocol.internal_messages import QuotaShare, QuotaUse
 
 EVEN_PART: Final = 0.3
-"""Of a quota, divided evenly; with three proxies in use shares are within a tenth of their use after six reports."""
+"""The part of a quota that is divided evenly; with three proxies in use shares are within a tenth of their use after six reports."""
 USE_KEPT_S: Final = 5.0
 """A proxy that did not report a use for so long has none."""
 BUCKETS_MAX: Final = 10_000

@@ -41,7 +41,7 @@ from bmq.protocol.wire_turns import InTurns
 from bmq.security.sasl.scram_keys import BY_NUMBER, ITERATIONS_MAX, ITERATIONS_MIN, keys_of
 
 SALT_BYTES_MAX: Final = 1_024
-"""Of a salt and of a salted password: every node keeps the salt, and clients send 64 bytes at most."""
+"""Longest salt and salted password: every node keeps the salt, and clients send 64 bytes at most."""
 NAME_CHARS_MAX: Final = 1_024
 _KEYS_PER_TURN_MAX: Final = 50
 

@@ -19,7 +19,7 @@ from bmq.records.fresh_memory import fresh_memory
 _CRC_BEGINS: Final = 21
 _LENGTH_WITHOUT_RECORDS: Final = HEADER_BYTES - LENGTH_OVERHEAD_BYTES
 _OPENING: Final = Struct("=qi8xIii32xi4xq")
-"""Of a batch_layout.BATCH, as opening needs it: base offset, length, checksum, attributes, offset delta, count, place."""
+"""The fields of a batch_layout.BATCH that opening needs: base offset, length, checksum, attributes, offset delta, count, place."""
 assert _OPENING.size == layout.BATCH.size
 
 

@@ -45,7 +45,7 @@ _SNAPSHOT_VERSION: Final = 1
 _PRODUCER: Final = Struct("<qhiqqB")  # id, epoch, coordinator epoch, placed at, transaction's first offset, batches
 _BATCH: Final = Struct("<iiqqq")  # as PlacedBatch
 PRODUCER_BYTES_MAX: Final = _PRODUCER.size + BATCHES_KEPT * _BATCH.size
-"""Of one producer in a snapshot."""
+"""Longest entry of one producer in a snapshot."""
 _PER_TURN: Final = 2_000  # producers encoded or decoded in one turn of the event loop: 4 to 8 ms
 
 

@@ -79,7 +79,7 @@ def nested_codec(codec: ArrayCodec, name: str) -> ArrayCodec | None:
 
 
 class ArrayReader:
-    """Of a message at `position` of `data`: all its fields, but the elements of one array only when they are asked for."""
+    """Reads a message at `position` of `data`: all its fields, but the elements of one array only when they are asked for."""
 
     def __init__(self, codec: ArrayCodec, data: Buffer, position: int, elements_max: int = ELEMENTS_MAX) -> None:
         self._codec = codec

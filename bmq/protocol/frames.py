@@ -13,9 +13,9 @@ from typing import Final
 from bmq.protocol.errors import MalformedMessage
 
 FRAME_BYTES_MAX_BETWEEN_NODES: Final = 128 * 1024 * 1024
-"""Of requests that nodes pass on to each other, and of the answers."""
+"""Longest request that nodes pass on to each other, and longest answer."""
 FORWARDED_BYTES_MAX: Final = FRAME_BYTES_MAX_BETWEEN_NODES - 1024 * 1024
-"""Of a client's request, so that it still fits between nodes with all that is added: names, principal, address."""
+"""Longest request of a client, so that it still fits between nodes with all that is added: names, principal, address."""
 _PREFIX: Final = Struct(">i")
 _PREFIX_BYTES: Final = 4
 _CLIENT_HELLOS: Final = range(0x160300, 0x160305)

@@ -246,7 +246,7 @@ class EncodedJoined:
 
     @property
     def error_code(self) -> int:
-        """Of the answer as a whole."""
+        """The error code of the answer as a whole."""
         code: int = getattr(self.response, "error_code", 0)
         return code
 

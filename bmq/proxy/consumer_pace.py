@@ -29,7 +29,7 @@ _LIBRDKAFKA: Final = "librdkafka"
 
 
 class ConsumerPace:
-    """Of one connection. Decisions only; the caller passes the time. `due_s`: a fetch that comes earlier waits until then."""
+    """The pace of fetches of one connection. Decisions only; the caller passes the time. `due_s`: a fetch that comes earlier waits until then."""
 
     __slots__ = ("_last_bytes", "_last_s", "_rate", "due_s")
 

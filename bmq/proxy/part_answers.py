@@ -40,7 +40,7 @@ async def surveyed(
 
 
 class PartAnswers:
-    """Of one request. `is_too_late`: whether no further part may be answered (rule 22).
+    """The answers to the parts of one request. `is_too_late`: whether no further part may be answered (rule 22).
 
     Its methods are Handlers. They return None if the request is not answered: it took too long, and what is left must not be
     carried out. They raise AnswerTooLarge.

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class RequestTime:
-    """Of all sharers of one quota. `limit`: percent. `elapsed_s`: a clock that goes on within a turn of the loop."""
+    """The request time of all sharers of one quota. `limit`: percent. `elapsed_s`: a clock that goes on within a turn of the loop."""
 
     __slots__ = ("_elapsed_s", "_is_running", "_loop", "_rate", "limit")
 

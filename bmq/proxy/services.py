@@ -32,7 +32,7 @@ from bmq.proxy.stats import ProxyStats
 from bmq.proxy.throttles import Throttles
 
 DESCRIBED_PARTITIONS_MAX: Final = 2_000
-"""Of one DescribeTopicPartitions response: the default of max.request.partition.size.limit."""
+"""Most partitions of one DescribeTopicPartitions response: the default of max.request.partition.size.limit."""
 
 
 class RequestHandler(Protocol):

@@ -18,4 +18,4 @@ class TelemetrySettings:
     otlp_queue_bytes_max: int = 16 * 1024 * 1024  # pushes that wait for it; beyond it they are dropped
     """Waiting pushes, decompressed; beyond it they are dropped."""
     decompressed_bytes_max: int = 4 * 1024 * 1024  # of one push; a longer one is refused
-    """Of one push; a longer one is refused with INVALID_RECORD."""
+    """Longest push; a longer one is refused with INVALID_RECORD."""

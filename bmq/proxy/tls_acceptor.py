@@ -161,6 +161,6 @@ class _Handshake:
 
 
 async def _addresses(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[tuple[int, tuple[Any, ...]]]:
-    """Of a host in each family, without repetitions; an empty host is every address of this machine."""
+    """The addresses of a host in each family, without repetitions; an empty host is every address of this machine."""
     found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     return list(dict.fromkeys((int(family), address) for family, _, _, _, address in found))

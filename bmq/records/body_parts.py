@@ -28,9 +28,9 @@ else:
     from backports import zstd
 
 PART_BYTES_MAX: Final = 1024 * 1024
-"""Of a part of gzip, zstd and uncompressed bodies. One of LZ4 has up to 4 MiB, one of snappy up to HELD_BYTES_MAX."""
+"""Longest part of gzip, zstd and uncompressed bodies. One of LZ4 has up to 4 MiB, one of snappy up to HELD_BYTES_MAX."""
 HELD_BYTES_MAX: Final = 32 * 1024 * 1024
-"""Of a body that its codec needs in one piece. zstd has windows that large from level 20 on; its level 19 has 8 MiB."""
+"""Longest body that its codec needs in one piece. zstd has windows that large from level 20 on; its level 19 has 8 MiB."""
 _FED_BYTES: Final = 64 * 1024
 _GZIP_WINDOW_BITS: Final = 31
 _ZSTD_WINDOW_LOG_MAX: Final = 27

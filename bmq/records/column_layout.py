@@ -13,7 +13,7 @@ from bmq.protocol.compression import Buffer
 VIEW_BYTES: Final = 16
 INLINE_BYTES_MAX: Final = 12
 DATA_BYTES_MAX: Final = (1 << 31) - 1
-"""Of the memory that views point into."""
+"""Most bytes of the memory that views point into."""
 
 
 class Columns(NamedTuple):

@@ -16,7 +16,7 @@ class RouterSettings:
     backoff_max_ms: int = 200
     """Longest such pause."""
     call_timeout_ms: int = 12_000
-    """Of one request to an owner; longer than `broker.start_wait_max_s`."""
+    """Timeout of one request to an owner; longer than `broker.start_wait_max_s`."""
     drain_wait_ms: int = 1_000
     """How long the answers of a live owner that was replaced are waited for.
 
@@ -32,6 +32,6 @@ class RouterSettings:
     tail_grace_ms: int = 2_000
     """An owner that is silent for this much longer is asked again over a new connection."""
     tail_response_bytes_max: int = 4 * 1024 * 1024
-    """Of one answer of a tail stream."""
+    """Most bytes of one answer of a tail stream."""
     tail_idle_ms: int = 60_000
     """A partition whose end no client has read for this time is no longer followed."""

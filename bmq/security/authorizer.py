@@ -208,7 +208,7 @@ def normal_host(host: str) -> str:
 
 
 def super_users_of(text: str) -> frozenset[str]:
-    """Of the config super.users: TYPE:NAME, separated by `;`. Raises ValueError with one sentence."""
+    """The principals of the config super.users: TYPE:NAME, separated by `;`. Raises ValueError with one sentence."""
     found = frozenset(part.strip() for part in text.split(";") if part.strip())
     for one in found:
         kind, separator, name = one.partition(":")

@@ -12,7 +12,7 @@ from bmq.server.stores import StoreSettings
 
 
 class ServerSettings(StoreSettings, Protocol):
-    """Of the server that begins the process."""
+    """The settings of the server that begins the process."""
 
     @property
     def log_level(self) -> str: ...

@@ -150,7 +150,7 @@ class KafkaClient:
     # --- topics
 
     def topic_names(self) -> list[str]:
-        """Of all topics, in order."""
+        """The names of all topics, in order."""
         with kafka_errors(f"the topics of {self.address} cannot be listed"):
             return sorted(self._admin.list_topics(timeout=self._wait_s).topics)
 

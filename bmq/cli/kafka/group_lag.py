@@ -26,7 +26,7 @@ class PartitionLag:
 def partition_lags(
     details: GroupDetails, committed: Mapping[Partition, int], ends: Mapping[Partition, int]
 ) -> list[PartitionLag]:
-    """Of all partitions with a committed offset or a member, in order."""
+    """The lag of each partition with a committed offset or a member, in order."""
     members = {at: member for member in details.members for at in member.assigned}
     return [
         PartitionLag(at, committed.get(at), ends.get(at), members.get(at))

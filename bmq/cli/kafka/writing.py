@@ -18,7 +18,7 @@ _ACKS: Final = frozenset({"acks", "request.required.acks"})
 
 
 class Writer:
-    """Of one topic. `written`: acknowledged records by partition. `failed`: how many were not."""
+    """Writes to one topic. `written`: acknowledged records by partition. `failed`: how many were not."""
 
     def __init__(self, client: KafkaClient, topic: str) -> None:
         self._topic = topic

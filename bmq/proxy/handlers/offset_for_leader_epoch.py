@@ -21,7 +21,7 @@ from bmq.proxy.partition_access import check_leader_epoch, for_each, leader_log,
 from bmq.proxy.services import Services
 
 START_WAIT_MAX_S: Final = 0.5
-"""Of a whole request. After a node's death consumers ask about all partitions that have another leader. What they fetch of
+"""Longest wait of a whole request. After a node's death consumers ask about all partitions that have another leader. What they fetch of
 others comes over the same connection, behind this answer; they ask again for those that are refused."""
 
 
