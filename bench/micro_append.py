@@ -24,10 +24,10 @@ from bmq.broker.manager import PartitionManager
 from bmq.broker.runtime import PartitionRuntime
 from bmq.broker.surroundings import BrokerSettings
 from bmq.log.config import LogConfig
-from bmq.log.partition_log import AppendResult, TopicPartition
+from bmq.log.partition_log import AppendResult, LoneAppend, ProducedBatch, TopicPartition
 from bmq.log.store import Buffer, Durability, FileMissing, FileStatus
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.record_batch import Record, encode_batch
+from bmq.protocol.record_batch import Record, encode_batch, parsed_header
 
 ROUNDS = 5
 
@@ -163,7 +163,7 @@ async def measure(log: PartitionRuntime, batches: list[memoryview], group: int) 
     began_s = time.perf_counter()
     for first in range(0, len(batches), group):
         for batch in batches[first : first + group]:
-            log.append(batch, done)
+            log.append(ProducedBatch(LoneAppend(done), log.topic_partition, batch, parsed_header(batch)))
         await asyncio.sleep(0)
     await over
     return (time.perf_counter() - began_s) / len(batches) * 1e6

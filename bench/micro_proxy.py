@@ -23,8 +23,7 @@ import psutil
 import uvloop
 
 from bmq.log.config import LogConfig
-from bmq.log.partition_log import AppendDone, AppendResult, TopicPartition
-from bmq.log.transactions import TransactionClaim
+from bmq.log.partition_log import AppendResult, ProducedBatch, TopicPartition
 from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import decode_response, encode_request
@@ -62,17 +61,9 @@ class InstantLog:
         self._views = [memoryview(data)]
         self._next_offset = 0
 
-    def append(
-        self,
-        records: memoryview,
-        done: AppendDone,
-        *,
-        is_internal: bool = False,
-        is_acks_all: bool = True,
-        claim: TransactionClaim | None = None,
-    ) -> None:
+    def append(self, batch: ProducedBatch) -> None:
         self._next_offset += 1
-        done(AppendResult(ErrorCode.NONE, self._next_offset, -1, 0))
+        batch.complete(AppendResult(ErrorCode.NONE, self._next_offset, -1, 0))
 
     def tail_read(self, offset: int, length_bytes_max: int, bound_offset: int) -> Sequence[memoryview]:
         return self._views

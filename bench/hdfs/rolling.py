@@ -18,7 +18,7 @@ from bmq.broker.runtime import PartitionRuntime
 from bmq.hdfs.store import HdfsStore
 from bmq.log.config import LogConfig
 from bmq.log.names import partition_directory
-from bmq.log.partition_log import AppendResult, TopicPartition
+from bmq.log.partition_log import AppendResult, LoneAppend, ProducedBatch, TopicPartition
 from bmq.protocol.error_codes import ErrorCode
 
 BATCH_BYTES: Final = 16 * 1024
@@ -91,7 +91,9 @@ class _SteadyLoad:
         # An append that could not be sent when it was due, because the loop was busy, has waited since then.
         began_s = due_s if now_s - due_s > TIMER_RESOLUTION_S else now_s
         # The partition writes offsets into the buffer and keeps it: each append has its own.
-        self._log.append(memoryview(bytearray(self._template)), partial(self._done, place, began_s))
+        records = memoryview(bytearray(self._template))
+        request = LoneAppend(partial(self._done, place, began_s))
+        self._log.append(ProducedBatch(request, self._log.topic_partition, records, None))
         if place + 1 < self._count:
             wait_s = self._began_s + (place + 1) * INTERVAL_S - time.perf_counter()
             self._loop.call_later(max(0.0, wait_s), self._append, place + 1)

@@ -121,13 +121,15 @@ class Admission:
     def for_another_thread(self) -> Admission:
         return Admission(self._config, self._partition_name)
 
-    def admit(self, records: memoryview, now_ms: int, room: Room) -> AdmittedBatch:
-        """The one batch of a client's produce, perhaps rewritten. The buffer is writable.
+    def admit(self, records: memoryview, header: BatchHeader | None, now_ms: int, room: Room) -> AdmittedBatch:
+        """The one batch of a client's produce, perhaps rewritten. The buffer is writable. `header`: as in it, if it was read.
 
         Raises BmqError with the code for the client, and TooMuchWork, after which the same may be tried in a larger room.
         The beginning of another batch behind it is cut off without a word, as Kafka's reader does.
         """
-        header = came = BatchHeader.parse(records)
+        if header is None:
+            header = BatchHeader.parse(records)
+        came = header
         _, length, _, _, crc, attributes, last_offset_delta, _, _, producer_id, epoch, sequence, record_count = header
         size = length + LENGTH_OVERHEAD_BYTES
         if (

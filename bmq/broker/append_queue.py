@@ -8,32 +8,20 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
-from bmq.broker.acknowledgement import call
 from bmq.broker.admission import Admission
 from bmq.broker.append_budget import AppendBudget
 from bmq.broker.opener import Opened, Opener
-from bmq.log.partition_log import AppendDone, AppendResult
-from bmq.log.transactions import TransactionClaim
+from bmq.log.partition_log import AppendResult, ProducedBatch
 from bmq.protocol.error_codes import ErrorCode
 
 APPENDS_PER_TURN_MAX: Final = 64
 """That are taken up again in one turn of the event loop."""
 
 
-class Append(NamedTuple):
-    """One append as it came; see PartitionLog.append."""
-
-    records: memoryview
-    done: AppendDone
-    is_internal: bool
-    is_acks_all: bool
-    claim: TransactionClaim | None
-
-
-TakeUp = Callable[[Append, Opened | None, int], None]
-"""Goes on with an append: its batch as it was opened at that time in ms, or None: it only waited, and is all to be done."""
+TakeUp = Callable[[ProducedBatch, Opened | None, int], None]
+"""Goes on with a batch: as it was opened at that time in ms, or None: it only waited, and is all to be done."""
 
 
 class AppendQueue:
@@ -48,22 +36,22 @@ class AppendQueue:
         self._loop = loop
         self._budget = budget
         self._take_up = take_up
-        self.appends: deque[Append] = deque()
+        self.appends: deque[ProducedBatch] = deque()
         self._opening: object | None = None  # the present opening of the first of them
         self._is_due = False
 
-    def add(self, append: Append) -> bool:
+    def add(self, batch: ProducedBatch) -> bool:
         """Let it wait behind the others. False: too many bytes are on their way."""
-        if not self._budget.take(len(append.records)):
+        if not self._budget.take(len(batch.records)):
             return False
-        self.appends.append(append)
+        self.appends.append(batch)
         return True
 
-    def open(self, append: Append, opener: Opener, admission: Admission, now_ms: int) -> bool:
-        """Have its batch opened; it goes in front of those that wait. False: too many bytes are on their way."""
-        if not self._budget.take(len(append.records)):
+    def open(self, batch: ProducedBatch, opener: Opener, admission: Admission, now_ms: int) -> bool:
+        """Have it opened; it goes in front of those that wait. False: too many bytes are on their way."""
+        if not self._budget.take(len(batch.records)):
             return False
-        self.appends.appendleft(append)
+        self.appends.appendleft(batch)
         opening = self._opening = object()
 
         def opened(outcome: Opened) -> None:
@@ -71,25 +59,25 @@ class AppendQueue:
                 self._opening = None
                 self._next(outcome, now_ms)
 
-        opener.open(admission, append.records, now_ms, opened)
+        opener.open(admission, batch.records, now_ms, opened)
         return True
 
     def refuse_all(self, code: ErrorCode) -> int:
         """Answer all that wait, also the one that is being opened. How many."""
         appends, self.appends = self.appends, deque()
         self._opening = None
-        for append in appends:
-            self._budget.give_back(len(append.records))
-            call(append.done, AppendResult(code))
+        for batch in appends:
+            self._budget.give_back(len(batch.records))
+            batch.complete(AppendResult(code))
         return len(appends)
 
     def _next(self, outcome: Opened | None, now_ms: int) -> None:
         for _ in range(APPENDS_PER_TURN_MAX):
             if not self.appends or self._opening is not None:
                 return
-            append = self.appends.popleft()
-            self._budget.give_back(len(append.records))
-            self._take_up(append, outcome, now_ms)
+            batch = self.appends.popleft()
+            self._budget.give_back(len(batch.records))
+            self._take_up(batch, outcome, now_ms)
             outcome = None
         if self.appends and self._opening is None and not self._is_due:
             self._is_due = True

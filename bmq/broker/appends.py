@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from bmq.broker.acknowledgement import PendingBatch, call
 from bmq.broker.admission import Admission
-from bmq.broker.append_queue import Append, AppendQueue
+from bmq.broker.append_queue import AppendQueue
 from bmq.broker.batch_refusals import BatchRefusals
 from bmq.broker.opener import Opened
 from bmq.broker.opening_room import TooMuchWork
@@ -14,13 +13,13 @@ from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.partition_events import ProduceArrived
 from bmq.broker.placement import Placement
 from bmq.broker.placement_checks import PlacementChecks
+from bmq.broker.replica_guard import ReplicaGuard
 from bmq.broker.transaction_verification import TransactionVerification
 from bmq.log.config import LogConfig
-from bmq.log.partition_log import AppendDone, AppendResult
-from bmq.log.transactions import TransactionClaim
+from bmq.log.partition_log import AppendResult, ProducedBatch
 from bmq.protocol.control_batch import parse_end_transaction_marker
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader, write_times
+from bmq.protocol.record_batch import LENGTH_OVERHEAD_BYTES, TRANSACTIONAL, BatchHeader, write_times
 
 
 class PartitionAppends:
@@ -29,12 +28,14 @@ class PartitionAppends:
     def __init__(
         self,
         partition: OwnedPartition,
+        guard: ReplicaGuard,
         checks: PlacementChecks,
         refusals: BatchRefusals,
         verification: TransactionVerification,
         placement: Placement,
     ) -> None:
         self._partition = partition
+        self._guard = guard
         self._checks = checks
         self._refusals = refusals
         self._verification = verification
@@ -44,25 +45,18 @@ class PartitionAppends:
         self._admission = self._admission_by(partition.config)
         self._queue = AppendQueue(asyncio.get_running_loop(), partition.surroundings.budget, self._take_up)
 
-    def append(
-        self,
-        records: memoryview,
-        done: AppendDone,
-        is_internal: bool,
-        is_acks_all: bool,
-        claim: TransactionClaim | None,
-    ) -> None:
+    def append(self, batch: ProducedBatch) -> None:
         """As PartitionLog.append."""
         state = self._partition.state
         if self._partition.files is None or state.is_final or state.is_leaving:
             # Also while handing over, and before checking sequences: if the first of two batches is refused because the
             # partition moves, the second must not be refused as out of order.
-            call(done, AppendResult(self._partition.closed_code()))
+            batch.complete(AppendResult(self._partition.closed_code()))
         elif self._queue.appends:
-            if not self._queue.add(Append(records, done, is_internal, is_acks_all, claim)):
-                self._refuse_for_want_of_room(records, done)
+            if not self._queue.add(batch):
+                self._refuse_for_want_of_room(batch)
         else:
-            self._append(records, done, is_internal, is_acks_all, claim)
+            self._append(batch)
 
     def config_changed(self, config: LogConfig) -> None:
         """Raises only before anything has changed."""
@@ -75,100 +69,91 @@ class PartitionAppends:
     def _admission_by(self, config: LogConfig) -> Admission:
         return Admission(config, f"{self._partition.topic_name}-{self._partition.topic_partition.partition}")
 
-    def _append(
-        self,
-        records: memoryview,
-        done: AppendDone,
-        is_internal: bool,
-        is_acks_all: bool,
-        claim: TransactionClaim | None,
-    ) -> None:
+    def _append(self, batch: ProducedBatch) -> None:
         """As append, for the next append of this partition."""
         try:
-            if not self._checks.may_write(records, done, is_acks_all):
+            if self._guard.is_on and not self._checks.may_write(batch):
                 return
-            if is_internal:
-                self._placement.place(self._internal_batches(records, done), len(records), done)
+            if batch.request.is_internal:
+                self._placement.place(self._internal_batches(batch), batch)
                 return
             now_ms = self._surroundings.clock.now_ms()
-            view, header = self._admission.admit(records, now_ms, self._surroundings.turn_room)
+            view, header = self._admission.admit(batch.records, batch.header, now_ms, self._surroundings.turn_room)
         except TooMuchWork:
-            append = Append(records, done, is_internal, is_acks_all, claim)
-            if not self._queue.open(append, self._surroundings.opener, self._admission, now_ms):
-                self._refuse_for_want_of_room(records, done)
+            if not self._queue.open(batch, self._surroundings.opener, self._admission, now_ms):
+                self._refuse_for_want_of_room(batch)
         except Exception as error:  # noqa: BLE001 any bug is answered or logged
-            self._refusals.for_error(error, records, done)
+            self._refusals.for_error(error, batch)
         else:
-            self._place(view, header, now_ms, done, is_acks_all, claim)
+            self._place(batch, view, header, now_ms)
 
-    def _take_up(self, append: Append, opened: Opened | None, now_ms: int) -> None:
+    def _take_up(self, batch: ProducedBatch, opened: Opened | None, now_ms: int) -> None:
         """Go on with an append that has waited in the queue."""
-        records, done = append.records, append.done
         closed = self._partition.closed_code()
         if closed is not ErrorCode.NONE:
-            call(done, AppendResult(closed))
+            batch.complete(AppendResult(closed))
         elif opened is None:
-            self._append(*append)
+            self._append(batch)
         elif isinstance(opened, Exception):
-            self._refusals.for_error(opened, records, done)
-        elif self._checks.may_write(records, done, append.is_acks_all):
-            write_times(
-                opened[0], 0, opened[1]
-            )  # only here: while it was opened, the batch could be answered and sent on
-            self._place(*opened, now_ms, done, append.is_acks_all, append.claim)
+            self._refusals.for_error(opened, batch)
+        elif self._checks.may_write(batch):
+            view, header = opened
+            # Only here: while it was opened, the batch could be answered and sent on.
+            write_times(view, 0, header)
+            self._place(batch, view, header, now_ms)
 
-    def _place(
-        self,
-        view: memoryview,
-        header: BatchHeader,
-        now_ms: int,
-        done: AppendDone,
-        is_acks_all: bool,
-        claim: TransactionClaim | None,
-    ) -> None:
+    def _place(self, batch: ProducedBatch, view: memoryview, header: BatchHeader, now_ms: int) -> None:
         """Give an admitted batch its offset, unless its producer, its transaction or a limit says otherwise."""
         partition = self._partition
+        batch.view = view
+        batch.header = header
+        batch.offset_count = header[6] + 1  # of last_offset_delta and length: a name costs as much as the sum
+        batch.size_bytes = size_bytes = header[1] + LENGTH_OVERHEAD_BYTES
+        producer_id = header[9]
         try:
-            append_time_ms = now_ms if partition.config.message_timestamp_type_is_append_time else -1
-            batch = PendingBatch(view, header, done, append_time_ms, is_acks_all)
-            if header.producer_id >= 0:
-                if header.attributes & TRANSACTIONAL and self._verification.holds(batch, claim):
+            if partition.config.message_timestamp_type_is_append_time:
+                batch.append_time_ms = now_ms
+            if producer_id >= 0:
+                if header.attributes & TRANSACTIONAL and self._verification.holds(batch, header):
                     return
-                if not self._checks.is_new(batch, done, now_ms):
+                if not self._checks.is_new(batch, header, now_ms):
                     return
-            if not self._checks.is_within_quota(view, done):
+            if partition.backlog.refusal is not None and not self._checks.is_within_quota(batch):
                 return
         except Exception as error:  # noqa: BLE001 any bug is answered or logged
-            self._refusals.for_error(error, view, done)
+            self._refusals.for_error(error, batch)
             return
-        if not self._surroundings.budget.take(batch.size_bytes):
-            self._refuse_for_want_of_room(view, done)
+        if not self._surroundings.budget.take(size_bytes):
+            self._refuse_for_want_of_room(batch)
             return
-        self._turns.took(batch.size_bytes)
+        self._turns.took(size_bytes)
         partition.machine.feed(ProduceArrived(batch))
-        if header.producer_id >= 0 and batch.base_offset >= 0:
+        if producer_id >= 0 and batch.base_offset >= 0:
             try:
                 partition.producers.place(header, batch.base_offset, now_ms)
             except Exception as error:  # noqa: BLE001 in the log but not in the producer state: a retry would be written twice
                 partition.machine.fail(error)
 
-    def _internal_batches(self, records: memoryview, done: AppendDone) -> list[PendingBatch]:
+    def _internal_batches(self, append: ProducedBatch) -> list[ProducedBatch]:
         """The checked batches of one internal append; only the last one answers it. Raises BmqError."""
         producers = self._partition.producers
-        admitted = self._admission.admit_internal(records)
-        for view, header in admitted:
+        batches = []
+        for view, header in self._admission.admit_internal(append.records):
             if header.producer_id >= 0:
                 marker = parse_end_transaction_marker(view) if header.is_control else None
                 if marker is not None:
                     producers.check_marker(header, marker)
                 elif not header.is_control:
                     producers.check(header, is_client=False)
-        batches = [PendingBatch(view, header, None, -1, True) for view, header in admitted]
-        batches[-1].done = done
+            batch = ProducedBatch(append.request, append.topic_partition, view, header)
+            batch.offset_count, batch.size_bytes = header.last_offset_delta + 1, header.size_bytes
+            batch.receiver = None
+            batches.append(batch)
+        batches[-1].receiver = append.receiver
         if len(batches) > 1:  # a batch that refers to itself keeps its callers' objects until the collector comes
             batches[-1].first = batches[0]
         return batches
 
-    def _refuse_for_want_of_room(self, records: memoryview, done: AppendDone) -> None:
-        self._refusals.note(records, ErrorCode.REQUEST_TIMED_OUT)
-        self._refusals.for_want_of_room(done)
+    def _refuse_for_want_of_room(self, batch: ProducedBatch) -> None:
+        self._refusals.note(batch.records, ErrorCode.REQUEST_TIMED_OUT)
+        self._refusals.for_want_of_room(batch)

@@ -7,13 +7,12 @@ from typing import Final
 
 import structlog
 
-from bmq.broker.acknowledgement import call
 from bmq.broker.admission import NotOneBatch
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.ownership import Ownership
 from bmq.broker.record_checks import RecordsRefused
 from bmq.broker.replica_guard import ReplicaGuard
-from bmq.log.partition_log import AppendDone, AppendResult
+from bmq.log.partition_log import AppendResult, ProducedBatch
 from bmq.log.refused_sequences import RefusedSequences
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
@@ -53,17 +52,17 @@ class BatchRefusals:
         self._loop = asyncio.get_running_loop()
         self._refused = RefusedSequences()
 
-    def refuse(self, refusal: AppendResult, done: AppendDone) -> None:
+    def refuse(self, refusal: AppendResult, batch: ProducedBatch) -> None:
         self._counts.refused_batches += 1
-        call(done, refusal)
+        batch.complete(refusal)
 
-    def for_error(self, error: Exception, records: memoryview, done: AppendDone) -> None:
+    def for_error(self, error: Exception, batch: ProducedBatch) -> None:
         """A check has raised: the client's fault, or ours if it is no BmqError."""
         if not isinstance(error, BmqError):
             # A check failed in a way no client can cause. Nothing was placed, so only this produce is refused.
             reason = f"{type(error).__name__}: {error}"
             _log.error("append_not_checked", **self._partition.names(), reason=reason, exc_info=error)
-            self.refuse(AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR), done)
+            self.refuse(AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR), batch)
             return
         refusal = AppendResult(error.code, message=str(error))
         if error.code in _RAISED_BY_LOG and not isinstance(error, NotOneBatch | UnsupportedMagic):
@@ -71,11 +70,11 @@ class BatchRefusals:
         if isinstance(error, RecordsRefused):
             refusal = refusal._replace(record_errors=error.record_errors)
         if error.code in _KNOWN_FROM_MEMORY:
-            self._partition.machine.spawn(self._as_owner(refusal, done))
+            self._partition.machine.spawn(self._as_owner(refusal, batch))
         else:
-            self.remembered(refusal, records, done)
+            self.remembered(refusal, batch)
 
-    async def _as_owner(self, refusal: AppendResult, done: AppendDone) -> None:
+    async def _as_owner(self, refusal: AppendResult, batch: ProducedBatch) -> None:
         """Prove ownership before a refusal that is fatal to the producer: the next owner may know better (rule 15)."""
         answer = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         try:
@@ -85,24 +84,24 @@ class BatchRefusals:
         except (BmqError, TimeoutError) as error:
             answer = answer._replace(message=str(error))
         finally:
-            self.refuse(answer, done)
+            self.refuse(answer, batch)
 
-    def for_want_of_room(self, done: AppendDone) -> None:
+    def for_want_of_room(self, batch: ProducedBatch) -> None:
         message = "too many bytes are on their way into the log"
-        self.refuse(AppendResult(ErrorCode.REQUEST_TIMED_OUT, message=message), done)
+        self.refuse(AppendResult(ErrorCode.REQUEST_TIMED_OUT, message=message), batch)
 
-    def for_want_of_replicas(self, records: memoryview, done: AppendDone) -> None:
+    def for_want_of_replicas(self, batch: ProducedBatch) -> None:
         """Nothing was written. A new segment is tried until there are nodes again."""
         self._guard.tracker.has_refused = True
-        self.remembered(AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS, message=TOO_FEW_REPLICAS), records, done)
+        self.remembered(AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS, message=TOO_FEW_REPLICAS), batch)
 
-    def over_quota(self, refusal: AppendResult, records: memoryview, done: AppendDone) -> None:
+    def over_quota(self, refusal: AppendResult, batch: ProducedBatch) -> None:
         self._counts.backlog_refused_batches += 1
-        self.remembered(refusal, records, done)
+        self.remembered(refusal, batch)
 
-    def remembered(self, refusal: AppendResult, records: memoryview, done: AppendDone) -> None:
-        self.note(records, refusal.error_code)
-        self.refuse(refusal, done)
+    def remembered(self, refusal: AppendResult, batch: ProducedBatch) -> None:
+        self.note(batch.view, refusal.error_code)
+        self.refuse(refusal, batch)
 
     def note(self, records: memoryview, code: ErrorCode) -> None:
         """Remember the refusal, so that an unknown producer's next batch is not mistaken for its first."""

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Final, cast
 
 from bmq.broker import partition_events as ev
-from bmq.broker.acknowledgement import PendingBatch
 from bmq.broker.batch_refusals import BatchRefusals
 from bmq.broker.outbox import Outbox
 from bmq.broker.own_segment import OwnSegment
@@ -15,6 +14,7 @@ from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.partition_states import Owning
 from bmq.broker.replica_guard import ReplicaGuard
 from bmq.broker.segment_lifecycle import SegmentLifecycle
+from bmq.log.partition_log import ProducedBatch
 from bmq.log.retention import roll_base_after
 from bmq.log.segment_index import IndexBuilder
 from bmq.log.store import Appended, FencedWriter, StorageFull
@@ -51,7 +51,7 @@ class LogWrites:
         self._current = None
 
     def write(self, effect: ev.WriteBatches) -> None:
-        batches = cast("tuple[PendingBatch, ...]", effect.batches)
+        batches = cast("tuple[ProducedBatch, ...]", effect.batches)
         segment = self._lifecycle.segments[effect.segment.roll]
         now_s = self._loop.time()
         if segment.index is None:
@@ -102,7 +102,7 @@ class LogWrites:
             feed(ev.WriterBroken(roll, isinstance(error, StorageFull)))
 
     def acknowledge(self, effect: ev.Acknowledge) -> None:
-        batches = cast("tuple[PendingBatch, ...]", effect.batches)
+        batches = cast("tuple[ProducedBatch, ...]", effect.batches)
         if not batches:
             return
         partition, segment = self._partition, self._current
@@ -113,8 +113,9 @@ class LogWrites:
             self._guard.tracker.assured_offset = effect.high_watermark
         size_bytes = 0
         for batch in batches:
-            base_offset = batch.base_offset
-            add(batch.header, base_offset, batch.position)
+            base_offset, header = batch.base_offset, batch.header
+            assert header is not None  # it was placed
+            add(header, base_offset, batch.position)
             keep(base_offset, base_offset + batch.offset_count, batch.view, batch.position)
             size_bytes += batch.size_bytes
             answer((batch, ErrorCode.NONE))
@@ -130,9 +131,9 @@ class LogWrites:
         if segment.index.entry_count >= INDEX_ENTRIES_MAX:
             partition.machine.feed(ev.RollDue(segment.roll))
 
-    def _answer_short(self, entry: tuple[PendingBatch, ErrorCode]) -> None:
+    def _answer_short(self, entry: tuple[ProducedBatch, ErrorCode]) -> None:
         batch, code = entry
-        if batch.is_acks_all:
+        if batch.is_acks_all and batch.header is not None:
             code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             self._guard.note_unconfirmed(batch.header, batch.base_offset)
         self._outbox.batches.append((batch, code))
@@ -141,7 +142,7 @@ class LogWrites:
         partition = self._partition
         if effect.error_code is ErrorCode.NOT_ENOUGH_REPLICAS:
             self._guard.tracker.has_refused = True
-        batches = cast("tuple[PendingBatch, ...]", effect.batches)
+        batches = cast("tuple[ProducedBatch, ...]", effect.batches)
         for batch in batches:
             self._outbox.refuse(batch, effect.error_code)
         state = partition.state

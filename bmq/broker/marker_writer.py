@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from bmq.broker.acknowledgement import PendingBatch
 from bmq.broker.batch_refusals import BatchRefusals
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.ownership import Ownership
 from bmq.broker.placement import Placement
 from bmq.broker.replica_guard import ReplicaGuard
-from bmq.log.partition_log import AppendDone, AppendResult
+from bmq.log.partition_log import AppendDone, AppendResult, internal_batch
 from bmq.log.store import FencedWriter, StoreError
 from bmq.log.transactions import ActiveProducer, TransactionMarker
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
@@ -68,19 +67,20 @@ class MarkerWriter:
             timestamp_ms=partition.surroundings.clock.now_ms(),
         )
         view = memoryview(data)
-        batch = PendingBatch(view, BatchHeader.parse(view), done, -1, True)
+        batch, header = internal_batch(partition.topic_partition, view, done), BatchHeader.parse(view)
+        batch.header, batch.offset_count, batch.size_bytes = header, header.last_offset_delta + 1, header.size_bytes
         try:
             closed = partition.closed_code()
             if closed is not ErrorCode.NONE:
                 raise KafkaError(closed)
-            partition.producers.check_marker(batch.header, end, marker.transaction_version)
+            partition.producers.check_marker(header, end, marker.transaction_version)
         except BmqError as error:
-            self._refusals.for_error(error, view, done)
+            self._refusals.for_error(error, batch)
             return
         if self._guard.is_short():
-            self._refusals.for_want_of_replicas(view, done)
+            self._refusals.for_want_of_replicas(batch)
         else:
-            self._placement.place([batch], batch.size_bytes, done)
+            self._placement.place([batch], batch)
 
     async def active_producers(self) -> Sequence[ActiveProducer]:
         """As PartitionLog.active_producers."""

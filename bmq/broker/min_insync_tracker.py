@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from bmq.broker.acknowledgement import call
 from bmq.broker.own_segment import OwnSegment
 from bmq.broker.partition_states import Writing
 from bmq.broker.surroundings import Surroundings
 from bmq.log.config import LogConfig
 from bmq.log.partition_files import PartitionFiles
-from bmq.log.partition_log import AppendDone, AppendResult
+from bmq.log.partition_log import AppendResult, ProducedBatch
 from bmq.log.store import FencedWriter
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
@@ -117,7 +116,7 @@ class MinInsyncTracker:
             del self.unconfirmed[header.producer_id]
 
     async def answer(
-        self, files: PartitionFiles, header: BatchHeader, success: AppendResult, done: AppendDone, minimum: int
+        self, files: PartitionFiles, batch: ProducedBatch, header: BatchHeader, success: AppendResult, minimum: int
     ) -> None:
         """Answer the retry of a durable batch: success once `minimum` nodes hold it, a retriable error until then."""
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -136,4 +135,4 @@ class MinInsyncTracker:
             self.looks -= 1
             if code is ErrorCode.NONE:
                 self._confirm(header, success.base_offset)
-            call(done, success if code is ErrorCode.NONE else success._replace(error_code=code))
+            batch.complete(success if code is ErrorCode.NONE else success._replace(error_code=code))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from bmq.broker.acknowledgement import PendingBatch
 from bmq.broker.owned_partition import OwnedPartition
-from bmq.log.partition_log import AppendResult
+from bmq.log.partition_log import AppendResult, ProducedBatch
 from bmq.protocol.error_codes import ErrorCode
 
 
@@ -18,10 +17,10 @@ class Outbox:
     def __init__(self, partition: OwnedPartition) -> None:
         self._partition = partition
         self._is_sending = False
-        self.batches: deque[tuple[PendingBatch, ErrorCode]] = deque()
+        self.batches: deque[tuple[ProducedBatch, ErrorCode]] = deque()
         self.is_wake_due = False
 
-    def refuse(self, batch: PendingBatch, code: ErrorCode) -> None:
+    def refuse(self, batch: ProducedBatch, code: ErrorCode) -> None:
         self._partition.surroundings.counts.refused_batches += 1
         self.batches.append((batch, code))
 
@@ -38,14 +37,14 @@ class Outbox:
                 while batches:
                     batch, error_code = batches.popleft()
                     freed_bytes += batch.size_bytes
-                    if batch.done is None:
+                    if batch.receiver is None:
                         continue
                     if error_code is ErrorCode.NONE or error_code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
                         first = batch.first or batch
                         result = AppendResult(error_code, first.base_offset, batch.append_time_ms, log_start_offset)
                     else:
                         result = AppendResult(error_code)
-                    batch.tell(result)
+                    batch.complete(result)
                 if self.is_wake_due:
                     self.is_wake_due = False
                     self._partition.waiters.wake_all()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bmq.broker.acknowledgement import PendingBatch
 from bmq.log.padding import padded_end
+from bmq.log.partition_log import ProducedBatch
 from bmq.log.segment_index import IndexBuilder
 from bmq.log.store import Buffer, Durability, SegmentWriter
 from bmq.protocol.record_batch import rewrite
@@ -66,7 +66,7 @@ class OwnSegment:
         """Bytes that are durable and acknowledged."""
         return 0 if self.index is None else self.index.valid_bytes
 
-    def place(self, batches: Iterable[PendingBatch]) -> list[Buffer]:
+    def place(self, batches: Iterable[ProducedBatch]) -> list[Buffer]:
         """Give each batch its place in the file and finish its header; the buffers to append."""
         position = self.written_bytes
         buffers: list[Buffer] = []
@@ -81,7 +81,7 @@ class OwnSegment:
             buffers.append(bytes(end - position))
         return buffers
 
-    def valid_end(self, length_bytes: int, written: Iterable[PendingBatch]) -> tuple[int, int | None]:
+    def valid_end(self, length_bytes: int, written: Iterable[ProducedBatch]) -> tuple[int, int | None]:
         """(bytes, end offset) of the whole batches in a file of this length; the offset is None when it holds none.
 
         `written`: batches not durable yet. A file shorter than what is durable has the end offset -1.

@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
-from bmq.broker.acknowledgement import Waiters
 from bmq.broker.group_backlog import Backlog
 from bmq.broker.partition_events import Event, OwnershipLost
 from bmq.broker.partition_load import PartitionLoad
 from bmq.broker.partition_states import InFlightBatches, Offline, Owning, State
 from bmq.broker.surroundings import Surroundings
+from bmq.broker.waiters import Waiters
 from bmq.log.config import LogConfig
 from bmq.log.damage import StateDamaged
 from bmq.log.names import PartitionPaths, partition_directory

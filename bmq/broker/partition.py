@@ -34,7 +34,6 @@ from bmq.broker.partition_events import (
     RECOVERED,
     Abandon,
     Acknowledge,
-    Batch,
     ClaimDirectory,
     CloseFile,
     DirectoriesSealed,
@@ -104,6 +103,7 @@ from bmq.broker.partition_states import (
     Writing,
 )
 from bmq.log.padding import padded_end
+from bmq.log.partition_log import Batch
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 

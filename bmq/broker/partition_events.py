@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from bmq.log.partition_log import Batch
 from bmq.protocol.error_codes import ErrorCode
 
 
@@ -19,26 +20,6 @@ class Segment:
     leader_epoch: int
     roll: int
     base_offset: int
-
-
-class Batch:
-    """One record batch on its way into the log. `base_offset` is -1 until the machine has placed it.
-
-    `is_acks_all`: its producer wants it on `min.insync.replicas` nodes before it hears of a success.
-    """
-
-    __slots__ = ("base_offset", "is_acks_all", "offset_count", "size_bytes")
-
-    def __init__(self, offset_count: int, size_bytes: int, *, is_acks_all: bool = True) -> None:
-        self.offset_count = offset_count
-        self.size_bytes = size_bytes
-        self.base_offset = -1
-        self.is_acks_all = is_acks_all
-
-    @property
-    def end_offset(self) -> int:
-        """The offset that follows the batch."""
-        return self.base_offset + self.offset_count
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import ClassVar
 
-from bmq.broker.partition_events import ANY_BYTES, Batch, Limits, Segment
+from bmq.broker.partition_events import ANY_BYTES, Limits, Segment
+from bmq.log.partition_log import Batch
 
 
 class InFlightBatches:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bmq.broker.acknowledgement import PendingBatch
 from bmq.broker.batch_refusals import BatchRefusals
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.partition_events import ProduceArrived
 from bmq.broker.transaction_guard import TransactionGuards
-from bmq.log.partition_log import AppendDone
+from bmq.log.partition_log import ProducedBatch
 from bmq.protocol.control_batch import parse_end_transaction_marker
+from bmq.protocol.record_batch import BatchHeader
 
 
 class Placement:
@@ -21,22 +21,22 @@ class Placement:
         self._guards = guards
         self._refusals = refusals
 
-    def place(self, batches: Sequence[PendingBatch], size_bytes: int, done: AppendDone) -> None:
-        """All of one append, if there is room for their bytes; else they are refused."""
+    def place(self, batches: Sequence[ProducedBatch], append: ProducedBatch) -> None:
+        """All batches of one append, if there is room for their bytes; else it is refused."""
         partition = self._partition
-        if not partition.surroundings.budget.take(size_bytes):
-            self._refusals.for_want_of_room(done)
+        if not partition.surroundings.budget.take(sum(batch.size_bytes for batch in batches)):
+            self._refusals.for_want_of_room(append)
             return
         for batch in batches:
             partition.machine.feed(ProduceArrived(batch))
-            if batch.header.producer_id >= 0 and batch.base_offset >= 0:
+            if batch.header is not None and batch.header.producer_id >= 0 and batch.base_offset >= 0:
                 try:
-                    self._remember(batch)
+                    self._remember(batch, batch.header)
                 except Exception as error:  # noqa: BLE001 in the log but not in the producer state: a retry would be written twice
                     partition.machine.fail(error)
 
-    def _remember(self, batch: PendingBatch) -> None:
-        header, producers = batch.header, self._partition.producers
+    def _remember(self, batch: ProducedBatch, header: BatchHeader) -> None:
+        producers = self._partition.producers
         marker = parse_end_transaction_marker(batch.view) if header.is_control else None
         now_ms = self._partition.surroundings.clock.now_ms()
         if marker is not None:

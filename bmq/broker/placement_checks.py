@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from bmq.broker.acknowledgement import PendingBatch, call
 from bmq.broker.batch_refusals import BatchRefusals
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.producer_limit import ProducerLimit
 from bmq.broker.replica_guard import ReplicaGuard
-from bmq.log.partition_log import AppendDone, AppendResult
+from bmq.log.partition_log import AppendResult, ProducedBatch
 from bmq.log.producer_state import PlacedBatch
 from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE
 from bmq.protocol.error_codes import ErrorCode
@@ -28,68 +27,68 @@ class PlacementChecks:
         surroundings = partition.surroundings
         self._producer_limit = ProducerLimit(surroundings.settings.producers_max, surroundings.counts, partition.names)
 
-    def may_write(self, records: memoryview, done: AppendDone, is_acks_all: bool) -> bool:
+    def may_write(self, batch: ProducedBatch) -> bool:
         """Whether enough nodes hold what acks=all writes."""
-        if self._guard.is_on and is_acks_all and self._guard.refuses(records):
-            self._refusals.for_want_of_replicas(records, done)
+        if self._guard.is_on and batch.is_acks_all and self._guard.refuses(batch.view):
+            self._refusals.for_want_of_replicas(batch)
             return False
         return True
 
-    def is_new(self, batch: PendingBatch, done: AppendDone, now_ms: int) -> bool:
+    def is_new(self, batch: ProducedBatch, header: BatchHeader, now_ms: int) -> bool:
         """Whether a producer's batch is neither a repeated nor an overtaking one, nor of a producer too many.
 
         Raises BmqError.
         """
-        partition, header = self._partition, batch.header
+        partition = self._partition
         repeated = partition.producers.check(header)
         if repeated is not None:
-            self._answer_repeated(header, repeated, done, batch.is_acks_all)
+            self._answer_repeated(batch, header, repeated)
             return False
         if self._refusals.has_passed(batch.view):
-            self._refusals.refuse(BEHIND_A_REFUSED_ONE, done)
+            self._refusals.refuse(BEHIND_A_REFUSED_ONE, batch)
             return False
         too_many = self._producer_limit.refusal_of(partition.producers, header.producer_id, now_ms)
         if too_many is not None:
-            self._refusals.remembered(too_many, batch.view, done)
+            self._refusals.remembered(too_many, batch)
             return False
         return True
 
-    def is_within_quota(self, records: memoryview, done: AppendDone) -> bool:
+    def is_within_quota(self, batch: ProducedBatch) -> bool:
         refusal = self._partition.backlog.refusal
         if refusal is not None:
-            self._refusals.over_quota(refusal, records, done)
+            self._refusals.over_quota(refusal, batch)
             return False
         return True
 
-    def pass_again(self, batch: PendingBatch, done: AppendDone) -> bool:
+    def pass_again(self, batch: ProducedBatch, header: BatchHeader) -> bool:
         """All of these checks, for a batch of a producer that has waited. Raises BmqError."""
         return (
-            self.may_write(batch.view, done, batch.is_acks_all)
-            and self.is_new(batch, done, self._partition.surroundings.clock.now_ms())
-            and self.is_within_quota(batch.view, done)
+            self.may_write(batch)
+            and self.is_new(batch, header, self._partition.surroundings.clock.now_ms())
+            and self.is_within_quota(batch)
         )
 
-    def _answer_repeated(self, header: BatchHeader, repeated: PlacedBatch, done: AppendDone, is_acks_all: bool) -> None:
+    def _answer_repeated(self, batch: ProducedBatch, header: BatchHeader, repeated: PlacedBatch) -> None:
         """Answer a duplicate with the original's offset, once that is durable (rule 11)."""
         partition = self._partition
         partition.surroundings.counts.duplicates += 1
         log = partition.log
         assert log is not None
         if repeated.last_offset >= log.high_watermark:
-            for batch in (*log.written, *log.waiting):
-                if batch.base_offset == repeated.base_offset:
-                    cast(PendingBatch, batch).follow(done)
+            for original in (*log.written, *log.waiting):
+                if original.base_offset == repeated.base_offset:
+                    cast(ProducedBatch, original).follow(batch)
                     return
         append_time_ms = repeated.timestamp_ms if partition.config.message_timestamp_type_is_append_time else -1
         answer = AppendResult(ErrorCode.NONE, repeated.base_offset, append_time_ms, partition.log_start_offset)
         minimum, tracker = partition.state.limits.replicas_min, self._guard.tracker
-        if not is_acks_all or minimum == 1 or repeated.base_offset >= tracker.assured_offset:
-            call(done, answer)
+        if not batch.is_acks_all or minimum == 1 or repeated.base_offset >= tracker.assured_offset:
+            batch.complete(answer)
             return
         # The original was never acknowledged, or by another owner: it may be on too few nodes.
         assert partition.files is not None
         self._guard.note_unconfirmed(header, repeated.base_offset)
         if tracker.looks >= LOOKS_MAX:
-            call(done, answer._replace(error_code=ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
+            batch.complete(answer._replace(error_code=ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
             return
-        partition.machine.spawn(tracker.answer(partition.files, header, answer, done, minimum))
+        partition.machine.spawn(tracker.answer(partition.files, batch, header, answer, minimum))

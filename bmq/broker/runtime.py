@@ -23,7 +23,6 @@ from typing import Any, Final, NamedTuple, cast
 import structlog
 
 from bmq.broker import partition_events as ev
-from bmq.broker.acknowledgement import ENDS_THE_PROCESS, PendingBatch
 from bmq.broker.appends import PartitionAppends
 from bmq.broker.batch_refusals import BatchRefusals
 from bmq.broker.group_backlog import Backlog, lift_refusal
@@ -58,15 +57,17 @@ from bmq.log.damage import Damage, StateDamaged
 from bmq.log.names import PartitionPaths
 from bmq.log.partition_files import PartitionFiles
 from bmq.log.partition_log import (
+    ENDS_THE_PROCESS,
     AbortedTransaction,
-    AppendDone,
+    Batch,
     Location,
+    ProducedBatch,
     Span,
     StateSnapshot,
     TopicPartition,
     WholeBatches,
 )
-from bmq.log.transactions import ActiveProducer, TransactionClaim, TransactionMarker
+from bmq.log.transactions import ActiveProducer, TransactionMarker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 
@@ -176,7 +177,7 @@ class PartitionRuntime:
         checks = PlacementChecks(partition, refusals, guard)
         placement = Placement(partition, guards, refusals)
         verification = TransactionVerification(partition, guards, checks, refusals, placement)
-        self._appends = PartitionAppends(partition, checks, refusals, verification, placement)
+        self._appends = PartitionAppends(partition, guard, checks, refusals, verification, placement)
         self._markers = MarkerWriter(partition, self._ownership, guard, refusals, placement)
         self._writes = LogWrites(partition, lifecycle, self._outbox, refusals, guard)
 
@@ -272,16 +273,8 @@ class PartitionRuntime:
             self._loop.call_soon(waiters.wake_all)
         return waiters.add(wake)
 
-    def append(
-        self,
-        records: memoryview,
-        done: AppendDone,
-        *,
-        is_internal: bool = False,
-        is_acks_all: bool = True,
-        claim: TransactionClaim | None = None,
-    ) -> None:
-        self._appends.append(records, done, is_internal, is_acks_all, claim)
+    def append(self, batch: ProducedBatch) -> None:
+        self._appends.append(batch)
 
     def tail_read(self, offset: int, length_bytes_max: int, bound_offset: int) -> Sequence[memoryview] | None:
         return self._reads.tail_read(offset, length_bytes_max, bound_offset)
@@ -374,7 +367,7 @@ class PartitionRuntime:
         state, log = partition.state, partition.log
         if not state.is_final:
             partition.state = self._offline  # first of all, and it takes no memory: nothing is acknowledged any more
-        unanswered: dict[ev.Batch, None] = dict.fromkeys(batch for batch, _ in waiting)
+        unanswered: dict[Batch, None] = dict.fromkeys(batch for batch, _ in waiting)
         if log is not None:
             unanswered.update(dict.fromkeys(log.taken))
         if state.is_final:
@@ -392,7 +385,7 @@ class PartitionRuntime:
             unanswered[event.batch] = None
         waiting.clear()
         for batch in unanswered:
-            self._outbox.refuse(cast(PendingBatch, batch), ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._outbox.refuse(cast(ProducedBatch, batch), ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._abandon(ev.Abandon())
 
     def _perform(self, effects: tuple[ev.Effect, ...]) -> None:
@@ -455,7 +448,7 @@ class PartitionRuntime:
     def _mend(self, effect: ev.MendSegment) -> None:
         state = self.state
         assert isinstance(state, Mending)
-        written = cast("deque[PendingBatch]", state.log.written)
+        written = cast("deque[ProducedBatch]", state.log.written)
         self.spawn(self._lifecycle.mend(effect.segment, written, is_full=state.is_full))
 
     def _seal(self, effect: ev.SealSegment) -> None:
@@ -498,7 +491,7 @@ class PartitionRuntime:
 
     def _refuse_held(self) -> None:
         """Refuse batches that wait for their coordinator's verdict, or to be opened: the next owner will do it."""
-        for batch, _ in self._guards.end_all():
+        for batch, _, _ in self._guards.end_all():
             self._outbox.refuse(batch, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._surroundings.counts.refused_batches += self._appends.refuse_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 

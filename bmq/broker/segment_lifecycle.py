@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import structlog
 
-from bmq.broker.acknowledgement import PendingBatch
 from bmq.broker.own_directory import OwnDirectory
 from bmq.broker.own_segment import OwnSegment
 from bmq.broker.partition import AcknowledgedDataLost
@@ -34,6 +33,7 @@ from bmq.broker.surroundings import Surroundings
 from bmq.log.config import LogConfig
 from bmq.log.names import PartitionPaths
 from bmq.log.partition_files import PartitionFiles
+from bmq.log.partition_log import ProducedBatch
 from bmq.log.store import (
     AlreadyExists,
     FencedWriter,
@@ -173,7 +173,7 @@ class SegmentLifecycle:
             self._is_failing = True
             self._report(SegmentOpenFailed(roll, is_full=isinstance(error, StorageFull)))
 
-    async def mend(self, segment: Segment, written: Iterable[PendingBatch], *, is_full: bool) -> None:
+    async def mend(self, segment: Segment, written: Iterable[ProducedBatch], *, is_full: bool) -> None:
         """Close a broken segment and find out what it holds (rules 7 and 9). Keeps trying; ends in an event."""
         own = self.segments[segment.roll]
         batches = tuple(written)

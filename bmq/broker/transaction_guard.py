@@ -15,10 +15,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from bmq.broker.acknowledgement import PendingBatch
+from bmq.log.partition_log import ProducedBatch
 from bmq.log.producer_state import NO_OFFSET, ProducerEntry
 from bmq.log.transactions import TransactionClaim
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.record_batch import BatchHeader
 
 _NOT_REACHED: Final = frozenset(
     (
@@ -32,9 +33,10 @@ _NOT_IN_TRANSACTION: Final = frozenset((ErrorCode.INVALID_TXN_STATE, ErrorCode.T
 
 
 class HeldBatch(NamedTuple):
-    """A checked batch that waits, and its request's claim about its transaction."""
+    """A checked batch that waits, its header, and its request's claim about its transaction."""
 
-    batch: PendingBatch
+    batch: ProducedBatch
+    header: BatchHeader
     claim: TransactionClaim
 
 
@@ -48,9 +50,8 @@ class Guard:
     __slots__ = ("claim", "held", "is_valid", "on_marker", "producer_epoch", "producer_id")
 
     def __init__(self, first: HeldBatch) -> None:
-        header = first.batch.header
-        self.producer_id = header.producer_id
-        self.producer_epoch = header.producer_epoch
+        self.producer_id = first.header.producer_id
+        self.producer_epoch = first.header.producer_epoch
         self.claim = first.claim
         self.held = deque((first,))
         self.is_valid = True
@@ -70,7 +71,7 @@ class TransactionGuards:
 
     def hold(self, held: HeldBatch) -> Guard | None:
         """Let a batch wait behind its producer's guard; if there is none, make one and return it."""
-        producer_id = held.batch.header.producer_id
+        producer_id = held.header.producer_id
         guard = self._guards.get(producer_id)
         if guard is not None:
             guard.held.append(held)

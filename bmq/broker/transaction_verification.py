@@ -11,7 +11,6 @@ import asyncio
 
 import structlog
 
-from bmq.broker.acknowledgement import PendingBatch
 from bmq.broker.batch_refusals import BatchRefusals
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.placement import Placement
@@ -26,9 +25,10 @@ from bmq.broker.transaction_guard import (
     overtaken,
     refusal_of,
 )
-from bmq.log.transactions import TransactionClaim
+from bmq.log.partition_log import ProducedBatch
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
+from bmq.protocol.record_batch import BatchHeader
 
 _log = structlog.get_logger("bmq.broker")
 
@@ -51,10 +51,9 @@ class TransactionVerification:
         self._placement = placement
         self._loop = asyncio.get_running_loop()
 
-    def holds(self, batch: PendingBatch, claim: TransactionClaim | None) -> bool:
+    def holds(self, batch: ProducedBatch, header: BatchHeader) -> bool:
         """Whether a client's transactional batch has to wait (or was answered); else append it. Raises BmqError."""
-        partition, guards, header = self._partition, self._guards, batch.header
-        assert batch.done is not None
+        partition, guards, claim = self._partition, self._guards, batch.request.claim
         if claim is None:
             raise KafkaError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -66,14 +65,14 @@ class TransactionVerification:
             entry = partition.producers.entry(header.producer_id)
             if not must_ask(entry, header.producer_epoch):
                 return False
-            if not self._checks.pass_again(batch, batch.done):
+            if not self._checks.pass_again(batch, header):
                 return True
             if claim.may_add:
                 partition.producers.check_first_sequence(header)
         budget = partition.surroundings.budget
         if not budget.take(batch.size_bytes):
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too many bytes are on their way into the log")
-        guard = guards.hold(HeldBatch(batch, claim))
+        guard = guards.hold(HeldBatch(batch, header, claim))
         if guard is not None:
             try:
                 partition.machine.spawn(self._verify(guard))
@@ -134,36 +133,36 @@ class TransactionVerification:
         return code
 
     def _release(self, guard: Guard, code: ErrorCode) -> None:
-        for batch, claim in self._guards.end(guard):
+        for held in self._guards.end(guard):
+            batch, header, claim = held
             self._partition.surroundings.budget.give_back(batch.size_bytes)
             is_about = (
-                batch.header.producer_epoch == guard.producer_epoch
-                and claim.transactional_id == guard.claim.transactional_id
+                header.producer_epoch == guard.producer_epoch and claim.transactional_id == guard.claim.transactional_id
             )
             verdict: ErrorCode | None = None
             if is_about:
                 verdict = refusal_of(code, claim)
-            self._append_again(batch, claim, verdict)
+            self._append_again(held, verdict)
 
-    def _append_again(self, batch: PendingBatch, claim: TransactionClaim, verdict: ErrorCode | None) -> None:
+    def _append_again(self, held: HeldBatch, verdict: ErrorCode | None) -> None:
         """Append a batch that has waited. `verdict` None: the question was about another epoch or transaction."""
-        assert batch.done is not None
+        batch, header, claim = held
         producers = self._partition.producers
         closed = self._partition.closed_code()
         try:
             if closed is not ErrorCode.NONE:
                 raise KafkaError(closed)
             if verdict is None:
-                if self.holds(batch, claim):
+                if self.holds(batch, header):
                     return
             elif verdict is not ErrorCode.NONE:
-                producers.check_epoch(batch.header)
+                producers.check_epoch(header)
                 raise KafkaError(verdict, "the batch is in no open transaction, or its coordinator was not reached")
-            if not self._checks.pass_again(batch, batch.done):
+            if not self._checks.pass_again(batch, header):
                 return
             if claim.may_add:
-                producers.check_first_sequence(batch.header)
+                producers.check_first_sequence(header)
         except Exception as error:  # noqa: BLE001 any bug is answered or logged
-            self._refusals.for_error(error, batch.view, batch.done)
+            self._refusals.for_error(error, batch)
             return
-        self._placement.place([batch], batch.size_bytes, batch.done)
+        self._placement.place([batch], batch)

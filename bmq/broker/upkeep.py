@@ -11,6 +11,7 @@ from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.partition_states import AwaitingSegment, InFlightBatches, Mending, Writing
 from bmq.broker.replica_guard import ReplicaGuard
 from bmq.broker.segment_lifecycle import SegmentLifecycle
+from bmq.log.partition_log import Batch
 from bmq.log.retention import roll_due_ms
 
 REST_S_MAX: Final = 10.0  # the wall clock may be set, and a job's reservation expires
@@ -30,7 +31,7 @@ class Upkeep:
         self._lifecycle = lifecycle
         self._guard = guard
         self._delegation = delegation
-        self._oldest_waiting: tuple[ev.Batch | None, float] = (None, 0.0)
+        self._oldest_waiting: tuple[Batch | None, float] = (None, 0.0)
         self.due_s = 0.0
 
     def run(self, now_s: float, now_ms: int) -> None:

@@ -29,7 +29,7 @@ from typing import Final, NamedTuple, Protocol
 import structlog
 
 from bmq.log.clock import Clock
-from bmq.log.partition_log import AppendResult, ReplayableLog, StateSnapshot
+from bmq.log.partition_log import AppendResult, ReplayableLog, StateSnapshot, internal_batch
 from bmq.log.store import Buffer, CorruptFile, FencedWriter
 from bmq.log.transactions import TransactionMarker
 from bmq.protocol.control_batch import (
@@ -385,7 +385,11 @@ class StateLog:
             _fail(group, AppendResult(ErrorCode.UNKNOWN_SERVER_ERROR, message=repr(error)))
             return
         begun_ms = self._clock.elapsed_s() * 1000
-        self.log.append(memoryview(batch), lambda result: self._finish(group, result, begun_ms), is_internal=True)
+        self.log.append(
+            internal_batch(
+                self.log.topic_partition, memoryview(batch), lambda result: self._finish(group, result, begun_ms)
+            )
+        )
 
     def _finish(self, group: list[_Append], result: AppendResult, begun_ms: float) -> None:
         size = sum(append.size_bytes for append in group)

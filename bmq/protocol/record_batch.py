@@ -37,6 +37,7 @@ NO_SEQUENCE: Final = -1
 NO_LEADER_EPOCH: Final = -1
 
 _HEADER: Final = Struct(">qiibIhiqqqhii")
+_new_tuple: Final = tuple.__new__
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _UINT32: Final = Struct(">I")
@@ -181,6 +182,15 @@ def _refuse_old_format(buffer: Buffer, position: int) -> None:
         (length,) = _INT32.unpack_from(buffer, position + _LENGTH_POSITION)
         if length >= _OLD_MESSAGE_BYTES_MIN and buffer[position + _MAGIC_POSITION] in (0, 1):
             raise UnsupportedMagic("message formats 0 and 1 are not served, only format 2")
+
+
+def parsed_header(records: Buffer) -> BatchHeader | None:
+    """As BatchHeader.parse at the buffer's start; None where that raises."""
+    try:
+        header = _new_tuple(BatchHeader, _HEADER.unpack_from(records))  # as _make, without its Python
+    except struct_error:
+        return None
+    return header if header[3] == MAGIC_2 and header[1] >= HEADER_BYTES - LENGTH_OVERHEAD_BYTES else None
 
 
 def producer_of(records: Buffer) -> tuple[int, int, int] | None:

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import inf
 from typing import Final, Protocol
 
-from bmq.log.partition_log import AppendDone, PartitionLog, TopicPartition
-from bmq.log.transactions import TransactionClaim
+from bmq.log.partition_log import PartitionLog, ProducedBatch, TopicPartition
 
 QUEUED_BYTES_MAX: Final = 64 * 1024 * 1024
-ANY_EPOCH: Final = -1
-
-
-def always() -> bool:
-    return True
 
 
 class Partitions(Protocol):
@@ -39,25 +31,8 @@ class Partitions(Protocol):
 class Appender(Protocol):
     """Hands batches to their partitions' logs in order of arrival, also while a partition is not ready."""
 
-    def append(  # noqa: PLR0913
-        self,
-        topic_partition: TopicPartition,
-        records: memoryview,
-        done: AppendDone,
-        is_acks_all: bool = True,
-        deadline_s: float = inf,
-        leader_epoch: int = ANY_EPOCH,
-        is_wanted: Callable[[], bool] = always,
-        claim: TransactionClaim | None = None,
-        is_answered: bool = True,
-    ) -> None:
-        """Like PartitionLog.append, also while the partition starts or moves.
-
-        `deadline_s` (the loop's time): no waiting batch goes to a log after it, as the client will have given up.
-        `leader_epoch`: the only one that may take the batch; any other is refused with FENCED_LEADER_EPOCH or
-        UNKNOWN_LEADER_EPOCH. `is_wanted()`: False once the client has disconnected; a batch still waiting then fails.
-        `is_answered`: False with acks=0: a batch that is refused is lost.
-        """
+    def append(self, batch: ProducedBatch) -> None:
+        """Like PartitionLog.append, also while the partition starts or moves."""
 
     def expire(self, now_s: float) -> None:
         """Drop the batches whose clients no longer wait for them."""

@@ -22,19 +22,17 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
-from math import inf
 from typing import Final
 
 import structlog
 
 from bmq.aio.backoff import Backoff
-from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, PartitionStarting, TopicPartition
+from bmq.log.partition_log import AppendResult, PartitionLog, PartitionStarting, ProducedBatch, TopicPartition
 from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE, RefusedSequences
-from bmq.log.transactions import TransactionClaim
 from bmq.protocol.error_codes import NOT_LEADER_AT_EPOCH, ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.protocol.record_batch import BatchHeader, clear_log_append_time, is_stamped, producer_of, verify_crc
-from bmq.proxy.appender import ANY_EPOCH, QUEUED_BYTES_MAX, Partitions, always
+from bmq.proxy.appender import QUEUED_BYTES_MAX, Partitions
 
 BACKOFF_FIRST_S: Final = 0.01
 BACKOFF_MAX_S: Final = 0.2
@@ -96,61 +94,41 @@ class RetryingAppender:
         self._refused = RefusedSequences()
         self.queued_bytes = 0
 
-    def append(  # noqa: PLR0913
-        self,
-        topic_partition: TopicPartition,
-        records: memoryview,
-        done: AppendDone,
-        is_acks_all: bool = True,
-        deadline_s: float = inf,
-        leader_epoch: int = ANY_EPOCH,
-        is_wanted: Callable[[], bool] = always,
-        claim: TransactionClaim | None = None,
-        is_answered: bool = True,
-    ) -> None:
+    def append(self, batch: ProducedBatch) -> None:
         """Like Appender.append, but any owner of the partition may take the batch: clients name no leader epoch."""
-        if self._refused.entries and self._refused.is_passed_by(topic_partition, records, self._loop.time()):
-            done(BEHIND_A_REFUSED_ONE)
+        topic_partition = batch.topic_partition
+        if self._refused.entries and self._refused.is_passed_by(topic_partition, batch.records, self._loop.time()):
+            batch.complete(BEHIND_A_REFUSED_ONE)
             return
         queue = self._queues.get(topic_partition)
         if queue is None:
-            queue = self._queues[topic_partition] = PartitionQueue(topic_partition)
+            queue = self._queues[topic_partition] = PartitionQueue(self, topic_partition)
         self._number += 1
-        batch = _Batch(
-            self,
-            queue,
-            self._number,
-            records,
-            done,
-            is_acks_all,
-            deadline_s,
-            is_wanted,
-            self._loop.time(),
-            claim,
-            is_answered,
-        )
+        batch.number = self._number
+        batch.receiver = queue
         if queue.move is None:
             log = self._partitions.ready(topic_partition)
             if log is not None and (log is queue.log or not queue.outstanding):
                 queue.log = log
                 queue.outstanding[batch] = None
-                log.append(records, batch, is_acks_all=is_acks_all, claim=claim)
+                log.append(batch)
                 return
             self._begin_move(queue)
         if self._is_stopped:
-            done(_STOPPED)
-        elif self._is_not_held(queue) and is_answered and queue.is_empty:
-            self._tell(batch, _NOT_YET)
+            batch.request.answered(batch, _STOPPED)
+        elif self._is_not_held(queue) and batch.request.is_answered and queue.is_empty:
+            self._tell(queue, batch, _NOT_YET)
         elif not self._take(batch):
             self._tell(
-                batch, AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="too much waits for partitions that move")
+                queue,
+                batch,
+                AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message="too much waits for partitions that move"),
             )
         else:
             queue.waiting.append(batch)
 
-    def answered(self, batch: _Batch, result: AppendResult) -> None:
+    def answered(self, queue: PartitionQueue, batch: ProducedBatch, result: AppendResult) -> None:
         """The log's result for a batch: tell the client, or keep the batch for the next owner."""
-        queue = batch.queue
         del queue.outstanding[batch]
         # A producer's batch behind a refused one is out of order for the log; both are retried at the next owner.
         is_moved = result.error_code in _MOVED or (queue.refused and result.error_code in _FOLLOWS_FROM_A_REFUSAL)
@@ -162,14 +140,13 @@ class RetryingAppender:
             queue.backoff = None
             if result.error_code is ErrorCode.NONE and batch.number > queue.newest_written:
                 queue.newest_written = batch.number
-            self._tell(batch, result)
-        elif self._is_stopped or batch.is_too_late(self._loop.time()) or not self._take(batch):
-            self._tell(batch, AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message=result.message))
+            self._tell(queue, batch, result)
+        elif self._is_stopped or _is_too_late(batch, self._loop.time()) or not self._take(batch):
+            self._tell(queue, batch, AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message=result.message))
         else:
             # The link to the old owner, or the writer of the old file, may still send the buffer; what is written into
             # it for the next owner would go to the old one too.
-            batch.records = memoryview(_without_its_stamp(batch.records))
-            queue.refused.append(batch)
+            queue.refused.append(batch.again(memoryview(_without_its_stamp(batch.records))))
             if queue.move is None:
                 self._begin_move(queue)
         if not queue.outstanding:
@@ -280,13 +257,13 @@ class RetryingAppender:
 
         An owner that has just started may take the later one. The client decides, as in Kafka; with acks=0 it is lost.
         """
-        kept: list[_Batch] = []
-        overtaken: list[_Batch] = []
+        kept: list[ProducedBatch] = []
+        overtaken: list[ProducedBatch] = []
         for batch in queue.refused:
             is_overtaken = batch.number < queue.newest_written and producer_of(batch.records) is None
             (overtaken if is_overtaken else kept).append(batch)
         queue.refused[:] = kept
-        self._answer(overtaken, _OVERTAKEN)
+        self._answer(queue, overtaken, _OVERTAKEN)
 
     def _hand_over(self, queue: PartitionQueue, log: PartitionLog) -> None:
         """Append the waiting batches in order until one is refused at once; the rest keep waiting."""
@@ -296,16 +273,16 @@ class RetryingAppender:
             batch = queue.waiting.popleft()
             self.queued_bytes -= len(batch.records)
             if self._refused.entries and self._refused.is_passed_by(
-                queue.topic_partition, batch.records, self._loop.time(), batch.arrived_s
+                queue.topic_partition, batch.records, self._loop.time(), batch.request.arrived_s
             ):
-                batch.done(BEHIND_A_REFUSED_ONE)
+                batch.request.answered(batch, BEHIND_A_REFUSED_ONE)
                 continue
             queue.outstanding[batch] = None
-            log.append(batch.records, batch, is_acks_all=batch.is_acks_all, claim=batch.claim)
+            log.append(batch)
 
     # --- what waits
 
-    def _take(self, batch: _Batch) -> bool:
+    def _take(self, batch: ProducedBatch) -> bool:
         size = len(batch.records)
         if self.queued_bytes + size > self._bytes_max:
             return False
@@ -314,18 +291,18 @@ class RetryingAppender:
 
     def _expire(self, queue: PartitionQueue, now_s: float) -> None:
         for batches in (queue.refused, queue.waiting):
-            expired = [batch for batch in batches if batch.is_too_late(now_s)]
+            expired = [batch for batch in batches if _is_too_late(batch, now_s)]
             if expired:
-                kept = [batch for batch in batches if not batch.is_too_late(now_s)]
+                kept = [batch for batch in batches if not _is_too_late(batch, now_s)]
                 batches.clear()
                 batches.extend(kept)
-                self._answer(expired, _EXPIRED)
+                self._answer(queue, expired, _EXPIRED)
 
     def _refuse(self, queue: PartitionQueue, result: AppendResult) -> None:
         batches = (*sorted(queue.refused, key=_number), *queue.waiting)
         queue.refused.clear()
         queue.waiting.clear()
-        self._answer(batches, result)
+        self._answer(queue, batches, result)
 
     def _refuse_waiting(self, queue: PartitionQueue) -> None:
         """Refuse what waits for a move. Behind batches whose answers are still to come `_move` does it after these."""
@@ -334,29 +311,30 @@ class RetryingAppender:
 
     def _refuse_answered(self, queue: PartitionQueue) -> None:
         """Refuse what waits, but for acks=0. Only while none of the partition's batches is at a log."""
-        refused = [batch for batch in queue.waiting if batch.is_answered]
+        refused = [batch for batch in queue.waiting if batch.request.is_answered]
         if refused:
-            kept = [batch for batch in queue.waiting if not batch.is_answered]
+            kept = [batch for batch in queue.waiting if not batch.request.is_answered]
             queue.waiting.clear()
             queue.waiting.extend(kept)
-            self._answer(refused, _NOT_YET)
+            self._answer(queue, refused, _NOT_YET)
 
-    def _answer(self, batches: Iterable[_Batch], result: AppendResult) -> None:
+    def _answer(self, queue: PartitionQueue, batches: Iterable[ProducedBatch], result: AppendResult) -> None:
         for batch in batches:
             self.queued_bytes -= len(batch.records)
-            self._tell(batch, result)
+            self._tell(queue, batch, result)
 
-    def _tell(self, batch: _Batch, result: AppendResult) -> None:
+    def _tell(self, queue: PartitionQueue, batch: ProducedBatch, result: AppendResult) -> None:
         """Report the result. A refused batch is remembered: its producer's later ones must not overtake its retry."""
-        if result.error_code is not ErrorCode.NONE and batch.is_wanted():
-            self._refused.add(batch.queue.topic_partition, batch.records, self._loop.time(), result.error_code)
-        batch.done(result)
+        if result.error_code is not ErrorCode.NONE and batch.request.is_wanted():
+            self._refused.add(queue.topic_partition, batch.records, self._loop.time(), result.error_code)
+        batch.request.answered(batch, result)
 
 
 class PartitionQueue:
     """One partition's batches: at the log, refused by it, and waiting behind them."""
 
     __slots__ = (
+        "_appender",
         "backoff",
         "hold_timer",
         "is_long",
@@ -373,12 +351,13 @@ class PartitionQueue:
         "waiting",
     )
 
-    def __init__(self, topic_partition: TopicPartition) -> None:
+    def __init__(self, appender: RetryingAppender, topic_partition: TopicPartition) -> None:
+        self._appender = appender
         self.topic_partition = topic_partition
         self.log: PartitionLog | None = None
-        self.outstanding: dict[_Batch, None] = {}
-        self.refused: list[_Batch] = []
-        self.waiting: deque[_Batch] = deque()
+        self.outstanding: dict[ProducedBatch, None] = {}
+        self.refused: list[ProducedBatch] = []
+        self.waiting: deque[ProducedBatch] = deque()
         self.move: asyncio.Task[None] | None = None  # while set, new batches wait behind it
         self.settled: asyncio.Future[None] | None = None
         self.newest_written = 0  # number of the newest batch that a log took
@@ -393,59 +372,17 @@ class PartitionQueue:
     def is_empty(self) -> bool:
         return not self.outstanding and not self.refused and not self.waiting
 
-
-class _Batch:
-    """A batch, passed to the log as its `done`."""
-
-    __slots__ = (
-        "_appends",
-        "arrived_s",
-        "claim",
-        "deadline_s",
-        "done",
-        "is_acks_all",
-        "is_answered",
-        "is_wanted",
-        "number",
-        "queue",
-        "records",
-    )
-
-    def __init__(  # noqa: PLR0913
-        self,
-        appends: RetryingAppender,
-        queue: PartitionQueue,
-        number: int,
-        records: memoryview,
-        done: AppendDone,
-        is_acks_all: bool,
-        deadline_s: float,
-        is_wanted: Callable[[], bool],
-        arrived_s: float,
-        claim: TransactionClaim | None,
-        is_answered: bool,
-    ) -> None:
-        self._appends = appends
-        self.is_answered = is_answered
-        self.claim = claim
-        self.is_wanted = is_wanted
-        self.arrived_s = arrived_s
-        self.queue = queue
-        self.number = number
-        self.records = records
-        self.done = done
-        self.is_acks_all = is_acks_all
-        self.deadline_s = deadline_s
-
-    def __call__(self, result: AppendResult) -> None:
-        self._appends.answered(self, result)
-
-    def is_too_late(self, now_s: float) -> bool:
-        """Whether its deadline has passed, or its client has disconnected."""
-        return self.deadline_s <= now_s or not self.is_wanted()
+    def answered(self, batch: ProducedBatch, result: AppendResult) -> None:
+        """As Receiver.answered, by the log that has the batch."""
+        self._appender.answered(self, batch, result)
 
 
-def _number(batch: _Batch) -> int:
+def _is_too_late(batch: ProducedBatch, now_s: float) -> bool:
+    """Whether its deadline has passed, or its client has disconnected."""
+    return batch.request.send_until_s <= now_s or not batch.request.is_wanted()
+
+
+def _number(batch: ProducedBatch) -> int:
     return batch.number
 
 

@@ -11,23 +11,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from bmq.broker.acknowledgement import Waiters, call
 from bmq.broker.append_budget import AppendBudget
 from bmq.broker.tail_cache import TailCache
+from bmq.broker.waiters import Waiters
 from bmq.internode_client.link import Link, LinkLost
 from bmq.internode_client.links import Links
 from bmq.log.partition_log import (
     AbortedTransaction,
-    AppendDone,
     AppendResult,
     Location,
     PartitionStarting,
+    ProducedBatch,
     TopicPartition,
 )
-from bmq.log.transactions import ActiveProducer, TransactionClaim, produce_version_of
+from bmq.log.transactions import ActiveProducer, produce_version_of
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import NOT_LEADER_AT_EPOCH, ErrorCode
 from bmq.protocol.errors import KafkaError, MalformedMessage, UnsupportedVersion
@@ -101,7 +102,7 @@ class RemoteLog:
         self._remote_state = RemoteState(surroundings.tail_cache.partition())
         self._waiters = Waiters()
         self._link: Link | None = None
-        self._appends: dict[_Append, None] = {}  # forwarded and not answered, in order
+        self._appends: dict[ProducedBatch, None] = {}  # forwarded and not answered, in order
         self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     # --- what it knows
@@ -186,30 +187,21 @@ class RemoteLog:
 
     # --- appending
 
-    def append(
-        self,
-        records: memoryview,
-        done: AppendDone,
-        *,
-        is_internal: bool = False,
-        is_acks_all: bool = True,
-        claim: TransactionClaim | None = None,
-    ) -> None:
-        """Like PartitionLog.append, without `is_internal`. NETWORK_EXCEPTION: link lost, outcome unknown."""
-        link = self._link
-        if link is None or is_internal:
-            call(done, _MOVED if self.ended.done() or is_internal else _LOST)
+    def append(self, batch: ProducedBatch) -> None:
+        """Like PartitionLog.append, for no internal ones. NETWORK_EXCEPTION: link lost, outcome unknown."""
+        link, request, records = self._link, batch.request, batch.records
+        if link is None or request.is_internal:
+            batch.complete(_MOVED if self.ended.done() or request.is_internal else _LOST)
             return
-        size = len(records)
-        if not self._surroundings.budget.take(size):
-            call(done, _NO_ROOM)
+        if not self._surroundings.budget.take(len(records)):
+            batch.complete(_NO_ROOM)
             return
         # The owner accepts it only at this epoch, so no batch gets in between those that an older owner refused.
         put_leader_epoch(records, self.leader_epoch)
-        append = _Append(self, done, size)
-        self._appends[append] = None
+        self._appends[batch] = None
         topic_id, partition = self.topic_partition
-        acks, timeout_ms = _ACKS_ALL if is_acks_all else _ACKS_ONE, self._config.forward_timeout_ms
+        acks, timeout_ms = _ACKS_ALL if batch.is_acks_all else _ACKS_ONE, self._config.forward_timeout_ms
+        claim = request.claim
         if claim is None:
             body = encode_produce_request(topic_id, partition, records, acks=acks, timeout_ms=timeout_ms)
         else:
@@ -222,32 +214,30 @@ class RemoteLog:
                 transactional_id=claim.transactional_id,
                 client_version=produce_version_of(claim),
             )
-        link.send_frame(ApiKey.PRODUCE, body, append)
+        link.send_frame(ApiKey.PRODUCE, body, partial(self._answered, batch))
 
-    def answered(self, append: _Append, frame: bytearray | None) -> None:
+    def _answered(self, batch: ProducedBatch, frame: bytearray | None) -> None:
         """The owner's answer to an append; None: the link is lost. Raises MalformedMessage, which loses the append."""
-        if append.done is None:
+        if batch not in self._appends:
             return  # late: it has failed already, because the partition moved
-        del self._appends[append]
+        del self._appends[batch]
         if frame is None:
             self.detach()
-            self._settle(append, _LOST)
+            self._settle(batch, _LOST)
             return
         try:
             result = _result_of(frame)
         except MalformedMessage:
             self.detach()
-            self._settle(append, _LOST)
+            self._settle(batch, _LOST)
             raise
         if result.error_code in NOT_LEADER_AT_EPOCH:
             self.detach()
-        self._settle(append, result)
+        self._settle(batch, result)
 
-    def _settle(self, append: _Append, result: AppendResult) -> None:
-        done, append.done = append.done, None
-        self._surroundings.budget.give_back(append.size_bytes)
-        if done is not None:
-            call(done, result)
+    def _settle(self, batch: ProducedBatch, result: AppendResult) -> None:
+        self._surroundings.budget.give_back(len(batch.records))
+        batch.complete(result)
 
     # --- reading
 
@@ -413,20 +403,6 @@ class RemoteLog:
             self.detach()
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         raise KafkaError(code, message)
-
-
-class _Append:
-    """A forwarded batch; the link calls it with the answer. `done` is None once it was answered."""
-
-    __slots__ = ("_log", "done", "size_bytes")
-
-    def __init__(self, log: RemoteLog, done: AppendDone, size_bytes: int) -> None:
-        self._log = log
-        self.done: AppendDone | None = done
-        self.size_bytes = size_bytes
-
-    def __call__(self, frame: bytearray | None) -> None:
-        self._log.answered(self, frame)
 
 
 def error_code_of(number: int) -> ErrorCode:

@@ -15,9 +15,9 @@ from uuid import UUID
 
 from bmq.log.partition_log import (
     AbortedTransaction,
-    AppendDone,
     AppendResult,
     Location,
+    ProducedBatch,
     Span,
     StateSnapshot,
     TopicPartition,
@@ -93,7 +93,7 @@ class FakePartitionLog:
         self.compacted_offset = -1
         self._log_end_offset = first_offset
         self._length_bytes = 0
-        self._pending: deque[tuple[int, int, AppendDone, bool]] = deque()
+        self._pending: deque[tuple[int, int, ProducedBatch]] = deque()
         self._waiting: dict[object, Callable[[], None]] = {}
         if store is not None:
             store.put_file(self.path, b"", is_open=True)
@@ -117,25 +117,17 @@ class FakePartitionLog:
     def log_end_offset(self) -> int:
         return self._log_end_offset
 
-    def append(
-        self,
-        records: memoryview,
-        done: AppendDone,
-        *,
-        is_internal: bool = False,
-        is_acks_all: bool = True,
-        claim: TransactionClaim | None = None,
-    ) -> None:
-        self.claims.append(claim)
+    def append(self, batch: ProducedBatch) -> None:
+        self.claims.append(batch.request.claim)
         if self.refuse_with is not None:
-            done(AppendResult(self.refuse_with))
+            batch.complete(AppendResult(self.refuse_with))
             return
-        if self.is_short and is_acks_all:
-            done(AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS))
+        if self.is_short and batch.is_acks_all:
+            batch.complete(AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS))
             return
         base_offset = self._log_end_offset
-        self._place(records)
-        self._pending.append((base_offset, self._log_end_offset, done, is_acks_all))
+        self._place(batch.records)
+        self._pending.append((base_offset, self._log_end_offset, batch))
         if self.is_acknowledging:
             self.acknowledge()
 
@@ -234,11 +226,11 @@ class FakePartitionLog:
     def acknowledge(self, count: int | None = None) -> None:
         """Answer the oldest `count` pending appends (None: all), in order, and wake who waits."""
         for _ in range(len(self._pending) if count is None else count):
-            base_offset, end_offset, done, is_acks_all = self._pending.popleft()
+            base_offset, end_offset, batch = self._pending.popleft()
             self._high_watermark = end_offset
-            is_short = self.is_short_after and is_acks_all
+            is_short = self.is_short_after and batch.is_acks_all
             code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND if is_short else ErrorCode.NONE
-            done(AppendResult(code, base_offset, -1, self._log_start_offset))
+            batch.complete(AppendResult(code, base_offset, -1, self._log_start_offset))
         self.wake()
 
     def fail_pending(self, code: ErrorCode) -> None:
@@ -249,8 +241,8 @@ class FakePartitionLog:
         self._length_bytes = sum(len(b.data) for b in self.batches)
         if self._store is not None:
             self._store.truncate_file(self.path, self._length_bytes)
-        for _, _, done, _ in pending:
-            done(AppendResult(code))
+        for _, _, batch in pending:
+            batch.complete(AppendResult(code))
         self.wake()
 
     def wake(self) -> None:

@@ -36,6 +36,7 @@ from tests.simulation.chances import Chances
 from tests.simulation.history import Violation
 from tests.simulation.outcome import Outcome
 from tests.simulation.owner import Owner
+from tests.support.produced_batch import produced_batch
 
 AGED: Final = TopicPartition(UUID(int=8), 0)
 PRODUCER_ID: Final = 900_000
@@ -177,7 +178,7 @@ class AgedPartition:
     def _append(self, owner: Owner, data: bytes, tell: Callable[[AppendResult], None]) -> None:
         log = self._log_of(owner)
         if log is not None:
-            log.append(memoryview(bytearray(data)), tell, is_acks_all=True)
+            log.append(produced_batch(log.topic_partition, memoryview(bytearray(data)), tell))
 
     def _log_of(self, owner: Owner) -> PartitionRuntime | None:
         """None, and a start of it, where it does not serve."""

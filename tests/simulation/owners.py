@@ -41,6 +41,7 @@ from tests.simulation.owner import PARTITION, Owner, WatchedClient
 from tests.simulation.power_loss import damage_unsynced
 from tests.simulation.process import Process
 from tests.simulation.store_troubles import StoreTroubles
+from tests.support.produced_batch import produced_batch
 
 DIRECTORY = partition_directory(PARTITION)
 BATCHES_PER_PRODUCER = 40
@@ -362,7 +363,8 @@ class Owners:
         if owner.log is None:
             done(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         else:
-            owner.log.append(memoryview(bytearray(batch.data)), done, is_acks_all=batch.is_acks_all)
+            records = memoryview(bytearray(batch.data))
+            owner.log.append(produced_batch(owner.log.topic_partition, records, done, is_acks_all=batch.is_acks_all))
 
     def _judge(self, code: ErrorCode, batch: Batch, owner: Owner) -> None:
         """Out of order is what an owner says that was told of an earlier batch after a later one (another connection), or

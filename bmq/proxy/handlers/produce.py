@@ -6,7 +6,7 @@ import asyncio
 from contextlib import suppress
 from typing import Final
 
-from bmq.log.partition_log import AppendResult, TopicPartition
+from bmq.log.partition_log import AppendResult, ProducedBatch, TopicPartition
 from bmq.log.refused_sequences import BEHIND_A_REFUSED_ONE
 from bmq.log.transactions import TransactionClaim, claim_of_produce
 from bmq.metadata.image import INTERNAL_TOPICS, MetadataImage, TopicImage
@@ -23,7 +23,13 @@ from bmq.protocol.hot_produce import (
     encode_produce_response,
     parse_produce,
 )
-from bmq.protocol.record_batch import is_zstd, leader_epoch_in, own_base_offset_of, transactional_producer_of
+from bmq.protocol.record_batch import (
+    is_zstd,
+    leader_epoch_in,
+    own_base_offset_of,
+    parsed_header,
+    transactional_producer_of,
+)
 from bmq.protocol.request_context import RequestContext, Throttle
 from bmq.proxy.access import Access, TopicRights
 from bmq.proxy.dispatch import handles_hot
@@ -63,11 +69,10 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
     claim = None
     if request.transactional_id is not None:
         claim = _claim_of(request.transactional_id, request, header.api_version, services)
-    pending = _PendingProduce(header, request, services, reply, context.throttle)
-    image = services.controller.image
-    is_acks_all, is_answered = request.acks == -1, request.acks != 0
+    pending = _PendingProduce(header, request, claim, services, reply, context.throttle)
+    image, appender = services.controller.image, services.appender
     is_before_zstd = header.api_version < _ZSTD_FROM
-    now_s, unknown = services.loop.time(), services.refused_unknown
+    unknown = services.refused_unknown
     # Produces forwarded by another node were checked there.
     is_between_nodes = services.is_between_nodes
     rights = None
@@ -76,46 +81,45 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
         if not _may_be_transactional(request, context, services.access):
             refusal = _ID_NOT_ALLOWED
     may_write_internal = is_between_nodes or context.client_id == _ADMIN_CLIENT_ID
-    for topic_index, produced in enumerate(request.topics):
+    index = -1
+    for produced in request.topics:
         topic, code = _topic_of(produced, image, may_write_internal)
         is_denied = rights is not None and not rights.allow(produced.name, produced.topic_id)
-        for partition_index, (partition, records) in enumerate(produced.partitions):
-            done = pending.slot(topic_index, partition_index)
-            if refusal is not None:
-                done(refusal)
-            elif is_denied:
-                done(_NOT_ALLOWED)
-            elif topic is None or not 0 <= partition < len(topic.partitions):
+        topic_refusal = _NOT_ALLOWED if refusal is None and is_denied else refusal
+        for partition, records in produced.partitions:
+            index += 1
+            if topic_refusal is not None:
+                pending.put(index, topic_refusal)
+                continue
+            if topic is None or not 0 <= partition < len(topic.partitions):
                 # The topic may appear in the metadata between this batch and later ones that are on their way.
                 code = code if topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 if records:
-                    unknown.add((produced.name or produced.topic_id, partition), records, now_s, code)
-                done(AppendResult(code))
-            elif not records:
-                done(AppendResult(ErrorCode.INVALID_RECORD, message="no records"))
-            elif not is_between_nodes and own_base_offset_of(records):
-                # Between nodes it may be a former owner's, written into a batch that is passed on again.
-                pending.refuse_base_offset(own_base_offset_of(records), TopicPartition(topic.topic_id, partition), done)
-            elif is_before_zstd and is_zstd(records):
-                done(_UNSUPPORTED_ZSTD)
-            elif unknown.entries and unknown.is_passed_by(
-                (produced.name or produced.topic_id, partition), records, now_s
-            ):
-                done(BEHIND_A_REFUSED_ONE)
+                    name = produced.name or produced.topic_id
+                    unknown.add((name, partition), records, pending.arrived_s, code)
+                pending.put(index, AppendResult(code))
+                continue
+            if not records:
+                pending.put(index, AppendResult(ErrorCode.INVALID_RECORD, message="no records"))
+                continue
+            head = parsed_header(records)
+            batch = ProducedBatch(pending, TopicPartition(topic.topic_id, partition), records, head, index)
+            if is_between_nodes:
+                # The base offset may be a former owner's, written into a batch that is passed on again.
+                batch.leader_epoch = leader_epoch_in(records) if head is None else head[2]
             else:
-                epoch = leader_epoch_in(records) if is_between_nodes else -1
-                key = TopicPartition(topic.topic_id, partition)
-                services.appender.append(
-                    key,
-                    records,
-                    done,
-                    is_acks_all,
-                    pending.send_until_s,
-                    epoch,
-                    pending.is_wanted,
-                    claim,
-                    is_answered,
-                )
+                base_offset = own_base_offset_of(records) if head is None else head[0]
+                if base_offset:
+                    pending.refuse_base_offset(base_offset, batch)
+                    continue
+            if is_before_zstd and is_zstd(records):
+                batch.complete(_UNSUPPORTED_ZSTD)
+            elif unknown.entries and unknown.is_passed_by(
+                (produced.name or produced.topic_id, partition), records, pending.arrived_s
+            ):
+                batch.complete(BEHIND_A_REFUSED_ONE)
+            else:
+                appender.append(batch)
     pending.all_begun()
 
 
@@ -181,7 +185,10 @@ def _topic_of(
 
 
 class _PendingProduce:
-    """One request's results as they come in; answered when all are there or the timeout has passed."""
+    """One request's results as they come in; answered when all are there or the timeout has passed.
+
+    The AppendRequest of its batches.
+    """
 
     __slots__ = (
         "_header",
@@ -192,22 +199,39 @@ class _PendingProduce:
         "_services",
         "_starts",
         "_throttle",
+        "arrived_s",
+        "claim",
         "deadline_s",
+        "is_acks_all",
+        "is_answered",
+        "is_internal",
         "send_until_s",
     )
 
     def __init__(
-        self, header: RequestHeader, request: Produce, services: Services, reply: Reply, throttle: Throttle | None
+        self,
+        header: RequestHeader,
+        request: Produce,
+        claim: TransactionClaim | None,
+        services: Services,
+        reply: Reply,
+        throttle: Throttle | None,
     ) -> None:
         self._header = header
         self._throttle = throttle
         self._request = request
         self._services = services
         self._reply = reply
-        self._results: list[list[AppendResult | None]] = [[None] * len(topic.partitions) for topic in request.topics]
+        count = sum([len(topic.partitions) for topic in request.topics])
+        self._results: list[AppendResult | None] = [None] * count
         self._starts: tuple[asyncio.Task[None], ...] = ()
-        self._left = 1  # for all_begun: an append may finish before the next one begins
-        now_s, timeout_s = services.loop.time(), max(request.timeout_ms, 0) / 1000
+        self._left = count + 1  # one for all_begun: an append may finish before the next one begins
+        self.is_acks_all = request.acks == -1
+        self.is_answered = request.acks != 0
+        self.is_internal = False
+        self.claim = claim
+        self.arrived_s = now_s = services.loop.time()
+        timeout_s = max(request.timeout_ms, 0) / 1000
         self.deadline_s = now_s + timeout_s
         # Stock clients give up after exactly this timeout, counted from when they sent the request: a batch sent to its
         # owner at the last moment would arrive after they have sent it again.
@@ -217,23 +241,22 @@ class _PendingProduce:
         """False when the client has disconnected without an answer: it sends its records again, except with acks=0."""
         return self._request.acks == 0 or not self._reply.is_done
 
-    def slot(self, topic_index: int, partition_index: int) -> _Done:
-        self._left += 1
-        return _Done(self, topic_index, partition_index)
-
-    def refuse_base_offset(self, base_offset: int, key: TopicPartition, done: _Done) -> None:
+    def refuse_base_offset(self, base_offset: int, batch: ProducedBatch) -> None:
         """Refuse a batch whose base offset is not 0. The answer has the log's start, so an idle partition is started."""
+        key, partitions = batch.topic_partition, self._services.partitions
         message = f"the base offset of a produced record batch is 0, not {base_offset}"
-        log = self._services.partitions.ready(key)
+        log = partitions.ready(key)
         if log is not None:
-            done(AppendResult(ErrorCode.INVALID_RECORD, log_start_offset=log.log_start_offset, message=message))
+            batch.complete(
+                AppendResult(ErrorCode.INVALID_RECORD, log_start_offset=log.log_start_offset, message=message)
+            )
             return
 
         async def refuse() -> None:
             log_start_offset = -1
             with suppress(BmqError):
-                log_start_offset = (await self._services.partitions.leader_of(key)).log_start_offset
-            done(AppendResult(ErrorCode.INVALID_RECORD, log_start_offset=log_start_offset, message=message))
+                log_start_offset = (await partitions.leader_of(key)).log_start_offset
+            batch.complete(AppendResult(ErrorCode.INVALID_RECORD, log_start_offset=log_start_offset, message=message))
 
         self._starts += (self._services.loop.create_task(refuse()),)
 
@@ -244,10 +267,14 @@ class _PendingProduce:
         else:
             self._services.produce_deadlines.add(self)
 
-    def put(self, topic_index: int, partition_index: int, result: AppendResult) -> None:
-        results = self._results[topic_index]
-        if results[partition_index] is None and self._left:
-            results[partition_index] = result
+    def answered(self, batch: ProducedBatch, result: AppendResult) -> None:
+        """As Receiver.answered."""
+        self.put(batch.index, result)
+
+    def put(self, index: int, result: AppendResult) -> None:
+        """The result of the partition at this place of the request. A late one is ignored."""
+        if self._left and self._results[index] is None:
+            self._results[index] = result
             self._left -= 1
             if self._left == 0:
                 self._services.produce_deadlines.discard(self)
@@ -258,8 +285,7 @@ class _PendingProduce:
         for start in self._starts:
             start.cancel()
         self._left = 0
-        for results in self._results:
-            results[:] = [_TIMED_OUT if result is None else result for result in results]
+        self._results = [_TIMED_OUT if result is None else result for result in self._results]
         self._answer()
 
     def _answer(self) -> None:
@@ -267,9 +293,11 @@ class _PendingProduce:
         endpoints: dict[int, NodeEndpoint] = {}
         topics = []
         has_failed = False
-        for topic, results in zip(self._request.topics, self._results, strict=True):
+        results = iter(self._results)
+        for topic in self._request.topics:
             answers = []
-            for (partition, _), result in zip(topic.partitions, results, strict=True):
+            for partition, _ in topic.partitions:
+                result = next(results)
                 assert result is not None
                 hint = None
                 if result.error_code:
@@ -322,17 +350,3 @@ class _PendingProduce:
         if node is not None:
             endpoints[node.node_id] = NodeEndpoint(node.node_id, node.host, node.port, node.rack)
         return LeaderHint(node_id, leader.leader_epoch)
-
-
-class _Done:
-    """Receives one partition's result."""
-
-    __slots__ = ("_partition_index", "_pending", "_topic_index")
-
-    def __init__(self, pending: _PendingProduce, topic_index: int, partition_index: int) -> None:
-        self._pending = pending
-        self._topic_index = topic_index
-        self._partition_index = partition_index
-
-    def __call__(self, result: AppendResult) -> None:
-        self._pending.put(self._topic_index, self._partition_index, result)

@@ -59,7 +59,7 @@ def check(data: bytes) -> bool:
         records[17:21] = _CRC.pack(crc32c(memoryview(records)[CHECKSUMMED_POSITION:]))
     in_parts = _in_parts(number, bytearray(records))
     try:
-        at_once: Verdict = bytes(_admissions[number].admit(memoryview(records), NOW_MS, _room)[0])
+        at_once: Verdict = bytes(_admissions[number].admit(memoryview(records), None, NOW_MS, _room)[0])
     except TooMuchWork:
         at_once = in_parts
     except BmqError as error:

@@ -24,12 +24,13 @@ from bmq.broker.partition_states import (
     State,
     Writing,
 )
+from bmq.log.partition_log import Batch
 
 OUTSTANDING = (0, 9)  # appends on their way in the whole process, as the events tell
 LIMITS = ev.Limits(segment_bytes=12, preopen_bytes=7, appends_outstanding_max=3, replicas_wanted=3, replicas_min=2)
 
 
-class NamedBatch(ev.Batch):
+class NamedBatch(Batch):
     __slots__ = ("number",)
 
     def __init__(self, number: int, offset_count: int, size_bytes: int, is_acks_all: bool) -> None:
@@ -47,7 +48,7 @@ class File:
     is_ghost: bool = False
     is_indexed: bool = False
     is_torn: bool = False
-    batches: list[ev.Batch] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
     append_counts: list[int] = field(default_factory=list)
     durable_count: int = 0
     replicas: int = 3
@@ -94,7 +95,7 @@ class Store:
     def end_of(self, extents: list[tuple[str, int]]) -> int:
         return max((self.files[name].batches[count - 1].end_offset for name, count in extents if count), default=0)
 
-    def log(self) -> list[ev.Batch]:
+    def log(self) -> list[Batch]:
         return [batch for name, count in self.walk() for batch in self.files[name].batches[:count]]
 
 
@@ -105,8 +106,8 @@ class Owner:
         self.store = store
         self.epoch = epoch
         self.seen = seen
-        self.acknowledged: list[ev.Batch] = []
-        self.rejected: list[ev.Batch] = []
+        self.acknowledged: list[Batch] = []
+        self.rejected: list[Batch] = []
         self.is_write_scheduled = False
         self.later: list[object] = []
         self.state: State

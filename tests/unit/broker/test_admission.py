@@ -192,7 +192,7 @@ def test_an_opening_only_reads_the_batch(codec: Compression, is_append_time: boo
     config = LogConfig(message_timestamp_type_is_append_time=is_append_time)
     opened = admitted_at_once(Admission(config), memoryview(bytes(data)).toreadonly(), NOW_MS)
     assert not isinstance(opened, Exception)
-    _, header = Admission(config).admit(memoryview(data), NOW_MS, OneRoom(1 << 20))
+    _, header = Admission(config).admit(memoryview(data), None, NOW_MS, OneRoom(1 << 20))
     assert opened[1] == header == BatchHeader.parse(data)
     verify_crc(data, 0, header)
 
@@ -239,10 +239,10 @@ def test_what_is_too_much_for_a_room_is_neither_refused_nor_changed(codec: Compr
     rooms = [OneRoom(1024), OneRoom(1 << 20, 1000)]
     for room in rooms:
         with pytest.raises(TooMuchWork):
-            Admission(LogConfig()).admit(memoryview(data), NOW_MS, room)
+            Admission(LogConfig()).admit(memoryview(data), None, NOW_MS, room)
     assert bytes(data) == before
     room = OneRoom(1 << 20, 10_000_000)
-    _, header = Admission(LogConfig()).admit(memoryview(data), NOW_MS, room)
+    _, header = Admission(LogConfig()).admit(memoryview(data), None, NOW_MS, room)
     assert header.max_timestamp_ms == NOW_MS + 2999
     assert room.left_ns is not None and 0 < 10_000_000 - room.left_ns < 1_000_000
 
@@ -250,10 +250,10 @@ def test_what_is_too_much_for_a_room_is_neither_refused_nor_changed(codec: Compr
 def test_reading_many_records_counts_as_work() -> None:
     data = batch(3000)
     room = OneRoom(8, 100_000)
-    Admission(LogConfig()).admit(memoryview(data), NOW_MS, room)
+    Admission(LogConfig()).admit(memoryview(data), None, NOW_MS, room)
     with pytest.raises(TooMuchWork):
-        Admission(LogConfig()).admit(memoryview(data), NOW_MS, room)
-    Admission(LogConfig()).admit(memoryview(batch(3)), NOW_MS, room)
+        Admission(LogConfig()).admit(memoryview(data), None, NOW_MS, room)
+    Admission(LogConfig()).admit(memoryview(batch(3)), None, NOW_MS, room)
 
 
 def test_without_the_kernel_a_batch_has_a_bounded_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:

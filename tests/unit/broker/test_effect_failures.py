@@ -34,6 +34,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from tests.fakes.store import Faults
 from tests.fakes.store_writer import FakeWriter
+from tests.support.produced_batch import produced_batch
 from tests.unit.broker.world import CONFIG, KEY, Owner, World, append, batch_of, produce, read_all, virtual
 
 pytestmark = pytest.mark.unit
@@ -377,7 +378,7 @@ def test_callbacks_that_raise_keep_nobody_waiting() -> None:
         log = await owner.log()
         errors = (Bug(), asyncio.CancelledError())
         for error in errors:
-            log.append(memoryview(batch_of(b"x" * 100)), raising("done", error))
+            log.append(produced_batch(log.topic_partition, memoryview(batch_of(b"x" * 100)), raising("done", error)))
         for error in errors:
             log.on_advance(raising("advance", error))
         log.on_advance(lambda: called.append("advance"))

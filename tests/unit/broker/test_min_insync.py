@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from bmq.broker.acknowledgement import FOLLOWERS_MAX
 from bmq.broker.min_insync_tracker import UNCONFIRMED_S_MAX, MinInsyncTracker
 from bmq.broker.partition_states import AwaitingSegment, Idle, Mending, Writing
 from bmq.broker.runtime import PartitionRuntime
+from bmq.log.partition_log import FOLLOWERS_MAX
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.record_batch import BatchHeader

@@ -29,7 +29,7 @@ def opened_in_a_turn(room: TurnRoom, data: bytearray, count: int) -> int:
     opened = 0
     for _ in range(count):
         try:
-            Admission(LogConfig()).admit(memoryview(data), NOW_MS, room)
+            Admission(LogConfig()).admit(memoryview(data), None, NOW_MS, room)
         except TooMuchWork:
             continue
         opened += 1

@@ -32,6 +32,7 @@ from bmq.broker.partition_states import (
     State,
     Writing,
 )
+from bmq.log.partition_log import Batch
 from bmq.protocol.error_codes import ErrorCode
 
 pytestmark = pytest.mark.unit
@@ -49,11 +50,11 @@ class PartitionHistory(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.state: State = Claiming(1, LIMITS, 0)
-        self.stored: list[ev.Batch] = []
-        self.in_flight: list[ev.Batch] = []
-        self.acknowledged: list[ev.Batch] = []
-        self.rejected: list[ev.Batch] = []
-        self.produced: list[ev.Batch] = []
+        self.stored: list[Batch] = []
+        self.in_flight: list[Batch] = []
+        self.acknowledged: list[Batch] = []
+        self.rejected: list[Batch] = []
+        self.produced: list[Batch] = []
         self.asked: list[ev.Effect] = []
         self.is_write_due = False
         self.replicas: dict[int, int] = {}
@@ -122,7 +123,7 @@ class PartitionHistory(RuleBasedStateMachine):
     def produce(self, offset_count: int, size_bytes: int, is_acks_all: bool) -> None:
         if is_acks_all and isinstance(self.state, Writing) and self.state.is_short:
             return  # refused before it comes here
-        batch = ev.Batch(offset_count, size_bytes, is_acks_all=is_acks_all)
+        batch = Batch(offset_count, size_bytes, is_acks_all=is_acks_all)
         self.produced.append(batch)
         self.send(ev.ProduceArrived(batch))
 
@@ -273,7 +274,7 @@ def test_an_end_below_the_floor_is_loud() -> None:
     down, effects = offline(state)
     assert isinstance(down, Offline)
     assert effects == (ev.Reject((), ErrorCode.NOT_LEADER_OR_FOLLOWER), ev.Abandon())
-    batch = ev.Batch(1, 1)
+    batch = Batch(1, 1)
     assert step(down, ev.ProduceArrived(batch))[1] == (ev.Reject((batch,), ErrorCode.KAFKA_STORAGE_ERROR),)
 
 
@@ -284,7 +285,7 @@ OPENED = ev.SegmentOpened(0, 2)
 @pytest.mark.parametrize("opened_after", ["start", "walk", "manifest"])
 def test_nothing_is_owned_before_manifest_and_segment_are_confirmed(opened_after: str, is_indexed: bool) -> None:
     state: State = Sealing(5, LIMITS, 0)
-    batch = ev.Batch(1, 1)
+    batch = Batch(1, 1)
     refused = (ev.Reject((batch,), ErrorCode.NOT_LEADER_OR_FOLLOWER),)
     steps = [
         ("start", ev.DirectoriesSealed(frozenset()), (ev.WalkLog(), ev.OpenSegment(0))),
@@ -311,7 +312,7 @@ def test_no_second_segment_before_the_indexes_of_earlier_epochs_are_durable() ->
         OPENED,
         ev.LogWalked(9, is_indexed=False),
         ev.ManifestWritten(),
-        ev.ProduceArrived(ev.Batch(1, LIMITS.preopen_bytes)),
+        ev.ProduceArrived(Batch(1, LIMITS.preopen_bytes)),
     ):
         state, effects = step(state, event)
     state, effects = step(state, ev.WriteDue())
@@ -322,7 +323,7 @@ def test_no_second_segment_before_the_indexes_of_earlier_epochs_are_durable() ->
 
 def test_batches_of_one_iteration_are_one_append() -> None:
     state: State = writing()
-    batches = [ev.Batch(2, 1) for _ in range(3)]
+    batches = [Batch(2, 1) for _ in range(3)]
     effects = [step(state, ev.ProduceArrived(batch))[1] for batch in batches]
     assert effects == [(ev.ScheduleWrite(),), (), ()]
     state, written = step(state, ev.WriteDue())
@@ -335,7 +336,7 @@ def test_batches_of_one_iteration_are_one_append() -> None:
 def test_appends_outstanding_are_bounded() -> None:
     state: State = writing()
     for expected in (1, 1, 0):
-        step(state, ev.ProduceArrived(ev.Batch(1, 1)))
+        step(state, ev.ProduceArrived(Batch(1, 1)))
         assert len(step(state, ev.WriteDue())[1]) == expected
     state, effects = step(state, ev.SegmentSynced(0, 101))
     assert [type(effect) for effect in effects] == [ev.Acknowledge, ev.WriteBatches]
@@ -343,7 +344,7 @@ def test_appends_outstanding_are_bounded() -> None:
 
 def test_behind_its_own_append_a_partition_waits_while_many_of_others_are_on_their_way() -> None:
     state: State = writing()  # two appends may be outstanding
-    batches = [ev.Batch(1, 1) for _ in range(4)]
+    batches = [Batch(1, 1) for _ in range(4)]
     step(state, ev.ProduceArrived(batches[0]))
     # However busy the others are: one that has nothing on its way writes at once.
     state, effects = step(state, ev.WriteDue(outstanding=50))
@@ -363,7 +364,7 @@ def test_behind_its_own_append_a_partition_waits_while_many_of_others_are_on_the
 
 def test_the_next_segment_waits_until_the_full_one_is_durable() -> None:
     state: State = writing(segment_bytes=10)
-    first, second = ev.Batch(1, 9), ev.Batch(1, 9)
+    first, second = Batch(1, 9), Batch(1, 9)
     step(state, ev.ProduceArrived(first))
     step(state, ev.ProduceArrived(second))
     state, effects = step(state, ev.WriteDue())
@@ -382,7 +383,7 @@ def test_the_next_segment_waits_until_the_full_one_is_durable() -> None:
 def test_a_segment_takes_no_more_than_it_was_opened_for() -> None:
     limits = ev.Limits(segment_bytes=100, preopen_bytes=75)
     state: State = Writing(5, limits, InFlightBatches(100, segment_bytes_max=20), frozenset(), ev.Segment(5, 0, 100))
-    first, second, third = (ev.Batch(1, 8) for _ in range(3))
+    first, second, third = (Batch(1, 8) for _ in range(3))
     for batch in (first, second, third):
         step(state, ev.ProduceArrived(batch))
     state, effects = step(state, ev.WriteDue())
@@ -391,18 +392,18 @@ def test_a_segment_takes_no_more_than_it_was_opened_for() -> None:
     state, effects = step(state, ev.SegmentSynced(0, 102))
     assert ev.WriteBatches(ev.Segment(5, 1, 102), (third,)) in effects
     state, effects = step(state, ev.SegmentSealed(0))
-    longer = ev.Batch(1, 21)
+    longer = Batch(1, 21)
     step(state, ev.ProduceArrived(longer))
     state, effects = step(state, ev.WriteDue())
     assert effects == (ev.WriteBatches(ev.Segment(5, 1, 102), (longer,)),), "29 of 40 is below three quarters"
-    step(state, ev.ProduceArrived(ev.Batch(1, 1)))
+    step(state, ev.ProduceArrived(Batch(1, 1)))
     state, effects = step(state, ev.WriteDue())
     assert ev.OpenSegment(2) in effects, "30 of 40 is not"
 
 
 def test_a_full_store_refuses_and_recovers() -> None:
     state: State = writing()
-    batch, late = ev.Batch(1, 1), ev.Batch(1, 1)
+    batch, late = Batch(1, 1), Batch(1, 1)
     step(state, ev.ProduceArrived(batch))
     state, _ = step(state, ev.WriteDue())
     state, effects = step(state, ev.WriterBroken(0, is_full=True))
@@ -423,7 +424,7 @@ def test_a_full_store_refuses_and_recovers() -> None:
 
 def test_while_the_store_is_away_batches_wait_and_are_written_when_it_is_back() -> None:
     state: State = AwaitingSegment(5, LIMITS, InFlightBatches(100), frozenset(), 1, is_asked=True)
-    batch = ev.Batch(1, 1)
+    batch = Batch(1, 1)
     assert step(state, ev.ProduceArrived(batch)) == (state, ())
     state, effects = step(state, ev.SegmentOpenFailed(1))
     assert isinstance(state, AwaitingSegment) and effects == (ev.RetryLater(),)
@@ -476,14 +477,14 @@ def test_the_first_segment_may_have_a_higher_roll() -> None:
 @pytest.mark.parametrize("kind", [AwaitingSegment, Mending])
 def test_what_waited_too_long_is_refused_for_good(kind: type[State]) -> None:
     log = InFlightBatches(100)
-    written, waiting = ev.Batch(2, 1), ev.Batch(1, 1)
+    written, waiting = Batch(2, 1), Batch(1, 1)
     log.place(written)
     log.place(waiting)
     state: State
     if kind is Mending:
         log.written.append(log.waiting.popleft())
         state = Mending(5, LIMITS, log, frozenset(), ev.Segment(5, 0, 100))
-        expected: tuple[ev.Batch, ...] = (waiting,)  # what was written may be in the log
+        expected: tuple[Batch, ...] = (waiting,)  # what was written may be in the log
     else:
         state = AwaitingSegment(5, LIMITS, log, frozenset(), 1, is_asked=True)
         expected = (written, waiting)
@@ -500,7 +501,7 @@ def replicated(replicas: int, **fields: object) -> Writing:
 
 def test_what_a_mend_leaves_on_too_few_nodes_is_told_so_and_the_rest_refused() -> None:
     state: State = replicated(3)
-    batches = [ev.Batch(1, 2, is_acks_all=is_all) for is_all in (True, False, False, True, False)]
+    batches = [Batch(1, 2, is_acks_all=is_all) for is_all in (True, False, False, True, False)]
     for batch in batches:
         step(state, ev.ProduceArrived(batch))
     state, _ = step(state, ev.WriteDue())
@@ -543,7 +544,7 @@ def test_appends_go_on_while_the_next_segment_is_opened_ahead_of_need() -> None:
     """By age, or for more nodes: nothing waits for the store to make a file."""
     for hint in (ev.RollDue(0), ev.ReplicasDue(0)):
         state: State = replicated(2)
-        first, second, third = (ev.Batch(1, 1) for _ in range(3))
+        first, second, third = (Batch(1, 1) for _ in range(3))
         step(state, ev.ProduceArrived(first))
         state, _ = step(state, ev.WriteDue())
         state, effects = step(state, hint)
@@ -578,7 +579,7 @@ def test_a_higher_minimum_makes_an_open_segment_short() -> None:
 
 def test_a_broken_writer_acknowledges_what_lies_inside_and_writes_the_rest_again() -> None:
     state: State = writing()
-    batches = [ev.Batch(1, 2) for _ in range(3)]
+    batches = [Batch(1, 2) for _ in range(3)]
     for batch in batches:
         step(state, ev.ProduceArrived(batch))
     state, _ = step(state, ev.WriteDue())
@@ -595,7 +596,7 @@ def test_a_broken_writer_acknowledges_what_lies_inside_and_writes_the_rest_again
 
 def test_a_mended_end_below_the_high_watermark_is_loud() -> None:
     state: State = writing()
-    step(state, ev.ProduceArrived(ev.Batch(1, 2)))
+    step(state, ev.ProduceArrived(Batch(1, 2)))
     state, _ = step(state, ev.WriteDue())
     state, _ = step(state, ev.SegmentSynced(0, 101))
     state, _ = step(state, ev.WriterBroken(0))
@@ -604,7 +605,7 @@ def test_a_mended_end_below_the_high_watermark_is_loud() -> None:
 
 
 def test_a_newer_owner_refuses_what_is_not_durable() -> None:
-    batch = ev.Batch(1, 1)
+    batch = Batch(1, 1)
     owned = writing()
     step(owned, ev.ProduceArrived(batch))
     state, effects = step(owned, ev.OwnershipLost())
@@ -615,7 +616,7 @@ def test_a_newer_owner_refuses_what_is_not_durable() -> None:
 
 def test_a_stop_drains_seals_and_releases() -> None:
     state: State = writing()
-    batch, late = ev.Batch(1, 2), ev.Batch(1, 2)
+    batch, late = Batch(1, 2), Batch(1, 2)
     step(state, ev.ProduceArrived(batch))
     state, effects = step(state, ev.StopRequested())
     assert isinstance(state, Draining)
@@ -631,14 +632,14 @@ def test_a_stop_drains_seals_and_releases() -> None:
 
 def test_an_idle_partition_is_woken_by_a_batch() -> None:
     state: State = writing()
-    step(state, ev.ProduceArrived(ev.Batch(1, 2)))
+    step(state, ev.ProduceArrived(Batch(1, 2)))
     state, _ = step(state, ev.WriteDue())
     assert step(state, ev.IdleDue(0)) == (state, ())
     state, _ = step(state, ev.SegmentSynced(0, 101))
     state, effects = step(state, ev.IdleDue(0))
     assert isinstance(state, Idle)
     assert effects == (ev.SealSegment(ev.Segment(5, 0, 100), 101),)
-    batch = ev.Batch(1, 2)
+    batch = Batch(1, 2)
     state, effects = step(state, ev.ProduceArrived(batch))
     assert effects == (ev.OpenSegment(1),)
     state, effects = step(state, ev.SegmentOpened(1))

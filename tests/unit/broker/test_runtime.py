@@ -24,6 +24,7 @@ from bmq.protocol.errors import KafkaError
 from bmq.protocol.hot_produce import RecordError
 from bmq.protocol.record_batch import Record, encode_batch
 from tests.fakes.store import Faults
+from tests.support.produced_batch import produced_batch
 from tests.unit.broker.world import (
     CONFIG,
     KEY,
@@ -152,7 +153,7 @@ def test_callbacks_may_append_and_waiters_wake_once() -> None:
             second.append(append(log, batch_of(b"2")))  # type: ignore[arg-type]
             first.set_result(None)
 
-        log.append(memoryview(batch_of(b"1")), done)
+        log.append(produced_batch(log.topic_partition, memoryview(batch_of(b"1")), done))
         await first
         await second[0]
         assert woken == [1]
@@ -294,7 +295,9 @@ def test_nothing_of_an_answered_append_is_left_to_the_collector(batch_count: int
         caller = Caller()
         result = caller.result
         gone = weakref.ref(caller)
-        log.append(memoryview(bytearray(batch_of(b"1") * batch_count)), caller, is_internal=is_internal)
+        records = memoryview(bytearray(batch_of(b"1") * batch_count))
+        log.append(produced_batch(log.topic_partition, records, caller, is_internal=is_internal))
+        del records
         del caller
         assert (await result).error_code is ErrorCode.NONE
         for _ in range(3):  # turns: the store's own callbacks end

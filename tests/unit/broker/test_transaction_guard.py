@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
-from bmq.broker.acknowledgement import PendingBatch
 from bmq.broker.transaction_guard import (
     HeldBatch,
     TransactionGuards,
@@ -14,6 +15,7 @@ from bmq.broker.transaction_guard import (
     overtaken,
     refusal_of,
 )
+from bmq.log.partition_log import LoneAppend, ProducedBatch, TopicPartition
 from bmq.log.producer_state import ProducerEntry
 from bmq.log.transactions import TransactionClaim
 from bmq.protocol.error_codes import ErrorCode
@@ -35,7 +37,9 @@ def held(producer_id: int = 7, producer_epoch: int = 0, claim: TransactionClaim 
         is_transactional=True,
     )
     view = memoryview(data)
-    return HeldBatch(PendingBatch(view, BatchHeader.parse(view), lambda result: None, -1, True), claim)
+    header = BatchHeader.parse(view)
+    request = LoneAppend(lambda result: None, claim=claim)
+    return HeldBatch(ProducedBatch(request, TopicPartition(UUID(int=1), 0), view, header), header, claim)
 
 
 NOT_REACHED = [

@@ -21,6 +21,7 @@ from tests.fakes.namespace import files_below
 from tests.fakes.opener import FakeOpener
 from tests.fakes.store import FakeClient, FakeStore, Faults
 from tests.simulation.loop import VirtualTimeLoop
+from tests.support.produced_batch import produced_batch
 
 T = TypeVar("T")
 
@@ -109,7 +110,7 @@ def append(log: PartitionRuntime, data: bytes | bytearray, **options: Any) -> as
         assert not result.done(), "answered twice"
         result.set_result(answer)
 
-    log.append(memoryview(bytearray(data)), done, **options)
+    log.append(produced_batch(log.topic_partition, memoryview(bytearray(data)), done, **options))
     return result
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from bmq.controller.config import ControllerConfig
 from bmq.controller.runtime import Controller
-from bmq.log.partition_log import TopicPartition
+from bmq.log.partition_log import TopicPartition, internal_batch
 from bmq.metadata.image import METADATA_TOPIC_ID, MetadataImage, Node
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.internal_messages import (
@@ -223,7 +223,7 @@ class ControllerLab:
     def write(self, record: MetadataRecord) -> None:
         """Put it into the log, as a controller before the next one would have."""
         batch = encode_batch([Record(b"", encode_record(record))])
-        self.log.append(memoryview(batch), lambda result: None, is_internal=True)
+        self.log.append(internal_batch(self.log.topic_partition, memoryview(batch), lambda result: None))
 
     def leaders(self, name: str) -> list[int]:
         return [partition.leader for partition in self.image.topics[name].partitions]

@@ -12,7 +12,7 @@ from uuid import UUID
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.coordinator.topics import OFFSETS_TOPIC
-from bmq.log.partition_log import AppendDone, AppendResult, ReplayableLog, TopicPartition
+from bmq.log.partition_log import AppendResult, ProducedBatch, ReplayableLog, TopicPartition
 from bmq.log.producer_state import ProducerStates
 from bmq.log.store import FencedWriter
 from bmq.log.transactions import TransactionClaim, TransactionMarker
@@ -86,10 +86,11 @@ class FencingLog(FakePartitionLog):
         super().__init__(topic_partition)
         self.producers = ProducerStates()
 
-    def append(self, records: memoryview, done: AppendDone, **options: Any) -> None:
+    def append(self, batch: ProducedBatch) -> None:
+        records = batch.records
         header = BatchHeader.parse(records)
         if not header.has_producer_id or self.refuse_with is not None:
-            super().append(records, done, **options)
+            super().append(batch)
             return
         marker = parse_end_transaction_marker(records) if header.is_control else None
         base_offset = self.log_end_offset
@@ -101,9 +102,9 @@ class FencingLog(FakePartitionLog):
                 self.producers.check_marker(header, marker)
                 self.producers.place_marker(header, base_offset, marker, NOW_MS)
         except KafkaError as error:
-            asyncio.get_running_loop().call_soon(done, AppendResult(error.code))  # ownership is proven first
+            asyncio.get_running_loop().call_soon(batch.complete, AppendResult(error.code))  # ownership is proven first
         else:
-            super().append(records, done, **options)
+            super().append(batch)
 
 
 class FakeVerifier:
@@ -138,11 +139,11 @@ class OwnedLog:
     def is_fenced(self) -> bool:
         return self.log.leader_epoch > self.leader_epoch
 
-    def append(self, records: memoryview, done: AppendDone, **options: bool) -> None:
+    def append(self, batch: ProducedBatch) -> None:
         if self.is_fenced:
-            done(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+            batch.complete(AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         else:
-            self.log.append(records, done, **options)
+            self.log.append(batch)
 
     async def prove_ownership(self) -> None:
         await asyncio.sleep(0)

@@ -16,6 +16,7 @@ from bmq.protocol.internal_messages import ForgottenTail, TailFetchRequest, Tail
 from bmq.protocol.record_batch import Record, encode_batch
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
 from tests.fakes.peer import FakePeer
+from tests.support.produced_batch import produced_batch
 from tests.unit.broker.world import virtual
 
 pytestmark = pytest.mark.unit
@@ -49,7 +50,8 @@ class Owner:
 
 
 def produce(log: FakePartitionLog) -> None:
-    log.append(memoryview(encode_batch([Record(None, b"v", timestamp_ms=1)])), lambda _: None)
+    records = memoryview(encode_batch([Record(None, b"v", timestamp_ms=1)]))
+    log.append(produced_batch(log.topic_partition, records, lambda _: None))
 
 
 def test_a_poll_is_answered_at_once_if_there_is_something() -> None:

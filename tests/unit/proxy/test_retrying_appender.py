@@ -14,7 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.log.partition_log import AppendDone, AppendResult, PartitionLog, PartitionStarting, TopicPartition
+from bmq.log.partition_log import (
+    AppendDone,
+    AppendResult,
+    PartitionLog,
+    PartitionStarting,
+    ProducedBatch,
+    TopicPartition,
+)
 from bmq.log.refused_sequences import FORGOTTEN_S, STEP_S_MAX
 from bmq.log.transactions import TransactionClaim
 from bmq.protocol.error_codes import ErrorCode
@@ -31,6 +38,7 @@ from bmq.proxy.appender import QUEUED_BYTES_MAX
 from bmq.proxy.retrying_appender import HOLD_LONGEST_S, HOLD_S, RetryingAppender
 from bmq.proxy.starting_appender import StartingAppender
 from tests.simulation.loop import VirtualTimeLoop
+from tests.support.produced_batch import produced_batch
 
 pytestmark = pytest.mark.unit
 
@@ -80,25 +88,17 @@ class Owner:
         self.buffers: list[memoryview] = []
         self.claims: list[TransactionClaim | None] = []
 
-    def append(
-        self,
-        records: memoryview,
-        done: AppendDone,
-        *,
-        is_internal: bool = False,
-        is_acks_all: bool = True,
-        claim: TransactionClaim | None = None,
-    ) -> None:
+    def append(self, batch: ProducedBatch) -> None:
         self.asked += 1
-        self.claims.append(claim)
-        self.buffers.append(records)
+        self.claims.append(batch.request.claim)
+        self.buffers.append(batch.records)
         if self.refuse_with is not None:
-            done(AppendResult(self.refuse_with))
+            batch.complete(AppendResult(self.refuse_with))
         elif self.refuse_count:
             self.refuse_count -= 1
-            done(AppendResult(MOVED))
+            batch.complete(AppendResult(MOVED))
         else:
-            self.pending.append((decoded(records), done))
+            self.pending.append((decoded(batch.records), batch.complete))
 
     def store(self, count: int, code: ErrorCode = ErrorCode.NONE) -> None:
         """The oldest `count` get into the log, and this is what their producers hear."""
@@ -167,8 +167,10 @@ class Producing:
                 assert batch not in self.answers, "answered twice"
                 self.answers[batch] = result
 
+            records = encoded(batch, is_numbered=is_numbered)
+            now_s = asyncio.get_running_loop().time()
             self.appender.append(
-                key, encoded(batch, is_numbered=is_numbered), done, True, deadline_s, is_wanted=is_wanted
+                produced_batch(key, records, done, send_until_s=deadline_s, arrived_s=now_s, is_wanted=is_wanted)
             )
 
     def code(self, sequence: int, producer: int = 1) -> ErrorCode | None:
@@ -192,7 +194,8 @@ async def test_what_a_request_says_of_its_transaction_goes_to_every_owner() -> N
     producing, claim = Producing(), TransactionClaim("tx", may_add=True)
     first = producing.partitions.lead()
     for sequence in range(2):
-        producing.appender.append(KEY, encoded((1, sequence)), lambda result: None, claim=claim if sequence else None)
+        claimed = claim if sequence else None
+        producing.appender.append(produced_batch(KEY, encoded((1, sequence)), lambda result: None, claim=claimed))
     first.refuse()
     second = producing.partitions.lead()
     await turns()
@@ -370,8 +373,9 @@ class Crowd:
         def done(result: AppendResult) -> None:
             self.answers.append((partition, sequence, result.error_code))
 
+        records = encoded((1, sequence))
         self.appender.append(
-            self.key(partition), encoded((1, sequence)), done, is_acks_all=is_answered, is_answered=is_answered
+            produced_batch(self.key(partition), records, done, is_acks_all=is_answered, is_answered=is_answered)
         )
 
     @staticmethod
@@ -840,7 +844,7 @@ def test_the_time_that_an_owner_has_stamped_is_no_claim_of_the_producer(is_damag
         old = producing.partitions.lead()
         records = memoryview(encode_batch([Record(b"k", b"v", timestamp_ms=5)], producer_id=1, base_sequence=1))
         answers: list[AppendResult] = []
-        producing.appender.append(KEY, records, answers.append)
+        producing.appender.append(produced_batch(KEY, records, answers.append))
         stamped = rewrite_log_append_time(records, 0, BatchHeader.parse(records), 9)
         if is_damaged:
             records[-1] ^= 1
@@ -969,7 +973,7 @@ def test_an_owner_takes_a_forwarded_batch_only_at_the_epoch_it_was_meant_for(
         partitions.owner = None if is_idle else owner
         appender = StartingAppender(partitions)
         answers: list[AppendResult] = []
-        appender.append(KEY, encoded((1, 1)), answers.append, True, inf, epoch)
+        appender.append(produced_batch(KEY, encoded((1, 1)), answers.append, leader_epoch=epoch))
         if is_idle:
             await turns()
             partitions.owner = owner
@@ -990,7 +994,7 @@ def test_a_start_that_fails_for_our_fault_is_answered() -> None:
         appender = StartingAppender(Broken())
         answers: list[AppendResult] = []
         for sequence in (1, 2):
-            appender.append(KEY, encoded((1, sequence)), answers.append)
+            appender.append(produced_batch(KEY, encoded((1, sequence)), answers.append))
         await turns()
         assert [answer.error_code for answer in answers] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
 

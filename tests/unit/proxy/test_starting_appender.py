@@ -12,6 +12,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.record_batch import Record, encode_batch
 from bmq.proxy.starting_appender import APPENDS_PER_TURN_MAX, QUEUED_OVERHEAD_BYTES, StartingAppender
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
+from tests.support.produced_batch import produced_batch
 from tests.unit.proxy.harness import until
 
 pytestmark = pytest.mark.unit
@@ -48,11 +49,14 @@ async def test_what_waits_longer_than_its_request_is_answered_and_the_rest_keeps
 
     def append(name: str, deadline_s: float, sequence: int = -1) -> None:
         appender.append(
-            KEY,
-            batch(name.encode(), sequence),
-            lambda result: told.append((name, result)),
-            deadline_s=deadline_s,
-            is_wanted=lambda: wanted.get(name, True),
+            produced_batch(
+                KEY,
+                batch(name.encode(), sequence),
+                lambda result: told.append((name, result)),
+                send_until_s=deadline_s,
+                arrived_s=now_s,
+                is_wanted=lambda: wanted.get(name, True),
+            )
         )
 
     append("late", now_s + 10, 0)
@@ -80,7 +84,7 @@ async def test_small_batches_count_with_what_they_take_beside_their_bytes(monkey
     appender = StartingAppender(partitions)
     told: list[AppendResult] = []
     for _ in range(12):
-        appender.append(KEY, batch(), told.append)
+        appender.append(produced_batch(KEY, batch(), told.append))
     assert [result.error_code for result in told] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
     partitions.started.set()
     await until(lambda: len(told) == 12)
@@ -93,7 +97,7 @@ async def test_many_batches_are_handed_over_in_short_turns_and_a_new_one_behind_
     appender = StartingAppender(partitions)
     told: list[int] = []
     for number in range(3 * APPENDS_PER_TURN_MAX + 1):
-        appender.append(KEY, batch(), lambda result, number=number: told.append(number))
+        appender.append(produced_batch(KEY, batch(), lambda result, number=number: told.append(number)))
     partitions.started.set()
     steps = []
     while len(told) < 3 * APPENDS_PER_TURN_MAX + 2:
@@ -101,7 +105,7 @@ async def test_many_batches_are_handed_over_in_short_turns_and_a_new_one_behind_
         await asyncio.sleep(0)
         steps.append(len(told) - before)
         if before == 0 and told:
-            appender.append(KEY, batch(), lambda result: told.append(-1))
+            appender.append(produced_batch(KEY, batch(), lambda result: told.append(-1)))
     assert told == [*range(3 * APPENDS_PER_TURN_MAX + 1), -1]
     assert max(steps) == APPENDS_PER_TURN_MAX
 
@@ -118,7 +122,7 @@ async def test_a_start_that_fails_refuses_what_waits() -> None:
     partitions = Failing()
     appender = StartingAppender(partitions)
     told: list[AppendResult] = []
-    appender.append(KEY, batch(), told.append)
+    appender.append(produced_batch(KEY, batch(), told.append))
     partitions.started.set()
     await until(lambda: bool(told))
     assert told[0].error_code is ErrorCode.UNKNOWN_SERVER_ERROR

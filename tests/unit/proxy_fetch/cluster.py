@@ -33,6 +33,7 @@ from bmq.proxy.stats import ProxyStats
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
 from tests.fakes.store import FakeStore
+from tests.support.produced_batch import produced_batch
 
 NODE = Node(node_id=1, host="127.0.0.1", port=9092, rack="r1")
 TOPIC_ID = UUID(int=0xA)
@@ -107,7 +108,7 @@ class FetchCluster:
         """One batch, as it was stored."""
         log = self.log(partition)
         records = [Record(None, b"v" * value_bytes, (), timestamp_ms) for _ in range(count)]
-        log.append(memoryview(bytearray(encode_batch(records))), lambda _: None)
+        log.append(produced_batch(log.topic_partition, memoryview(bytearray(encode_batch(records))), lambda _: None))
         return log.batches[-1].data
 
     def send(self, request: FetchRequest, version: int, context: RequestContext | None = None) -> Answer:

@@ -22,6 +22,7 @@ from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.read_cache import ReadCache
 from tests.fakes.partition_log import FakePartitionLog
 from tests.fakes.store import FakeClient, FakeStore
+from tests.support.produced_batch import produced_batch
 from tests.unit.log.test_segment_reader import padded_file
 from tests.unit.proxy_fetch.running import run_along
 
@@ -65,7 +66,7 @@ class Reader:
 
     def append(self, count: int, value_bytes: int) -> None:
         data = encode_batch([Record(None, b"v" * value_bytes, (), 1000) for _ in range(count)])
-        self.log.append(memoryview(data), lambda _: None)
+        self.log.append(produced_batch(self.log.topic_partition, memoryview(data), lambda _: None))
 
     def expected(self, offset: int, length_bytes_max: int, bound_offset: int) -> bytes:
         chosen = b""

@@ -21,6 +21,7 @@ from bmq.proxy.fetch_metrics import FetchCounts
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.read_cache import ReadCache
 from tests.fakes.partition_log import FakePartitionLog
+from tests.support.produced_batch import produced_batch
 from tests.unit.proxy_fetch.running import run_along
 
 pytestmark = pytest.mark.unit
@@ -90,7 +91,7 @@ async def test_a_local_segment_is_read_as_it_was_written(tmp_path: Path, is_sent
             records = [
                 Record(None, random.randbytes(random.randrange(400)), (), 1) for _ in range(random.randint(1, 3))
             ]
-            log.append(memoryview(encode_batch(records)), lambda _: None)
+            log.append(produced_batch(log.topic_partition, memoryview(encode_batch(records)), lambda _: None))
             await writer.append([log.batches[-1].data])
             header = BatchHeader.parse(log.batches[-1].data)
             builder.add(header, header.base_offset, builder.valid_bytes)

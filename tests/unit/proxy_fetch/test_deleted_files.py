@@ -28,6 +28,7 @@ from bmq.proxy.dispatch import HOT_HANDLERS
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.fetcher import Fetcher
 from tests.fakes.clock import FakeClock
+from tests.support.produced_batch import produced_batch
 from tests.unit.proxy_fetch.cluster import LEADER_EPOCH, TOPIC_ID, FetchCluster, want
 from tests.unit.routing.owner_nodes import until
 
@@ -59,7 +60,7 @@ class Owner:
         for number in range(first, first + count):
             answer: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
             record = Record(None, value_at(number), timestamp_ms=FakeClock().now_ms())
-            log.append(memoryview(encode_batch([record])), answer.set_result)
+            log.append(produced_batch(log.topic_partition, memoryview(encode_batch([record])), answer.set_result))
             result = await answer
             assert (result.error_code, result.base_offset) == (ErrorCode.NONE, number)
 

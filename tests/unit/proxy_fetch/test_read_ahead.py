@@ -19,6 +19,7 @@ from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.read_cache import ReadCache
 from tests.fakes.partition_log import FakePartitionLog
 from tests.fakes.store import FakeStore
+from tests.support.produced_batch import produced_batch
 from tests.unit.proxy_fetch.running import run_along
 
 pytestmark = pytest.mark.unit
@@ -42,7 +43,8 @@ class ManyFiles:
             )
             for offset in range(number * PER_FILE, (number + 1) * PER_FILE):
                 value = offset.to_bytes(4, "big") * 75
-                part.append(memoryview(encode_batch([Record(None, value, (), 1_000)])), lambda _: None)
+                records = memoryview(encode_batch([Record(None, value, (), 1_000)]))
+                part.append(produced_batch(part.topic_partition, records, lambda _: None))
             self.parts.append(part)
         self._locates = [part.locate for part in self.parts]
         self.log = self.parts[-1]

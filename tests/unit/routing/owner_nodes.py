@@ -41,6 +41,7 @@ from tests.fakes.store import FakeStore
 from tests.simulation.loop import VirtualTimeLoop
 from tests.simulation.network import Network
 from tests.simulation.process import Process
+from tests.support.produced_batch import produced_batch
 
 T = TypeVar("T")
 
@@ -247,7 +248,7 @@ def append(log: PartitionLog, *values: bytes, **options: Any) -> asyncio.Future[
         assert not answer.done(), "answered twice"
         answer.set_result(result)
 
-    log.append(batch_of(*values), done, **options)
+    log.append(produced_batch(log.topic_partition, batch_of(*values), done, **options))
     return answer
 
 

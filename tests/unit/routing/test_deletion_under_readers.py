@@ -30,6 +30,7 @@ from bmq.protocol.request_context import RequestContext
 from bmq.proxy.dispatch import HOT_HANDLERS
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.fetcher import Fetcher
+from tests.support.produced_batch import produced_batch
 from tests.unit.proxy_fetch.cluster import want
 from tests.unit.routing.owner_nodes import TOPIC_ID, Cluster, batch_of
 from tests.unit.routing.test_remote_fetch import Consumers
@@ -132,8 +133,9 @@ class Lives:
             life, offset = self.life, self.next_offset
             batch = batch_of(value_at(life, offset), producer_id=life + 1, producer_epoch=0, base_sequence=offset)
             answer: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
+            until_s = asyncio.get_running_loop().time() + 5
             self.consumers.services.appender.append(
-                self.key, batch, answer.set_result, deadline_s=asyncio.get_running_loop().time() + 5
+                produced_batch(self.key, batch, answer.set_result, send_until_s=until_s)
             )
             result = await answer
             if result.error_code is ErrorCode.NONE and life == self.life:

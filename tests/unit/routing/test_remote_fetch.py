@@ -37,6 +37,7 @@ from bmq.proxy.services import Services
 from bmq.proxy.stats import ProxyStats
 from bmq.routing.remote_log import RemoteLog
 from bmq.routing.settings import RouterSettings
+from tests.support.produced_batch import produced_batch
 from tests.unit.proxy_fetch.cluster import want
 from tests.unit.routing.owner_nodes import TOPIC_ID, Cluster, SharedController, append, batch_of, key, until
 
@@ -308,7 +309,9 @@ def test_consumers_see_every_record_once_and_in_order_whatever_happens(seed: int
                 value = b"%d" % len(written)
                 written.append(value)
                 answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-                consumers.services.appender.append(key(), batch(value, len(written) - 1), answer.set_result)
+                consumers.services.appender.append(
+                    produced_batch(key(), batch(value, len(written) - 1), answer.set_result)
+                )
                 assert (await answer).error_code is ErrorCode.NONE
 
         readers = [asyncio.ensure_future(consume()) for _ in range(2)]

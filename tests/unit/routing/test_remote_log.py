@@ -25,6 +25,7 @@ from bmq.protocol.messages.produce_response import (
 from bmq.protocol.record_batch import BatchHeader, Record, decode_records, encode_batch
 from bmq.routing.remote_log import RemoteLog, RemoteSurroundings
 from bmq.routing.settings import RouterSettings
+from tests.support.produced_batch import produced_batch
 from tests.unit.routing.owner_nodes import TOPIC_ID, Cluster, append, batch_of, key, records_of, until
 
 pytestmark = pytest.mark.unit
@@ -80,7 +81,7 @@ async def test_appends_are_answered_as_the_owner_answers_them(cluster: Cluster) 
     log = await opened(cluster)
     records = batch_of(b"a", b"b")
     answers: list[AppendResult] = []
-    log.append(records, answers.append)
+    log.append(produced_batch(key(), records, answers.append))
     assert BatchHeader.parse(records).leader_epoch == 1
     for number, is_acks_all in enumerate((True, False)):
         result = await append(log, b"c", is_acks_all=is_acks_all)
@@ -89,7 +90,7 @@ async def test_appends_are_answered_as_the_owner_answers_them(cluster: Cluster) 
     assert await records_of(await cluster.nodes[2].log()) == [b"a", b"b", b"c", b"c"]
     damaged = batch_of(b"x")
     damaged[-1] ^= 1
-    log.append(damaged, answers.append)
+    log.append(produced_batch(key(), damaged, answers.append))
     await until(lambda: len(answers) == 2)
     assert answers[1].error_code is ErrorCode.CORRUPT_MESSAGE and answers[1].message
     assert log.append_count == 0 and cluster.router.surroundings.budget.bytes_used == 0
@@ -102,7 +103,7 @@ async def test_the_records_at_fault_are_named_as_by_the_owner(cluster: Cluster) 
     answers: list[AppendResult] = []
     for one in (log, owned):
         late = encode_batch([Record(b"k", b"v"), Record(b"k", b"v", timestamp_ms=2**62)])
-        one.append(memoryview(late), answers.append)
+        one.append(produced_batch(one.topic_partition, memoryview(late), answers.append))
     await until(lambda: len(answers) == 2)
     assert answers[0] == answers[1]
     assert answers[0].error_code is ErrorCode.INVALID_TIMESTAMP
@@ -352,7 +353,7 @@ async def test_the_records_are_sent_as_they_lie(cluster: Cluster) -> None:
     log = await opened(cluster)
     link = stubbed(log)
     records = batch_of(b"a")
-    log.append(records, lambda _: None)
+    log.append(produced_batch(log.topic_partition, records, lambda _: None))
     ((body, _),) = link.sent
     assert body[1] is records
     log.close()
@@ -367,7 +368,7 @@ def test_the_owner_is_told_what_the_client_waits_for(is_acks_all: bool, acks: in
         log = await opened(cluster)
         link = stubbed(log)
         for claim in (None, TransactionClaim("id", may_add=True)):
-            log.append(batch_of(b"a"), lambda _: None, is_acks_all=is_acks_all, claim=claim)
+            log.append(produced_batch(key(), batch_of(b"a"), lambda _: None, is_acks_all=is_acks_all, claim=claim))
         assert [parse_produce(bytearray(b"".join(body)), 0, 13).acks for body, _ in link.sent] == [acks, acks]
         log.close()
 
@@ -399,7 +400,7 @@ def test_answers_that_are_unusual_or_none(frame: bytearray, expected: ErrorCode 
         log = await opened(cluster)
         link = stubbed(log)
         answers: list[AppendResult] = []
-        log.append(batch_of(b"a"), answers.append)
+        log.append(produced_batch(key(), batch_of(b"a"), answers.append))
         answered = link.sent[0][1]
         if expected is None:
             with pytest.raises(MalformedMessage):  # which closes the link
@@ -421,7 +422,7 @@ async def test_surroundings_are_shared(cluster: Cluster) -> None:
     logs = [RemoteLog(key(number), 2, 1, shared) for number in range(2)]
     links = [stubbed(log) for log in logs]
     for log in logs:
-        log.append(batch_of(b"a"), lambda _: None)
+        log.append(produced_batch(key(), batch_of(b"a"), lambda _: None))
     assert all(link.sent for link in links)
     assert shared.budget.bytes_used == 2 * len(batch_of(b"a"))
     for log in logs:

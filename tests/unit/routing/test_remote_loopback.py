@@ -26,6 +26,7 @@ from bmq.routing.router import Router
 from bmq.routing.settings import RouterSettings
 from tests.fakes.clock import FakeClock
 from tests.fakes.store import FakeStore
+from tests.support.produced_batch import produced_batch
 from tests.unit.routing.owner_nodes import LOG_CONFIG, SETTINGS, Cluster, batch_of, key
 
 pytestmark = pytest.mark.unit
@@ -80,7 +81,7 @@ async def test_what_is_forwarded_over_real_sockets_comes_back_as_it_was() -> Non
     moved = asyncio.Event()
     log.on_advance(moved.set)
     for value in values:
-        appender.append(key(), batch_of(value), done)
+        appender.append(produced_batch(key(), batch_of(value), done))
     read: list[bytes] = []
     async with asyncio.timeout(30):
         while len(read) < len(values):

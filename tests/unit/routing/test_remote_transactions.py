@@ -18,6 +18,7 @@ from bmq.protocol.record_batch import Record, encode_batch, rewrite
 from bmq.routing.remote_log import RemoteLog
 from bmq.routing.remote_state import RemoteState
 from tests.fakes.transaction_verifier import FakeVerifier
+from tests.support.produced_batch import produced_batch
 from tests.unit.routing.owner_nodes import Cluster, append, batch_of, key, until
 from tests.unit.routing.test_remote_log import on_cluster, opened, refusal
 
@@ -42,7 +43,7 @@ def send(
 ) -> asyncio.Future[AppendResult]:
     records = batch_of(b"v", producer_id=producer_id, producer_epoch=0, base_sequence=sequence, is_transactional=True)
     answer: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
-    log.append(records, answer.set_result, claim=claim)
+    log.append(produced_batch(log.topic_partition, records, answer.set_result, claim=claim))
     return answer
 
 

@@ -24,6 +24,7 @@ from bmq.proxy.retrying_appender import PARTITIONS_HELD_MAX, RetryingAppender
 from bmq.routing.remote_log import RemoteLog
 from bmq.routing.router import Router
 from bmq.routing.settings import RouterSettings
+from tests.support.produced_batch import produced_batch
 from tests.unit.routing.owner_nodes import (
     LOG_CONFIG,
     SETTINGS,
@@ -399,7 +400,7 @@ class Producers:
             assert value not in self.answers, "answered twice"
             self.answers[value] = result
 
-        self.appender.append(key(partition), batch_of(value, **options), done)
+        self.appender.append(produced_batch(key(partition), batch_of(value, **options), done))
 
     @property
     def unanswered(self) -> int:
