@@ -26,8 +26,9 @@ from bmq.broker.surroundings import BrokerSettings
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import AppendResult, LoneAppend, ProducedBatch, TopicPartition
 from bmq.log.store import Buffer, Durability, FileMissing, FileStatus
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.record_batch import Record, encode_batch, parsed_header
+from bmq.protocol.record_batch import parsed_header
 
 ROUNDS = 5
 

@@ -26,11 +26,11 @@ from bmq.log.config import LogConfig
 from bmq.log.partition_log import AppendResult, ProducedBatch, TopicPartition
 from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.codec import decode_response, encode_request
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from bmq.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from bmq.protocol.record_batch import Record, encode_batch
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.limits import ProxyLimits

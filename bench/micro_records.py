@@ -25,8 +25,9 @@ from bmq.arrow_records.layout import Layout
 from bmq.compaction.batch_cleaner import retain
 from bmq.log.batch_bodies import Scratch
 from bmq.log.origin import Origin
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.compression import Compression, decompress_into
-from bmq.protocol.record_batch import HEADER_BYTES, Record, batches, encode_batch
+from bmq.protocol.record_batch import HEADER_BYTES, batches
 
 RECORD_BYTES: Final = (100, 1024)
 BATCH_BYTES: Final = (16_384, 1_000_000)

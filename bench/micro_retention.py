@@ -31,8 +31,8 @@ from bmq.log.config import LogConfig
 from bmq.log.manifest import Extent
 from bmq.log.partition_log import AppendResult, TopicPartition
 from bmq.log.store import Buffer, FileStatus
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.record_batch import Record, encode_batch
 
 SHARE_BOUND: Final = 0.05
 TURN_BOUND_MS: Final = 10.0

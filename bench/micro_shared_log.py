@@ -36,7 +36,7 @@ from bench.hdfs.figures import percentile
 from bench.measure import total_cpu_seconds
 from bmq.hdfs.config import WriteMode
 from bmq.log.store import Buffer, Durability, SegmentStore, SegmentWriter
-from bmq.protocol.record_batch import Record, encode_batch
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.server.scheduling import run_in_batches
 
 RECORD_BYTES: Final = 100

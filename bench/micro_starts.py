@@ -39,8 +39,8 @@ from bmq.dev.http_get import http_get
 from bmq.dev.namenode_status import jmx_bean
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import AppendResult, TopicPartition
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.record_batch import Record, encode_batch
 from bmq.server.scheduling import run_in_batches
 
 SETTLE_S: Final = 5.0

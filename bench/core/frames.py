@@ -8,13 +8,13 @@ from random import Random
 from typing import Any, Final
 
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.codec import encode_request, encode_response
 from bmq.protocol.compression import Compression
 from bmq.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from bmq.protocol.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
 from bmq.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from bmq.protocol.messages.produce_response import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from bmq.protocol.record_batch import Record, encode_batch
 
 CLIENT_ID: Final = "load"
 # The newest versions that name a topic instead of its id, which each server makes up.

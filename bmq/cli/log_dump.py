@@ -38,9 +38,9 @@ from bmq.cli.state_records import STATE_TOPICS, StateRecord, decode_state_record
 from bmq.log.partition_view import PartitionView, SegmentView
 from bmq.log.segment_reader import BadBatch
 from bmq.log.store import CorruptFile, FileMissing, SegmentStore
+from bmq.protocol.batch_records import Record, iterate_records
 from bmq.protocol.control_batch import control_type_of, parse_end_transaction_marker
 from bmq.protocol.errors import BmqError
-from bmq.protocol.record_batch import Record, iterate_records
 from bmq.server.logs import configure_logs
 from bmq.server.settings import Settings, load_settings
 from bmq.server.stores import opened_beside

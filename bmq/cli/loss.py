@@ -25,10 +25,10 @@ from bmq.metadata.image import (
 )
 from bmq.metadata.state import MetadataState
 from bmq.metadata.stored_image import stored_image
+from bmq.protocol.batch_records import Record, decode_records
 from bmq.protocol.errors import BmqError
 from bmq.protocol.group_records import GroupMetadataKey, OffsetCommitKey, decode_key
 from bmq.protocol.metadata_records import decode_record
-from bmq.protocol.record_batch import Record, decode_records
 
 NAMES_SHOWN_MAX: Final = 20
 

@@ -19,9 +19,10 @@ from bmq.coordinator.snapshot import decode_snapshot
 from bmq.coordinator.transactions.transaction_shard import snapshot_parts
 from bmq.metadata.image import METADATA_TOPIC_NAME, OFFSETS_TOPIC_NAME, TRANSACTIONS_TOPIC_NAME
 from bmq.protocol import consumer_group_records, group_records, streams_group_records, transaction_records
+from bmq.protocol.batch_records import decode_records
 from bmq.protocol.errors import BmqError
 from bmq.protocol.metadata_records import decode_record
-from bmq.protocol.record_batch import batches, decode_records
+from bmq.protocol.record_batch import batches
 from bmq.protocol.record_types import prefix_of
 
 STATE_TOPICS: Final = frozenset({OFFSETS_TOPIC_NAME, TRANSACTIONS_TOPIC_NAME, METADATA_TOPIC_NAME})

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from bmq.protocol.batch_records import Record, encode_records
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.metadata_records import MetadataRecord, decode_record, encode_record
-from bmq.protocol.record_batch import Record, encode_records
 from bmq.protocol.turns import ELEMENTS_PER_TURN_MAX, Turns
 
 

@@ -32,6 +32,7 @@ from bmq.log.clock import Clock
 from bmq.log.partition_log import AppendResult, ReplayableLog, StateSnapshot, internal_batch
 from bmq.log.store import Buffer, CorruptFile, FencedWriter
 from bmq.log.transactions import TransactionMarker
+from bmq.protocol.batch_records import Record, decode_records, encode_batch_of, encode_records
 from bmq.protocol.control_batch import (
     ControlType,
     EndTransactionMarker,
@@ -40,16 +41,7 @@ from bmq.protocol.control_batch import (
 )
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from bmq.protocol.record_batch import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    BatchHeader,
-    Record,
-    batches,
-    decode_records,
-    encode_batch_of,
-    encode_records,
-)
+from bmq.protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchHeader, batches
 
 KeyValue = tuple[bytes, bytes | None]
 ApplyRecord = Callable[[bytes | None, bytes | None], None]
@@ -112,7 +104,7 @@ class RecordRun(Protocol):
     def size_bytes(self) -> int: ...
 
     def encoded(self, first_delta: int) -> Buffer:
-        """Their bytes in a batch (record_batch.encode_records), from this offset delta on."""
+        """Their bytes in a batch (batch_records.encode_records), from this offset delta on."""
 
     def apply(self) -> None:
         """Apply the records, which are durable now. Should not raise."""

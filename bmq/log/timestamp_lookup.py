@@ -14,7 +14,8 @@ from bmq.log.partition_files import PartitionFiles
 from bmq.log.partition_log import Location
 from bmq.log.segment_index import IndexBuilder
 from bmq.log.segment_reader import SegmentReader
-from bmq.protocol.record_batch import NO_TIMESTAMP_MS, BatchHeader, Record, iterate_records
+from bmq.protocol.batch_records import Record, iterate_records
+from bmq.protocol.record_batch import NO_TIMESTAMP_MS, BatchHeader
 
 LOOKUP_CHUNK_BYTES: Final = 128 * 1024
 RECORDS_PER_TURN_MAX: Final = 1_000

@@ -23,11 +23,12 @@ from bmq.metadata.history import StateChangeHistory
 from bmq.metadata.image import MetadataImage
 from bmq.metadata.state import MetadataState
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import decode_records
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.protocol.internal_messages import MetadataFetchRequest, MetadataFetchResponse
 from bmq.protocol.metadata_records import decode_record
-from bmq.protocol.record_batch import batches, decode_records
+from bmq.protocol.record_batch import batches
 
 LINK_PURPOSE = "metadata"
 _ANSWER_GRACE_S = 2.0

@@ -22,6 +22,7 @@ from bmq.metadata.features import CLIENT_FEATURES, OWN_FEATURE_PREFIX
 from bmq.metadata.history import StateChange, StateChangeHistory
 from bmq.metadata.image import ALL_ROLES, INTERNAL_TOPICS, NO_LEADER, MetadataImage, Node, PartitionImage, TopicImage
 from bmq.metadata.topic_configs import log_config
+from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.errors import BmqError
 from bmq.protocol.metadata_records import (
     FLOOR_UNCHANGED,
@@ -56,7 +57,7 @@ from bmq.protocol.metadata_records import (
     decode_record,
     encode_record,
 )
-from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch
+from bmq.protocol.record_batch import batches
 from bmq.security.acls import Acl
 
 LISTENER_NAME: Final = "PLAINTEXT"

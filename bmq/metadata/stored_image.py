@@ -12,8 +12,8 @@ from bmq.log.partition_view import read_view, view_partition
 from bmq.log.store import CorruptFile, FileMissing, SegmentStore
 from bmq.metadata.image import METADATA_TOPIC_ID, MetadataImage
 from bmq.metadata.state import MetadataState
+from bmq.protocol.batch_records import decode_records
 from bmq.protocol.metadata_records import decode_record
-from bmq.protocol.record_batch import decode_records
 
 _NOBODY: Final = -1
 

@@ -6,16 +6,11 @@ from enum import IntEnum
 from struct import Struct
 from typing import Final, NamedTuple
 
+from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import (
     Buffer,
 )
-from bmq.protocol.record_batch import (
-    NO_LEADER_EPOCH,
-    CorruptRecords,
-    Record,
-    decode_records,
-    encode_batch,
-)
+from bmq.protocol.record_batch import CONTROL, NO_LEADER_EPOCH, TRANSACTIONAL, CorruptRecords
 
 _INT16_PAIR: Final = Struct(">hh")
 _END_MARKER_VALUE: Final = Struct(">hi")
@@ -58,8 +53,7 @@ def encode_end_transaction_marker(
         leader_epoch=leader_epoch,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        is_transactional=True,
-        is_control=True,
+        attributes=TRANSACTIONAL | CONTROL,
     )
 
 

@@ -12,8 +12,8 @@ from struct import Struct
 from typing import Any, Final
 from uuid import UUID
 
+from bmq.protocol.batch_records import Record, encode_records, varint_bytes
 from bmq.protocol.group_records import OffsetCommitKey, OffsetCommitValue, encode_key, encode_value
-from bmq.protocol.record_batch import Record, encode_records, varint_bytes
 
 _DELTAS_OF_ONE_BYTE: Final = 64
 _DELTAS_OF_TWO_BYTES: Final = 8_192

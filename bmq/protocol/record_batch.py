@@ -8,7 +8,7 @@ Source: Kafka's DefaultRecordBatch and DefaultRecord, KIP-98.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from enum import IntEnum
 from struct import Struct
 from struct import error as struct_error
@@ -17,12 +17,9 @@ from typing import Final, NamedTuple, Self
 from crc32c import crc32c
 
 from bmq.protocol.compression import (
-    DECOMPRESSED_BYTES_MAX,
     Buffer,
     Compression,
     UnknownCompression,
-    compress,
-    decompress,
 )
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
@@ -60,7 +57,7 @@ LOG_APPEND_TIME: Final = 1 << 3
 """The attributes bit of batches whose records all have the batch's greatest time."""
 TRANSACTIONAL: Final = 1 << 4
 """The attributes bit of transactional batches."""
-_CONTROL: Final = 1 << 5
+CONTROL: Final = 1 << 5
 _DELETE_HORIZON: Final = 1 << 6
 
 
@@ -154,7 +151,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        return self.attributes & _CONTROL != 0
+        return self.attributes & CONTROL != 0
 
     @property
     def has_producer_id(self) -> bool:
@@ -371,7 +368,7 @@ def validate_client_batch(header: BatchHeader) -> None:
     """
     validate_records_count(header)
     attributes = header.attributes
-    if attributes & _CONTROL:
+    if attributes & CONTROL:
         raise InvalidRecords("clients may not write control records")
     if attributes & COMPRESSION_MASK > Compression.ZSTD:
         raise UnknownCompression(f"compression codec {attributes & COMPRESSION_MASK} does not exist")
@@ -384,275 +381,10 @@ def validate_client_batch(header: BatchHeader) -> None:
         raise InvalidRecords("a transactional record batch without a producer id")
 
 
-class Record(NamedTuple):
-    """One record. `offset` is filled by decoding; encoding counts up from the base offset unless told to keep it."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: Sequence[tuple[str, bytes | None]] = ()
-    timestamp_ms: int = NO_TIMESTAMP_MS
-    offset: int = 0
-
-
-def encode_batch(  # noqa: PLR0913
-    records: Sequence[Record],
-    *,
-    base_offset: int = 0,
-    leader_epoch: int = NO_LEADER_EPOCH,
-    compression: Compression = Compression.NONE,
-    compression_level: int | None = None,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    base_sequence: int = NO_SEQUENCE,
-    is_transactional: bool = False,
-    is_control: bool = False,
-    timestamp_type: TimestampType = TimestampType.CREATE_TIME,
-    last_offset: int | None = None,
-) -> bytearray:
-    """One whole batch, checksum included. `compression_level`: None for the codec's default one.
-
-    Offsets count up from `base_offset`. With `last_offset` given, each record keeps its own offset instead and the batch
-    reaches to `last_offset` (compaction; the records may then be few or none).
-    """
-    first_timestamp = records[0].timestamp_ms if records else NO_TIMESTAMP_MS
-    max_timestamp = max((record.timestamp_ms for record in records), default=NO_TIMESTAMP_MS)
-    body = bytearray()
-    for index, record in enumerate(records):
-        delta = index if last_offset is None else record.offset - base_offset
-        _append_record(body, record, delta, record.timestamp_ms - first_timestamp)
-    attributes = (
-        compression
-        | (LOG_APPEND_TIME if timestamp_type is TimestampType.LOG_APPEND_TIME else 0)
-        | (TRANSACTIONAL if is_transactional else 0)
-        | (_CONTROL if is_control else 0)
-    )
-    return _framed(
-        body if compression is Compression.NONE else compress(compression, body, compression_level),
-        base_offset,
-        leader_epoch,
-        attributes,
-        (len(records) - 1) if last_offset is None else last_offset - base_offset,
-        first_timestamp,
-        max_timestamp,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        len(records),
-    )
-
-
-def encode_records(records: Sequence[Record], first_delta: int) -> bytearray:
-    """The bytes of these records in a batch, from this offset delta on, all at the batch's own timestamp."""
-    body = bytearray()
-    for delta, record in enumerate(records, first_delta):
-        _append_record(body, record, delta, 0)
-    return body
-
-
-def encode_batch_of(
-    body: Buffer,
-    record_count: int,
-    timestamp_ms: int,
-    *,
-    producer_id: int = NO_PRODUCER_ID,
-    producer_epoch: int = NO_PRODUCER_EPOCH,
-    is_transactional: bool = False,
-) -> bytearray:
-    """As encode_batch, for records already encoded as by `encode_records`."""
-    return _framed(
-        body,
-        0,
-        NO_LEADER_EPOCH,
-        TRANSACTIONAL if is_transactional else 0,
-        record_count - 1,
-        timestamp_ms,
-        timestamp_ms,
-        producer_id,
-        producer_epoch,
-        NO_SEQUENCE,
-        record_count,
-    )
-
-
 def assemble_batch(header: BatchHeader, data: Buffer) -> bytearray:
     """A whole batch around `data`, records already in the header's codec. Fills in length and checksum."""
-    return _framed(
-        data,
-        header.base_offset,
-        header.leader_epoch,
-        header.attributes,
-        header.last_offset_delta,
-        header.base_timestamp_ms,
-        header.max_timestamp_ms,
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-        header.record_count,
-    )
-
-
-def _framed(  # noqa: PLR0913
-    data: Buffer,
-    base_offset: int,
-    leader_epoch: int,
-    attributes: int,
-    last_offset_delta: int,
-    base_timestamp_ms: int,
-    max_timestamp_ms: int,
-    producer_id: int,
-    producer_epoch: int,
-    base_sequence: int,
-    record_count: int,
-) -> bytearray:
-    """A whole batch around its encoded records."""
     batch = bytearray(HEADER_BYTES)
     batch += data
-    _HEADER.pack_into(
-        batch,
-        0,
-        base_offset,
-        len(batch) - LENGTH_OVERHEAD_BYTES,
-        leader_epoch,
-        MAGIC_2,
-        0,
-        attributes,
-        last_offset_delta,
-        base_timestamp_ms,
-        max_timestamp_ms,
-        producer_id,
-        producer_epoch,
-        base_sequence,
-        record_count,
-    )
+    _HEADER.pack_into(batch, 0, *header._replace(length=len(batch) - LENGTH_OVERHEAD_BYTES, magic=MAGIC_2, crc=0))
     _UINT32.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[_ATTRIBUTES_POSITION:]))
     return batch
-
-
-def decode_records(
-    batch: Buffer, position: int = 0, *, length_bytes_max: int = DECOMPRESSED_BYTES_MAX
-) -> tuple[Record, ...]:
-    """The records of the one batch at `position`, whose checksum the caller has verified or does not need.
-
-    Raises CorruptRecords (also for offsets that do not grow), BadCompressedData (also above `length_bytes_max`
-    decompressed), UnknownCompression.
-    """
-    return tuple(iterate_records(batch, position, length_bytes_max=length_bytes_max))
-
-
-def iterate_records(
-    batch: Buffer, position: int = 0, *, length_bytes_max: int = DECOMPRESSED_BYTES_MAX
-) -> Iterator[Record]:
-    """As decode_records, one at a time, for callers that stop early (time look-ups). Raises while iterating."""
-    header = BatchHeader.parse(batch, position)
-    end = position + header.size_bytes
-    if end > len(batch):
-        raise CorruptRecords(f"a record batch of {header.size_bytes} bytes runs past the end of the buffer")
-    body = memoryview(batch)[position + HEADER_BYTES : end]
-    data = bytes(decompress(header.compression, body, length_bytes_max))
-    append_time = header.max_timestamp_ms if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
-    place = 0
-    previous_offset = header.base_offset - 1
-    try:
-        for _ in range(header.record_count):
-            length, start = _varint(data, place)
-            place = start + length
-            if length < 0 or place > len(data):
-                raise CorruptRecords(f"a record of {length} bytes runs past the end of its batch")
-            record, stop = _record_at(data, start, header, append_time)
-            if stop != place:
-                raise CorruptRecords(f"a record of {length} bytes ends after {stop - start}")
-            if not previous_offset < record.offset <= header.last_offset:
-                raise CorruptRecords(
-                    f"offset {record.offset} behind {previous_offset} in a batch to {header.last_offset}"
-                )
-            previous_offset = record.offset
-            yield record
-    except IndexError as error:
-        raise CorruptRecords("a record runs past the end of its batch") from error
-    if place != len(data):
-        raise CorruptRecords(f"{len(data) - place} bytes are left behind the last record of a batch")
-
-
-def _record_at(data: bytes, place: int, header: BatchHeader, append_time_ms: int | None) -> tuple[Record, int]:
-    timestamp_delta, place = _varint(data, place + 1)  # the first byte, record attributes, is unused
-    offset_delta, place = _varint(data, place)
-    key, place = _nullable_bytes(data, place)
-    value, place = _nullable_bytes(data, place)
-    header_count, place = _varint(data, place)
-    headers: list[tuple[str, bytes | None]] = []
-    if header_count < 0:
-        raise CorruptRecords(f"a record with {header_count} headers")
-    for _ in range(header_count):
-        name, place = _nullable_bytes(data, place)
-        if name is None:
-            raise CorruptRecords("a record header without a key")
-        content, place = _nullable_bytes(data, place)
-        # librdkafka allows header keys that are not UTF-8; this way encoding gives the same bytes again.
-        headers.append((name.decode("utf-8", "surrogateescape"), content))
-    timestamp_ms = header.base_timestamp_ms + timestamp_delta if append_time_ms is None else append_time_ms
-    return Record(key, value, tuple(headers), timestamp_ms, header.base_offset + offset_delta), place
-
-
-def _nullable_bytes(data: bytes, place: int) -> tuple[bytes | None, int]:
-    length, place = _varint(data, place)
-    if length < 0:
-        if length != -1:
-            raise CorruptRecords(f"a length of {length} bytes in a record")
-        return None, place
-    end = place + length
-    if end > len(data):
-        raise CorruptRecords(f"a field of {length} bytes runs past the end of its record")
-    return data[place:end], end
-
-
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """A zigzag varint of up to 64 bits. Raises IndexError at the end of the data."""
-    byte = data[place]
-    place += 1
-    value = byte & 127
-    shift = 7
-    while byte > 127:
-        if shift > 63:
-            raise CorruptRecords("a varint of a record is longer than ten bytes")
-        byte = data[place]
-        place += 1
-        value |= (byte & 127) << shift
-        shift += 7
-    return (value >> 1) ^ -(value & 1), place
-
-
-def _append_varint(out: bytearray, value: int) -> None:
-    value = (value << 1) ^ (value >> 63)
-    while value > 127:
-        out.append(value & 127 | 128)
-        value >>= 7
-    out.append(value)
-
-
-def varint_bytes(value: int) -> bytes:
-    """The zigzag varint of a record's lengths and deltas."""
-    out = bytearray()
-    _append_varint(out, value)
-    return bytes(out)
-
-
-def _append_nullable(out: bytearray, data: Buffer | None) -> None:
-    if data is None:
-        out.append(1)  # -1
-    else:
-        _append_varint(out, len(data))
-        out += data
-
-
-def _append_record(out: bytearray, record: Record, offset_delta: int, timestamp_delta_ms: int) -> None:
-    body = bytearray(1)
-    _append_varint(body, timestamp_delta_ms)
-    _append_varint(body, offset_delta)
-    _append_nullable(body, record.key)
-    _append_nullable(body, record.value)
-    _append_varint(body, len(record.headers))
-    for name, content in record.headers:
-        _append_nullable(body, name.encode("utf-8", "surrogateescape"))
-        _append_nullable(body, content)
-    _append_varint(out, len(body))
-    out += body

@@ -16,7 +16,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch, verify_crc
+from bmq.protocol.batch_records import Record, decode_records, encode_batch
+from bmq.protocol.record_batch import batches, verify_crc
 from tests.e2e.conftest import SERVER_KIND, assert_no_traceback, create_topic, make_server, unique_name
 from tests.support import wire
 from tests.support.compaction import topic_ids

@@ -12,7 +12,7 @@ from kio.schema.produce.v9.request import PartitionProduceData, ProduceRequest, 
 from kio.schema.produce.v9.response import PartitionProduceResponse, ProduceResponse
 from kio.static.primitive import i16, i32, i32Timedelta
 
-from bmq.protocol.record_batch import Record, encode_batch
+from bmq.protocol.batch_records import Record, encode_batch
 from tests.e2e.conftest import TopicMaker
 from tests.support.java import CONSOLE_PRODUCER
 from tests.support.kio_client import call

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.codec import decode_response, encode_request
 from bmq.protocol.messages.offset_commit_request import (
     OffsetCommitRequest,
@@ -18,7 +19,6 @@ from bmq.protocol.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from bmq.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from bmq.protocol.record_batch import Record, encode_batch
 from tests.e2e.conftest import ServerMaker, create_topic
 from tests.support.patience import Patience
 from tests.support.servers import Server

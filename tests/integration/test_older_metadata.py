@@ -15,8 +15,9 @@ from bmq.log.aborted_transactions import AbortedEntry, AbortedTransactions
 from bmq.log.manifest import Extent, Manifest
 from bmq.log.producer_state import ProducerStates
 from bmq.metadata.state import TABLE_CONFIG, MetadataState
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.metadata_records import RESOURCE_TYPE_TABLE, ConfigRecord, TopicRecord, encode_record
-from bmq.protocol.record_batch import BatchHeader, Record, encode_batch
+from bmq.protocol.record_batch import BatchHeader
 from bmq.table_definitions.stored import StoredTable, stored_table
 from tests.support.older_release import unpack_older_release
 from tests.unit.table_definitions.definitions import definition

@@ -16,6 +16,7 @@ from uuid import UUID
 from zlib import crc32
 
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages import (
     create_topics_request,
@@ -27,7 +28,7 @@ from bmq.protocol.messages import (
     metadata_request,
     produce_request,
 )
-from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch, verify_crc
+from bmq.protocol.record_batch import batches, verify_crc
 from tests.simulation.aged_log import Aged, AgedLog, AgedTerms
 from tests.simulation.clients import EARLIEST, LATEST, Address, Client, Unhappy, expect, now_ms
 from tests.simulation.connection import Disconnected

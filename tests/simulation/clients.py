@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.error_codes import RETRIABLE, ErrorCode
 from bmq.protocol.messages import (
     create_topics_request,
@@ -22,7 +23,7 @@ from bmq.protocol.messages import (
     produce_request,
     sync_group_request,
 )
-from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch, verify_crc
+from bmq.protocol.record_batch import batches, verify_crc
 from tests.simulation.connection import ANSWER_WAIT_S, Connection, Disconnected
 from tests.simulation.history import SHORTAGES, History, Violation
 

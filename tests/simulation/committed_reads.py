@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import decode_records
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages import fetch_request, list_offsets_request, offset_fetch_request
-from bmq.protocol.record_batch import BatchHeader, batches, decode_records, verify_crc
+from bmq.protocol.record_batch import BatchHeader, batches, verify_crc
 from tests.simulation.clients import EARLIEST, FETCH_VERSIONS, LATEST, Client, OutOfRange, Unhappy, expect
 from tests.simulation.connection import Disconnected
 from tests.simulation.history import Violation

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import encode_batch
 from bmq.protocol.messages import init_producer_id_request, produce_request
-from bmq.protocol.record_batch import encode_batch
 from tests.simulation.clients import PRODUCE_VERSIONS, Address, Client, OutOfRange, Unhappy, expect, now_ms
 from tests.simulation.committed_reads import end_offset, fetch, start_offset
 from tests.simulation.compaction_history import CompactionHistory, key_of

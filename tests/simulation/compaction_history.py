@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from zlib import crc32
 
-from bmq.protocol.record_batch import Record
+from bmq.protocol.batch_records import Record
 from tests.simulation.history import Violation
 from tests.simulation.transaction_history import CommittedRead, Ending, Place, Transaction, TransactionHistory
 

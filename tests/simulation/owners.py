@@ -19,10 +19,11 @@ from bmq.broker.partition_states import Offline
 from bmq.log.names import partition_directory
 from bmq.log.partition_log import AppendResult
 from bmq.log.store import Durability, StoreError
+from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
-from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch
+from bmq.protocol.record_batch import batches
 from tests.fakes.opener import FakeOpener, FakeTurnRoom
 from tests.fakes.store import FakeClient, FakeStore, Faults
 from tests.fakes.store_writer import AppendFailure

@@ -6,8 +6,8 @@ import asyncio
 import random
 
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.messages import produce_request
-from bmq.protocol.record_batch import Record, encode_batch
 from tests.simulation.clients import PRODUCE_VERSIONS, TOPIC, Address, Client, Unhappy, expect, now_ms
 from tests.simulation.connection import Disconnected
 from tests.simulation.history import SHORTAGES, History

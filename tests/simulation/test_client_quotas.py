@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages import (
     alter_client_quotas_request,
@@ -16,7 +17,6 @@ from bmq.protocol.messages import (
     incremental_alter_configs_request,
     produce_request,
 )
-from bmq.protocol.record_batch import Record, encode_batch
 from tests.simulation.clients import TOPIC, Client, Unhappy, create_topic, expect, now_ms
 from tests.simulation.test_group_retention import calm_cluster
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from bmq.protocol.record_batch import Record
+from bmq.protocol.batch_records import Record
 from tests.simulation.compaction_history import (
     CompactionHistory,
     CompactionTerms,

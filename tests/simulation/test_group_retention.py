@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages import (
     incremental_alter_configs_request,
     offset_commit_request,
     produce_request,
 )
-from bmq.protocol.record_batch import Record, encode_batch
 from tests.fakes.store import Faults
 from tests.simulation.clients import EARLIEST, TOPIC, Client, Unhappy, create_topic, expect, listed_offset, now_ms
 from tests.simulation.cluster import Cluster

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages import (
     create_topics_request,
@@ -15,7 +16,7 @@ from bmq.protocol.messages import (
     fetch_request,
     produce_request,
 )
-from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch
+from bmq.protocol.record_batch import batches
 from tests.simulation.clients import Client, Unhappy, expect
 from tests.simulation.history import Violation
 from tests.simulation.outcome import Outcome

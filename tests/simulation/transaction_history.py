@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from bmq.protocol.record_batch import Record
+from bmq.protocol.batch_records import Record
 from tests.simulation.history import Violation
 
 Place = tuple[str, int]  # topic, partition

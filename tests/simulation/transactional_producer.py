@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import encode_batch
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages import (
     add_offsets_to_txn_request,
@@ -24,7 +25,7 @@ from bmq.protocol.messages import (
     produce_request,
     txn_offset_commit_request,
 )
-from bmq.protocol.record_batch import encode_batch
+from bmq.protocol.record_batch import TRANSACTIONAL
 from tests.simulation.clients import TRANSACTION_KEY, Address, Client, Unhappy, expect, find_coordinator, now_ms
 from tests.simulation.connection import Disconnected
 from tests.simulation.history import Violation
@@ -262,7 +263,7 @@ class TransactionalProducer(Client):
                 producer_id=self._held().producer_id,
                 producer_epoch=self._held().epoch,
                 base_sequence=batch.sequence,
-                is_transactional=True,
+                attributes=TRANSACTIONAL,
             )
             data = produce_request.PartitionProduceData(index=partition, records=bytes(records))
             topics.setdefault(topic, []).append(data)

@@ -12,8 +12,9 @@ from crc32c import crc32c
 from bmq.broker.admission import Admission
 from bmq.broker.opening_room import OpeningBudget, TooMuchWork
 from bmq.log.config import LogConfig
+from bmq.protocol.batch_records import iterate_records
 from bmq.protocol.errors import BmqError
-from bmq.protocol.record_batch import CHECKSUMMED_POSITION, HEADER_BYTES, iterate_records, write_times
+from bmq.protocol.record_batch import CHECKSUMMED_POSITION, HEADER_BYTES, write_times
 from tests.conformance.broken_batches import CODECS, batch, compressed, record, ways
 from tests.fuzz.mutation import changed
 from tests.fuzz.target import Target

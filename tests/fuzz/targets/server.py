@@ -11,10 +11,10 @@ from typing import Any, Final
 import structlog
 
 from bmq.protocol.apis import APIS, ApiKey
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.codec import decode, encode_request, message_format
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
-from bmq.protocol.record_batch import Record, encode_batch
 from bmq.proxy.connection import WAIT_FOR_MEMBERS
 from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS
 from bmq.server.settings import load_settings

@@ -14,7 +14,7 @@ from bmq.hdfs.config import HdfsConfig, HdfsSettings
 from bmq.hdfs.store import HdfsStore
 from bmq.log.padding import padded_end
 from bmq.log.store import Durability
-from bmq.protocol.record_batch import Record, encode_batch
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.spark.jobs.segment_check import Kind
 from bmq.spark.jobs.stored_segments import SegmentTask
 from bmq.spark.jobs.stores import StoreAddress

@@ -8,15 +8,10 @@ from hypothesis import strategies as st
 
 from bmq.log.origin import Origin
 from bmq.log.padding import padding_end
+from bmq.protocol.batch_records import Record, decode_records
 from bmq.protocol.compression import Compression
-from bmq.protocol.record_batch import (
-    Record,
-    TimestampType,
-    batches,
-    decode_records,
-    encode_batch,
-    rewrite_log_append_time,
-)
+from bmq.protocol.record_batch import TimestampType, batches, rewrite_log_append_time
+from tests.support.flagged_batch import flagged_batch
 
 ORIGIN = Origin("orders", 3, "00000000000000000000.log", 0)
 CODECS = st.sampled_from(Compression)
@@ -48,7 +43,7 @@ def one_batch(draw: st.DrawFn, base_offset: int, records_min: int = 0) -> bytear
         found, last_offset = placed, max(base_offset, offset - 1 + draw(st.integers(0, 3)))
     has_producer = draw(st.booleans())
     fields: dict[str, Any] = {"producer_id": draw(st.integers(0, 3)), "producer_epoch": 2, "base_sequence": 5}
-    batch = encode_batch(
+    batch = flagged_batch(
         found,
         base_offset=base_offset,
         last_offset=last_offset,

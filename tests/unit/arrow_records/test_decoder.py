@@ -16,19 +16,13 @@ from bmq.arrow_records.decoder import OFFSET_MAX, Decoded, Limits, Selection, de
 from bmq.arrow_records.layout import COLUMNS, Layout
 from bmq.log.batch_bodies import Scratch
 from bmq.log.origin import DamagedBatch, Origin
+from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import Compression, compress
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
-from bmq.protocol.record_batch import (
-    BatchHeader,
-    Record,
-    assemble_batch,
-    batches,
-    decode_records,
-    encode_batch,
-    rewrite_log_append_time,
-)
+from bmq.protocol.record_batch import BatchHeader, assemble_batch, batches, rewrite_log_append_time
 from bmq.records.batch_layout import LONG_VARINT, REASONS
+from tests.support.flagged_batch import flagged_batch
 from tests.unit.arrow_records.strategies import ORIGIN, batches_in, expected_rows, logs, one_batch
 
 pytestmark = pytest.mark.unit
@@ -63,7 +57,7 @@ def rows_of(log: bytes, layout: Layout = ALL, **options: Any) -> list[dict[str, 
 
 
 def sample(**options: Any) -> bytearray:
-    return encode_batch([Record(b"k%d" % i, b"v" * 50, (("h", b"x"),), 1_000 + i) for i in range(3)], **options)
+    return flagged_batch([Record(b"k%d" % i, b"v" * 50, (("h", b"x"),), 1_000 + i) for i in range(3)], **options)
 
 
 def only(log: bytes | bytearray, layout: Layout = ALL, **options: Any) -> pa.RecordBatch:

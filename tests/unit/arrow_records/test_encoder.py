@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 from bmq.arrow_records.decoder import decode
 from bmq.arrow_records.encoder import BatchFields, encode
 from bmq.arrow_records.layout import Layout
+from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import Compression
 from bmq.protocol.record_batch import (
+    CONTROL,
+    LOG_APPEND_TIME,
+    TRANSACTIONAL,
     BatchHeader,
-    Record,
     TimestampType,
     batches,
-    decode_records,
-    encode_batch,
     verify_crc,
 )
 from tests.unit.arrow_records.strategies import CODECS, ORIGIN, RECORDS
@@ -66,9 +67,9 @@ def test_one_batch_is_what_the_plain_encoder_writes(
         producer_id=fields.producer_id,
         producer_epoch=fields.producer_epoch,
         base_sequence=fields.base_sequence,
-        is_transactional=fields.is_transactional,
-        is_control=fields.is_control,
-        timestamp_type=fields.timestamp_type,
+        attributes=(TRANSACTIONAL if fields.is_transactional else 0)
+        | (CONTROL if fields.is_control else 0)
+        | (LOG_APPEND_TIME if fields.timestamp_type else 0),
     )
 
 

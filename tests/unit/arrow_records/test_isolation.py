@@ -12,8 +12,9 @@ from bmq.arrow_records.isolation import CommittedOnly, aborted_in
 from bmq.arrow_records.layout import Layout
 from bmq.log.aborted_transactions import AbortedEntry
 from bmq.log.partition_log import AbortedTransaction
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
-from bmq.protocol.record_batch import Record, encode_batch
+from bmq.protocol.record_batch import TRANSACTIONAL
 from tests.unit.arrow_records.strategies import ORIGIN
 
 pytestmark = pytest.mark.unit
@@ -52,7 +53,7 @@ def test_aborted_records_and_markers_are_left_out(steps: list[tuple[int, str]]) 
             producer_id=producer_id if is_transactional else producer_id - 1,
             producer_epoch=0,
             base_sequence=0,
-            is_transactional=is_transactional,
+            attributes=(TRANSACTIONAL if is_transactional else 0),
         )
         (open_at.setdefault(producer_id, []) if is_transactional else committed).extend((offset, offset + 1))
         offset += 2
@@ -68,7 +69,7 @@ def test_aborted_records_and_markers_are_left_out(steps: list[tuple[int, str]]) 
 
 
 def test_an_aborted_transaction_that_goes_on_behind_what_was_fetched() -> None:
-    batch = encode_batch([Record(b"k", b"v")], base_offset=7, producer_id=3, producer_epoch=0, is_transactional=True)
+    batch = encode_batch([Record(b"k", b"v")], base_offset=7, producer_id=3, producer_epoch=0, attributes=TRANSACTIONAL)
     headers = scan(bytes(batch), ORIGIN, 0, rows_max=9, bytes_max=999, batch_bytes_max=999).headers
     (entry,) = aborted_in([AbortedTransaction(3, 5)], headers)
     assert (entry.first_offset, entry.last_offset > 1 << 62) == (5, True)

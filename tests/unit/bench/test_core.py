@@ -15,12 +15,13 @@ from bench.core.plan import PARTS, plan_of
 from bench.criteria import Criterion, Evidence
 from bench.runner import FULL, QUICK, SMOKE
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import decode_records
 from bmq.protocol.codec import decode_request, encode_response, parse_request_header
 from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.hot_produce import ProduceResult, ProduceTopicResult, encode_produce_response, parse_produce
 from bmq.protocol.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
-from bmq.protocol.record_batch import batches, decode_records, verify_crc
+from bmq.protocol.record_batch import batches, verify_crc
 
 pytestmark = pytest.mark.unit
 

@@ -11,21 +11,14 @@ from bmq.broker.opener import admitted_at_once
 from bmq.broker.opening_room import TooMuchWork
 from bmq.broker.record_checks import RecordsRefused
 from bmq.log.config import LogConfig
+from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import Compression, compress
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
-from bmq.protocol.record_batch import (
-    HEADER_BYTES,
-    BatchHeader,
-    Record,
-    TimestampType,
-    decode_records,
-    encode_batch,
-    verify_crc,
-    write_times,
-)
+from bmq.protocol.record_batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, TimestampType, verify_crc, write_times
 from bmq.records.batch_check_twin import TwinCheck
 from tests.fakes.opener import OneRoom
+from tests.support.flagged_batch import flagged_batch
 
 pytestmark = pytest.mark.unit
 
@@ -34,7 +27,7 @@ NOW_MS = 1_700_000_000_000
 
 def batch(count: int = 3, **options: object) -> bytearray:
     records = [Record(b"k%d" % n, b"value %d" % n, timestamp_ms=NOW_MS + n) for n in range(count)]
-    return encode_batch(records, **options)  # type: ignore[arg-type]
+    return flagged_batch(records, **options)  # type: ignore[arg-type]
 
 
 def admit(config: LogConfig, data: bytes | bytearray, name: str = "") -> AdmittedBatch:
@@ -286,7 +279,7 @@ def test_records_at_fault_are_named() -> None:
     assert named(LogConfig(message_timestamp_before_max_ms=1000), early) == [0]
     stamped = batch(3, timestamp_type=TimestampType.LOG_APPEND_TIME)
     assert named(LogConfig(message_timestamp_type_is_append_time=True), stamped) == [0, 1, 2]
-    timeless = encode_batch([Record(b"k", b"v")] * 2, timestamp_type=TimestampType.LOG_APPEND_TIME)
+    timeless = encode_batch([Record(b"k", b"v")] * 2, attributes=LOG_APPEND_TIME)
     assert named(LogConfig(), timeless) == [0, 1]
 
 
@@ -313,9 +306,9 @@ def test_a_producers_log_append_time_becomes_create_time(codec: Compression) -> 
     long = [Record(b"k", b"v", timestamp_ms=time_ms) for time_ms in times]
     bounded = LogConfig(message_timestamp_before_max_ms=1_000)
     assert named(bounded, encode_batch(long)) == [0]
-    admit(bounded, encode_batch(long, timestamp_type=TimestampType.LOG_APPEND_TIME))
+    admit(bounded, encode_batch(long, attributes=LOG_APPEND_TIME))
     late = [Record(b"k", b"v", timestamp_ms=time_ms) for time_ms in (NOW_MS, NOW_MS + 3_600_001)]
-    assert named(LogConfig(), encode_batch(late, timestamp_type=TimestampType.LOG_APPEND_TIME)) == [0, 1]
+    assert named(LogConfig(), encode_batch(late, attributes=LOG_APPEND_TIME)) == [0, 1]
 
 
 def test_a_log_append_time_is_cleared_in_a_batch_that_is_recompressed() -> None:

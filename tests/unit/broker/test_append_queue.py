@@ -13,9 +13,10 @@ from crc32c import crc32c
 from bmq.broker.admission import Admission
 from bmq.broker.opener import Opened, ThreadOpener, admitted_at_once
 from bmq.broker.opening_room import TURN_SCRATCH_BYTES
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.record_batch import BatchHeader, Record, encode_batch
+from bmq.protocol.record_batch import BatchHeader
 from tests.fakes.opener import FakeOpener
 from tests.unit.broker.world import CONFIG, World, append, batch_of, read_all, sequenced, virtual
 

@@ -26,10 +26,12 @@ from bmq.log.config import LogConfig
 from bmq.log.names import CLEANED_ROLL_MIN, parse_cleaned
 from bmq.log.segment_reader import read_whole_batches
 from bmq.log.store import Durability, FileMissing, FileStatus, StorageUnavailable
+from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from bmq.protocol.errors import BmqError, KafkaError
-from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch
+from bmq.protocol.record_batch import TRANSACTIONAL, batches
 from tests.fakes.clock import FakeClock
+from tests.support.flagged_batch import flagged_batch
 from tests.unit.broker.world import CONFIG, Owner, World, append, virtual
 
 pytestmark = pytest.mark.unit
@@ -54,7 +56,7 @@ def cleaning_of(owner: Owner) -> CleaningHere:
 
 
 async def put(log: PartitionRuntime, key: bytes, value: bytes | None, **fields: Any) -> None:
-    result = await append(log, encode_batch([Record(key, value, timestamp_ms=FakeClock().now_ms())], **fields))
+    result = await append(log, flagged_batch([Record(key, value, timestamp_ms=FakeClock().now_ms())], **fields))
     assert not result.error_code, result
 
 
@@ -239,7 +241,7 @@ def test_records_of_aborted_transactions_go_and_their_marker_later(least_ms: int
         log = await owner.log()
         await put(log, b"k", b"kept")
         transactional = encode_batch(
-            [Record(b"k", b"aborted")], is_transactional=True, base_sequence=0, producer_id=7, producer_epoch=0
+            [Record(b"k", b"aborted")], attributes=TRANSACTIONAL, base_sequence=0, producer_id=7, producer_epoch=0
         )
         await append(log, transactional, is_internal=True)
         # With an epoch of its own: a producer's last batch of its present epoch would stay, and keep the marker.
@@ -313,7 +315,7 @@ def test_nothing_past_the_last_stable_offset_is_compacted() -> None:
         owner = World().owner(COMPACT)
         log = await owner.log()
         transactional = encode_batch(
-            [Record(b"k", b"open")], is_transactional=True, base_sequence=0, producer_id=7, producer_epoch=0
+            [Record(b"k", b"open")], attributes=TRANSACTIONAL, base_sequence=0, producer_id=7, producer_epoch=0
         )
         await append(log, transactional, is_internal=True)
         for number in range(40):

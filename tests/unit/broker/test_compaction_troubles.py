@@ -14,9 +14,9 @@ from bmq.broker.surroundings import CompactionPace
 from bmq.log.names import parse_cleaned
 from bmq.log.partition_log import TopicPartition
 from bmq.log.store import Durability, SegmentWriter, StorageFull
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
-from bmq.protocol.record_batch import Record, encode_batch
 from tests.fakes.clock import FakeClock
 from tests.unit.broker.test_compaction import (
     COMPACT,

@@ -13,9 +13,10 @@ from bmq.broker.runtime import PartitionRuntime
 from bmq.log.delegated_compaction import CleanedFile, DelegatedPlan, DelegationRefused, description_name
 from bmq.log.names import CLEANED_ROLL_MIN
 from bmq.log.store import StorageUnavailable
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from bmq.protocol.errors import BmqError, KafkaError
-from bmq.protocol.record_batch import Record, encode_batch
+from bmq.protocol.record_batch import TRANSACTIONAL
 from tests.support import delegated_job
 from tests.unit.broker.test_compaction import (
     COMPACT,
@@ -61,7 +62,7 @@ def with_transactions(key: int, *, is_aborted: bool, producer_id: int, producer_
     value = b"aborted" if is_aborted else b"committed"
     data = encode_batch(
         [Record(b"%d" % key, value + b"x" * 50)],
-        is_transactional=True,
+        attributes=TRANSACTIONAL,
         base_sequence=0,
         producer_id=producer_id,
         producer_epoch=producer_epoch,

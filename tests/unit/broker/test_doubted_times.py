@@ -13,8 +13,8 @@ from bmq.log.config import LogConfig
 from bmq.log.manifest import Extent
 from bmq.log.partition_files import PartitionFiles
 from bmq.log.timestamp_lookup import newest_time_of
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.record_batch import Record, encode_batch
 from tests.fakes.namespace import files_below
 from tests.unit.broker.world import World, append, read_all, virtual
 

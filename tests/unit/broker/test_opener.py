@@ -14,10 +14,11 @@ from bmq.broker.admission import DECOMPRESSION_NS_PER_BYTE, Admission, AdmittedB
 from bmq.broker.opener import WAIT_MAX_S, Opened, ThreadOpener, TurnRoom, admitted_at_once
 from bmq.broker.opening_room import TURN_NS, TURN_SCRATCH_BYTES, OpeningBudget, TooMuchWork
 from bmq.log.config import LogConfig
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from bmq.protocol.record_batch import BatchHeader, Record, assemble_batch, encode_batch
+from bmq.protocol.record_batch import BatchHeader, assemble_batch
 
 pytestmark = pytest.mark.unit
 

@@ -18,11 +18,12 @@ from bmq.log.partition_log import AppendResult, StateSnapshot, TopicPartition
 from bmq.log.refused_sequences import FORGOTTEN_S, STEP_S_MAX
 from bmq.log.store import FencedWriter
 from bmq.log.transactions import TransactionClaim
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.hot_produce import RecordError
-from bmq.protocol.record_batch import Record, encode_batch
+from bmq.protocol.record_batch import TRANSACTIONAL
 from tests.fakes.store import Faults
 from tests.support.produced_batch import produced_batch
 from tests.unit.broker.world import (
@@ -456,7 +457,9 @@ def test_transactions_of_old_records_roll_once() -> None:
         old_ms = world.clock.now_ms() - 30 * 24 * 3600 * 1000
         for number in range(25):
             records = [Record(None, b"old", timestamp_ms=old_ms)]
-            data = encode_batch(records, producer_id=9, producer_epoch=0, base_sequence=number, is_transactional=True)
+            data = encode_batch(
+                records, producer_id=9, producer_epoch=0, base_sequence=number, attributes=TRANSACTIONAL
+            )
             assert (await append(log, data, is_internal=True)).error_code is ErrorCode.NONE
             marker = EndTransactionMarker(ControlType.COMMIT, 0)
             now_ms = world.clock.now_ms()

@@ -18,8 +18,9 @@ from bmq.broker.transaction_guard import (
 from bmq.log.partition_log import LoneAppend, ProducedBatch, TopicPartition
 from bmq.log.producer_state import ProducerEntry
 from bmq.log.transactions import TransactionClaim
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.record_batch import BatchHeader, Record, encode_batch
+from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader
 
 pytestmark = pytest.mark.unit
 
@@ -34,7 +35,7 @@ def held(producer_id: int = 7, producer_epoch: int = 0, claim: TransactionClaim 
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         base_sequence=0,
-        is_transactional=True,
+        attributes=TRANSACTIONAL,
     )
     view = memoryview(data)
     header = BatchHeader.parse(view)

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from bmq.broker.runtime import PartitionRuntime
 from bmq.log.partition_log import AppendResult
 from bmq.log.transactions import TransactionClaim, TransactionMarker
+from bmq.protocol.batch_records import decode_records
 from bmq.protocol.control_batch import ControlType, parse_end_transaction_marker
 from bmq.protocol.error_codes import RETRIABLE, ErrorCode
-from bmq.protocol.record_batch import batches, decode_records
+from bmq.protocol.record_batch import batches
 from tests.unit.broker.world import World, append, batch_of, produce, virtual
 
 pytestmark = pytest.mark.unit

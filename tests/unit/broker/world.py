@@ -14,13 +14,15 @@ from bmq.broker.runtime import PartitionRuntime
 from bmq.broker.surroundings import BrokerSettings
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import AppendResult, TopicPartition
+from bmq.protocol.batch_records import Record, decode_records
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.record_batch import BatchHeader, Record, batches, decode_records, encode_batch, verify_crc
+from bmq.protocol.record_batch import BatchHeader, batches, verify_crc
 from tests.fakes.clock import FakeClock
 from tests.fakes.namespace import files_below
 from tests.fakes.opener import FakeOpener
 from tests.fakes.store import FakeClient, FakeStore, Faults
 from tests.simulation.loop import VirtualTimeLoop
+from tests.support.flagged_batch import flagged_batch
 from tests.support.produced_batch import produced_batch
 
 T = TypeVar("T")
@@ -95,7 +97,7 @@ class World:
 
 def batch_of(*values: bytes, clock: FakeClock | None = None, **options: Any) -> bytearray:
     now_ms = (clock or FakeClock()).now_ms()
-    return encode_batch([Record(b"k", value, timestamp_ms=now_ms) for value in values], **options)
+    return flagged_batch([Record(b"k", value, timestamp_ms=now_ms) for value in values], **options)
 
 
 def sequenced(sequence: int, *values: bytes, producer_epoch: int = 0) -> bytearray:

@@ -13,7 +13,8 @@ from bmq.log.aborted_transactions import AbortedEntry
 from bmq.log.compaction import CleanedBytes, CleanedGroup, CleaningEnd, CleaningEvent, CleaningPlan
 from bmq.log.manifest import Extent
 from bmq.log.segment_index import CorruptIndex, IndexBuilder
-from bmq.protocol.record_batch import BatchHeader, Record, encode_batch
+from bmq.protocol.batch_records import Record, encode_batch
+from bmq.protocol.record_batch import BatchHeader
 
 pytestmark = pytest.mark.unit
 

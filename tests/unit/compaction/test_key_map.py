@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bmq.compaction.key_map import LOAD_MAX, SLOT_BYTES, HashedKeys, KeyHashes, KeyMap, bytes_for
 from bmq.log.batch_bodies import Scratch, open_bodies
 from bmq.log.batch_scan import scan
-from bmq.protocol.record_batch import Record, encode_batch
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.records.batch_layout import WANTS_KEY, Bodies
 from tests.unit.arrow_records.strategies import ORIGIN
 

@@ -15,6 +15,7 @@ from bmq.compaction.log_cleaner import CleanedBatch, LastRecord, LogCleaner, Ste
 from bmq.log.aborted_transactions import AbortedEntry
 from bmq.log.origin import DamagedBatch
 from bmq.log.producer_state import ProducerStates
+from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import Compression
 from bmq.protocol.control_batch import (
     ControlType,
@@ -22,7 +23,8 @@ from bmq.protocol.control_batch import (
     encode_end_transaction_marker,
     parse_end_transaction_marker,
 )
-from bmq.protocol.record_batch import BatchHeader, Record, decode_records, encode_batch
+from bmq.protocol.record_batch import BatchHeader
+from tests.support.flagged_batch import flagged_batch
 from tests.unit.arrow_records.strategies import ORIGIN, batches_in
 
 pytestmark = pytest.mark.unit
@@ -105,7 +107,7 @@ class Story:
             if producer_id > 7:
                 self.open.add(producer_id)
         codec = self.draw(st.sampled_from([Compression.NONE, Compression.LZ4]))
-        self.log.append(encode_batch(records, base_offset=self.log.end_offset, compression=codec, **fields))
+        self.log.append(flagged_batch(records, base_offset=self.log.end_offset, compression=codec, **fields))
 
     def end(self, producer_id: int) -> None:
         kind = self.draw(st.sampled_from([ControlType.ABORT, ControlType.COMMIT]))

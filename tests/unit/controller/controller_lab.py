@@ -14,6 +14,7 @@ from bmq.controller.config import ControllerConfig
 from bmq.controller.runtime import Controller
 from bmq.log.partition_log import TopicPartition, internal_batch
 from bmq.metadata.image import METADATA_TOPIC_ID, MetadataImage, Node
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.internal_messages import (
     MetadataFetchRequest,
@@ -24,7 +25,6 @@ from bmq.protocol.internal_messages import (
 from bmq.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
 from bmq.protocol.messages.broker_registration_response import BrokerRegistrationResponse
 from bmq.protocol.metadata_records import MetadataRecord, encode_record
-from bmq.protocol.record_batch import Record, encode_batch
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog
 from tests.fakes.store import FakeStore

@@ -12,6 +12,7 @@ import pytest
 from bmq.controller.decision_log import ControllerGone
 from bmq.controller.moves import Move
 from bmq.metadata.image import NO_LEADER
+from bmq.protocol.batch_records import decode_records
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError, UnsupportedVersion
 from bmq.protocol.messages.allocate_producer_ids_request import AllocateProducerIdsRequest
@@ -23,7 +24,6 @@ from bmq.protocol.messages.alter_partition_reassignments_request import (
 from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest, TopicPartitions
 from bmq.protocol.messages.list_partition_reassignments_request import ListPartitionReassignmentsRequest
 from bmq.protocol.metadata_records import BrokerRegistrationChangeRecord, FeatureLevelRecord, decode_record
-from bmq.protocol.record_batch import decode_records
 from tests.support.asking import ask
 from tests.unit.controller.cluster_support import heartbeat, owners_by_count, registration, require_sound
 from tests.unit.controller.controller_lab import BALANCED, CONFIG, ControllerLab, LabNode, Wire, on_virtual_time

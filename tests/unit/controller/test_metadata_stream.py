@@ -11,11 +11,12 @@ from bmq.controller.decision_log import ControllerGone
 from bmq.metadata.broker_configs import static_configs
 from bmq.metadata.image import MetadataImage
 from bmq.metadata.state import MetadataState
+from bmq.protocol.batch_records import decode_records
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.internal_messages import MetadataFetchResponse
 from bmq.protocol.metadata_records import decode_record
-from bmq.protocol.record_batch import batches, decode_records
+from bmq.protocol.record_batch import batches
 from tests.support.asking import ask
 from tests.unit.controller.controller_lab import CONFIG, CONTROLLER_NODE, ControllerLab, on_virtual_time
 from tests.unit.controller.support import create, topic

@@ -16,9 +16,10 @@ from bmq.internode_server import tail_feed
 from bmq.internode_server.tail_feed import SHARE_BYTES_MIN, SentPart, TailFeed
 from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.partition_log import TopicPartition
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.internal_messages import EpochStart, ForgottenTail, TailInterest, TailPart
-from bmq.protocol.record_batch import CorruptRecords, Record, encode_batch
+from bmq.protocol.record_batch import CorruptRecords
 from bmq.routing.remote_state import RemoteState
 
 pytestmark = pytest.mark.unit

@@ -11,9 +11,9 @@ import pytest
 from bmq.internode_server.tail_feed import SentPart
 from bmq.internode_server.tail_sessions import TailSession, TailSessions
 from bmq.log.partition_log import TopicPartition
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.internal_messages import ForgottenTail, TailFetchRequest, TailInterest
-from bmq.protocol.record_batch import Record, encode_batch
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
 from tests.fakes.peer import FakePeer
 from tests.support.produced_batch import produced_batch

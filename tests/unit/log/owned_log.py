@@ -11,8 +11,10 @@ from bmq.log.partition_files import PartitionFiles
 from bmq.log.recovery import RecoveredLog, recover_log, write_manifest
 from bmq.log.segment_index import IndexBuilder
 from bmq.log.store import Buffer, Durability, FencedWriter, FileMissing, FileStatus, SegmentStore, SegmentWriter
+from bmq.protocol.batch_records import Record
 from bmq.protocol.control_batch import parse_end_transaction_marker
-from bmq.protocol.record_batch import BatchHeader, Record, encode_batch, rewrite
+from bmq.protocol.record_batch import BatchHeader, rewrite
+from tests.support.flagged_batch import flagged_batch
 
 PARTITION = "topics/t/0"
 NOW_MS = 1_700_000_000_000
@@ -22,7 +24,7 @@ INTERVAL_BYTES = 200
 def batch_of(count: int = 1, *, value_bytes: int = 20, timestamp_ms: int = 1_000, **fields: object) -> bytearray:
     """A batch of `count` records, a millisecond apart. `fields` as of encode_batch."""
     records = [Record(None, bytes(value_bytes), timestamp_ms=timestamp_ms + number) for number in range(count)]
-    return encode_batch(records, **fields)  # type: ignore[arg-type]
+    return flagged_batch(records, **fields)  # type: ignore[arg-type]
 
 
 class CountingStore:

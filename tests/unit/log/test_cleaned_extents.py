@@ -14,8 +14,9 @@ from bmq.log.segment_index import IndexBuilder
 from bmq.log.segment_reader import SegmentReader
 from bmq.log.store import CorruptFile, Durability, FencedWriter, StorageUnavailable
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
-from bmq.protocol.record_batch import BatchHeader, encode_batch
+from bmq.protocol.record_batch import BatchHeader
 from tests.fakes.store import FakeStore
+from tests.support.flagged_batch import flagged_batch
 from tests.unit.log.owned_log import INTERVAL_BYTES, Owner, batch_of
 
 pytestmark = pytest.mark.unit
@@ -43,7 +44,7 @@ async def cleaned_of(owner: Owner, extents: list[Extent], **more: tuple[int, ...
         while (run := await reader.next_run()) is not None:
             kept += [bytes(run.data[at : at + header.size_bytes]) for at, header in run.batches if at == 0]
     end_offset = extents[-1].end_offset
-    kept.append(bytes(encode_batch([], base_offset=end_offset - 2, last_offset=end_offset - 1, leader_epoch=1)))
+    kept.append(bytes(flagged_batch([], base_offset=end_offset - 2, last_offset=end_offset - 1, leader_epoch=1)))
     roll = owner.files.next_cleaned_roll()
     writer = await owner.store.create_segment(
         owner.paths.segment(owner.paths.leader_epoch, roll),

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.log.state_log import KeyValue, StateLog
+from bmq.protocol.batch_records import Record, encode_records
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from bmq.protocol.record_batch import Record, encode_records
 from tests.unit.log.test_state_log import Table, make_log, open_table
 
 pytestmark = pytest.mark.unit

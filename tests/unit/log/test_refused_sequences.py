@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bmq.log.refused_sequences import FORGOTTEN_S, STEP_S_MAX, WAITED_S_MAX, RefusedSequences
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.record_batch import Record, encode_batch
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,8 @@ from bmq.log.config import LogConfig
 from bmq.log.manifest import Extent
 from bmq.log.retention import droppable, is_full, retained_from, roll_base_after, roll_due_ms
 from bmq.log.segment_index import IndexBuilder
-from bmq.protocol.record_batch import BatchHeader, Record, encode_batch
+from bmq.protocol.batch_records import Record, encode_batch
+from bmq.protocol.record_batch import BatchHeader
 
 pytestmark = pytest.mark.unit
 

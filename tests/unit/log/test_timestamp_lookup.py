@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bmq.log.timestamp_lookup import find_max_timestamp, find_offset
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.compression import Compression
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
-from bmq.protocol.record_batch import Record, encode_batch
 from tests.fakes.store import FakeStore
 from tests.unit.log.owned_log import Owner
 

@@ -17,6 +17,7 @@ from bmq.membership.metadata_replica import MetadataReplica
 from bmq.membership.settings import ClusterSettings
 from bmq.metadata.image import MetadataImage
 from bmq.metadata.state import MetadataState
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.internal_messages import MetadataFetchRequest, MetadataFetchResponse
 from bmq.protocol.metadata_records import (
@@ -27,7 +28,6 @@ from bmq.protocol.metadata_records import (
     TopicRecord,
     encode_record,
 )
-from bmq.protocol.record_batch import Record, encode_batch
 from tests.unit.internode_client.scripted_links import ScriptedLinks
 from tests.unit.internode_client.waiting import until
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bmq.protocol import codec
 from bmq.protocol.apis import APIS, ApiKey
+from bmq.protocol.batch_records import Record, decode_records, encode_batch, encode_batch_of, encode_records
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.group_records import (
@@ -40,7 +41,6 @@ from bmq.protocol.messages.offset_commit_response import (
     OffsetCommitResponseTopic,
 )
 from bmq.protocol.offset_records import OffsetRecords
-from bmq.protocol.record_batch import Record, decode_records, encode_batch, encode_batch_of, encode_records
 from bmq.protocol.record_types import encode_prefixed
 from tests.unit.protocol.strategies import api_messages
 

@@ -11,6 +11,7 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bmq.protocol.batch_records import Record, decode_records, encode_batch, iterate_records
 from bmq.protocol.compression import (
     BadCompressedData,
     Compression,
@@ -28,24 +29,23 @@ from bmq.protocol.control_batch import (
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.protocol.record_batch import (
+    CONTROL,
     HEADER_BYTES,
+    TRANSACTIONAL,
     BatchHeader,
     CorruptRecords,
     InvalidRecords,
-    Record,
     TimestampType,
     UnsupportedMagic,
     batches,
     clear_log_append_time,
-    decode_records,
-    encode_batch,
-    iterate_records,
     rewrite,
     rewrite_log_append_time,
     validate_client_batch,
     validate_records_count,
     verify_crc,
 )
+from tests.support.flagged_batch import flagged_batch
 
 pytestmark = pytest.mark.unit
 
@@ -64,7 +64,7 @@ CODECS = st.sampled_from(Compression)
 
 
 def sample(count: int = 3, **options: Any) -> bytearray:
-    return encode_batch([Record(b"k", b"v" * 50, (), 1_000 + i) for i in range(count)], **options)
+    return flagged_batch([Record(b"k", b"v" * 50, (), 1_000 + i) for i in range(count)], **options)
 
 
 @given(records=BATCHES, codec=CODECS, base_offset=st.integers(0, 2**62), producer=st.booleans())
@@ -73,7 +73,12 @@ def test_what_is_written_is_read_back(
 ) -> None:
     fields: dict[str, Any] = {"producer_id": 9, "producer_epoch": 2, "base_sequence": 5} if producer else {}
     batch = encode_batch(
-        records, base_offset=base_offset, leader_epoch=7, compression=codec, is_transactional=producer, **fields
+        records,
+        base_offset=base_offset,
+        leader_epoch=7,
+        compression=codec,
+        attributes=(TRANSACTIONAL if producer else 0),
+        **fields,
     )
     header = BatchHeader.parse(batch)
     assert list(batches(batch)) == [(0, header)]
@@ -244,10 +249,10 @@ def test_sequences_wrap_to_zero() -> None:
 
 def test_a_compacted_batch_keeps_offsets() -> None:
     records = decode_records(sample(5, base_offset=10))
-    kept = encode_batch([records[1], records[4]], base_offset=10, last_offset=14)
+    kept = flagged_batch([records[1], records[4]], base_offset=10, last_offset=14)
     assert decode_records(kept) == (records[1], records[4])
     assert BatchHeader.parse(kept).end_offset == 15
-    empty = encode_batch([], base_offset=10, last_offset=14)
+    empty = flagged_batch([], base_offset=10, last_offset=14)
     header = BatchHeader.parse(empty)
     assert (decode_records(empty), header.end_offset, header.record_count) == ((), 15, 0)
     verify_crc(empty, 0, header)
@@ -349,7 +354,7 @@ def test_end_transaction_markers(control_type: ControlType) -> None:
 
 def test_other_control_batches() -> None:
     def control(key: bytes | None, value: bytes | None) -> bytearray:
-        return encode_batch([Record(key, value, timestamp_ms=1)], is_control=True, is_transactional=True, producer_id=1)
+        return encode_batch([Record(key, value, timestamp_ms=1)], attributes=TRANSACTIONAL | CONTROL, producer_id=1)
 
     assert parse_end_transaction_marker(control(struct.pack(">hh", 0, 2), b"")) is None
     assert control_type_of(Record(struct.pack(">hh", 0, 99), None)) is None

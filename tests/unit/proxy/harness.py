@@ -10,11 +10,11 @@ from uuid import UUID
 
 from bmq.log.config import LogConfig
 from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.codec import decode_response, encode_request
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from bmq.protocol.record_batch import Record, encode_batch
 from bmq.proxy.entrance import Entrance
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.producer_ids import ProducerIds

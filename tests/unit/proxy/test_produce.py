@@ -12,12 +12,13 @@ from bmq.log.partition_log import TopicPartition
 from bmq.log.transactions import TransactionClaim
 from bmq.metadata.image import Node
 from bmq.protocol.apis import APIS, ApiKey
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.codec import encode_request, parse_request_header
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.hot_produce import encode_produce_request
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
 from bmq.protocol.messages.produce_request import ProduceRequest, TopicProduceData
-from bmq.protocol.record_batch import Compression, Record, encode_batch, put_leader_epoch, rewrite
+from bmq.protocol.record_batch import TRANSACTIONAL, Compression, put_leader_epoch, rewrite
 from tests.support import wire
 from tests.unit.proxy.harness import (
     NODE,
@@ -167,7 +168,7 @@ async def test_nothing_gets_past_a_batch_for_a_partition_that_was_heard_of_since
 def transactional(producer_id: int = 7) -> bytes:
     return bytes(
         encode_batch(
-            [Record(None, b"v")], producer_id=producer_id, producer_epoch=0, base_sequence=0, is_transactional=True
+            [Record(None, b"v")], producer_id=producer_id, producer_epoch=0, base_sequence=0, attributes=TRANSACTIONAL
         )
     )
 

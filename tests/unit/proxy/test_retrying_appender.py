@@ -24,16 +24,10 @@ from bmq.log.partition_log import (
 )
 from bmq.log.refused_sequences import FORGOTTEN_S, STEP_S_MAX
 from bmq.log.transactions import TransactionClaim
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from bmq.protocol.record_batch import (
-    BatchHeader,
-    Record,
-    TimestampType,
-    encode_batch,
-    rewrite_log_append_time,
-    verify_crc,
-)
+from bmq.protocol.record_batch import BatchHeader, TimestampType, rewrite_log_append_time, verify_crc
 from bmq.proxy.appender import QUEUED_BYTES_MAX
 from bmq.proxy.retrying_appender import HOLD_LONGEST_S, HOLD_S, RetryingAppender
 from bmq.proxy.starting_appender import StartingAppender

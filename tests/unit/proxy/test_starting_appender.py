@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from bmq.log.partition_log import AppendResult, PartitionLog, TopicPartition
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.record_batch import Record, encode_batch
 from bmq.proxy.starting_appender import APPENDS_PER_TURN_MAX, QUEUED_OVERHEAD_BYTES, StartingAppender
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
 from tests.support.produced_batch import produced_batch

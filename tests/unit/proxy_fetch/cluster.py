@@ -12,6 +12,7 @@ from bmq.log.config import LogConfig
 from bmq.log.store import Buffer
 from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.codec import (
     decode_request,
     decode_response,
@@ -20,7 +21,7 @@ from bmq.protocol.codec import (
     parse_request_header,
 )
 from bmq.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
-from bmq.protocol.record_batch import Record, batches, encode_batch
+from bmq.protocol.record_batch import batches
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS
 from bmq.proxy.fetch_settings import FetchSettings

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from bmq.log.partition_log import Location, TopicPartition
 from bmq.log.store import Buffer, FileMissing
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from bmq.protocol.record_batch import CorruptRecords, Record, encode_batch
+from bmq.protocol.record_batch import CorruptRecords
 from bmq.proxy.catch_up import CatchUp, ExtentWalk
 from bmq.proxy.fetch_metrics import FetchCounts
 from bmq.proxy.fetch_settings import FetchSettings

@@ -13,9 +13,10 @@ from bmq.local_store.store import LocalStore
 from bmq.log.partition_log import Location, Span, TopicPartition
 from bmq.log.segment_index import IndexBuilder, span_from
 from bmq.log.store import Durability
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.errors import BmqError
 from bmq.protocol.parts import MEMORY
-from bmq.protocol.record_batch import BatchHeader, Record, encode_batch
+from bmq.protocol.record_batch import BatchHeader
 from bmq.proxy.catch_up import CatchUp
 from bmq.proxy.fetch_metrics import FetchCounts
 from bmq.proxy.fetch_settings import FetchSettings

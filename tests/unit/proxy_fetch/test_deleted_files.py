@@ -19,10 +19,11 @@ from bmq.log.config import LogConfig
 from bmq.log.names import topic_directory
 from bmq.log.partition_log import AppendResult, TopicPartition
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.codec import decode_response, encode_request, parse_request_header
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.parts import MEMORY, Part
-from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch, verify_crc
+from bmq.protocol.record_batch import batches, verify_crc
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.dispatch import HOT_HANDLERS
 from bmq.proxy.fetch_settings import FetchSettings

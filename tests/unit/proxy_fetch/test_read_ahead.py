@@ -10,9 +10,9 @@ import pytest
 
 from bmq.log.partition_log import Location, TopicPartition
 from bmq.log.store import StorageUnavailable
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from bmq.protocol.record_batch import Record, encode_batch
 from bmq.proxy.catch_up import CatchUp
 from bmq.proxy.fetch_metrics import FetchCounts
 from bmq.proxy.fetch_settings import FetchSettings

@@ -6,8 +6,10 @@ from array import array
 
 from hypothesis import strategies as st
 
-from bmq.protocol.record_batch import HEADER_BYTES, BatchHeader, Record, encode_batch
+from bmq.protocol.batch_records import Record
+from bmq.protocol.record_batch import HEADER_BYTES, BatchHeader
 from bmq.records.batch_layout import BATCH, Bodies
+from tests.support.flagged_batch import flagged_batch
 
 KEYS = st.none() | st.binary(max_size=3) | st.binary(min_size=7, max_size=17) | st.binary(min_size=250, max_size=260)
 RECORDS = st.builds(
@@ -48,7 +50,7 @@ def bodies(draw: st.DrawFn) -> Bodies:
     for _ in range(draw(st.integers(0, 4))):
         records = draw(st.lists(RECORDS, max_size=5))
         last_offset = offset + len(records) - 1 if records else offset
-        batch = encode_batch(records, base_offset=offset, last_offset=last_offset)
+        batch = flagged_batch(records, base_offset=offset, last_offset=last_offset)
         header = BatchHeader.parse(batch)._replace(attributes=draw(ATTRIBUTES))
         if draw(st.integers(0, 4)) == 0:
             count = draw(st.sampled_from([0, header.record_count + 1, 2**31 - 1]))

@@ -11,18 +11,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bmq.protocol.record_batch import (
-    HEADER_BYTES,
-    Record,
-    TimestampType,
-    decode_records,
-    encode_batch,
-    varint_bytes,
-)
+from bmq.protocol.batch_records import Record, decode_records, varint_bytes
+from bmq.protocol.record_batch import HEADER_BYTES, TimestampType
 from bmq.records.batch_check import BatchCheck, Details, RefusalKind, RefusedRecord, Result, Rules
 from bmq.records.batch_check_twin import TwinCheck
 from bmq.records.native.library import kernel
 from bmq.records.native_check import NativeCheck
+from tests.support.flagged_batch import flagged_batch
 
 pytestmark = pytest.mark.unit
 
@@ -45,7 +40,7 @@ def make(request: pytest.FixtureRequest) -> Make:
 
 
 def batch(*records: Record, **fields: Any) -> bytearray:
-    return encode_batch(records or (Record(b"k", b"v", timestamp_ms=NOW_MS),), **fields)
+    return flagged_batch(records or (Record(b"k", b"v", timestamp_ms=NOW_MS),), **fields)
 
 
 def with_max_timestamp(data: bytearray, timestamp_ms: int) -> bytearray:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.protocol.record_batch import NO_TIMESTAMP_MS, Record, encode_batch
+from bmq.protocol.batch_records import Record, encode_batch
+from bmq.protocol.record_batch import NO_TIMESTAMP_MS
 from bmq.records import batch_layout as layout
 from bmq.records import columns_native, columns_twin, reading_native, records_twin
 from bmq.records.batch_layout import BATCH, Bodies

@@ -29,7 +29,8 @@ from bmq.log.config import LogConfig
 from bmq.log.partition_log import AppendResult, PartitionLog, TopicPartition
 from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
 from bmq.protocol.apis import INTERNAL_APIS
-from bmq.protocol.record_batch import Record, batches, decode_records, encode_batch
+from bmq.protocol.batch_records import Record, decode_records
+from bmq.protocol.record_batch import batches
 from bmq.proxy.limits import BETWEEN_NODES
 from bmq.proxy.server import KafkaServer
 from bmq.proxy.starting_appender import StartingAppender
@@ -41,6 +42,7 @@ from tests.fakes.store import FakeStore
 from tests.simulation.loop import VirtualTimeLoop
 from tests.simulation.network import Network
 from tests.simulation.process import Process
+from tests.support.flagged_batch import flagged_batch
 from tests.support.produced_batch import produced_batch
 
 T = TypeVar("T")
@@ -237,7 +239,7 @@ def key(partition: int = 0) -> TopicPartition:
 
 def batch_of(*values: bytes, **options: Any) -> memoryview:
     now_ms = FakeClock().now_ms()
-    return memoryview(encode_batch([Record(b"k", value, timestamp_ms=now_ms) for value in values], **options))
+    return memoryview(flagged_batch([Record(b"k", value, timestamp_ms=now_ms) for value in values], **options))
 
 
 def append(log: PartitionLog, *values: bytes, **options: Any) -> asyncio.Future[AppendResult]:

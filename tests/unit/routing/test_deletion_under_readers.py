@@ -22,10 +22,11 @@ from bmq.log.names import topic_directory
 from bmq.log.partition_log import AppendResult, TopicPartition
 from bmq.metadata.image import PartitionImage, TopicImage
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import decode_records
 from bmq.protocol.codec import decode_response, encode_request, parse_request_header
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
-from bmq.protocol.record_batch import batches, decode_records, verify_crc
+from bmq.protocol.record_batch import batches, verify_crc
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.dispatch import HOT_HANDLERS
 from bmq.proxy.fetch_settings import FetchSettings

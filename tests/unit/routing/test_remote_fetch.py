@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from bmq.metadata.image import Node
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import decode_records
 from bmq.protocol.codec import decode_request, decode_response, encode_request, encode_response, parse_request_header
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.delete_records_request import (
@@ -26,7 +27,7 @@ from bmq.protocol.messages.offset_for_leader_epoch_request import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from bmq.protocol.record_batch import batches, decode_records
+from bmq.protocol.record_batch import batches
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS
 from bmq.proxy.fetch_settings import FetchSettings

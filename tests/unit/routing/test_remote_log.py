@@ -13,6 +13,7 @@ from bmq.log.partition_log import AppendResult
 from bmq.log.segment_reader import read_whole_batches
 from bmq.log.transactions import TransactionClaim
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.codec import encode_response
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError, MalformedMessage
@@ -22,7 +23,7 @@ from bmq.protocol.messages.produce_response import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from bmq.protocol.record_batch import BatchHeader, Record, decode_records, encode_batch
+from bmq.protocol.record_batch import BatchHeader
 from bmq.routing.remote_log import RemoteLog, RemoteSurroundings
 from bmq.routing.settings import RouterSettings
 from tests.support.produced_batch import produced_batch

@@ -15,8 +15,9 @@ from bmq.internode_server.services import InternalServices
 from bmq.log.partition_log import AppendResult
 from bmq.metadata.image import MetadataImage, Node
 from bmq.protocol.apis import INTERNAL_APIS
+from bmq.protocol.batch_records import decode_records
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.record_batch import batches, decode_records
+from bmq.protocol.record_batch import batches
 from bmq.proxy.limits import BETWEEN_NODES
 from bmq.proxy.retrying_appender import RetryingAppender
 from bmq.proxy.server import KafkaServer

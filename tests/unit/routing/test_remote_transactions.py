@@ -12,9 +12,10 @@ from bmq.internode_server import tail_feed
 from bmq.log.partition_log import AbortedTransaction, AppendResult, PartitionLog
 from bmq.log.transactions import ActiveProducer, TransactionClaim, TransactionMarker
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.internal_messages import TailPart
-from bmq.protocol.record_batch import Record, encode_batch, rewrite
+from bmq.protocol.record_batch import rewrite
 from bmq.routing.remote_log import RemoteLog
 from bmq.routing.remote_state import RemoteState
 from tests.fakes.transaction_verifier import FakeVerifier

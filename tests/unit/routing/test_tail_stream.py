@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from bmq.aio.backoff import Backoff
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import decode_records
 from bmq.protocol.codec import decode
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.hot_tail import encode_tail_response
 from bmq.protocol.internal_messages import TailFetchRequest, TailPart
-from bmq.protocol.record_batch import batches, decode_records
+from bmq.protocol.record_batch import batches
 from bmq.routing.remote_log import RemoteLog
 from bmq.routing.settings import RouterSettings
 from bmq.routing.tail_stream import TailStream

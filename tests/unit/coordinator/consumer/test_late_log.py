@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.coordinator.config import ConsumerConfig, CoordinatorConfig
+from bmq.protocol.batch_records import decode_records
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.join_group_request import JoinGroupRequestProtocol
-from bmq.protocol.record_batch import decode_records
 from tests.unit.coordinator.cluster import Cluster
 from tests.unit.coordinator.consumer.bench import picture, replayed
 from tests.unit.coordinator.consumer.test_classic_members import subscription

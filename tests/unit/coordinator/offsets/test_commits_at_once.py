@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bmq.coordinator.offsets import commit_plans
 from bmq.protocol import codec
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import decode_records
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.hot_commit import parse_plain_commit
 from bmq.protocol.messages.offset_commit_request import (
@@ -20,7 +21,6 @@ from bmq.protocol.messages.offset_commit_request import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from bmq.protocol.record_batch import decode_records
 from tests.unit.coordinator.cluster import Cluster, FakeContext, FakeTopic
 
 pytestmark = pytest.mark.unit

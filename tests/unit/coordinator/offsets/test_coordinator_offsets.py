@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.offsets.offset_columns import PackedOffsets
 from bmq.coordinator.snapshot import decode_snapshot
+from bmq.protocol.batch_records import decode_records
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.group_records import OffsetCommitKey, decode_key, decode_value
@@ -39,7 +40,6 @@ from bmq.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from bmq.protocol.record_batch import decode_records
 from tests.unit.coordinator.cluster import FAST, Cluster, FakeContext
 from tests.unit.proxy.harness import until
 

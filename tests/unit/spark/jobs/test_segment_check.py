@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 from bmq.log.origin import Origin
 from bmq.log.padding import padded_end
 from bmq.log.segment_index import IndexBuilder, SegmentIndex
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.compression import Compression
-from bmq.protocol.record_batch import BatchHeader, Record, encode_batch
+from bmq.protocol.record_batch import BatchHeader
 from bmq.spark.jobs.segment_check import FINDINGS_MAX, Finding, Kind, SegmentCheck
+from tests.support.flagged_batch import flagged_batch
 
 pytestmark = pytest.mark.unit
 
@@ -145,7 +147,7 @@ def test_a_segment_that_begins_elsewhere_than_it_should_is_found() -> None:
 
 def test_a_batch_with_fewer_records_than_offsets_is_found() -> None:
     records = [Record(key=b"k", value=b"v", headers=(), timestamp_ms=5, offset=offset) for offset in (0, 2)]
-    sparse = encode_batch(records, base_offset=0, last_offset=3, leader_epoch=2)
+    sparse = flagged_batch(records, base_offset=0, last_offset=3, leader_epoch=2)
     segment = Segment([sparse, batch(4)])
     check = segment.check()
     assert texts(check) == [(Kind.OFFSETS, 0)]

@@ -20,7 +20,8 @@ from bmq.log.partition_view import view_partition
 from bmq.log.segment_index import IndexBuilder, SegmentIndex
 from bmq.log.store import Durability, SegmentStore
 from bmq.metadata.image import METADATA_TOPIC_ID
-from bmq.protocol.record_batch import BatchHeader, Record, encode_batch
+from bmq.protocol.batch_records import Record, encode_batch
+from bmq.protocol.record_batch import BatchHeader
 from bmq.spark.jobs.outcome import JobFailed
 from bmq.spark.jobs.segment_check import Kind
 from bmq.spark.jobs.stored_segments import SegmentTask, all_segments, count_codecs, feed, tasks_of

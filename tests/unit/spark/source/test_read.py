@@ -22,12 +22,13 @@ from bmq.log.names import renamed_path
 from bmq.log.origin import DamagedBatch
 from bmq.log.store import FileMissing, StoreError
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import Compression
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.fetch_request import FetchRequest
 from bmq.protocol.messages.fetch_response import FetchableTopicResponse, FetchResponse, PartitionData
-from bmq.protocol.record_batch import BatchHeader, Record, assemble_batch, decode_records, encode_batch
+from bmq.protocol.record_batch import BatchHeader, assemble_batch
 from bmq.spark.source import read
 from bmq.spark.source.cluster import ClusterAway
 from bmq.spark.source.columns import COLUMNS, arrow_schema
@@ -36,6 +37,7 @@ from bmq.spark.source.read import Access, DataLoss, read_range
 from bmq.spark.source.snapshot import snapshot_partition
 from bmq.spark.source.storage import StoreUnreadable, open_store
 from tests.fakes.kafka_proxy import FakeLog, FakeProxy
+from tests.support.flagged_batch import flagged_batch
 from tests.unit.arrow_records.strategies import RECORDS
 from tests.unit.log.owned_log import Owner
 
@@ -99,7 +101,7 @@ def bare(rows: list[Row]) -> list[Row]:
 
 def batch_of(number: int, *, count: int = 3, **fields: Any) -> bytearray:
     records = [Record(b"k%d" % number, b"value-%d-%d" % (number, n), (), 1_000 * number + n) for n in range(count)]
-    return encode_batch(records, **fields)
+    return flagged_batch(records, **fields)
 
 
 async def looked_at(root: Path, start: int, end: int, *, is_committed: bool = False) -> PartitionSnapshot:
