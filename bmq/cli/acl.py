@@ -46,23 +46,6 @@ Operations = Annotated[list[AclOperationName] | None, typer.Option("--operation"
 Hosts = Annotated[list[str] | None, typer.Option("--host", metavar="ADDRESS", help="Only from this address")]
 
 
-def _choice(
-    topics: list[str] | None,
-    groups: list[str] | None,
-    ids: list[str] | None,
-    is_cluster: bool,
-    is_prefix: bool,
-    allowed: list[str] | None,
-    denied: list[str] | None,
-    operations: list[AclOperationName] | None,
-    hosts: list[str] | None,
-) -> AclChoice:
-    return AclChoice(
-        topics or (), groups or (), ids or (), is_cluster, is_prefix, allowed or (), denied or (), operations or (),
-        hosts or (),
-    )  # fmt: skip
-
-
 @acl_app.command("list")
 def list_acls(
     context: typer.Context,
@@ -82,7 +65,7 @@ def list_acls(
 ) -> None:
     """ACLs that agree with all options; without options, all."""
     output = output_of(as_json=as_json, as_csv=as_csv)
-    choice = _choice(topics, groups, ids, is_cluster, is_prefix, allowed, denied, operations, hosts)
+    choice = AclChoice(topics, groups, ids, is_cluster, is_prefix, allowed, denied, operations, hosts)
     entries = choice.of(connected(context, bootstrap, kafka).acls())
     print_rows(_COLUMNS, [entry._asdict() for entry in entries], output)
 
@@ -105,7 +88,7 @@ def add(
     kafka: KafkaSettings = None,
 ) -> None:
     """Add an ACL for each combination of the options. Existing ones stay."""
-    choice = _choice(topics, groups, ids, is_cluster, is_prefix, allowed, denied, operations, hosts)
+    choice = AclChoice(topics, groups, ids, is_cluster, is_prefix, allowed, denied, operations, hosts)
     wanted = choice.entries()
     client = connected(context, bootstrap, kafka)
     there = set(client.acls())
@@ -138,7 +121,7 @@ def remove(
     kafka: KafkaSettings = None,
 ) -> None:
     """Remove the ACLs that agree with all options."""
-    choice = _choice(topics, groups, ids, is_cluster, is_prefix, allowed, denied, operations, hosts)
+    choice = AclChoice(topics, groups, ids, is_cluster, is_prefix, allowed, denied, operations, hosts)
     if choice.is_empty != is_all:
         raise typer.BadParameter("name the ACLs to remove, or --all for every one")
     client = connected(context, bootstrap, kafka)

@@ -222,20 +222,28 @@ class Commit(GroupRequest):
         return cast(str, self.request.member_id)
 
     def code(self, part: Any) -> int:
-        return moving(one.error_code for topic in part.topics for one in topic.partitions)
+        return _code_of_commit(part)
 
     def refusal(self, group_id: str, code: ErrorCode) -> Any:
         return OffsetCommitResponse(topics=refused(self.request.topics, code))
 
 
-class TransactionalCommit(Commit):
+def _code_of_commit(part: Any) -> int:
+    return moving(one.error_code for topic in part.topics for one in topic.partitions)
+
+
+class TransactionalCommit(GroupRequest):
     """TxnOffsetCommit: many producers commit for a group without naming a member."""
 
     api_key = ApiKey.TXN_OFFSET_COMMIT
 
     @property
     def committer(self) -> str:
+        """As Commit's."""
         return cast(str, self.request.transactional_id)
+
+    def code(self, part: Any) -> int:
+        return _code_of_commit(part)
 
     def refusal(self, group_id: str, code: ErrorCode) -> TxnOffsetCommitResponse:
         return refused_transactional(self.request.topics, code, self.api_version)
@@ -268,10 +276,16 @@ class DeleteOffsets(GroupRequest):
         return _OffsetsLeft(self.request, _CHECK_FETCH_VERSION)
 
 
-class _OffsetsLeft(DeleteOffsets):
+class _OffsetsLeft(GroupRequest):
     """Checks which of the offsets to be deleted still exist, with an OffsetFetch."""
 
     api_key = ApiKey.OFFSET_FETCH
+
+    def refusal(self, group_id: str, code: ErrorCode) -> OffsetDeleteResponse:
+        return OffsetDeleteResponse(error_code=code)
+
+    def is_unsure(self, part: OffsetDeleteResponse) -> bool:
+        return part.error_code == ErrorCode.REQUEST_TIMED_OUT
 
     def about(self, group_ids: Sequence[str], places: Sequence[int]) -> OffsetFetchRequest:
         asked: OffsetDeleteRequest = self.request
@@ -429,10 +443,14 @@ class Delete(GroupRequest):
         return DeleteGroupsResponse(results=parts)
 
 
-class _GroupsLeft(Delete):
+class _GroupsLeft(GroupRequest):
     """Checks which of the groups to be deleted still exist, with a DescribeGroups."""
 
     api_key = ApiKey.DESCRIBE_GROUPS
+
+    @property
+    def group_ids(self) -> Sequence[str]:
+        return list(dict.fromkeys(self.request.groups_names))
 
     def about(self, group_ids: Sequence[str], places: Sequence[int]) -> Any:
         return DescribeGroupsRequest(groups=group_ids)
@@ -444,7 +462,15 @@ class _GroupsLeft(Delete):
         ]
 
     def refusal(self, group_id: str, code: ErrorCode) -> DeletableGroupResult:
-        return super().refusal(group_id, code) if code else DeletableGroupResult(group_id=group_id)
+        if not code:
+            return DeletableGroupResult(group_id=group_id)
+        return DeletableGroupResult(group_id=group_id, error_code=code, error_message=code.name)
+
+    def is_unsure(self, part: DeletableGroupResult) -> bool:
+        return part.error_code == ErrorCode.REQUEST_TIMED_OUT
+
+    def response(self, parts: Sequence[DeletableGroupResult]) -> DeleteGroupsResponse:
+        return DeleteGroupsResponse(results=parts)
 
 
 def _code_of_what_is_left(group: DescribedGroup) -> ErrorCode:

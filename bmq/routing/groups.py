@@ -67,7 +67,7 @@ class RoutedGroups(ShardRouting):
             return None
         return self._own.repeated_heartbeat(frame, header, context, received_s)
 
-    async def _commit(self, asked: Commit, context: RequestContext) -> Any:
+    async def _commit(self, asked: Commit | TransactionalCommit, context: RequestContext) -> Any:
         """Send a committer's commits one after another, so that a retried one does not undo a later one."""
         group_id = asked.request.group_id
         context = self._dated(context)  # its age includes the wait for its turn

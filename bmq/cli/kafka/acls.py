@@ -58,32 +58,32 @@ class AclEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AclChoice:
-    """What the options of a command name. Empty: not named."""
+    """What the options of a command name. Empty or None: not named."""
 
-    topics: Sequence[str] = ()
-    groups: Sequence[str] = ()
-    transactional_ids: Sequence[str] = ()
+    topics: Sequence[str] | None = None
+    groups: Sequence[str] | None = None
+    transactional_ids: Sequence[str] | None = None
     is_cluster: bool = False
     is_prefix: bool = False
-    allowed: Sequence[str] = ()
-    denied: Sequence[str] = ()
-    operations: Sequence[AclOperationName] = ()
-    hosts: Sequence[str] = ()
+    allowed: Sequence[str] | None = None
+    denied: Sequence[str] | None = None
+    operations: Sequence[AclOperationName] | None = None
+    hosts: Sequence[str] | None = None
 
     @property
     def resources(self) -> list[tuple[str, str]]:
         """Type and name."""
         return [
-            *((AclResource.TOPIC.value, name) for name in self.topics),
-            *((AclResource.GROUP.value, name) for name in self.groups),
-            *((AclResource.TRANSACTIONAL_ID.value, name) for name in self.transactional_ids),
+            *((AclResource.TOPIC.value, name) for name in self.topics or ()),
+            *((AclResource.GROUP.value, name) for name in self.groups or ()),
+            *((AclResource.TRANSACTIONAL_ID.value, name) for name in self.transactional_ids or ()),
             *([(AclResource.CLUSTER.value, CLUSTER_NAME)] if self.is_cluster else []),
         ]
 
     @property
     def principals(self) -> list[tuple[str, str]]:
         """Permission and principal. Raises typer.BadParameter."""
-        found = [*(("allow", one) for one in self.allowed), *(("deny", one) for one in self.denied)]
+        found = [*(("allow", one) for one in self.allowed or ()), *(("deny", one) for one in self.denied or ())]
         for _, one in found:
             kind, colon, name = one.partition(":")
             if not kind or not colon or not name:
@@ -106,7 +106,7 @@ class AclChoice:
             for resource, name in self.resources
             for permission, principal in self.principals
             for host in self.hosts or (ANY_HOST,)
-            for operation in self.operations
+            for operation in self.operations or ()
         ]
 
     @property
@@ -117,7 +117,7 @@ class AclChoice:
     def of(self, entries: Iterable[AclEntry]) -> list[AclEntry]:
         """Those that agree with all that is named, sorted. Raises typer.BadParameter."""
         resources, principals = set(self.resources), set(self.principals)
-        operations = {one.value for one in self.operations}
+        operations = {one.value for one in self.operations or ()}
         return sorted(
             entry
             for entry in entries
