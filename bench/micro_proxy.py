@@ -31,13 +31,13 @@ from bmq.protocol.codec import decode_response, encode_request
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic
 from bmq.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from bmq.proxy.appender import Appender
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.server import KafkaServer
 from bmq.proxy.services import Services
-from bmq.proxy.starting_appender import StartingAppender
 from bmq.proxy.stats import ProxyStats
 
 TOPIC_ID = UUID(int=0xB)
@@ -125,7 +125,7 @@ async def _serve(pipe: Pipe) -> None:
         transactions=None,  # type: ignore[arg-type]
         markers=None,  # type: ignore[arg-type]
         clock=None,  # type: ignore[arg-type]
-        appender=StartingAppender(partitions),
+        appender=Appender(partitions, retries=False),
         fetcher=Fetcher(store, FetchSettings(), random=Random(1)),
         producer_ids=ProducerIds(controller.allocate_producer_ids),
         stats=stats,

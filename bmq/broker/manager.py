@@ -68,7 +68,7 @@ def _report_failure(event: str, runtime: PartitionRuntime, error: Exception) -> 
 
 
 class PartitionManager:
-    """Implements bmq.proxy.appender.Partitions. All calls come from one event loop, which runs when it is made.
+    """Implements bmq.proxy.partitions.Partitions. All calls come from one event loop, which runs when it is made.
 
     `holder` names this process incarnation in the store: never the same for two of them. `may_pad`: see Surroundings.
     """
@@ -306,12 +306,12 @@ class PartitionManager:
         return self._starts.waiting_count
 
     async def prove_looks(self) -> bool:
-        """Implements bmq.proxy.appender.Partitions: the store's root file cannot be shown by a server that was
+        """Implements bmq.proxy.partitions.Partitions: the store's root file cannot be shown by a server that was
         replaced."""
         return await self.surroundings.store.prove(ROOT_FILE) is not None
 
     async def never_written(self, topic_partition: TopicPartition) -> int | None:
-        """Implements bmq.proxy.appender.Partitions. An owner makes the partition's directory before anything else, and
+        """Implements bmq.proxy.partitions.Partitions. An owner makes the partition's directory before anything else, and
         only the deletion of its topic removes it; with a floor (rule 5) there must be records, so a start has to
         look."""
         assignment = self._assignments.get(topic_partition)

@@ -10,7 +10,7 @@ import structlog
 from bmq.log.partition_log import TopicPartition
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
-from bmq.proxy.appender import Partitions
+from bmq.proxy.partitions import Partitions
 
 _log = structlog.get_logger("bmq.proxy")
 

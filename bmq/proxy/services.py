@@ -21,9 +21,10 @@ from bmq.protocol.hot_commit import PlainCommit, PlainCommits
 from bmq.protocol.request_context import RequestContext
 from bmq.protocol.topic_names import NAME_LENGTH_MAX
 from bmq.proxy.access import OPEN, Access
-from bmq.proxy.appender import Appender, Partitions
+from bmq.proxy.appender import Appender
 from bmq.proxy.client_telemetry import ClientTelemetry
 from bmq.proxy.log_levels import LogLevels
+from bmq.proxy.partitions import Partitions
 from bmq.proxy.produce_deadlines import ProduceDeadlines
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.reply import Reply

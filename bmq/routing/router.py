@@ -42,7 +42,7 @@ class _Target(NamedTuple):
 
 
 class Router:
-    """Implements bmq.proxy.appender.Partitions. Created and called on one running event loop.
+    """Implements bmq.proxy.partitions.Partitions. Created and called on one running event loop.
 
     `manager`: the partitions owned here; None without the broker role. `image`: the newest one.
     """
@@ -111,11 +111,11 @@ class Router:
                 await self._pause(topic_partition, min(backoff.next_s(), left_s))
 
     async def prove_looks(self) -> bool:
-        """Implements bmq.proxy.appender.Partitions."""
+        """Implements bmq.proxy.partitions.Partitions."""
         return self._manager is not None and await self._manager.prove_looks()
 
     async def never_written(self, topic_partition: TopicPartition) -> int | None:
-        """Implements bmq.proxy.appender.Partitions: of partitions that are owned here; other owners are asked."""
+        """Implements bmq.proxy.partitions.Partitions: of partitions that are owned here; other owners are asked."""
         if self._manager is None or self._target(topic_partition).leader != self._node_id:
             return None
         return await self._manager.never_written(topic_partition)

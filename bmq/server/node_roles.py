@@ -57,13 +57,12 @@ from bmq.metadata.image import (
 )
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
+from bmq.proxy.appender import Appender
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.log_levels import LogLevels
 from bmq.proxy.producer_ids import ProducerIds
-from bmq.proxy.retrying_appender import RetryingAppender
 from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch
-from bmq.proxy.starting_appender import StartingAppender
 from bmq.proxy.stats import ProxyStats
 from bmq.proxy.throttles import Throttles
 from bmq.routing.controller_requests import RemoteController
@@ -341,7 +340,7 @@ class NodeRoles:
             transactions=self.routed_transactions,
             markers=self.routed_markers,
             clock=dependencies.clock,
-            appender=RetryingAppender(self.router, starts_waiting=lambda: self.manager.starts_waiting),
+            appender=Appender(self.router, starts_waiting=lambda: self.manager.starts_waiting),
             fetcher=self.fetcher,
             producer_ids=self.producer_ids,
             stats=dependencies.stats,
@@ -369,7 +368,7 @@ class NodeRoles:
             transactions=self.transactions,
             markers=self.local_markers,
             clock=dependencies.clock,
-            appender=StartingAppender(self.manager),
+            appender=Appender(self.manager, retries=False),
             fetcher=self.fetcher,
             producer_ids=self.producer_ids,
             stats=dependencies.internal_stats,

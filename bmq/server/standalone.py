@@ -45,13 +45,13 @@ from bmq.metadata.image import (
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.errors import BmqError
 from bmq.protocol.request_context import by_itself
+from bmq.proxy.appender import Appender
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.log_levels import LogLevels
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.server import KafkaServer
 from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch
-from bmq.proxy.starting_appender import StartingAppender
 from bmq.proxy.stats import ProxyStats
 from bmq.proxy.throttles import Throttles
 from bmq.server.broker_configs import (
@@ -286,7 +286,7 @@ class StandaloneServer:
             transactions=transactions,
             markers=markers,
             clock=self._clock,
-            appender=StartingAppender(manager),
+            appender=Appender(manager, retries=False),
             fetcher=fetcher,
             producer_ids=producer_ids,
             stats=self._stats,

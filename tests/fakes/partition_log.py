@@ -1,6 +1,6 @@
 """Partition logs in memory: what the proxy, the coordinators and the controller are tested on.
 
-`FakePartitionLog` implements bmq.log.partition_log.PartitionLog, `FakePartitions` bmq.proxy.appender.Partitions.
+`FakePartitionLog` implements bmq.log.partition_log.PartitionLog, `FakePartitions` bmq.proxy.partitions.Partitions.
 Nothing is checked on append; batch headers are read for their lengths and counts and rewritten as the real log does.
 """
 

@@ -35,9 +35,7 @@ class History:
     sent: set[bytes] = field(default_factory=set)
     sends: dict[bytes, int] = field(default_factory=lambda: defaultdict(int))  # of values that nothing numbers
     sent_s: dict[bytes, float] = field(default_factory=dict)  # when each was sent first
-    is_resending: bool = (
-        False  # proxies send what nothing numbers again themselves (RetryingAppender): copies are possible
-    )
+    is_resending: bool = False  # proxies send what nothing numbers again themselves (Appender): copies are possible
     in_order: set[str] = field(default_factory=set)  # producers whose records follow each other in the order of sending
     commits_tried: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
     _last_acknowledged: dict[tuple[str, int], int] = field(default_factory=dict)  # (producer, partition) -> offset

@@ -15,6 +15,7 @@ from bmq.protocol.codec import decode_response, encode_request
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from bmq.proxy.appender import Appender
 from bmq.proxy.entrance import Entrance
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.producer_ids import ProducerIds
@@ -22,7 +23,6 @@ from bmq.proxy.sasl_logins import SaslLogins
 from bmq.proxy.server import KafkaServer
 from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch
-from bmq.proxy.starting_appender import StartingAppender
 from bmq.proxy.stats import ProxyStats
 from bmq.security.listener_security import ListenerSecurity
 from tests.fakes.clock import FakeClock
@@ -121,7 +121,7 @@ def services_over(controller: FakeController, partitions: FakePartitions, stats:
         transactions=None,  # type: ignore[arg-type]
         markers=None,  # type: ignore[arg-type]
         clock=FakeClock(),
-        appender=StartingAppender(partitions),
+        appender=Appender(partitions, retries=False),
         fetcher=None,  # type: ignore[arg-type]
         producer_ids=ProducerIds(controller.allocate_producer_ids),
         stats=stats or ProxyStats(),

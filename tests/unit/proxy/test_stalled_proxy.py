@@ -17,9 +17,9 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.describe_cluster_request import DescribeClusterRequest
 from bmq.protocol.request_context import RequestContext
+from bmq.proxy.appender import Appender
 from bmq.proxy.dispatch import HANDLERS
 from bmq.proxy.limits import ProxyLimits
-from bmq.proxy.retrying_appender import RetryingAppender
 from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch
 from tests.fakes.partition_log import FakePartitions
@@ -228,7 +228,7 @@ async def test_what_a_client_sent_that_has_left_is_not_brought_to_the_next_owner
 
     partitions = Ownerless()
     partitions.logs = proxy.partitions.logs
-    appender = proxy.services.appender = RetryingAppender(partitions)
+    appender = proxy.services.appender = Appender(partitions)
     client, other = await proxy.connect(), await proxy.connect()
     client.send(ApiKey.PRODUCE, 9, produce_request({0: batch()}))
     other.send(ApiKey.PRODUCE, 9, produce_request({1: batch()}, acks=0))
@@ -260,7 +260,7 @@ async def test_in_a_crowd_of_starts_acks_0_waits_and_acks_1_is_refused() -> None
 
     partitions = Starting()
     partitions.logs = proxy.partitions.logs
-    appender = proxy.services.appender = RetryingAppender(partitions, partitions_held_max=1)
+    appender = proxy.services.appender = Appender(partitions, partitions_held_max=1)
     client, silent = await proxy.connect(), await proxy.connect()
     silent.send(ApiKey.PRODUCE, 9, produce_request({0: batch()}, acks=0))
     await until(lambda: len(appender._queues) == 1)

@@ -26,11 +26,11 @@ from bmq.protocol.messages.remove_raft_voter_request import RemoveRaftVoterReque
 from bmq.protocol.messages.unregister_broker_request import UnregisterBrokerRequest
 from bmq.protocol.messages.unregister_controller_request import UnregisterControllerRequest
 from bmq.protocol.request_context import RequestContext
+from bmq.proxy.appender import Appender
 from bmq.proxy.dispatch import HANDLERS
 from bmq.proxy.handlers import forwarded, get_telemetry_subscriptions, push_telemetry  # noqa: F401  (register)
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.services import Services
-from bmq.proxy.starting_appender import StartingAppender
 from bmq.proxy.stats import ProxyStats
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
@@ -55,7 +55,7 @@ class Server:
             transactions=None,  # type: ignore[arg-type]
             markers=None,  # type: ignore[arg-type]
             clock=FakeClock(),
-            appender=StartingAppender(partitions),
+            appender=Appender(partitions, retries=False),
             fetcher=object(),  # type: ignore[arg-type]
             producer_ids=ProducerIds(controller.allocate_producer_ids),
             stats=stats,

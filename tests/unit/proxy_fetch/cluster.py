@@ -23,13 +23,13 @@ from bmq.protocol.codec import (
 from bmq.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from bmq.protocol.record_batch import batches
 from bmq.protocol.request_context import RequestContext
+from bmq.proxy.appender import Appender
 from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.handlers import delete_records, fetch, list_offsets, offset_for_leader_epoch  # noqa: F401  (register)
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.services import Services
-from bmq.proxy.starting_appender import StartingAppender
 from bmq.proxy.stats import ProxyStats
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
@@ -94,7 +94,7 @@ class FetchCluster:
             transactions=None,  # type: ignore[arg-type]
             markers=None,  # type: ignore[arg-type]
             clock=FakeClock(),
-            appender=StartingAppender(self.partitions),
+            appender=Appender(self.partitions, retries=False),
             fetcher=self.fetcher,
             producer_ids=ProducerIds(None),  # type: ignore[arg-type]
             stats=ProxyStats(),

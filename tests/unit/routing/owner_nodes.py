@@ -31,9 +31,9 @@ from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
 from bmq.protocol.apis import INTERNAL_APIS
 from bmq.protocol.batch_records import Record, decode_records
 from bmq.protocol.record_batch import batches
+from bmq.proxy.appender import Appender
 from bmq.proxy.limits import BETWEEN_NODES
 from bmq.proxy.server import KafkaServer
-from bmq.proxy.starting_appender import StartingAppender
 from bmq.proxy.stats import ProxyStats
 from bmq.routing.router import Router
 from bmq.routing.settings import RouterSettings
@@ -93,7 +93,7 @@ class OwnerNode:
             transactions=None,  # type: ignore[arg-type]
             markers=None,  # type: ignore[arg-type]
             clock=cluster.clock,
-            appender=StartingAppender(self.manager),
+            appender=Appender(self.manager, retries=False),
             fetcher=None,  # type: ignore[arg-type]
             producer_ids=None,  # type: ignore[arg-type]
             stats=self.stats,

@@ -29,11 +29,11 @@ from bmq.protocol.messages.offset_for_leader_epoch_request import (
 )
 from bmq.protocol.record_batch import batches
 from bmq.protocol.request_context import RequestContext
+from bmq.proxy.appender import Appender
 from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.handlers import delete_records, fetch, list_offsets, offset_for_leader_epoch  # noqa: F401  (register)
-from bmq.proxy.retrying_appender import RetryingAppender
 from bmq.proxy.services import Services
 from bmq.proxy.stats import ProxyStats
 from bmq.routing.remote_log import RemoteLog
@@ -63,7 +63,7 @@ class Consumers:
             transactions=None,  # type: ignore[arg-type]
             markers=None,  # type: ignore[arg-type]
             clock=cluster.clock,
-            appender=RetryingAppender(cluster.router),
+            appender=Appender(cluster.router),
             fetcher=self.fetcher,
             producer_ids=None,  # type: ignore[arg-type]
             stats=ProxyStats(),

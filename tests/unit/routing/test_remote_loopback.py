@@ -18,10 +18,9 @@ from bmq.protocol.apis import INTERNAL_APIS
 from bmq.protocol.batch_records import decode_records
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.record_batch import batches
+from bmq.proxy.appender import Appender
 from bmq.proxy.limits import BETWEEN_NODES
-from bmq.proxy.retrying_appender import RetryingAppender
 from bmq.proxy.server import KafkaServer
-from bmq.proxy.starting_appender import StartingAppender
 from bmq.proxy.stats import ProxyStats
 from bmq.routing.router import Router
 from bmq.routing.settings import RouterSettings
@@ -56,7 +55,7 @@ async def test_what_is_forwarded_over_real_sockets_comes_back_as_it_was() -> Non
         partitions=manager,
         controller=shown,  # type: ignore[arg-type]
         clock=clock,
-        appender=StartingAppender(manager),
+        appender=Appender(manager, retries=False),
         stats=stats,
         loop=asyncio.get_running_loop(),
         manager=manager,
@@ -67,7 +66,7 @@ async def test_what_is_forwarded_over_real_sockets_comes_back_as_it_was() -> Non
     await server.serve(services)
     links = Links("node-1", lambda node_id: address)
     router = Router(1, None, links, lambda: shown.image, random=Random(2), config=RouterSettings())
-    appender = RetryingAppender(router)
+    appender = Appender(router)
 
     values = [b"%d" % number * random_length for number, random_length in enumerate([1, 30_000, 7, 200_000] * 8)]
     answers: list[AppendResult] = []

@@ -20,7 +20,7 @@ from bmq.metadata.image import NO_LEADER
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from bmq.proxy.retrying_appender import PARTITIONS_HELD_MAX, RetryingAppender
+from bmq.proxy.appender import PARTITIONS_HELD_MAX, Appender
 from bmq.routing.remote_log import RemoteLog
 from bmq.routing.router import Router
 from bmq.routing.settings import RouterSettings
@@ -382,7 +382,7 @@ class Producers:
     """Idempotent ones (even numbers) and others, each with one sequence per partition, through one retrying appender."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.appender = RetryingAppender(cluster.router, hold_longest_s=3600.0)  # what is refused cannot be lost
+        self.appender = Appender(cluster.router, hold_longest_s=3600.0)  # what is refused cannot be lost
         self.sent: dict[tuple[int, int], list[bytes]] = {}
         self.answers: dict[bytes, AppendResult] = {}
 

@@ -28,9 +28,7 @@ from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import BatchHeader, TimestampType, rewrite_log_append_time, verify_crc
-from bmq.proxy.appender import QUEUED_BYTES_MAX
-from bmq.proxy.retrying_appender import HOLD_LONGEST_S, HOLD_S, RetryingAppender
-from bmq.proxy.starting_appender import StartingAppender
+from bmq.proxy.appender import HOLD_LONGEST_S, HOLD_S, QUEUED_BYTES_MAX, QUEUED_OVERHEAD_BYTES, Appender
 from tests.simulation.loop import VirtualTimeLoop
 from tests.support.produced_batch import produced_batch
 
@@ -142,7 +140,7 @@ class Producing:
 
     def __init__(self, bytes_max: int = QUEUED_BYTES_MAX) -> None:
         self.partitions = Moving()
-        self.appender = RetryingAppender(self.partitions, bytes_max, hold_longest_s=LONG_HOLD_S)
+        self.appender = Appender(self.partitions, bytes_max, hold_longest_s=LONG_HOLD_S)
         self.answers: dict[Batch, AppendResult] = {}
 
     def send(
@@ -355,7 +353,7 @@ class Crowd:
     def __init__(self, partitions_held_max: int, hold_longest_s: float = LONG_HOLD_S) -> None:
         self.partitions = ManyMoving()
         self.starts_waiting = 0
-        self.appender = RetryingAppender(
+        self.appender = Appender(
             self.partitions,
             partitions_held_max=partitions_held_max,
             hold_longest_s=hold_longest_s,
@@ -653,7 +651,7 @@ def test_a_batch_is_dropped_at_its_deadline_and_not_later() -> None:
         producing.send(4, deadline_s=2.0)
         await asyncio.sleep(1.9)
         producing.appender.expire(1.9)
-        assert not producing.answers and producing.queued_bytes == 4 * 106
+        assert not producing.answers and producing.queued_bytes == 4 * (106 + QUEUED_OVERHEAD_BYTES)
         producing.appender.expire(2.0)
         assert {sequence for _, sequence in producing.answers} == {1, 2, 4}
         assert {answer.error_code for answer in producing.answers.values()} == {ErrorCode.REQUEST_TIMED_OUT}
@@ -861,7 +859,7 @@ def test_the_time_that_an_owner_has_stamped_is_no_claim_of_the_producer(is_damag
 
 def test_what_waits_is_bounded() -> None:
     async def main() -> None:
-        producing = Producing(bytes_max=3 * 106)
+        producing = Producing(bytes_max=3 * (106 + QUEUED_OVERHEAD_BYTES))
         old = producing.partitions.lead()
         producing.send(1, 2)
         producing.partitions.owner = None
@@ -965,7 +963,7 @@ def test_an_owner_takes_a_forwarded_batch_only_at_the_epoch_it_was_meant_for(
         partitions = Moving()
         owner = Owner(partitions.stored, 5)
         partitions.owner = None if is_idle else owner
-        appender = StartingAppender(partitions)
+        appender = Appender(partitions, retries=False)
         answers: list[AppendResult] = []
         appender.append(produced_batch(KEY, encoded((1, 1)), answers.append, leader_epoch=epoch))
         if is_idle:
@@ -985,7 +983,7 @@ def test_a_start_that_fails_for_our_fault_is_answered() -> None:
             raise RuntimeError("a bug")
 
     async def main() -> None:
-        appender = StartingAppender(Broken())
+        appender = Appender(Broken(), retries=False)
         answers: list[AppendResult] = []
         for sequence in (1, 2):
             appender.append(produced_batch(KEY, encoded((1, sequence)), answers.append))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from bmq.log.partition_log import AppendResult, PartitionLog, TopicPartition
 from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
-from bmq.proxy.starting_appender import APPENDS_PER_TURN_MAX, QUEUED_OVERHEAD_BYTES, StartingAppender
+from bmq.proxy.appender import APPENDS_PER_TURN_MAX, QUEUED_OVERHEAD_BYTES, Appender
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
 from tests.support.produced_batch import produced_batch
 from tests.unit.proxy.harness import until
@@ -42,7 +43,7 @@ def batch(value: bytes = b"v", sequence: int = -1) -> memoryview:
 
 async def test_what_waits_longer_than_its_request_is_answered_and_the_rest_keeps_its_order() -> None:
     partitions = SlowPartitions()
-    appender = StartingAppender(partitions)
+    appender = Appender(partitions, retries=False)
     now_s = asyncio.get_running_loop().time()
     told: list[tuple[str, AppendResult]] = []
     wanted = {"left": True}
@@ -74,14 +75,13 @@ async def test_what_waits_longer_than_its_request_is_answered_and_the_rest_keeps
         ("behind the late one", ErrorCode.NOT_LEADER_OR_FOLLOWER),
         ("in time", ErrorCode.NONE),
     ]
-    assert appender._queued_bytes == 0 and not appender._queues
+    assert appender.queued_bytes == 0 and not appender._queues
 
 
-async def test_small_batches_count_with_what_they_take_beside_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    small = batch()
-    monkeypatch.setattr("bmq.proxy.starting_appender.QUEUED_BYTES_MAX", 10 * (len(small) + QUEUED_OVERHEAD_BYTES))
+@pytest.mark.parametrize("retries", [False, True])
+async def test_small_batches_count_with_what_they_take_beside_their_bytes(retries: bool) -> None:
     partitions = SlowPartitions()
-    appender = StartingAppender(partitions)
+    appender = Appender(partitions, 10 * (len(batch()) + QUEUED_OVERHEAD_BYTES), retries=retries)
     told: list[AppendResult] = []
     for _ in range(12):
         appender.append(produced_batch(KEY, batch(), told.append))
@@ -89,12 +89,13 @@ async def test_small_batches_count_with_what_they_take_beside_their_bytes(monkey
     partitions.started.set()
     await until(lambda: len(told) == 12)
     assert {result.error_code for result in told[2:]} == {ErrorCode.NONE}
-    assert appender._queued_bytes == 0
+    assert appender.queued_bytes == 0
 
 
-async def test_many_batches_are_handed_over_in_short_turns_and_a_new_one_behind_them() -> None:
+@pytest.mark.parametrize("retries", [False, True])
+async def test_many_batches_are_handed_over_in_short_turns_and_a_new_one_behind_them(retries: bool) -> None:
     partitions = SlowPartitions()
-    appender = StartingAppender(partitions)
+    appender = Appender(partitions, retries=retries)
     told: list[int] = []
     for number in range(3 * APPENDS_PER_TURN_MAX + 1):
         appender.append(produced_batch(KEY, batch(), lambda result, number=number: told.append(number)))
@@ -120,10 +121,43 @@ async def test_a_start_that_fails_refuses_what_waits() -> None:
             return None
 
     partitions = Failing()
-    appender = StartingAppender(partitions)
+    appender = Appender(partitions, retries=False)
     told: list[AppendResult] = []
     appender.append(produced_batch(KEY, batch(), told.append))
     partitions.started.set()
     await until(lambda: bool(told))
     assert told[0].error_code is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert appender._queued_bytes == 0 and not appender._queues
+    assert appender.queued_bytes == 0 and not appender._queues
+
+
+async def test_what_waits_is_answered_when_the_server_stops() -> None:
+    partitions = SlowPartitions()
+    appender = Appender(partitions, retries=False)
+    told: list[AppendResult] = []
+    appender.append(produced_batch(KEY, batch(), told.append))
+    await asyncio.sleep(0)
+    appender.stop()
+    assert [result.error_code for result in told] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    await until(lambda: not appender._queues)
+    assert appender.queued_bytes == 0
+
+
+async def test_an_owner_that_is_fenced_between_two_turns_gets_no_more_of_what_waits() -> None:
+    """With retries the rest goes to the next owner, behind what was refused."""
+    partitions = SlowPartitions()
+    appender = Appender(partitions)
+    told: list[int] = []
+    for number in range(2 * APPENDS_PER_TURN_MAX):
+        done = partial(
+            lambda number, result: told.append(number if result.error_code is ErrorCode.NONE else -1), number
+        )
+        appender.append(produced_batch(KEY, batch(b"%d" % number, number), done))
+    partitions.started.set()
+    await until(lambda: bool(told))
+    assert len(told) == APPENDS_PER_TURN_MAX
+    partitions.log.refuse_with = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    await until(lambda: len(partitions.log.claims) > APPENDS_PER_TURN_MAX)
+    assert len(told) == APPENDS_PER_TURN_MAX
+    partitions.log.refuse_with = None
+    await until(lambda: len(told) == 2 * APPENDS_PER_TURN_MAX)
+    assert told == [*range(2 * APPENDS_PER_TURN_MAX)]
