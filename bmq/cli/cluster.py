@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.table import Table
 
+from bmq.cli.cluster_ca import ca_app
 from bmq.cli.cluster_client import ClusterClient, ClusterUnreachable
 from bmq.cli.cluster_output import (
     follow,
@@ -29,7 +30,10 @@ from bmq.election.zookeeper import ZooKeeperElection
 from bmq.election.zookeeper_security import ZooKeeperSecurity
 from bmq.server.settings import load_settings
 
-cluster_app = typer.Typer(no_args_is_help=True, help="Show a running cluster, and drain, move, scale, rebalance.")
+cluster_app = typer.Typer(
+    no_args_is_help=True, help="Show a running cluster, drain, move, scale, rebalance; certificates of its nodes."
+)
+cluster_app.add_typer(ca_app, name="ca")
 
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 _NO_NODE: Final = -1
