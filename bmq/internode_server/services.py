@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol, Self
 
 from bmq.controller.runtime import Controller
 from bmq.election.election import MetadataMark
@@ -12,6 +12,7 @@ from bmq.internode_server.tail_sessions import TailSessions
 from bmq.membership.known_controller import KnownController
 from bmq.metadata.image import MetadataImage
 from bmq.protocol.internal_messages import ReleasePartitionsRequest, ReleasePartitionsResponse
+from bmq.proxy.access import OPEN, Access
 from bmq.proxy.services import Services
 
 if TYPE_CHECKING:
@@ -37,7 +38,10 @@ class Releases(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class InternalServices(Services):
-    """`partitions`, `groups` and `controller` of Services are this process's own here."""
+    """`partitions`, `groups` and `controller` of Services are this process's own here.
+
+    `client_access`: the rights of clients whose requests come in envelopes. `access` is for requests of nodes themselves.
+    """
 
     leadership: Leadership
     manager: PartitionManager
@@ -46,6 +50,16 @@ class InternalServices(Services):
     metadata_seen: Callable[[], MetadataMark] = lambda: MetadataMark(-1, -1)
     tails: TailSessions = field(default_factory=TailSessions)
     is_between_nodes: bool = True
+    client_access: Access = OPEN
+    _of_clients: Self | None = field(default=None, init=False, repr=False)
+
+    def of_clients(self) -> Self:
+        """The same for the request of a client, whose rights are looked at."""
+        if not self.client_access.is_on:
+            return self
+        if self._of_clients is None:
+            self._of_clients = replace(self, access=self.client_access)
+        return self._of_clients
 
 
 def internal(services: Services) -> InternalServices:

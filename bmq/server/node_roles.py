@@ -379,6 +379,7 @@ class NodeRoles:
             releases=NodeReleases(self.assignments),
             known=self.known,
             metadata_seen=lambda: self.replica.seen,
+            client_access=self.client_services.access,
         )
 
     def _make_controller(self, log: ReplayableLog, epoch: int) -> Controller:

@@ -1,6 +1,7 @@
 """Envelope: a client's request that another node's proxy forwards to this node's coordinator or controller (KIP-590).
 
-The inner request goes to the handler that would answer a client, with the services of this process. Failures of the
+The inner request goes to the handler that would answer a client, with the services of this process. The client's rights
+are looked at again here: the node that forwarded it may know older ACLs, or have no authorizer. Failures of the
 envelope itself have error codes in the Envelope response; failures of the client's request are in the inner response.
 """
 
@@ -23,7 +24,7 @@ from bmq.protocol.errors import BmqError, MalformedMessage, UnsupportedVersion
 from bmq.protocol.messages.envelope_request import EnvelopeRequest
 from bmq.protocol.messages.envelope_response import EnvelopeResponse
 from bmq.protocol.refusals import refused
-from bmq.protocol.request_context import RequestContext
+from bmq.protocol.request_context import RequestContext, is_own
 from bmq.proxy.dispatch import HANDLERS, handles
 from bmq.proxy.services import Services
 
@@ -61,7 +62,7 @@ async def envelope(request: EnvelopeRequest, context: RequestContext, services: 
         leader_epoch=request.leader_epoch,
         turns=context.turns,
     )
-    return await _answer(header, message, asking, services)
+    return await _answer(header, message, asking, services if is_own(asking) else services.of_clients())
 
 
 def _is_late(request: EnvelopeRequest, context: RequestContext) -> bool:
