@@ -24,6 +24,7 @@ from typing import Any, Final, Self, cast
 import structlog
 
 from bmq.aio.deadlines import Deadlines
+from bmq.internode_client.link_tls import LinkTls, NotEncrypted, connect, loss
 from bmq.protocol.apis import ALL_APIS, ApiKey
 from bmq.protocol.codec import decode_response, encode, is_flexible
 from bmq.protocol.error_codes import ErrorCode
@@ -84,6 +85,10 @@ class LinkTimeout(LinkLost):
     """No answer in time; the request may still be carried out."""
 
 
+class LinkNotEncrypted(LinkLost):
+    """The node answers, and there is no TLS with it, or it does not take this node for one."""
+
+
 class Link(asyncio.BufferedProtocol):
     """Made by `open`."""
 
@@ -120,10 +125,12 @@ class Link(asyncio.BufferedProtocol):
         connect_timeout_s: float = 2.0,
         receive_buffer: ReceiveBuffer | None = None,
         stalls: StallWatch | None = None,
+        tls: LinkTls | None = None,
     ) -> Self:
         """Connect, and learn which versions the peer speaks. Links may share a receive buffer.
 
-        `client_id` stands in the header of every request. Raises LinkLost, UnsupportedVersion.
+        `client_id` stands in the header of every request. `tls`: then the peer has to prove that it is a node. Raises
+        LinkLost, LinkNotEncrypted, UnsupportedVersion.
         """
         loop = asyncio.get_running_loop()
         made = cls(
@@ -131,11 +138,17 @@ class Link(asyncio.BufferedProtocol):
         )
         try:
             async with asyncio.timeout(connect_timeout_s):
-                await loop.create_connection(lambda: made, host, port)
+                await connect(loop, made, host, port, tls)
                 await made._learn_versions()
         except TimeoutError:
             made._lose("no connection in time")
             raise LinkTimeout(f"{host}:{port}: no connection within {connect_timeout_s:g} s") from None
+        except NotEncrypted as error:
+            made._lose(str(error))
+            raise LinkNotEncrypted(f"{host}:{port}: {error}") from None
+        except LinkLost as error:
+            made.close()
+            raise error if tls is None else LinkNotEncrypted(str(error)) from None
         except (OSError, OverflowError, UnicodeError) as error:  # the latter two: no port, no host name
             made._lose("not connected")
             raise LinkLost(f"{host}:{port}: {getattr(error, 'strerror', None) or error}") from None
@@ -288,7 +301,7 @@ class Link(asyncio.BufferedProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._lose("the connection was closed" if exc is None else f"the connection broke ({exc})")
+        self._lose(loss(exc))
         self._transport = None
         self._gone.set()
 

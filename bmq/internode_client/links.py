@@ -15,7 +15,8 @@ from typing import Any, Final
 import structlog
 
 from bmq.aio.backoff import Backoff
-from bmq.internode_client.link import Link, LinkClosed, LinkLost, LinkTimeout
+from bmq.internode_client.link import Link, LinkClosed, LinkLost, LinkNotEncrypted, LinkTimeout
+from bmq.internode_client.link_tls import LinkTls
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.errors import UnsupportedVersion
 from bmq.protocol.frames import ReceiveBuffer
@@ -35,7 +36,8 @@ class Links:
     """`address_of(node_id)`: where the node's internal listener is now; None while that is not known.
 
     `client_id` names this node to the others, and seeds the jitter of the pauses unless a generator is given.
-    `stalls`: when it notices that the event loop stood still, all links are closed, and opened anew when needed.
+    `stalls`: when it notices that the event loop stood still, all links are closed, and opened anew when needed. `tls`: how
+    the next link is to be encrypted; None: not at all.
     """
 
     def __init__(
@@ -46,8 +48,10 @@ class Links:
         connect_timeout_s: float = 2.0,
         random: Random | None = None,
         stalls: StallWatch | None = None,
+        tls: Callable[[], LinkTls | None] = lambda: None,
     ) -> None:
         self._client_id = client_id
+        self._tls = tls
         self._address_of = address_of
         self._connect_timeout_s = connect_timeout_s
         self._random = random or Random(client_id)
@@ -135,13 +139,7 @@ class Links:
             address = self._address_of(node_id)
             if address is None:
                 raise LinkLost(f"the address of node {node_id} is not known")
-            link = await Link.open(
-                *address,
-                client_id=self._client_id,
-                connect_timeout_s=self._connect_timeout_s,
-                receive_buffer=self._receive_buffer,
-                stalls=self._stalls,
-            )
+            link = await self._connect(node_id, purpose, kept, address)
         except (LinkLost, UnsupportedVersion) as error:
             if kept.failure_count < _TOLD_FAILURES:
                 # A node that stops in order refuses connections for a moment before it has left the cluster.
@@ -157,6 +155,29 @@ class Links:
                 kept.failed()
                 opening.set_result(f"node {node_id}: connecting was given up")
 
+    async def _connect(self, node_id: int, purpose: str, kept: _Kept, address: tuple[str, int]) -> Link:
+        """Raises LinkLost, UnsupportedVersion."""
+        tls = self._tls()
+        try:
+            return await self._open_by(address, tls)
+        except LinkNotEncrypted as error:
+            if tls is None or not tls.falls_back:
+                raise
+            if not kept.is_told_plain:
+                kept.is_told_plain = True
+                _log.warning("link_not_encrypted", node_id=node_id, purpose=purpose, reason=str(error))
+        return await self._open_by(address, None)
+
+    async def _open_by(self, address: tuple[str, int], tls: LinkTls | None) -> Link:
+        return await Link.open(
+            *address,
+            client_id=self._client_id,
+            connect_timeout_s=self._connect_timeout_s,
+            receive_buffer=self._receive_buffer,
+            stalls=self._stalls,
+            tls=tls,
+        )
+
 
 class _Kept:
     """One node's link for one purpose, or the attempt to open it."""
@@ -169,6 +190,7 @@ class _Kept:
         self.pause_s = 0.0  # before the next attempt
         self.failure_count = 0  # since a link was steady
         self.is_ended = False
+        self.is_told_plain = False
 
     def opened(self, link: Link) -> None:
         loop = asyncio.get_running_loop()

@@ -174,8 +174,11 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self._transport.set_write_buffer_limits(high=self._limits.unsent_bytes_max)
         peer = transport.get_extra_info("peername")
-        self.host = str(peer[0]) if peer else "unknown"
-        self._port = peer[1] if peer else -1
+        if not peer:  # it has left; and without an address it must not pass for a request of our own (is_own)
+            self._is_stopping = True
+            self._transport.abort()
+            return
+        self.host, self._port = str(peer[0]), peer[1]
         self.active_at_s = self._loop.time()
         # A host that lost power closes nothing; and an answer may be awaited for longer than any idle limit.
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -202,13 +205,22 @@ class Connection(asyncio.BufferedProtocol):
 
     def _name_by_certificate(self, transport: asyncio.BaseTransport) -> None:
         """The principal of the client's certificate; without one it stays anonymous."""
-        subject = subject_of(transport.get_extra_info("peercert"))
+        certificate = transport.get_extra_info("peercert")
+        if why := self._entrance.why_refused(certificate):
+            self._turn_away(why)
+            return
+        subject = subject_of(certificate)
         if subject is None:
             return
         try:
             self._principal = self._entrance.principal_of(subject)
         except NoRule as error:
-            self.close(f"its certificate gives it no name: {error}")
+            self._turn_away(f"its certificate gives it no name: {error}")
+
+    def _turn_away(self, reason: str) -> None:
+        """Close before anything is read: what came with the handshake is not looked at."""
+        self._is_stopping = True
+        self.close(reason)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._splitter.get_buffer()

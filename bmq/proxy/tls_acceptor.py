@@ -17,10 +17,11 @@ import structlog
 
 from bmq.proxy.entrance import TLS_HANDSHAKE_S, Entrance
 from bmq.proxy.pending_connections import PendingConnections
-from bmq.security.handshake_failures import handshake_failure
 
 log = structlog.get_logger("bmq.proxy")
 
+TLS_RECORD: Final = b"\x16"
+"""Every handshake begins with it. It would announce a Kafka request of 369 MB, which no listener takes."""
 ACCEPT_RETRY_S: Final = 1.0
 """After the system had no descriptor or memory for a connection."""
 
@@ -108,21 +109,44 @@ class TlsAcceptor:
         """Make one handshake; a client whose handshake fails is closed."""
         with contextlib.suppress(OSError):  # it may have left already
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        is_plain = self._entrance.allows_plaintext and not await self._begins_tls(accepted, host)
+        if accepted.fileno() < 0:
+            return
         try:
             await self._loop.connect_accepted_socket(
                 self._make_connection,
                 accepted,
-                ssl=self._entrance.context,
-                ssl_handshake_timeout=self._handshake_s,
+                ssl=None if is_plain else self._entrance.context,
+                ssl_handshake_timeout=None if is_plain else self._handshake_s,
             )
         except ssl.SSLError as error:
-            self.refuse(host, handshake_failure(error.reason, getattr(error, "verify_message", "")))
+            self.refuse(host, self._entrance.failure(error.reason, getattr(error, "verify_message", "")))
         except ConnectionAbortedError:
             self.refuse(host, f"its TLS handshake was not done within {self._handshake_s:g} s")
         except ConnectionError:
             log.debug("handshake_left", client=host)
         except OSError as error:
             self.refuse(host, f"its TLS handshake failed: {error.strerror}")
+
+    async def _begins_tls(self, accepted: socket.socket, host: str) -> bool:
+        """Whether the first byte is TLS's; it stays unread. The socket is closed if none comes."""
+        try:
+            async with asyncio.timeout(self._handshake_s):
+                await _readable(self._loop, accepted)
+            first = accepted.recv(1, socket.MSG_PEEK)
+        except TimeoutError:
+            accepted.close()
+            self.refuse(host, f"it sent nothing within {self._handshake_s:g} s")
+            return False
+        except OSError:
+            first = b""
+        except BaseException:
+            accepted.close()
+            raise
+        if not first:
+            accepted.close()
+            log.debug("handshake_left", client=host)
+        return first == TLS_RECORD
 
     def refuse(self, host: str, reason: str) -> None:
         self._refused(host, reason)
@@ -158,6 +182,21 @@ class _Handshake:
             self._accepted.close()  # else its transport does
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("handshake_failed", client=self.host, error=repr(error))
+
+
+async def _readable(loop: asyncio.AbstractEventLoop, accepted: socket.socket) -> None:
+    """Wait until it has bytes or has ended."""
+    ready = loop.create_future()
+
+    def tell() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_reader(accepted, tell)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(accepted)
 
 
 async def _addresses(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[tuple[int, tuple[Any, ...]]]:

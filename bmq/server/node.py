@@ -30,6 +30,7 @@ from bmq.proxy.server import KafkaServer
 from bmq.proxy.stall_watch import StallWatch
 from bmq.server.broker_configs import warn_without_effect
 from bmq.server.client_listeners import ClientListeners
+from bmq.server.internode_tls import InternodeTls
 from bmq.server.live_summary import Summary
 from bmq.server.native_kernel import warn_without_kernel
 from bmq.server.node_roles import NodeDependencies, NodeHooks, NodeRoles
@@ -62,8 +63,18 @@ class NodeServer:
         stalls = StallWatch(settings.loop_stall_max_ms, clock.elapsed_s)
         stalls.on_stall(self._after_stall)  # before connections are dropped
         levels = log_levels or LogLevels(settings.log_level)
+        self._internode = InternodeTls(settings)
         dependencies = NodeDependencies(
-            settings, store, election, clock, rng, stalls, rest, hooks or NodeHooks(), log_levels=levels
+            settings,
+            store,
+            election,
+            clock,
+            rng,
+            stalls,
+            rest,
+            hooks or NodeHooks(),
+            link_tls=self._internode.link,
+            log_levels=levels,
         )
         is_debug = settings.log_level == "debug"
         self._dependencies = dependencies
@@ -151,10 +162,11 @@ class NodeServer:
         load_all()
         warn_without_effect(settings)
         warn_without_kernel()
+        self._internode.warn()
         address = None
         if self._listeners is not None:
             address = await self._listeners.bind()
-        internal = await self._internal.bind(*split_address(settings.internal))
+        internal = await self._internal.bind(*split_address(settings.internal), self._internode.entrance())
         internal = split_address(settings.internal_advertised) if settings.internal_advertised else internal
         holder = new_holder(settings.node_id, dependencies.rng)
         retry = StartRetry(settings.start_wait_ms)
@@ -172,6 +184,8 @@ class NodeServer:
     async def _run(self, roles: NodeRoles) -> None:
         self._dependencies.stalls.start()
         await self._internal.serve(roles.internal_services)
+        if self._internode.mode.has_tls:
+            self._spawn(self._internode.watch(self._internal))
         self._dependencies.election.on_leader(roles.leader_changed)
         self._dependencies.election.on_members(roles.members_changed)
         if ROLE_CONTROLLER in self._dependencies.roles:

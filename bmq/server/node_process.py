@@ -23,6 +23,7 @@ from bmq.protocol.errors import BmqError
 from bmq.proxy.log_levels import LogLevels
 from bmq.server.compaction_process import CompactionProcess
 from bmq.server.heartbeat import Heartbeat
+from bmq.server.internode_tls import InternodeTls
 from bmq.server.live_summary import live_summary
 from bmq.server.node import NodeServer
 from bmq.server.node_rest import NodeRest
@@ -81,6 +82,7 @@ def _check(settings: Settings) -> None:
             "the coordinator role needs the broker role in the same process: a shard lives where its partition is owned"
         )
     require_usable_addresses(settings, is_node=True)
+    InternodeTls(settings)  # raises if it cannot be
 
 
 async def _serve(settings: Settings, supervisor: Connection | None, levels: LogLevels) -> None:

@@ -26,6 +26,7 @@ from bmq.coordinator.transactions.config import TransactionConfig
 from bmq.coordinator.transactions.coordinator import TransactionCoordinator
 from bmq.coordinator.transactions.group_partitions import GroupPartitions
 from bmq.election.election import ControllerClaim, Election, Member
+from bmq.internode_client.link_tls import LinkTls
 from bmq.internode_client.links import Links
 from bmq.internode_server.local_markers import LocalMarkers
 from bmq.internode_server.local_roles import LocalController, LocalShards, NodeReleases
@@ -123,7 +124,7 @@ class NodeDependencies:
     """A node's dependencies, handed in from outside before its roles are made.
 
     `stats`: of the listener for clients; `internal_stats`: of the one between nodes. `rest`: where this node's REST API
-    listens.
+    listens. `link_tls`: see Links.
     """
 
     settings: Settings
@@ -136,6 +137,7 @@ class NodeDependencies:
     hooks: NodeHooks
     stats: ProxyStats = field(default_factory=ProxyStats)
     internal_stats: ProxyStats = field(default_factory=ProxyStats)
+    link_tls: Callable[[], LinkTls | None] = lambda: None
     log_levels: LogLevels = field(default_factory=LogLevels)
 
     @property
@@ -186,7 +188,13 @@ class NodeRoles:
         self.manager = manager = PartitionManager(
             dependencies.store, incarnation, dependencies.clock, rng, settings.broker, may_pad=root.may_pad
         )
-        self.links = Links(f"bmq-node-{settings.node_id}", self._address_of, random=rng, stalls=dependencies.stalls)
+        self.links = Links(
+            f"bmq-node-{settings.node_id}",
+            self._address_of,
+            random=rng,
+            stalls=dependencies.stalls,
+            tls=dependencies.link_tls,
+        )
         self.known = KnownController(lambda: dependencies.election.leader, self._image)
         self.replica = MetadataReplica(
             settings.node_id,

@@ -35,6 +35,7 @@ from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.stall_watch import LOOP_STALL_MAX_MS
 from bmq.proxy.telemetry_settings import TelemetrySettings
 from bmq.routing.settings import RouterSettings
+from bmq.security.internode import InternodeSecurity
 from bmq.security.listeners import listeners_of
 from bmq.server.kafka_names import own_settings, why_not_here
 from bmq.server.listener_settings import is_secret
@@ -156,6 +157,7 @@ class Settings(BaseSettings):
     broker: BrokerSettings = BrokerSettings()
     hdfs: HdfsSettings = HdfsSettings()
     zookeeper_security: ZooKeeperSecurity = ZooKeeperSecurity()
+    internode_security: InternodeSecurity = InternodeSecurity()
     cluster: ClusterSettings = ClusterSettings()
     scale: ScaleSettings = ScaleSettings.model_validate({})
 

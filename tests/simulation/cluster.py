@@ -154,6 +154,7 @@ class Cluster:
             "roles": self.kind.roles[node.node_id],
             "listen": f"{host}:{_KAFKA_PORT}",
             "internal": f"{host}:{_INTERNAL_PORT}",
+            "internode_security": {"mode": "plaintext"},
             "store": "hdfs://simulated:1/",
             "zookeeper": "simulated:1",
             "rack": f"rack-{node.node_id % 2}",

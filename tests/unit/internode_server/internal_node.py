@@ -9,11 +9,13 @@ from typing import Any
 
 import bmq.internode_server.handlers.envelope  # noqa: F401 - registers its handler
 from bmq.internode_client.link import Link
+from bmq.internode_client.link_tls import LinkTls
 from bmq.internode_server.local_roles import LocalController
 from bmq.internode_server.services import InternalServices
 from bmq.metadata.image import MetadataImage
 from bmq.protocol.apis import INTERNAL_APIS, ApiKey
 from bmq.protocol.request_context import RequestContext
+from bmq.proxy.entrance import Entrance
 from bmq.proxy.limits import BETWEEN_NODES, ProxyLimits
 from bmq.proxy.server import KafkaServer
 from bmq.proxy.services import Services
@@ -67,8 +69,8 @@ class InternalNode:
     port: int
     links: list[Link] = field(default_factory=list)
 
-    async def link(self) -> Link:
-        self.links.append(await Link.open(self.host, self.port, client_id="node-2"))
+    async def link(self, tls: LinkTls | None = None) -> Link:
+        self.links.append(await Link.open(self.host, self.port, client_id="node-2", tls=tls))
         return self.links[-1]
 
     async def client(self) -> Client:
@@ -98,6 +100,7 @@ async def start_internal_node(
     port: int = 0,
     partition_count: int = 2,
     stalls: StallWatch | None = None,
+    entrance: Entrance | None = None,
 ) -> InternalNode:
     """Topic "t" with its partitions, all led here; the active controller is here too."""
     partitions = FakePartitions()
@@ -107,6 +110,6 @@ async def start_internal_node(
     stats, groups, leadership = ProxyStats(), RecordingHandler(), FakeLeadership(controller)
     services = internal_over(services_over(controller, partitions, stats), leadership, groups)
     server = KafkaServer(limits, stats, apis=INTERNAL_APIS, is_ordered=False, stalls=stalls)
-    bound_host, bound_port = await server.bind(host, port)
+    bound_host, bound_port = await server.bind(host, port, entrance)
     await server.serve(services)
     return InternalNode(server, services, controller, groups, leadership, partitions, bound_host, bound_port)

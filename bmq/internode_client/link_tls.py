@@ -1,0 +1,53 @@
+"""How one node connects to another by TLS, and why it does not."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from dataclasses import dataclass
+from typing import Final
+
+from bmq.security.handshake_failures import node_dial_failure
+from bmq.security.internode import why_no_node
+
+
+@dataclass(frozen=True, slots=True)
+class LinkTls:
+    """`context`: with this node's certificate, and the authorities of other nodes. `falls_back`: connect in plaintext where TLS
+    fails, for the time in which a cluster changes to it.
+    """
+
+    context: ssl.SSLContext
+    falls_back: bool = False
+
+
+class NotEncrypted(Exception):
+    """There is no TLS with that node; the message says what to change."""
+
+
+async def connect(
+    loop: asyncio.AbstractEventLoop, protocol: asyncio.BaseProtocol, host: str, port: int, tls: LinkTls | None
+) -> None:
+    """Connect `protocol`, by TLS if asked for, and then only to a node. Raises OSError: no connection; NotEncrypted."""
+    if tls is None:
+        await loop.create_connection(lambda: protocol, host, port)
+        return
+    try:
+        transport, _ = await loop.create_connection(lambda: protocol, host, port, ssl=tls.context, server_hostname=host)
+    except ssl.SSLError as error:
+        raise NotEncrypted(node_dial_failure(error.reason, getattr(error, "verify_message", ""))) from None
+    except (ConnectionResetError, ConnectionAbortedError):
+        raise NotEncrypted(_ENDED) from None
+    if why := why_no_node(transport.get_extra_info("peercert"), allows_plaintext=False):
+        transport.abort()
+        raise NotEncrypted(why)
+
+
+def loss(error: Exception | None) -> str:
+    """Why a connection was lost."""
+    if isinstance(error, ssl.SSLError):
+        return node_dial_failure(error.reason, getattr(error, "verify_message", ""))
+    return "the connection was closed" if error is None else f"the connection broke ({error})"
+
+
+_ENDED: Final = "it ended the TLS handshake: it may not speak TLS (internode_security there), or be on its way out"

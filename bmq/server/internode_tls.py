@@ -1,0 +1,168 @@
+"""TLS between nodes: contexts for both sides from the same files, proven by a handshake with themselves before they count.
+
+A node shows one certificate when it is connected to and when it connects. Both sides verify: it has to be issued by
+an authority of `ca_file`, to be of a node, and, where a node is connected to, to name the address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from bmq.internode_client.link_tls import LinkTls
+from bmq.protocol.errors import BmqError
+from bmq.proxy.entrance import Entrance
+from bmq.proxy.server import KafkaServer
+from bmq.security.handshake_failures import node_accept_failure, node_dial_failure
+from bmq.security.internode import NO_NODE, TABLE, InternodeMode, WrongInternodeSecurity, is_loopback, why_no_node
+from bmq.security.listener_security import ListenerSecurity, SecurityProtocol
+from bmq.security.node_certificates import node_of
+from bmq.server.client_listeners import FILES_LOOK_S
+from bmq.server.settings import Settings, split_address
+from bmq.server.tls import VERSIONS, TlsFiles, WrongTls, make_context
+
+_log = structlog.get_logger("bmq.server")
+
+INTERNAL: Final = "INTERNAL"
+_TURNS_MAX: Final = 8
+"""Of both sides; a handshake takes three."""
+
+
+class WrongInternodeTls(BmqError):
+    """Nodes cannot talk as it is set; the message is one sentence."""
+
+
+def mode_of(settings: Settings) -> InternodeMode:
+    """The mode in force. Raises WrongInternodeTls."""
+    try:
+        return settings.internode_security.mode_at((settings.internal, settings.internal_advertised))
+    except WrongInternodeSecurity as error:
+        raise WrongInternodeTls(f"setting {error}" if str(error).startswith(TABLE) else str(error)) from None
+
+
+class InternodeTls:
+    """`entrance` for the listener, `link` for connections to other nodes; `watch` until cancelled.
+
+    Raises WrongInternodeTls when it is made.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.mode = mode_of(settings)
+        self._address = settings.internal_advertised or settings.internal
+        self._host = split_address(self._address)[0]
+        self._is_reached = not (is_loopback(self._address) and is_loopback(settings.internal))
+        self._server: ssl.SSLContext | None = None
+        self._client: ssl.SSLContext | None = None
+        self._files: TlsFiles | None = None
+        self._seen_ns: tuple[int, ...] = ()
+        if self.mode.has_tls:
+            security = settings.internode_security
+            self._files = TlsFiles(
+                INTERNAL, Path(security.certificate_file), Path(security.ca_file), client_auth="required"
+            )
+            self._seen_ns = self._files.changed_ns
+            self._server, self._client = self._contexts(self._files)
+
+    def entrance(self) -> Entrance:
+        """The way in for other nodes."""
+        if self._server is None:
+            return Entrance()
+        allows_plaintext = self.mode is InternodeMode.MIXED
+        return Entrance(
+            ListenerSecurity(INTERNAL, SecurityProtocol.SSL),
+            self._server,
+            allows_plaintext=allows_plaintext,
+            why_refused=partial(why_no_node, allows_plaintext=allows_plaintext),
+            failure=node_accept_failure,
+        )
+
+    def link(self) -> LinkTls | None:
+        """How to connect to other nodes now; None: in plaintext."""
+        if self._client is None:
+            return None
+        return LinkTls(self._client, falls_back=self.mode is InternodeMode.MIXED)
+
+    async def watch(self, internal: KafkaServer) -> None:
+        """Take files anew when they change, for later connections; what cannot be used leaves the old ones in force."""
+        while self._files is not None:
+            await asyncio.sleep(FILES_LOOK_S)
+            if self._files.changed_ns != self._seen_ns:
+                await self.renew(internal, self._files)
+
+    async def renew(self, internal: KafkaServer, files: TlsFiles) -> None:
+        seen_ns = files.changed_ns
+        try:
+            server, self._client = await asyncio.to_thread(self._contexts, files)
+        except (WrongInternodeTls, OSError) as error:
+            _log.warning("certificate_not_renewed", listener=INTERNAL, reason=str(error))
+        else:
+            self._server = server
+            internal.renew(INTERNAL, server)
+            _log.info("certificate_renewed", listener=INTERNAL)
+        self._seen_ns = seen_ns
+
+    def _contexts(self, files: TlsFiles) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+        """Of the server's and of the client's side. Raises WrongInternodeTls."""
+        try:
+            server, client = make_context(files), _client_context(files)
+        except WrongTls as error:
+            raise WrongInternodeTls(_in_our_words(str(error))) from None
+        if fault := own_fault(server, client, self._host):
+            raise WrongInternodeTls(f"other nodes will refuse the certificate of {files.keystore}: {fault}")
+        return server, client
+
+    def warn(self) -> None:
+        """Nodes that are open are said at each start; on loopback addresses there is nothing to say."""
+        if self.mode is InternodeMode.MIXED:
+            why = f"nodes without TLS are still believed: set {TABLE}.mode = tls once every node has its certificate"
+        elif self.mode is InternodeMode.PLAINTEXT and self._is_reached:
+            why = "nothing is encrypted, and every machine that reaches this address may act as a node for any client"
+        else:
+            return
+        _log.warning("internode_is_open", listener=INTERNAL, address=self._address, why=why)
+
+
+def own_fault(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> str:
+    """Why other nodes will refuse these contexts, as one sentence; empty: they need not. A handshake in memory, in
+    which this node connects to itself at `host`.
+    """
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    dialling = client.wrap_bio(to_client, to_server, server_hostname=host)
+    accepting = server.wrap_bio(to_server, to_client, server_side=True)
+    left = [dialling, accepting]
+    for _ in range(_TURNS_MAX):
+        for side in tuple(left):
+            failure = node_dial_failure if side is dialling else node_accept_failure
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLError as error:
+                return failure(error.reason, getattr(error, "verify_message", ""))
+            left.remove(side)
+        if not left:
+            return "" if node_of(dialling.getpeercert()) else NO_NODE
+    return "the handshake does not end"
+
+
+def _client_context(files: TlsFiles) -> ssl.SSLContext:
+    """For connections to other nodes, from files that `make_context` has read."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies the certificate and its host
+    context.minimum_version = min(VERSIONS.values())
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
+    context.load_cert_chain(str(files.keystore), password="")
+    context.load_verify_locations(cafile=str(files.truststore))
+    return context
+
+
+def _in_our_words(sentence: str) -> str:
+    """Without settings of listeners for clients."""
+    return sentence.replace(
+        "the private key is encrypted: set ssl.key.password, or check it",
+        "the private key is encrypted, and has to be in clear",
+    )
