@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI, Response
+from fastapi import FastAPI, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from bmq.admin.rest.authorization import Authorization
+from bmq.admin.rest.authorization import Authorization, sees_problems
 from bmq.admin.rest.body_limit import BodyLimit
 from bmq.admin.rest.cluster_pages import cluster_pages
 from bmq.admin.rest.compaction_pages import compaction_pages
@@ -38,12 +38,16 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
         response_model_exclude_defaults=True,
         responses={503: {"model": Health, "description": "Not yet, or not any more."}},
     )
-    async def health(response: Response) -> Health:
-        """200 once produces are accepted, 503 before and while stopping. Problems are named while there are any."""
+    async def health(request: Request, response: Response) -> Health:
+        """200 once produces are accepted, 503 before and while stopping. Problems are named while there are any, to who
+        may describe the cluster.
+        """
         ready = sources.is_ready()
         response.status_code = 200 if ready else 503
         partitions = sources.partitions()
-        return Health(ready=ready, problems=[] if partitions is None else list(partitions.problems))
+        return Health(
+            ready=ready, problems=list(partitions.problems) if partitions and sees_problems(request.scope) else []
+        )
 
     @app.get("/metrics", include_in_schema=False)
     async def metrics() -> Response:

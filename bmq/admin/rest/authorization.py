@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bmq.admin.rest.principals import PrincipalOf
+from bmq.admin.rest.principals import STRANGER, PrincipalOf
 from bmq.admin.rest.problems import problem_response
 from bmq.proxy.access import Access
 from bmq.security.acls import CLUSTER_NAME, Operation, ResourceType
@@ -83,12 +83,14 @@ class RestRights:
         self._host = host
         self._request = request
 
-    def has(self, right: Right, parameters: Mapping[str, Any]) -> bool:
-        """Audited if not."""
+    def has(self, right: Right, parameters: Mapping[str, Any], *, is_quiet: bool = False) -> bool:
+        """Audited if not, unless `is_quiet`."""
         kind, name = ResourceType.CLUSTER, CLUSTER_NAME
         if right.topic is not None:
             kind, name = ResourceType.TOPIC, str(parameters[right.topic])
-        return self._access.allows_client(self._principal, self._host, self._request, right.operation, kind, name)
+        return self._access.allows_client(
+            self._principal, self._host, self._request, right.operation, kind, name, is_quiet=is_quiet
+        )
 
     def sees(self, topic: str) -> bool:
         """Whether a listing has the topic. Not audited."""
@@ -101,6 +103,14 @@ def sees_topic(scope: Mapping[str, Any], name: str) -> bool:
     """Whether a listing for this request has the topic; True without an authorizer."""
     rights: RestRights | None = scope.get(_STATE)
     return rights is None or rights.sees(name)
+
+
+def sees_problems(scope: Mapping[str, Any]) -> bool:
+    """Whether the health names what is wrong: the sentences have names of partitions."""
+    if scope.get(STRANGER):
+        return False
+    rights: RestRights | None = scope.get(_STATE)
+    return rights is None or rights.has(_DESCRIBE, {}, is_quiet=True)
 
 
 class Authorization:

@@ -56,7 +56,9 @@ def cluster_pages(sources: RestSources) -> APIRouter:
         return ClusterView(
             cluster_id=image.cluster_id,
             controller_id=image.controller_id,
-            controller_rest=url_of(controller.rest) if controller is not None and controller.rest else None,
+            controller_rest=url_of(controller.rest, sources.scheme)
+            if controller is not None and controller.rest
+            else None,
             metadata_offset=image.offset,
             nodes=nodes_of(image),
             topics=len(image.topics),

@@ -72,7 +72,7 @@ def compaction_pages(sources: RestSources) -> APIRouter:
             node = image.nodes.get(leader)
             if node is None or node.rest is None:
                 raise ProblemError(409, f"{name}-{number} has no owner that can be asked now; ask again in a moment")
-            raise ElsewhereError(url_of(node.rest))
+            raise ElsewhereError(url_of(node.rest, sources.scheme))
         if manager is None:
             raise ProblemError(503, "this node has no partitions yet; ask again in a moment")
         try:

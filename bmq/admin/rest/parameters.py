@@ -68,4 +68,4 @@ def not_here(sources: RestSources) -> ElsewhereError | ProblemError:
     controller = image.nodes.get(image.controller_id)
     if controller is None or controller.rest is None or controller.node_id == sources.node_id:
         return ProblemError(503, "there is no active controller now; ask again in a moment")
-    return ElsewhereError(url_of(controller.rest))
+    return ElsewhereError(url_of(controller.rest, sources.scheme))

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from bmq.admin.operations import Operations
 from bmq.admin.ports import NodeLoad, StateChanges, TableController
-from bmq.admin.rest.principals import PrincipalOf, anonymous
+from bmq.admin.rest.principals import PrincipalOf, authenticated
 from bmq.log.partition_log import TopicPartition
 from bmq.log.store import SegmentStore
 from bmq.metadata.image import MetadataImage
@@ -30,6 +30,7 @@ class RestSources:
     process owns or follows, else None. `operations`: None in a process that is the whole cluster. `node_id`: of the
     node that answers. `table_controller`: the active controller if it is in this process. `partitions`: those of this
     process; None until they can be asked. `access`: what clients may do; `principal_of`: who sent a request.
+    `scheme`: of this process's REST address, and of all others of the cluster.
     """
 
     is_ready: Callable[[], bool]
@@ -45,4 +46,5 @@ class RestSources:
     table_controller: Callable[[], TableController | None] = lambda: None
     partitions: Callable[[], PartitionManager | None] = lambda: None
     access: Access = OPEN
-    principal_of: PrincipalOf = anonymous
+    principal_of: PrincipalOf = authenticated
+    scheme: str = "http"

@@ -209,13 +209,15 @@ def at_ms(timestamp_ms: int) -> datetime:
     return datetime.fromtimestamp(max(0, timestamp_ms) / 1000, UTC)
 
 
-def url_of(address: tuple[str, int]) -> str:
-    host, port = address
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+def url_of(address: tuple[str, int], scheme: str) -> str:
+    return f"{scheme}://{_text_of(address)}"
 
 
 def _text_of(address: tuple[str, int] | None) -> str | None:
-    return None if address is None else url_of(address).removeprefix("http://")
+    if address is None:
+        return None
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def node_view(image: MetadataImage, node: Node, partitions_led: int, load: NodeLoad | None) -> NodeView:

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from bmq.admin.rest.application import rest_application
-from bmq.admin.rest.authorization import FREE, RIGHTS
+from bmq.admin.rest.authorization import FREE, RIGHTS, Authorization, sees_problems
 from bmq.admin.rest.sources import RestSources
 from bmq.proxy.access import Access
 from bmq.security.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
@@ -130,3 +130,19 @@ async def test_a_denial_is_audited_and_a_listing_is_not() -> None:
         "Principal = User:alice is Denied operation = DESCRIBE from host = 10.0.0.7 on resource = Topic:LITERAL:a\\nb "
         "for request = GET /v1/topics/{name} with resourceRefCount = 1 based on rule DefaultDeny"
     ]
+
+
+async def test_the_health_names_partitions_to_those_who_may_describe_the_cluster() -> None:
+    pages = GuardedPages()
+    assert not sees_problems({"bmq.is_stranger": True})
+    assert sees_problems({})
+    scope = {"type": "http", "method": "GET", "path": "/v1/health", "client": ("10.0.0.7", 5)}
+
+    async def reached(*_: object) -> None:
+        pass
+
+    guard = Authorization(reached, Access(Decider(frozenset()), lambda: pages.acls), _principal_of, lambda: True)
+    await guard(scope, reached, reached)  # type: ignore[arg-type]
+    assert not sees_problems(scope)
+    pages.allow(Operation.DESCRIBE)
+    assert sees_problems(scope)
