@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import ipaddress
-import ssl
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
 
 import structlog
 
 from bmq.protocol.errors import BmqError
-from bmq.proxy.entrance import Entrance, Subject
+from bmq.proxy.entrance import Entrance
 from bmq.proxy.listener_view import services_at
 from bmq.proxy.server import KafkaServer
 from bmq.proxy.services import Services
-from bmq.security.distinguished_names import PrincipalRules, distinguished_name
 from bmq.security.listeners import (
     ADVERTISED,
     LISTENERS,
@@ -27,14 +22,12 @@ from bmq.security.listeners import (
     listeners_of,
 )
 from bmq.server.login_threads import warn_of_clear_passwords
-from bmq.server.setting_checks import is_any_address
+from bmq.server.served_certificate import ServedCertificate, watch
+from bmq.server.setting_checks import is_any_address, is_loopback
 from bmq.server.settings import Settings, split_address
-from bmq.server.tls import TlsFiles, WrongTls, fault_of, make_context, tls_files
+from bmq.server.tls import TlsFiles, principal_by, tls_files
 
 _log = structlog.get_logger("bmq.server")
-
-FILES_LOOK_S: Final = 5.0
-"""How often the files of certificates are looked at."""
 
 
 class WrongListenerSettings(BmqError):
@@ -45,8 +38,7 @@ class WrongListenerSettings(BmqError):
 class _Bound:
     config: ListenerConfig
     address: Address
-    files: TlsFiles | None
-    seen_ns: tuple[int, ...] = ()
+    certificate: ServedCertificate | None
 
     @property
     def reached_at(self) -> Address:
@@ -84,17 +76,16 @@ class ClientListeners:
         WrongTls.
         """
         for config in self._configs:
-            files = None
+            certificate = None
             entrance = Entrance(config.security)
             if config.security.protocol.is_tls:
                 files = tls_files(self._settings.kafka, config.name, has_own_names=config.security.protocol.is_sasl)
-                entrance.context = make_context(files)
-                entrance.principal_of = partial(_principal, files.rules)
+                certificate = ServedCertificate(files, partial(setattr, entrance, "context"))
+                certificate.first()
+                entrance.principal_of = principal_by(files.rules)
             address = await self._proxy.bind(*config.address, entrance)
-            self._bound.append(_Bound(config, address, files, () if files is None else files.changed_ns))
-            _warn_if_open(config, address, files)
-            if files is not None and entrance.context is not None and (fault := fault_of(files, entrance.context)):
-                _log.warning("certificate_not_valid", listener=config.name, reason=fault)
+            self._bound.append(_Bound(config, address, certificate))
+            _warn_if_open(config, address, None if certificate is None else certificate.files)
             warn_of_clear_passwords(config.security)
         plain = [one for one in self._bound if one.config.name == PLAINTEXT]
         return (plain or self._bound)[0].reached_at
@@ -112,44 +103,12 @@ class ClientListeners:
 
     async def watch(self) -> None:
         """Take certificates and trust anew when their files change; what cannot be used leaves the old ones in force."""
-        while True:
-            await asyncio.sleep(FILES_LOOK_S)
-            for one in self._bound:
-                if one.files is not None and one.files.changed_ns != one.seen_ns:
-                    await self._renew(one, one.files)
-
-    async def _renew(self, one: _Bound, files: TlsFiles) -> None:
-        seen_ns = files.changed_ns
-        try:
-            context = await asyncio.to_thread(_renewed, files)
-            self._proxy.renew(one.config.name, context)
-        except (WrongTls, OSError) as error:
-            _log.warning("certificate_not_renewed", listener=one.config.name, reason=str(error))
-        else:
-            _log.info("certificate_renewed", listener=one.config.name)
-        one.seen_ns = seen_ns
-
-
-def _principal(rules: PrincipalRules, subject: Subject) -> str:
-    """TYPE:NAME. Raises NoRule."""
-    return f"User:{rules.apply(distinguished_name(subject))}"
-
-
-def _renewed(files: TlsFiles) -> ssl.SSLContext:
-    """Raises WrongTls, for a certificate that clients will refuse, too: the one in force may be better. OSError."""
-    context = make_context(files)
-    if fault := fault_of(files, context):
-        raise WrongTls(f"listener {files.listener}: {fault}")
-    return context
+        await watch([one.certificate for one in self._bound if one.certificate is not None])
 
 
 def _warn_if_open(config: ListenerConfig, address: Address, files: TlsFiles | None) -> None:
     """Nobody should open a listener to a network without noticing."""
-    try:
-        is_loopback = ipaddress.ip_address(address[0]).is_loopback
-    except ValueError:
-        is_loopback = False
-    if is_loopback or config.security.protocol.is_sasl or (files is not None and files.client_auth == "required"):
+    if is_loopback(address[0]) or config.security.protocol.is_sasl or (files is not None and files.client_auth == "required"):
         return
     if files is None:
         why = "whoever reaches it is User:ANONYMOUS; clients are not authenticated and nothing is encrypted"

@@ -67,7 +67,19 @@ _IN_ORDER: Final = (
 )
 """The first one of each is at most the second one."""
 
-_OTHER_VARIABLES: Final = frozenset({"BMQ_CONFIG", "BMQ_REST_URL", "BMQ_BOOTSTRAP"})
+_OTHER_VARIABLES: Final = frozenset(
+    {
+        "BMQ_BOOTSTRAP",
+        "BMQ_CONFIG",
+        "BMQ_REST_CA_FILE",
+        "BMQ_REST_CERTIFICATE_FILE",
+        "BMQ_REST_CONFIG",
+        "BMQ_REST_PASSWORD_FILE",
+        "BMQ_REST_TOKEN_FILE",
+        "BMQ_REST_URL",
+        "BMQ_REST_USER",
+    }
+)
 """Of the settings' file, and of commands."""
 _LIKENESS_MIN: Final = 0.75
 """Of difflib: a letter of five that is another one, or is missing."""
@@ -123,6 +135,14 @@ def is_any_address(address: str) -> bool:
     host = address.rpartition(":")[0].removeprefix("[").removesuffix("]")
     try:
         return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address; False for a name, which may be anything."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
 

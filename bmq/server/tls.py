@@ -6,13 +6,14 @@ import os
 import ssl
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from bmq.protocol.errors import BmqError
-from bmq.security.distinguished_names import PrincipalRules, WrongRules
+from bmq.proxy.entrance import Subject
+from bmq.security.distinguished_names import PrincipalRules, WrongRules, distinguished_name
 from bmq.security.listeners import config_of
 from bmq.server.tls_self_check import certificate_fault
 
@@ -124,6 +125,11 @@ def make_context(files: TlsFiles) -> ssl.SSLContext:
     except OSError as error:
         raise WrongTls(f"listener {files.listener}: {error.filename} cannot be read: {error.strerror}") from None
     return context
+
+
+def principal_by(rules: PrincipalRules) -> Callable[[Subject], str]:
+    """What makes TYPE:NAME of a client certificate's subject; that raises NoRule."""
+    return lambda subject: f"User:{rules.apply(distinguished_name(subject))}"
 
 
 def fault_of(files: TlsFiles, context: ssl.SSLContext) -> str:

@@ -58,9 +58,9 @@ class Start:
 
     async def renew(self) -> dict[str, dict[str, Any]]:
         (bound,) = self.listeners._bound
-        assert bound.files is not None
+        assert bound.certificate is not None
         with structlog.testing.capture_logs() as logs:
-            await self.listeners._renew(bound, bound.files)
+            await bound.certificate.renew()
         return {str(line["event"]): dict(line) for line in logs}
 
 
