@@ -15,7 +15,7 @@ from bmq.security.sasl.authenticator import SaslAuthenticator
 from bmq.security.sasl.plain import Plain, RightPasswords
 from bmq.security.sasl.scram import Scram, ScramSecret
 from bmq.security.sasl.scram_keys import BY_NAME, ScramMechanism
-from bmq.security.sasl.steps import Mechanism, Step, Unavailable
+from bmq.security.sasl.steps import Deferred, Mechanism, Step, Unavailable
 
 WAITING_MAX: Final = 1_000
 """Logins that wait for the thread; more are closed, and their clients try again."""
@@ -58,6 +58,12 @@ class SaslLogins:
             name: partial(self._mechanism, name, security) for name in sorted(security.mechanisms & SERVED)
         }
         return SaslAuthenticator(offered, security.session_max_ms, self._clock.now_ms, loop.time)
+
+    async def check_password(self, jaas_users: Mapping[str, str], user: str, password: str) -> Step:
+        """A login by PLAIN in one step, for protocols other than Kafka's."""
+        plain = Plain(jaas_users, self._image().users, self._right_passwords, self._secret)
+        step = plain.step(f"\0{user}\0{password}".encode())
+        return await self.run(step.work) if isinstance(step, Deferred) else step
 
     async def run(self, work: Callable[[], Step]) -> Step:
         """The step that blocking work leads to."""

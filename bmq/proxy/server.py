@@ -7,7 +7,6 @@ ready.
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -25,6 +24,7 @@ from bmq.proxy.entrance import Entrance
 from bmq.proxy.large_requests import LargeRequests
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.pending_connections import PendingConnections
+from bmq.proxy.refusal_log import RefusalLog
 from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.stats import ProxyStats
@@ -35,7 +35,6 @@ log = structlog.get_logger("bmq.proxy")
 BACKLOG: Final = 1024
 _HOUSEKEEPING_S: Final = 0.5
 _IDLE_CHECK_S: Final = 10.0
-_BAD_LOGS_PER_SECOND_MAX: Final = 10
 
 
 class KafkaServer:
@@ -87,8 +86,7 @@ class KafkaServer:
         self._all_gone: asyncio.Event = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._next_idle_check_s = 0.0
-        self._bad_window_s = 0.0
-        self._bad_in_window = 0
+        self._refusals = RefusalLog(self.loop.time)
 
     async def bind(self, host: str, port: int, entrance: Entrance | None = None) -> tuple[str, int]:
         """Take an address; returns it with the real port. `entrance`: what is particular about it. Raises OSError."""
@@ -108,10 +106,6 @@ class KafkaServer:
     def entrances(self) -> Mapping[str, Entrance]:
         """What was bound, by name."""
         return self._entrances
-
-    def renew(self, name: str, context: ssl.SSLContext) -> None:
-        """Use another certificate or trust for an entrance's later connections; those that are there go on."""
-        self._entrances[name].context = context
 
     async def serve(self, services: Services) -> None:
         """Accept connections. Raises OSError when the port is already taken."""
@@ -202,14 +196,7 @@ class KafkaServer:
     def note_refused(self, host: str, reason: str) -> None:
         """The same for a client that is not yet a connection."""
         self.stats.connections_closed_bad += 1
-        now_s = self.loop.time()
-        if now_s - self._bad_window_s >= 1:
-            if self._bad_in_window > _BAD_LOGS_PER_SECOND_MAX:
-                log.warning("connections_closed", count=self._bad_in_window - _BAD_LOGS_PER_SECOND_MAX)
-            self._bad_window_s, self._bad_in_window = now_s, 0
-        self._bad_in_window += 1
-        if self._bad_in_window <= _BAD_LOGS_PER_SECOND_MAX:
-            log.warning("connection_closed", client=host, reason=reason)
+        self._refusals.note(host, reason)
 
     # --- the shared budget
     @property

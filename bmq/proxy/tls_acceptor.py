@@ -70,6 +70,11 @@ class TlsAcceptor:
         name = self._sockets[0].getsockname()
         return str(name[0]), int(name[1])
 
+    def take(self, bound: socket.socket) -> None:
+        """Accept from a socket that has its address already."""
+        bound.setblocking(False)
+        self._sockets.append(bound)
+
     def start(self, backlog: int) -> None:
         """Begin to accept. Raises OSError when the port is taken."""
         for one in self._sockets:

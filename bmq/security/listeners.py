@@ -25,7 +25,8 @@ from bmq.security.listener_security import (
 from bmq.security.sasl.jaas import plain_users
 
 PLAINTEXT: Final = "PLAINTEXT"
-OWN_NAMES: Final = frozenset({"INTERNAL", "REST"})
+REST: Final = "REST"
+OWN_NAMES: Final = frozenset({"INTERNAL", REST})
 """Names of the listeners for other nodes and for operators in the cluster's metadata."""
 LISTENERS: Final = "listeners"
 ADVERTISED: Final = "advertised.listeners"
@@ -182,6 +183,8 @@ def _require_known(configs: Mapping[str, str], found: tuple[ListenerConfig, ...]
         if not config.startswith(LISTENER_PREFIX):
             continue
         name, _, rest = config.removeprefix(LISTENER_PREFIX).partition(".")
+        if name == REST.lower() and (rest.startswith("ssl.") or rest == f"{PLAIN.lower()}.{JAAS}"):
+            continue  # bmq/server/rest_security.py looks at them
         if name not in names:
             raise WrongListeners(f"{config} is of a listener {name.upper()}, which there is not")
         base = next(
@@ -190,8 +193,13 @@ def _require_known(configs: Mapping[str, str], found: tuple[ListenerConfig, ...]
         if not base.startswith("ssl.") and base not in (MECHANISMS_SETTING, SESSION, JAAS):
             raise WrongListeners(f"{config} is not one of this release")
     has_sasl = any(one.security.protocol.is_sasl for one in found)
-    if not has_sasl and (SESSION in configs or MECHANISMS_SETTING in configs or any(JAAS in one for one in configs)):
+    if not has_sasl and (SESSION in configs or MECHANISMS_SETTING in configs or _has_jaas(configs)):
         raise WrongListeners(
             f"settings of SASL protect nothing: no listener has SASL; see {LISTENERS} and {PROTOCOLS}, such as "
             f"{PLAINTEXT}:{SecurityProtocol.SASL_PLAINTEXT.name}"
         )
+
+
+def _has_jaas(configs: Mapping[str, str]) -> bool:
+    own = f"{LISTENER_PREFIX}{REST.lower()}."
+    return any(JAAS in one and not one.startswith(own) for one in configs)

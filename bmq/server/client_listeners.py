@@ -108,7 +108,11 @@ class ClientListeners:
 
 def _warn_if_open(config: ListenerConfig, address: Address, files: TlsFiles | None) -> None:
     """Nobody should open a listener to a network without noticing."""
-    if is_loopback(address[0]) or config.security.protocol.is_sasl or (files is not None and files.client_auth == "required"):
+    if (
+        is_loopback(address[0])
+        or config.security.protocol.is_sasl
+        or (files is not None and files.client_auth == "required")
+    ):
         return
     if files is None:
         why = "whoever reaches it is User:ANONYMOUS; clients are not authenticated and nothing is encrypted"

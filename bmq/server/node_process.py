@@ -22,6 +22,7 @@ from bmq.metadata.image import ROLE_BROKER, ROLE_COORDINATOR
 from bmq.protocol.errors import BmqError
 from bmq.proxy.log_levels import LogLevels
 from bmq.server.compaction_process import CompactionProcess
+from bmq.server.guarded_rest import GuardedRest
 from bmq.server.heartbeat import Heartbeat
 from bmq.server.internode_tls import InternodeTls
 from bmq.server.live_summary import live_summary
@@ -38,7 +39,6 @@ from bmq.server.process import (
     trim_memory,
     unless_stopped,
 )
-from bmq.server.rest_server import RestServer
 from bmq.server.settings import Settings, require_usable_addresses, split_roles
 from bmq.server.stores import open_store, register_metrics
 from bmq.server.workers import run_workers
@@ -89,13 +89,13 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
     asked = stop_on_signals()
     stop = asyncio.ensure_future(asked.wait())
     heartbeat = None if supervisor is None else Heartbeat(supervisor, on_alone=asked.set)
-    rest = RestServer()
+    clock = SystemClock()
+    rest = GuardedRest(settings, lambda: server.image, lambda: server.is_serving, clock)
     rest_address = bind_rest(rest, settings.rest)
     rng = random.Random(os.urandom(16))
     store = await unless_stopped(open_store(settings, rng), stop)
     if store is None:
         return
-    clock = SystemClock()
     election = ZooKeeperElection(
         settings.zookeeper,
         node_id=settings.node_id,
@@ -118,7 +118,7 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
             trim_memory=trim_memory,
         ),
     )
-    node_rest = NodeRest(server, settings, store, clock, rng, REGISTRY)
+    node_rest = NodeRest(server, settings, store, clock, rng, REGISTRY, rest.scheme)
     try:
         await rest.start(node_rest.pages)
         addresses = await unless_stopped(_start(server, settings), stop)

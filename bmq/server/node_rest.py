@@ -32,6 +32,7 @@ class NodeRest:
         clock: Clock,
         rng: Random,
         registry: CollectorRegistry,
+        scheme: str,
     ) -> None:
         self._server = server
         command = NodeCommand(
@@ -60,6 +61,7 @@ class NodeRest:
             table_controller=lambda: server.controller,
             partitions=lambda: server.manager,
             access=rest_access(settings, lambda: server.image),
+            scheme=scheme,
         )
         self.pages = RestPages(lambda: build_pages(sources), sources.is_ready)
 

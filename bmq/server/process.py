@@ -27,10 +27,10 @@ from bmq.protocol.errors import BmqError
 from bmq.proxy.log_levels import LogLevels
 from bmq.server.client_access import rest_access
 from bmq.server.compaction_process import CompactionProcess
+from bmq.server.guarded_rest import GuardedRest
 from bmq.server.live_summary import live_summary
 from bmq.server.logs import configure_logs
 from bmq.server.rest_pages import Application, RestPages
-from bmq.server.rest_server import RestServer
 from bmq.server.scheduling import run_in_batches
 from bmq.server.setting_checks import misspelt_variables
 from bmq.server.settings import Settings, require_usable_addresses, split_address
@@ -108,7 +108,8 @@ def run_standalone(settings: Settings) -> None:
 async def _serve(settings: Settings, levels: LogLevels) -> None:
     stop = asyncio.ensure_future(stop_on_signals().wait())
     access = rest_access(settings, lambda: server.image)
-    rest = RestServer()
+    is_ready = False
+    rest = GuardedRest(settings, lambda: server.image, lambda: is_ready, SystemClock())
     rest_host, rest_port = bind_rest(rest, settings.rest)
     rng = random.Random(os.urandom(16))
     store = await unless_stopped(open_store(settings, rng), stop)
@@ -123,7 +124,6 @@ async def _serve(settings: Settings, levels: LogLevels) -> None:
         log_levels=levels,
         trim_memory=trim_memory,
     )
-    is_ready = False
     sources = RestSources(
         lambda: is_ready,
         lambda: server.image,
@@ -136,6 +136,7 @@ async def _serve(settings: Settings, levels: LogLevels) -> None:
         table_controller=lambda: server.controller,
         partitions=lambda: server.manager,
         access=access,
+        scheme=rest.scheme,
     )
     pages = RestPages(lambda: build_pages(sources), sources.is_ready)
     try:
@@ -203,7 +204,7 @@ async def _stop_server(server: StandaloneServer, settings: Settings) -> None:
         log.warning("stop_timed_out", stop_timeout_ms=settings.stop_timeout_ms)
 
 
-def bind_rest(rest: RestServer, address: str) -> tuple[str, int]:
+def bind_rest(rest: GuardedRest, address: str) -> tuple[str, int]:
     try:
         return rest.bind(*split_address(address))
     except OSError as error:

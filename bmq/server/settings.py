@@ -23,6 +23,7 @@ from pydantic_settings import (
 )
 
 from bmq.admin.drivers.settings import ScaleSettings
+from bmq.admin.rest.security_settings import RestSecuritySettings
 from bmq.broker.surroundings import BrokerSettings
 from bmq.election.zookeeper_security import ZooKeeperSecurity
 from bmq.hdfs.config import HdfsSettings
@@ -158,6 +159,7 @@ class Settings(BaseSettings):
     hdfs: HdfsSettings = HdfsSettings()
     zookeeper_security: ZooKeeperSecurity = ZooKeeperSecurity()
     internode_security: InternodeSecurity = InternodeSecurity()
+    rest_security: RestSecuritySettings = RestSecuritySettings()
     cluster: ClusterSettings = ClusterSettings()
     scale: ScaleSettings = ScaleSettings.model_validate({})
 

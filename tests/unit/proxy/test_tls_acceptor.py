@@ -198,7 +198,7 @@ async def test_a_renewed_certificate_holds_for_later_connections_at_every_addres
 async def test_connections_outlive_a_renewal(listener: Listener) -> None:
     client = await listener.connect()
     assert await is_answered(client)
-    listener.proxy.server.renew(NAMED.name, server_context())
+    listener.proxy.server.entrances[NAMED.name].context = server_context()
     assert await is_answered(client)
     other = await listener.connect()
     assert await is_answered(other)
