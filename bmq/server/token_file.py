@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import stat
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -49,6 +51,28 @@ def read_tokens(path: Path) -> dict[str, KeptToken]:
         if str(error).startswith(str(path)):
             raise
         raise BadTokenFile(f"{path} cannot be used: {error}") from None
+
+
+@contextlib.contextmanager
+def changing(path: Path) -> Iterator[dict[str, KeptToken]]:
+    """The tokens, none without a file; what is changed in them is written at the end. One process at a time.
+
+    Raises BadTokenFile.
+    """
+    try:
+        directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise BadTokenFile(f"{path.parent} cannot be used: {error.strerror}") from None
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        tokens = read_tokens(path) if path.exists() else {}
+        yield tokens
+        try:
+            write_tokens(path, tokens.values())
+        except OSError as error:
+            raise BadTokenFile(f"{path} cannot be written: {error.strerror}") from None
+    finally:
+        os.close(directory)
 
 
 def write_tokens(path: Path, tokens: Iterable[KeptToken]) -> None:
