@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import mmap
 import os
 from asyncio import AbstractEventLoop
@@ -11,9 +12,13 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Final
 
+from bmq.protocol.wire import Buffer
+
 SEND_BYTES_MAX: Final = 1024 * 1024
 """Sent per call; the page cache is checked for this much first."""
 OPEN_FILES_MAX: Final = 128
+UNSUPPORTED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
+"""errno for "this kernel or file system cannot do that"; the plain way is taken then."""
 _LOAD_BYTES: Final = 256 * 1024
 _PAGE_BYTES: Final = mmap.PAGESIZE
 _SYS_CACHESTAT: Final = 451  # on every architecture; Linux 6.5 and newer
@@ -38,6 +43,18 @@ def is_cached(descriptor: int, position: int, length_bytes: int) -> bool:
         return False
     pages = (position + length_bytes - 1) // _PAGE_BYTES - position // _PAGE_BYTES + 1
     return bool(_stat[0] >= pages)
+
+
+def read_cached(descriptor: int, buffer: bytearray | memoryview, position: int) -> int:
+    """Fill the buffer as far as the page cache reaches: how many bytes, 0 also if the kernel cannot tell. Raises OSError."""
+    try:
+        return os.preadv(descriptor, [buffer], position, os.RWF_NOWAIT)
+    except BlockingIOError:
+        return 0
+    except OSError as error:
+        if error.errno in UNSUPPORTED:
+            return 0
+        raise
 
 
 class OpenFile:
@@ -109,6 +126,25 @@ class LocalFilePart:
         """As FilePart.peek."""
         length_bytes = min(length_bytes, self._length_bytes - position)
         return os.pread(self._file.descriptor, length_bytes, self._position + position)
+
+    def read_cached(self, position: int, length_bytes: int) -> bytearray:
+        """As FilePart.read_cached."""
+        buffer = bytearray(min(length_bytes, self._length_bytes - position))
+        del buffer[read_cached(self._file.descriptor, buffer, self._position + position) :]
+        return buffer
+
+    def read(self, position: int, length_bytes: int, done: Callable[[Buffer | OSError], None]) -> None:
+        """As FilePart.read."""
+
+        def read() -> Buffer | OSError:
+            try:
+                return self.peek(position, length_bytes)
+            except OSError as error:
+                return error
+
+        self._loop.run_in_executor(self._threads, read).add_done_callback(
+            lambda reading: done(OSError("the store is closed") if reading.cancelled() else reading.result())
+        )
 
     def is_all_cached(self) -> bool:
         """Whether the whole part is in the page cache."""

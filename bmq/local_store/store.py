@@ -25,7 +25,7 @@ from time import perf_counter, time_ns
 from typing import Final, ParamSpec, TypeVar
 
 from bmq.local_store.deletion import TreeDeletion, rest_s
-from bmq.local_store.file_part import LocalFilePart, OpenFile, OpenFiles
+from bmq.local_store.file_part import UNSUPPORTED, LocalFilePart, OpenFile, OpenFiles, read_cached
 from bmq.local_store.lease import Lease, Leases
 from bmq.local_store.root import ID_ATTRIBUTE, LOST_IDS, id_of, lock_data_directory
 from bmq.local_store.writer import CLOSED_MODE, LocalWriter, Sync, WriteCalls, WriteStats, Writev, store_error
@@ -48,8 +48,6 @@ PASSES_MAX: Final = 10  # over a directory that is deleted, while somebody may s
 INLINE_READ_BYTES_MAX: Final = 1024 * 1024
 _RENAME_NOREPLACE: Final = 1
 _AT_FDCWD: Final = -100
-# errno for "this kernel or file system cannot do that"; we fall back to the plain way then.
-_UNSUPPORTED: Final = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +226,7 @@ class LocalStore:
             read_bytes = 0
             if length_bytes <= INLINE_READ_BYTES_MAX:
                 with suppress(BlockingIOError):
-                    read_bytes = _read_cached(descriptor, view, position)
+                    read_bytes = read_cached(descriptor, view, position)
             if read_bytes < length_bytes:
                 descriptor, owned = -1, descriptor
                 rest = partial(_read_and_close, owned, view[read_bytes:], position + read_bytes)
@@ -509,17 +507,6 @@ def _status_of(name: str, path: str, found: os.stat_result) -> FileStatus:
     )
 
 
-def _read_cached(descriptor: int, view: memoryview, position: int) -> int:
-    try:
-        return os.preadv(descriptor, [view], position, os.RWF_NOWAIT)
-    except BlockingIOError:
-        return 0
-    except OSError as error:
-        if error.errno in _UNSUPPORTED:
-            return 0
-        raise
-
-
 def _read_all(descriptor: int, view: memoryview, position: int) -> int:
     done_bytes = 0
     while done_bytes < len(view):
@@ -548,7 +535,7 @@ def _rename_without_overwrite(source_full: Path, target_full: Path, source: str,
         if renameat2(_AT_FDCWD, os.fsencode(source_full), _AT_FDCWD, os.fsencode(target_full), _RENAME_NOREPLACE) == 0:
             return
         failure = ctypes.get_errno()
-    if failure in _UNSUPPORTED and source_full.exists():
+    if failure in UNSUPPORTED and source_full.exists():
         # No other process renames here (it would need the root's lock), so checking first is enough.
         failure = errno.EEXIST if target_full.exists() else 0
         if failure == 0:

@@ -16,6 +16,12 @@ class FilePart(Protocol):
     def peek(self, position: int, length_bytes: int) -> bytes:
         """A copy of these bytes, fewer at the part's end. Raises OSError."""
 
+    def read_cached(self, position: int, length_bytes: int) -> Buffer:
+        """A copy of these bytes as far as they are in memory, perhaps none; never waits for a disk. Raises OSError."""
+
+    def read(self, position: int, length_bytes: int, done: Callable[[Buffer | OSError], None]) -> None:
+        """Copy these bytes in a thread; then `done` is called on the event loop. Fewer: the file is shorter."""
+
     def from_position(self, position: int) -> FilePart:
         """The part from `position` on."""
 

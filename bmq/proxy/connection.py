@@ -40,7 +40,8 @@ from bmq.protocol.request_heads import RequestHeads
 from bmq.protocol.wire import Buffer
 from bmq.proxy.authentication import FRAME_BYTES_AT_FIRST_MAX, FRAME_BYTES_MAX, SaslGate
 from bmq.proxy.dispatch import EAGER_HANDLERS, HANDLERS, HOT_HANDLERS, EncodedBody, EncodedPieces, Handler
-from bmq.proxy.entrance import Entrance, in_memory, subject_of
+from bmq.proxy.encrypted_sender import EncryptedSender
+from bmq.proxy.entrance import Entrance, subject_of
 from bmq.proxy.file_sender import FileSender
 from bmq.proxy.large_requests import LargeRequests, decoded_bytes
 from bmq.proxy.limits import ProxyLimits
@@ -142,6 +143,7 @@ class Connection(asyncio.BufferedProtocol):
         self._heads = RequestHeads()
         self._transport: asyncio.Transport | None = None
         self._sender: FileSender | None = None  # writes instead of the transport from the first answer in files on
+        self._encrypted: EncryptedSender | None = None  # of a TLS connection: all answers go this way
         self._first_received_s: float | None = None
         self._is_ordered = listener.is_ordered
         self._slots: deque[Slot] = deque()  # in the order in which their answers are sent
@@ -172,7 +174,6 @@ class Connection(asyncio.BufferedProtocol):
     # --- the transport's side
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=self._limits.unsent_bytes_max)
         peer = transport.get_extra_info("peername")
         if not peer:  # it has left; and without an address it must not pass for a request of our own (is_own)
             self._is_stopping = True
@@ -185,6 +186,11 @@ class Connection(asyncio.BufferedProtocol):
         if self._services is None or not self._listener.admit(self):  # None: it does not serve yet
             self._transport.abort()
             return
+        if self._entrance.is_tls:
+            self._encrypted = EncryptedSender(self._loop, self._transport, self, self._services.response_budget)
+            self._encrypted.begin()
+        else:
+            self._transport.set_write_buffer_limits(high=self._limits.unsent_bytes_max)
         rates = self._services.throttles.connection_rates
         if rates is not None:
             wait_ms, is_refused = rates.arrived(self.host)
@@ -258,13 +264,17 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def pause_writing(self) -> None:
-        self._is_writing_paused = True
+        if self._encrypted is None:  # that one looks by itself
+            self._is_writing_paused = True
 
     def resume_writing(self) -> None:
+        if self._encrypted is not None:
+            self._encrypted.resume()
+            return
         sender = self._sender
         if sender is not None and not sender.has_begun:
             sender.begin()
-            self._pause_for_sender()
+            self._pause_for_sender(sender)
             return
         self._is_writing_paused = False
         self.active_at_s = self._loop.time()
@@ -276,8 +286,9 @@ class Connection(asyncio.BufferedProtocol):
             self._gate.close()
             self._gate = None
             self._listener.pending.remove(self)
-        if self._sender is not None:
-            self._sender.close()
+        for sender in (self._sender, self._encrypted):
+            if sender is not None:
+                sender.close()
         self._is_lost = True
         if self._mute is not None:
             self._mute.close()
@@ -719,8 +730,9 @@ class Connection(asyncio.BufferedProtocol):
         if out and not transport.is_closing():
             stats.sent_bytes += sent
             self.active_at_s = now_s
-            if self._entrance.is_tls:
-                self._send_encrypted(transport, out)
+            if self._encrypted is not None:
+                self._encrypted.send(out)
+                self._pause_for_sender(self._encrypted)
             elif has_files or self._sender is not None:
                 self._send(transport, out)
             else:
@@ -730,13 +742,6 @@ class Connection(asyncio.BufferedProtocol):
             self._close_when_idle()
         elif self._frames or self._is_reading_paused:
             self._begin_frames()
-
-    def _send_encrypted(self, transport: asyncio.Transport, parts: Sequence[AnswerPart]) -> None:
-        """Through the transport alone: what goes past it would be clear text in the stream."""
-        try:
-            transport.writelines([in_memory(part) for part in parts])
-        except OSError as error:
-            self.sending_failed(error)
 
     def _send(self, transport: asyncio.Transport, parts: Sequence[AnswerPart]) -> None:
         sender = self._sender
@@ -748,11 +753,11 @@ class Connection(asyncio.BufferedProtocol):
             else:
                 sender.begin()
         sender.send(parts)
-        self._pause_for_sender()
+        self._pause_for_sender(sender)
 
-    def _pause_for_sender(self) -> None:
+    def _pause_for_sender(self, sender: FileSender | EncryptedSender) -> None:
         """Like the transport: beyond the limit no request is begun until everything is sent."""
-        if self._sender is not None and self._sender.unsent_bytes > self._limits.unsent_bytes_max:
+        if sender.unsent_bytes > self._limits.unsent_bytes_max:
             self._is_writing_paused = True
 
     def sending_moved(self) -> None:
@@ -799,7 +804,7 @@ class Connection(asyncio.BufferedProtocol):
         self._close_when_idle()
 
     def _close_when_idle(self) -> None:
-        is_sending = self._sender is not None and self._sender.unsent_bytes
+        is_sending = any(one is not None and one.unsent_bytes for one in (self._sender, self._encrypted))
         if self._transport is not None and not self._slots and not self._unplaced and not is_sending:
             self._transport.close()
 

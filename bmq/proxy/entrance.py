@@ -7,9 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from bmq.protocol.parts import MEMORY, Part
 from bmq.protocol.request_context import ANONYMOUS
-from bmq.protocol.wire import Buffer
 from bmq.proxy.services import Services
 from bmq.security.handshake_failures import handshake_failure
 from bmq.security.listener_security import ListenerSecurity
@@ -53,13 +51,3 @@ def subject_of(certificate: Certificate | None) -> Subject | None:
         return None
     subject = certificate.get("subject", ())
     return subject if isinstance(subject, tuple) else None
-
-
-def in_memory(part: Part) -> Buffer:
-    """A part of an answer as bytes, which alone may go into a TLS stream. Raises OSError: its file is too short."""
-    if isinstance(part, MEMORY):
-        return part
-    data = part.peek(0, len(part))
-    if len(data) < len(part):
-        raise OSError(f"a file has {len(part) - len(data)} bytes less than it had")
-    return data

@@ -23,6 +23,7 @@ from bmq.protocol.topic_names import NAME_LENGTH_MAX
 from bmq.proxy.access import OPEN, Access
 from bmq.proxy.appender import Appender
 from bmq.proxy.client_telemetry import ClientTelemetry
+from bmq.proxy.fetch_budget import ResponseBudget
 from bmq.proxy.log_levels import LogLevels
 from bmq.proxy.partitions import Partitions
 from bmq.proxy.produce_deadlines import ProduceDeadlines
@@ -34,6 +35,9 @@ from bmq.proxy.throttles import Throttles
 
 DESCRIBED_PARTITIONS_MAX: Final = 2_000
 """Most partitions of one DescribeTopicPartitions response: the default of max.request.partition.size.limit."""
+
+
+_NO_LIMIT: Final = 2**63 - 1
 
 
 class RequestHandler(Protocol):
@@ -174,4 +178,5 @@ class Services:
     plain_commits: PlainCommits = field(default_factory=PlainCommits)
     logins: SaslLogins | None = None  # where a listener demands a login
     throttles: Throttles = field(default_factory=Throttles)
+    response_budget: ResponseBudget = field(default_factory=lambda: ResponseBudget(_NO_LIMIT))  # that of the fetches
     is_between_nodes: bool = False  # the listener for other nodes: clients' rights were checked at their node

@@ -288,6 +288,7 @@ class StandaloneServer:
             clock=self._clock,
             appender=Appender(manager, retries=False),
             fetcher=fetcher,
+            response_budget=fetcher.shared.budget,
             producer_ids=producer_ids,
             stats=self._stats,
             loop=asyncio.get_running_loop(),

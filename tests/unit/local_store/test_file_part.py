@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
 import pytest
 
 from bmq.local_store import file_part
-from bmq.local_store.file_part import LocalFilePart
+from bmq.local_store.file_part import LocalFilePart, OpenFile
 from bmq.local_store.store import LocalStore
 from bmq.log.store import Durability, FencedWriter
+from bmq.protocol.wire import Buffer
 
 pytestmark = pytest.mark.unit
 
@@ -122,3 +125,35 @@ async def test_few_files_are_kept_open(tmp_path: Path, monkeypatch: pytest.Monke
         files.put(number, file_part.OpenFile(tmp_path / str(number)))
         assert files.get(0) is not None or number == 2
     assert len(files) == 2 and files.get(1) is None and files.get(0) is not None
+
+
+async def test_copies_are_whole_from_memory_and_by_a_thread(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    part = part_of(store, await written(store), 5_000, 100_000)
+    assert part.read_cached(99_000, 5_000) == DATA[104_000:105_000]
+    found: asyncio.Future[Buffer | OSError] = asyncio.get_running_loop().create_future()
+    part.read(10, 200_000, found.set_result)
+    assert await found == DATA[5_010:105_000]
+    await store.close()
+
+
+async def test_copies_behind_the_end_of_a_file_are_short(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(DATA)
+    with ThreadPoolExecutor(1) as threads:
+        part = LocalFilePart(OpenFile(tmp_path / "file"), 0, len(DATA) + 10, asyncio.get_running_loop(), threads)
+        assert part.read_cached(len(DATA), 10) == b""
+        found: asyncio.Future[Buffer | OSError] = asyncio.get_running_loop().create_future()
+        part.read(len(DATA) - 1, 11, found.set_result)
+        assert await found == DATA[-1:]
+
+
+async def test_a_copy_that_fails_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(DATA)
+    file = OpenFile(tmp_path / "file")
+    with ThreadPoolExecutor(1) as threads:
+        part = LocalFilePart(file, 0, 10, asyncio.get_running_loop(), threads)
+        os.close(file.descriptor)
+        file.descriptor = -1
+        found: asyncio.Future[Buffer | OSError] = asyncio.get_running_loop().create_future()
+        part.read(0, 10, found.set_result)
+        assert isinstance(await found, OSError)

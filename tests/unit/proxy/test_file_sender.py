@@ -14,6 +14,7 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
 from bmq.protocol.messages.fetch_request import FetchRequest
 from bmq.protocol.parts import Part
+from bmq.protocol.wire import Buffer
 from bmq.proxy import dispatch, handlers
 from bmq.proxy.file_sender import FileSender
 from bmq.proxy.limits import ProxyLimits
@@ -40,6 +41,15 @@ class ScriptedPart:
 
     def peek(self, position: int, length_bytes: int) -> bytes:
         return self.data[position : position + length_bytes]
+
+    def read_cached(self, position: int, length_bytes: int) -> bytes:
+        end = min(len(self.data) - self.missing_bytes, position + length_bytes)
+        return self.data[position:end] if self.is_cached(position) else b""
+
+    def read(self, position: int, length_bytes: int, done: Callable[[Buffer | OSError], None]) -> None:
+        self.loads += 1
+        end = min(len(self.data) - self.missing_bytes, position + length_bytes)
+        asyncio.get_running_loop().call_soon(done, self.failure or self.data[position:end])
 
     def from_position(self, position: int) -> ScriptedPart:
         return ScriptedPart(self.data[position:], self.random)
