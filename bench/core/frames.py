@@ -90,12 +90,14 @@ def produce_frames(
     return Frames(b"".join(requests), zero_at, batch_records * len(names[0]), record_bytes)
 
 
-def fetch_frames(topic: str, partitions: int, offsets: Iterable[int]) -> Frames:
+def fetch_frames(
+    topic: str, partitions: int, offsets: Iterable[int], partition_bytes_max: int = PARTITION_FETCH_BYTES
+) -> Frames:
     """A Fetch of all partitions, without a session, from each of `offsets` on, as a consumer in the middle of a backlog."""
     requests = []
     for number, offset in enumerate(offsets):
         wanted = [
-            FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=PARTITION_FETCH_BYTES)
+            FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=partition_bytes_max)
             for index in range(partitions)
         ]
         request = FetchRequest(

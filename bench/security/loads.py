@@ -32,6 +32,7 @@ from tests.support.processes import dying_with_us
 PARTITIONS: Final = 6
 RECORD_BYTES: Final = 1_024
 SMALL_CONNECTIONS: Final = 16
+SMALL_FETCH_BYTES: Final = 4_096
 STRANGERS_RATE_PER_S: Final = 500
 ACLS_A_REQUEST: Final = 1_000
 ACL_WAIT_S: Final = 120
@@ -104,14 +105,14 @@ def _binding(topic: str, principal: str, operation: AclOperation) -> AclBinding:
 
 
 def small_requests(side: Secured, frames: FrameClient, topic: str, plan: Plan) -> dict[str, Any]:
-    """Produces of one record, and fetches that find one batch, each with the server's processor time a request."""
+    """Produces of one record, and fetches of at most 4 KiB, each with the server's processor time a request."""
     now_ms = int(time.time() * 1000)
     processes = {side.server.name: side.server.pid}
     loads = {
         "produce": Load(
             produce_frames(topic, [[number] for number in range(PARTITIONS)], 100, 1, now_ms), SMALL_CONNECTIONS, 1
         ),
-        "fetch": Load(fetch_frames(topic, 1, [0]), SMALL_CONNECTIONS, 1),
+        "fetch": Load(fetch_frames(topic, 1, [0], SMALL_FETCH_BYTES), SMALL_CONNECTIONS, 1),
     }
     found = {}
     for name, load in loads.items():
