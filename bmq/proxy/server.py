@@ -7,7 +7,6 @@ ready.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
@@ -20,6 +19,8 @@ from bmq.protocol.apis import APIS, Api, ApiKey
 from bmq.protocol.frames import ReceiveBuffer
 from bmq.proxy import handlers
 from bmq.proxy.connection import Connection
+from bmq.proxy.connections_by_host import ConnectionsByHost
+from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS
 from bmq.proxy.entrance import Entrance
 from bmq.proxy.large_requests import LargeRequests
 from bmq.proxy.limits import ProxyLimits
@@ -62,7 +63,7 @@ class KafkaServer:
     ) -> None:
         handlers.load_all()
         self.apis = apis
-        self.served: Mapping[int, tuple[ApiKey, Api]] = {int(key): (key, api) for key, api in apis.items()}
+        self.served: Mapping[int, tuple[ApiKey, Api]] = {}
         self.is_ordered = is_ordered
         self.limits = limits
         self.is_debug = is_debug
@@ -74,8 +75,7 @@ class KafkaServer:
         self.large_requests = LargeRequests(limits.decoded_bytes_max, trim_memory)
         self.receive_buffer = ReceiveBuffer(limits.receive_buffer_bytes)
         self._is_serving = False
-        self._connections: dict[Connection, None] = {}  # ordered, so that runs are reproducible
-        self._by_host: Counter[str] = Counter()
+        self._connections: ConnectionsByHost[Connection] = ConnectionsByHost()
         self._waiting: dict[Connection, None] = {}
         self._overdrawing: Connection | None = None
         self._overdrawn_s = 0.0  # when that began
@@ -111,6 +111,8 @@ class KafkaServer:
         """Accept connections. Raises OSError when the port is already taken."""
         assert self._servers
         self.services = services
+        # Now every handler is registered, also those of another package for its own listener.
+        self.served = {int(key): (key, api) for key, api in self.apis.items() if key in HANDLERS or key in HOT_HANDLERS}
         services.throttles.on_change(self._quotas_changed)
         self._is_serving = True
         for server in self._servers.values():
@@ -151,26 +153,25 @@ class KafkaServer:
         """Whether a new connection may stay."""
         in_force = self.services.connection_limits if self._is_serving else None
         limits = ConnectionLimits(self.limits.connections_max) if in_force is None else in_force()
-        total, host = len(self._connections), connection.host
+        total, of_host = len(self._connections), self._connections.of_host(connection.host)
         if self._is_stopping or total >= limits.total:
             self.stats.connections_refused += 1
             if not self._is_stopping:
                 self.note_bad(connection, f"there are {total} connections already")
             return False
-        if self._by_host[host] >= limits.of_host(host):
+        if of_host >= limits.of_host(connection.host):
             self.stats.connections_refused += 1
-            self.note_bad(connection, f"there are {self._by_host[host]} connections from its address already")
+            self.note_bad(connection, f"there are {of_host} connections from its address already")
             return False
         if self.stalls.is_settling:
             return False  # made during a stall: its requests may be as old
-        self._connections[connection] = None
-        self._by_host[host] += 1
+        self._connections.add(connection.host, connection)
         self.stats.connections = len(self._connections)
         return True
 
     def _quotas_changed(self) -> None:
         for connection in self.connections:
-            connection.forget_context()
+            connection.quotas_changed()
 
     def _drop_all(self, stall_s: float) -> None:
         if self._connections:
@@ -179,11 +180,7 @@ class KafkaServer:
             connection.drop()
 
     def forget(self, connection: Connection) -> None:
-        if connection in self._connections:
-            del self._connections[connection]
-            self._by_host[connection.host] -= 1
-            if not self._by_host[connection.host]:
-                del self._by_host[connection.host]
+        self._connections.remove(connection)
         self._waiting.pop(connection, None)
         self.stats.connections = len(self._connections)
         if self._is_stopping and not self._connections:

@@ -15,8 +15,8 @@ from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.codec import decode, encode_request, message_format
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
-from bmq.proxy.connection import WAIT_FOR_MEMBERS
 from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS
+from bmq.proxy.request_answers import WAIT_FOR_MEMBERS
 from bmq.server.settings import load_settings
 from bmq.server.standalone import StandaloneServer
 from tests.fakes.store import FakeStore

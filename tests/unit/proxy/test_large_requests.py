@@ -12,7 +12,7 @@ from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
 from bmq.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from bmq.protocol.messages.metadata_request import MetadataRequest, MetadataRequestTopic
 from bmq.protocol.turns import ELEMENTS_PER_TURN_MAX
-from bmq.proxy.connection import KEPT_NAME_CHARS_MAX
+from bmq.proxy.connected_client import KEPT_NAME_CHARS_MAX
 from bmq.proxy.large_requests import DECODED_ELEMENT_BYTES, TRIMMED_AFTER_BYTES, LargeRequests, decoded_bytes
 from bmq.proxy.limits import ProxyLimits
 from tests.simulation.loop import VirtualTimeLoop
@@ -157,8 +157,8 @@ async def test_a_connection_keeps_no_long_names(proxy: Proxy) -> None:
     await client.ask(ApiKey.API_VERSIONS, 3, hello, client_id="c" * 30_000)
     await client.ask(ApiKey.METADATA, 12, MetadataRequest(topics=[]), client_id="c" * 30_000)
     connection = proxy.server.connections[0]
-    assert all(len(name) <= KEPT_NAME_CHARS_MAX for name in connection._software)
-    assert connection._context is None
+    assert all(len(name) <= KEPT_NAME_CHARS_MAX for name in connection._client._software)
+    assert connection._client._context is None
     await client.close()
 
 

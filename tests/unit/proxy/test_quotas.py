@@ -99,8 +99,8 @@ def test_without_quotas_nothing_is_looked_up() -> None:
         client = await proxy.connect()
         assert await produce(client) == 0
         (connection,) = proxy.server.connections
-        assert connection._context is not None and connection._context.throttle is None
-        assert connection._mute is None
+        assert connection._client._context is not None and connection._client._context.throttle is None
+        assert connection._client.mute is None
 
     at_a_proxy(story)
 

@@ -1,0 +1,195 @@
+"""Answers requests that need a task: runs their handlers, and encodes what these return.
+
+Large requests wait for room, and are decoded and answered in turns of the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final, Protocol, cast
+
+import structlog
+
+from bmq.aio.loop_turns import LoopTurns, run_in_turns
+from bmq.protocol.apis import Api, ApiKey, Route
+from bmq.protocol.codec import (
+    RequestHeader,
+    decode_request_in_turns,
+    encode_response_header,
+    encode_response_in_turns,
+)
+from bmq.protocol.errors import BmqError, MalformedMessage, UnsupportedVersion
+from bmq.protocol.refusals import refused
+from bmq.protocol.request_context import Received, RequestContext
+from bmq.proxy.dispatch import HANDLERS, EncodedBody, EncodedPieces, Handler
+from bmq.proxy.large_requests import LargeRequests, decoded_bytes
+from bmq.proxy.limits import ProxyLimits
+from bmq.proxy.part_answers import AnswerTooLarge, PartAnswers, surveyed
+from bmq.proxy.services import Services
+from bmq.proxy.slot import Slot
+from bmq.proxy.split_requests import READING, split_of
+from bmq.proxy.stats import ProxyStats
+
+log = structlog.get_logger("bmq.proxy")
+
+WAIT_FOR_MEMBERS: Final = frozenset((ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
+"""Requests that are answered when other members of their group have sent theirs."""
+
+
+class Shared(Protocol):
+    """What the connections of a listener share; see bmq.proxy.server.KafkaServer."""
+
+    limits: ProxyLimits
+    loop: asyncio.AbstractEventLoop
+    stats: ProxyStats
+    turns: LoopTurns
+    large_requests: LargeRequests
+    is_debug: bool
+
+
+class RequestAnswers:
+    """Its coroutines call the slot exactly once, or close its connection."""
+
+    __slots__ = ("_services", "_shared")
+
+    def __init__(self, shared: Shared, services: Services) -> None:
+        self._shared = shared
+        self._services = services
+
+    async def answer(
+        self,
+        handler: Handler,
+        api_key: ApiKey,
+        header: RequestHeader,
+        request: Any,
+        context: RequestContext,
+        slot: Slot,
+    ) -> None:
+        throttle = context.throttle
+        try:
+            answering = handler(request, context, self._services)
+            response = await (
+                answering if throttle is None else throttle.drive(cast(Coroutine[Any, Any, Any], answering))
+            )
+        except AnswerTooLarge as error:
+            slot.connection.close(str(error))
+            return
+        except BmqError as error:
+            response = refused(api_key, request, error.code, str(error))
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
+            self.note_failure(api_key, slot, error)
+            response = refused(api_key, request, BmqError.code, "")
+        if response is None:
+            slot(None)
+            return
+        if throttle is not None:
+            told_ms = getattr(response, "throttle_time_ms", 0)
+            wait_ms = throttle.answered(told_ms)
+            if wait_ms > told_ms and hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = wait_ms
+        code = getattr(response, "error_code", 0)
+        if code:
+            self._shared.stats.note_error(api_key, code)
+        head = (api_key, header.api_version, header.correlation_id)
+        try:
+            if isinstance(response, EncodedBody):
+                slot((encode_response_header(*head), response.data))
+            elif isinstance(response, EncodedPieces):
+                slot((encode_response_header(*head), *response.pieces))
+            else:
+                slot((await run_in_turns(encode_response_in_turns(*head, response), self._shared.turns),))
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
+            # For example a string too long for the response. Later requests must not wait for ever.
+            self.note_failure(api_key, slot, error)
+            slot(None)
+
+    async def answer_large(
+        self,
+        api_key: ApiKey,
+        api: Api,
+        header: RequestHeader,
+        frame: bytearray,
+        context: RequestContext,
+        received_s: float,
+        slot: Slot,
+    ) -> None:
+        """Decode and answer in turns, once there is room for it. `received_s`: the loop's time."""
+        shared = self._shared
+        admission = await shared.large_requests.admit(decoded_bytes(len(frame)))
+        try:
+            request, parts = None, None
+            turns = shared.turns
+            try:
+                if len(frame) > shared.limits.decoded_whole_bytes_max:
+                    parts = await surveyed(api_key, header, frame, turns)
+                if parts is None:
+                    request = await run_in_turns(decode_request_in_turns(header, frame), turns)
+            except (MalformedMessage, UnsupportedVersion) as error:
+                slot.connection.close(f"{api_key.name} version {header.api_version}: {error}")
+                return
+            if self._is_too_old(api_key, received_s):
+                slot.connection.close(f"a large {api_key.name} waited until its client may have given it up")
+                return
+            if api_key in WAIT_FOR_MEMBERS:
+                # They wait for minutes, and end with their connection, so that has to be read. What groups keep of them
+                # has bounds of its own.
+                admission.release()
+                shared.loop.call_soon(slot.connection.release, slot)
+            handler = HANDLERS[api_key]
+            is_too_late = partial(self._is_too_old, api_key, received_s)
+            if parts is not None:
+                split, streamed = parts
+                request = streamed.request
+                handler = partial(PartAnswers(handler, api_key, split, turns, is_too_late).streamed, streamed)
+            elif (found := split_of(api_key, header.api_version, request)) is not None:
+                handler = PartAnswers(handler, api_key, found, turns, is_too_late).decoded
+            else:
+                context = with_received(context, api, frame, request, received_s)
+            if context.received is None:
+                frame = bytearray()  # the parts have frames of their own, if they are sent on
+                context = replace(context, received_s=received_s)
+            await self.answer(handler, api_key, header, request, context, slot)
+        finally:
+            admission.release()
+
+    async def fetch_large(self, header: RequestHeader, frame: bytearray, context: RequestContext, slot: Slot) -> None:
+        admission = await self._shared.large_requests.admit(decoded_bytes(len(frame)))
+        services = self._services
+        try:
+            await services.fetcher.fetch_in_turns(frame, header, context, services, slot)
+        except (MalformedMessage, UnsupportedVersion) as error:
+            slot.connection.close(f"FETCH version {header.api_version}: {error}")
+        except Exception as error:  # noqa: BLE001 any bug is answered or logged
+            self.note_failure(ApiKey.FETCH, slot, error)
+            slot(None)
+        finally:
+            admission.release()
+
+    def note_failure(self, api_key: ApiKey, slot: Slot, error: Exception) -> None:
+        """Log a bug of ours."""
+        log.error(
+            "handler_failed",
+            api=api_key.name,
+            client=slot.connection.host,
+            error=repr(error),
+            exc_info=self._shared.is_debug,
+        )
+
+    def _is_too_old(self, api_key: ApiKey, received_s: float) -> bool:
+        """Whether a change that is asked for by a large request must not be made any more (rule 22): its client may have
+        given it up, and done something else since."""
+        if api_key in READING:
+            return False
+        shared = self._shared
+        return shared.loop.time() - received_s > shared.limits.large_request_ms / 1000
+
+
+def with_received(
+    context: RequestContext, api: Api, frame: bytearray, request: Any, received_s: float
+) -> RequestContext:
+    """The context with the request's time and, where it may be sent on to another node, its frame."""
+    received = None if api.route is Route.LOCAL else Received(frame, request)
+    return replace(context, received_s=received_s, received=received)
