@@ -29,8 +29,8 @@ install: $(VENV)/.compiled ## make .venv with the `bmq` command in it
 
 plain: $(PLAIN)/.installed ## make .venv-plain as users install it: a wheel of this tree without extras, for the servers under test
 
-tools: ## install the tests' needs besides Python: Java, Maven, kcat, libfaketime, ip, mkfs.ext4, a C compiler, librdkafka (by apt as root; otherwise it says what is missing)
-	@deploy/dev/install-tools.sh java javac mvn kcat faketime ip mkfs.ext4 cc librdkafka
+tools: ## install the tests' needs besides Python: Java, Maven, kcat, libfaketime, ip, mkfs.ext4, a C compiler, librdkafka, a Kerberos server (by apt as root; otherwise it says what is missing)
+	@deploy/dev/install-tools.sh java javac mvn kcat faketime ip mkfs.ext4 cc librdkafka kdc
 
 # Java and Maven are looked for only when something has to be fetched.
 jars: $(JARS)/kafka/.fetched $(JARS)/kafka-clients-2.8/.fetched $(JARS)/kafka-clients-3.9/.fetched $(JARS)/kafka-streams/.fetched $(JARS)/spark/.fetched $(JARS)/hadoop/.fetched $(JARS)/yarn/.fetched $(JARS)/zookeeper/.fetched ## fetch jars
@@ -187,21 +187,25 @@ $(VENV)/.compiled: $(VENV)/.installed $(shell find bmq -name '*.py')
 	@touch $@
 
 $(VENV)/.installed-dev: $(PACKAGE) | $(BIN)/python
+	@deploy/dev/install-tools.sh cc libkrb5
 	@echo "installing bmq and its development tools into $(VENV)"
 	@$(PIP) install --editable '.[dev]'
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-spark: $(PACKAGE) | $(BIN)/python
+	@deploy/dev/install-tools.sh cc libkrb5
 	@echo "installing bmq, its development tools, PySpark and a notebook's kernel into $(VENV)"
 	@$(PIP) install --editable '.[dev,spark,notebook]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev
 
 $(VENV)/.installed-fuzz: $(PACKAGE) | $(BIN)/python
+	@deploy/dev/install-tools.sh cc libkrb5
 	@echo "installing bmq, its development tools and libFuzzer for Python into $(VENV)"
 	@$(PIP) install --editable '.[dev,fuzz]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev
 
 $(VENV)/.installed-bench: $(PACKAGE) | $(BIN)/python
+	@deploy/dev/install-tools.sh cc libkrb5
 	@echo "installing bmq and what its benchmarks need into $(VENV)"
 	@$(PIP) install --editable '.[dev,bench]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev

@@ -75,6 +75,7 @@ class HdfsCluster:
 
     `properties`: for all daemons, over Hadoop's defaults (see QUICK_PROPERTIES). `plan`: names and ports, instead of
     `datanodes` and `is_ha` and ports that are free. `jvm_options`: STEADY_JVM_OPTIONS when figures matter.
+    `jvm_properties`: Java's, of all daemons.
 
     All methods may be called under any event loop, but `start`, and the start of a daemon, from a thread that lives on:
     the daemons die with it. A NameNode that was restarted, or became active soon after its start, may still be in safe
@@ -92,6 +93,7 @@ class HdfsCluster:
         is_permission_checked: bool = False,
         heap_mb: int = HEAP_MB,
         jvm_options: Sequence[str] = QUICK_START_JVM_OPTIONS,
+        jvm_properties: Mapping[str, str] | None = None,
         plan: ClusterPlan | None = None,
         random: Random | None = None,
     ) -> None:
@@ -104,6 +106,8 @@ class HdfsCluster:
         self._properties = {"dfs.permissions.enabled": str(is_permission_checked).lower(), **(properties or {})}
         self._java = partial(java_command, jars=jars, heap_mb=heap_mb)
         self._jvm_options = tuple(jvm_options)
+        # Not among the options: the class archive is made for those.
+        self._jvm_properties = tuple(f"-D{name}={value}" for name, value in (jvm_properties or {}).items())
         self._archive = ClassArchive(jars, jvm_options)
         # Without an archive, one daemon of each kind lists the classes for it.
         self._listing: tuple[str, ...] = ()
@@ -305,7 +309,7 @@ class HdfsCluster:
         elif name in self._listing and not arguments:
             options += self._archive.listing_options(self._class_list(name))
         # A daemon that is killed leaves what its web server unpacked.
-        options += (f"-Djava.io.tmpdir={self._temporary_of(name)}",)
+        options += (f"-Djava.io.tmpdir={self._temporary_of(name)}", *self._jvm_properties)
         return self._java(main_class, arguments, configuration=self._configuration_of(name), options=options)
 
     def _class_list(self, name: str) -> Path:

@@ -22,7 +22,7 @@ from bmq.security.handshake_failures import node_accept_failure, node_dial_failu
 from bmq.security.internode import NO_NODE, TABLE, InternodeMode, WrongInternodeSecurity, is_loopback, why_no_node
 from bmq.security.listener_security import ListenerSecurity, SecurityProtocol
 from bmq.security.node_certificates import node_of
-from bmq.server.client_listeners import FILES_LOOK_S
+from bmq.server.served_certificate import FILES_LOOK_S
 from bmq.server.settings import Settings, split_address
 from bmq.server.tls import VERSIONS, TlsFiles, WrongTls, make_context
 
@@ -102,7 +102,7 @@ class InternodeTls:
             _log.warning("certificate_not_renewed", listener=INTERNAL, reason=str(error))
         else:
             self._server = server
-            internal.renew(INTERNAL, server)
+            internal.entrances[INTERNAL].context = server
             _log.info("certificate_renewed", listener=INTERNAL)
         self._seen_ns = seen_ns
 

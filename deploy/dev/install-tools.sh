@@ -1,6 +1,7 @@
 #!/bin/sh
 # Make sure that the programs named as arguments are there: python, java, javac, mvn, ip, mkfs.ext4, cc, librdkafka (to compile
-# against), libclang-rt, or any other that is a package's name.
+# against), libclang-rt, kdc (a Kerberos server and its tools), libkrb5 (to compile against), or any other that is a
+# package's name.
 # As root with apt they are installed, without asking; otherwise one sentence says what to install, and this fails.
 set -eu
 
@@ -56,6 +57,22 @@ for tool in "$@"; do
         ls /usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*.a >/dev/null 2>&1 || {
             missing="$missing libFuzzer"
             packages="$packages libclang-rt-dev"
+        }
+        ;;
+    kdc)
+        # In /usr/sbin, where a user's PATH may not lead.
+        for program in krb5kdc kdb5_util kadmin.local kinit; do
+            PATH="$PATH:/usr/sbin:/sbin" command -v "$program" >/dev/null || {
+                missing="$missing an-MIT-Kerberos-server"
+                packages="$packages krb5-kdc krb5-admin-server krb5-user"
+                break
+            }
+        done
+        ;;
+    libkrb5)
+        echo '#include <gssapi/gssapi_ext.h>' | cc -E -x c - >/dev/null 2>&1 || {
+            missing="$missing libkrb5-with-headers"
+            packages="$packages libkrb5-dev"
         }
         ;;
     mvn)
