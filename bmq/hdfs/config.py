@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final, NamedTuple
 
+from bmq.hdfs.security import HadoopSecurity
+from bmq.hdfs.transfer_connector import TransferConnector
 from bmq.log.json_adapter import Field
 from bmq.log.padding import UNIT_BYTES
 
@@ -34,6 +36,10 @@ class HdfsSettings:
 
     user: str = ""
     """The user for HDFS; empty: `HADOOP_USER_NAME`, else the operating system's user."""
+    principal: str = ""
+    """Who logs in to an HDFS with Kerberos, `bmq/host@REALM`; empty: the user of the ticket cache (see below)."""
+    keytab: str = ""
+    """A file with the principal's keys; empty: the ticket cache is used, and an operator has to renew it."""
     replication: int = 3
     """DataNodes of each segment; `min.insync.replicas` is compared with those that really hold it."""
     write_mode: WriteMode = WriteMode.FANOUT
@@ -78,8 +84,11 @@ class HdfsSettings:
 class HdfsConfig(HdfsSettings):
     """The settings together with where the cluster lies: all NameNodes of an HA pair in any order, and its directory.
 
-    `root`: absolute path in HDFS. `user` is filled in.
+    `root`: absolute path in HDFS. `user` is filled in. `security`: None for an open cluster. `connector`: how DataNodes are
+    reached, None without protection.
     """
 
     namenodes: tuple[Address, ...]
     root: str
+    security: HadoopSecurity | None = None
+    connector: TransferConnector | None = None

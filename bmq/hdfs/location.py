@@ -8,12 +8,16 @@ import dataclasses
 import getpass
 import os
 import posixpath
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from bmq.hdfs.config import NAMENODE_PORT, Address, HdfsConfig, HdfsSettings
+from bmq.hdfs.security import HadoopSecurity
 from bmq.log.store import StoreError
 
 SCHEME: Final = "hdfs:"
+NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
 _FORM: Final = "hdfs://NAMENODE:PORT[,NAMENODE:PORT]/DIRECTORY"
 
 
@@ -26,8 +30,13 @@ class BadLocation(StoreError):
     """A store URL that names no place on HDFS."""
 
 
-def located(url: str, settings: HdfsSettings, *, system_user: str) -> HdfsConfig:
-    """The settings with the place that `url` names. A port left out is 8020. Raises BadLocation with one sentence."""
+def located(
+    url: str, settings: HdfsSettings, *, system_user: str, hadoop: Mapping[str, str] = NO_PROPERTIES
+) -> HdfsConfig:
+    """The settings with the place that `url` names. A port left out is 8020. `hadoop`: properties of its configuration.
+
+    Raises BadLocation, BadSecurity, each with one sentence.
+    """
     authority, slash, path = url.removeprefix(f"{SCHEME}//").partition("/")
     if not url.startswith(f"{SCHEME}//") or not authority or not slash:
         raise BadLocation(f"store {url!r}: an HDFS store is written {_FORM}")
@@ -41,7 +50,8 @@ def located(url: str, settings: HdfsSettings, *, system_user: str) -> HdfsConfig
         raise BadLocation(f"store {url!r} names the same NameNode twice")
     values = {field.name: getattr(settings, field.name) for field in dataclasses.fields(HdfsSettings)}
     values["user"] = settings.user or system_user
-    return HdfsConfig(namenodes=namenodes, root=root, **values)
+    security = HadoopSecurity.of(hadoop, principal=settings.principal, keytab=settings.keytab)
+    return HdfsConfig(namenodes=namenodes, root=root, security=security, **values)
 
 
 def system_user() -> str:

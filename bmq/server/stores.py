@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -49,12 +50,13 @@ class UnknownStore(BmqError):
 
 
 async def open_store(settings: StoreSettings, random: Random) -> SegmentStore:
-    """Raises UnknownStore, BadLocation, StoreNotReady, RootError or another StoreError, each one sentence."""
+    """Raises UnknownStore, BadLocation, BadSecurity, StoreNotReady, RootError or another StoreError, each one sentence."""
     if is_hdfs(settings.store):
         # Import only the store in use: the other one would slow down the start.
+        from bmq.hdfs.hadoop_site import hadoop_properties
         from bmq.hdfs.store import HdfsStore
 
-        config = located(settings.store, settings.hdfs, system_user=system_user())
+        config = located(settings.store, settings.hdfs, system_user=system_user(), hadoop=hadoop_properties(os.environ))
         retry = StartRetry(settings.start_wait_ms)
         return await retry.until_done(
             lambda: HdfsStore.open(config, random, retry_max_s=TRY_AGAIN_S), may_pass=is_store_silent

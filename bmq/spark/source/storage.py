@@ -25,10 +25,16 @@ class StoreAway(StoreUnreadable):
 def open_store(root: str, random: Random, *, hdfs_user: str = "", hdfs: HdfsSettings | None = None) -> SegmentStore:
     """`root`: hdfs://…, file:DIRECTORY or an absolute directory. To be closed. Raises StoreUnreadable."""
     if is_hdfs(root):
+        from bmq.hdfs.hadoop_site import hadoop_properties
         from bmq.hdfs.store import HdfsStore
 
         try:
-            config = located(root, hdfs or HdfsSettings(), system_user=hdfs_user or spark_user())
+            config = located(
+                root,
+                hdfs or HdfsSettings(),
+                system_user=hdfs_user or spark_user(),
+                hadoop=hadoop_properties(os.environ),
+            )
         except StoreError as error:
             raise StoreUnreadable(f"bmq.root: {error}") from None
         return HdfsStore(config, random)

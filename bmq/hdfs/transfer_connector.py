@@ -1,0 +1,17 @@
+"""The port through which connections to DataNodes are made, where blocks are written and read. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from bmq.hdfs.proto.hdfs_pb2 import Token
+
+
+class TransferConnector(Protocol):
+    """Connects to DataNodes that want a login or encryption first."""
+
+    async def connect(self, protocol: Any, host: str, port: int, token: Token) -> None:
+        """Connect, log in by `token` (of the block at hand), and hand the connection to `protocol`, an asyncio protocol.
+
+        Raises OSError, HandshakeFailed.
+        """
