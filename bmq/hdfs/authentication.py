@@ -1,4 +1,4 @@
-"""How a client authenticates. Today by name alone (SIMPLE); a SASL mechanism would be one more class here.
+"""How a client authenticates: by name alone (SIMPLE), or by a SASL mechanism (the package bmq.hdfs.sasl).
 
 The first byte of a connection says which of the two it uses. SIMPLE sends nothing else: the user's name is part of the
 connection's context. With SASL both sides then exchange RpcSasl messages until the server says SUCCESS, and only then
@@ -24,8 +24,24 @@ CONTEXT_CALL_ID: Final = -3
 FATAL_UNAUTHORIZED: Final = 15  # RpcErrorCodeProto
 
 
+class MessageLayer(Protocol):
+    """Protects what goes over a connection after the login. Messages count: each is sent in the order it was made in."""
+
+    @property
+    def bytes_max(self) -> int:
+        """Most bytes of one message."""
+
+    def wrap(self, data: bytes | bytearray | memoryview) -> bytes: ...
+
+    def unwrap(self, message: bytes | bytearray | memoryview) -> bytes:
+        """Raises StoreError: the message was changed, or is out of order."""
+
+
 class Negotiation(Protocol):
-    """The part of a connection that SASL needs."""
+    """The part of a connection that SASL needs. `host`: the server's name, as it was dialled."""
+
+    @property
+    def host(self) -> str: ...
 
     async def exchange(self, message: RpcSasl) -> RpcSasl:
         """Send a message and wait for the server's. Raises StorageUnavailable, and the errors of `refusal`."""
@@ -40,8 +56,11 @@ class Authentication(Protocol):
     @property
     def user_information(self) -> UserInformation: ...
 
-    async def negotiate(self, negotiation: Negotiation) -> None:
-        """Called once for each connection, after its first bytes and before its context. Raises StoreError."""
+    async def negotiate(self, negotiation: Negotiation) -> MessageLayer | None:
+        """Called once for each connection, after its first bytes and before its context. Raises StoreError.
+
+        What protects all that follows; None: nothing does.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +77,7 @@ class SimpleAuthentication:
     def user_information(self) -> UserInformation:
         return UserInformation(effective_user=self.user)
 
-    async def negotiate(self, negotiation: Negotiation) -> None:
+    async def negotiate(self, negotiation: Negotiation) -> MessageLayer | None:
         """SIMPLE negotiates nothing."""
 
 
@@ -67,17 +86,19 @@ def sasl_demanded(server: str, message: RpcSasl) -> AuthenticationRequired:
     methods = ", ".join(dict.fromkeys(auth.method for auth in message.auths))
     state = RpcSasl.State.Name(message.state)
     return AuthenticationRequired(
-        f"{server} demands Kerberos (SASL); bmq speaks simple authentication only "
-        f"(the server sent {state}{': ' + methods if methods else ''})"
+        f"{server} demands Kerberos (SASL): {_ADVICE} (the server sent {state}{': ' + methods if methods else ''})"
     )
 
 
-def refusal(server: str, error: RemoteError, error_detail: int) -> StoreError | None:
+def refusal(server: str, error: RemoteError, error_detail: int, *, is_sasl: bool = False) -> StoreError | None:
     """The error for a connection refused because of the user or the authentication; None for any other reason."""
     if error.name == "AuthorizationException":
         return PermissionRefused(f"{server} does not let this user in: {error.message} ({error.name})")
-    if error_detail == FATAL_UNAUTHORIZED:
-        return AuthenticationRequired(
-            f"{server} demands Kerberos (SASL); bmq speaks simple authentication only: {error.message} ({error.name})"
-        )
+    if error_detail == FATAL_UNAUTHORIZED or (is_sasl and error.name in _LOGIN_ERRORS):
+        reason = "does not accept the login" if is_sasl else f"demands Kerberos (SASL): {_ADVICE}"
+        return AuthenticationRequired(f"{server} {reason}: {error.message} ({error.name})")
     return None
+
+
+_ADVICE: Final = "name the directory of the cluster's core-site.xml and hdfs-site.xml in HADOOP_CONF_DIR"
+_LOGIN_ERRORS: Final = frozenset({"SaslException", "InvalidToken", "AccessControlException"})

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from bmq.hdfs.block_tokens import expiry_ms
 from bmq.hdfs.blocks import FileBlocks, LocatedBlock
 
 FILES_MAX: Final = 4096
+TOKEN_MARGIN_MS: Final = 5_000  # locations are asked for anew this long before their tokens expire
 
 
 class BlockRange(NamedTuple):
@@ -21,9 +25,12 @@ class BlockRange(NamedTuple):
 
 
 class FileExtents:
-    """A file's blocks at one moment. Afterwards only the last block of an open file can grow."""
+    """A file's blocks at one moment. Afterwards only the last block of an open file can grow.
 
-    __slots__ = ("_blocks", "_offsets", "_visible_bytes", "is_open", "length_bytes")
+    `tokens_expire_ms`: until when the first of its block tokens counts, since 1970; None: there are none.
+    """
+
+    __slots__ = ("_blocks", "_offsets", "_visible_bytes", "is_open", "length_bytes", "tokens_expire_ms")
 
     def __init__(self, blocks: FileBlocks) -> None:
         located = list(blocks.blocks)
@@ -36,6 +43,8 @@ class FileExtents:
         self._visible_bytes: dict[str, int] = {}
         self.is_open = blocks.is_open and not (blocks.is_last_complete or last is None)
         self.length_bytes = blocks.length_bytes
+        expiries = (expiry_ms(block.token) for block in located if block.token.identifier)
+        self.tokens_expire_ms = min((expiry for expiry in expiries if expiry is not None), default=None)
 
     def ranges(self, position: int, length_bytes: int) -> tuple[BlockRange, ...] | None:
         """The blocks under `position` and the `length_bytes` (at least 1) behind it; None: the file ends before."""
@@ -67,19 +76,27 @@ class FileExtents:
 
 
 class BlockCache:
-    """Keeps the FILES_MAX most recently used files."""
+    """Keeps the FILES_MAX most recently used files. `now_ms`: the wall clock, for the expiry of block tokens."""
 
-    def __init__(self, files_max: int = FILES_MAX) -> None:
+    def __init__(
+        self, files_max: int = FILES_MAX, *, now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    ) -> None:
         self._files_max = files_max
+        self._now_ms = now_ms
         self._files: OrderedDict[int, FileExtents] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._files)
 
     def get(self, file_id: int) -> FileExtents | None:
+        """None: ask the NameNode, also for new tokens when these are about to expire."""
         extents = self._files.get(file_id)
-        if extents is not None:
-            self._files.move_to_end(file_id)
+        if extents is None:
+            return None
+        if extents.tokens_expire_ms is not None and extents.tokens_expire_ms - TOKEN_MARGIN_MS <= self._now_ms():
+            del self._files[file_id]
+            return None
+        self._files.move_to_end(file_id)
         return extents
 
     def put(self, file_id: int, extents: FileExtents) -> None:

@@ -115,7 +115,9 @@ class BlockStream:
         self._encoder = PacketEncoder(chunk_bytes=config.checksum_chunk_bytes, packet_bytes_max=config.packet_bytes_max)
         ends = located.nodes if is_fanout else located.nodes[:1]
         chain_nodes = 1 if is_fanout else len(located.nodes)
-        self._connections = tuple(DataNodeConnection(node, self, loop, chain_nodes=chain_nodes) for node in ends)
+        self._connections = tuple(
+            DataNodeConnection(node, self, loop, chain_nodes=chain_nodes, connector=config.connector) for node in ends
+        )
         self._sent: deque[_Sent] = deque()
         self._first_seqno = 0  # of the first packet in _sent
         self._pending: list[Buffer] = []  # handed in, not encoded yet
@@ -179,7 +181,10 @@ class BlockStream:
         )
         try:
             results = await asyncio.gather(
-                *(end.open(operation, timeout_s=config.connect_timeout_s) for end in stream._connections),
+                *(
+                    end.open(operation, token=located.token, timeout_s=config.connect_timeout_s)
+                    for end in stream._connections
+                ),
                 return_exceptions=True,
             )
             for result in results:

@@ -14,12 +14,16 @@ from bmq.hdfs.proto.hdfs_pb2 import Token
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One generation of a block. `length_bytes` as the answer or request at hand means it."""
+    """One generation of a block. `length_bytes` as the answer or request at hand means it.
+
+    `read_token`: shown to DataNodes that are asked about the block; None where block tokens are off.
+    """
 
     pool_id: str
     block_id: int
     generation_stamp: int
     length_bytes: int = 0
+    read_token: Token | None = field(default=None, compare=False, repr=False)
 
     def message(self) -> ExtendedBlockMessage:
         return ExtendedBlockMessage(
@@ -33,8 +37,8 @@ class Block:
         return replace(self, length_bytes=length_bytes)
 
     @classmethod
-    def of(cls, message: ExtendedBlockMessage) -> Block:
-        return cls(message.pool_id, message.block_id, message.generation_stamp, message.num_bytes)
+    def of(cls, message: ExtendedBlockMessage, read_token: Token | None = None) -> Block:
+        return cls(message.pool_id, message.block_id, message.generation_stamp, message.num_bytes, read_token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,17 @@ class LocatedBlock:
             DataNode.of(info, storage_ids[index] if index < len(storage_ids) else "")
             for index, info in enumerate(message.locs)
         )
-        return cls(Block.of(message.block), message.offset, nodes, message.corrupt, message.block_token)
+        token = message.block_token
+        block = Block.of(message.block, token if token.identifier else None)
+        return cls(block, message.offset, nodes, message.corrupt, token)
+
+    def with_read_token(self, block: Block) -> LocatedBlock:
+        """With the right to read of `block`: this block's own token gives the right to write alone."""
+        return replace(self, block=replace(self.block, read_token=block.read_token))
+
+    def for_reading(self, block: Block) -> LocatedBlock:
+        """With the token of `block` for its own, where there is one."""
+        return self if block.read_token is None else replace(self, token=block.read_token)
 
     def with_nodes(self, nodes: tuple[DataNode, ...]) -> LocatedBlock:
         return replace(self, nodes=nodes)

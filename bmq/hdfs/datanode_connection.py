@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError, Message
 
 from bmq.hdfs.blocks import DataNode
 from bmq.hdfs.delimited import delimited
-from bmq.hdfs.errors import SetupRefused
+from bmq.hdfs.errors import HandshakeFailed, SetupRefused
 from bmq.hdfs.packets import (
     HEARTBEAT_SEQNO,
     INCOMPLETE,
@@ -22,7 +22,9 @@ from bmq.hdfs.packets import (
     read_ack,
     read_varint,
 )
+from bmq.hdfs.proto.hdfs_pb2 import Token
 from bmq.hdfs.proto.transfer_pb2 import BlockOpResponse, TransferStatus
+from bmq.hdfs.transfer_connector import TransferConnector
 
 TRANSFER_VERSION: Final = 28
 WRITE_BLOCK: Final = 80
@@ -50,6 +52,7 @@ class DataNodeConnection(asyncio.Protocol):
 
     __slots__ = (
         "_chain_nodes",
+        "_connector",
         "_is_closed",
         "_listener",
         "_loop",
@@ -63,10 +66,17 @@ class DataNodeConnection(asyncio.Protocol):
     )
 
     def __init__(
-        self, node: DataNode, listener: Listener, loop: asyncio.AbstractEventLoop, *, chain_nodes: int = 1
+        self,
+        node: DataNode,
+        listener: Listener,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        chain_nodes: int = 1,
+        connector: TransferConnector | None = None,
     ) -> None:
-        """`chain_nodes`: how many nodes an acknowledgement speaks for, this one included."""
+        """`chain_nodes`: how many nodes an acknowledgement speaks for, this one included. `connector`: of HdfsConfig."""
         self.node = node
+        self._connector = connector
         self._chain_nodes = chain_nodes
         self.acked_seqno = -1
         self.heartbeats = 0
@@ -78,11 +88,11 @@ class DataNodeConnection(asyncio.Protocol):
         self._rest = b""
         self._is_closed = False
 
-    async def open(self, operation: Message, *, timeout_s: float) -> None:
-        """Connect and set up the block. Raises SetupRefused, and then nothing is left open."""
+    async def open(self, operation: Message, *, token: Token, timeout_s: float) -> None:
+        """Connect and set up the block, whose token logs us in. Raises SetupRefused, and then nothing is left open."""
         try:
             async with asyncio.timeout(timeout_s):
-                await self._set_up(operation)
+                await self._set_up(operation, token)
         except TimeoutError as error:
             is_connected = self._transport is not None
             self.abort()
@@ -93,14 +103,19 @@ class DataNodeConnection(asyncio.Protocol):
             self.abort()
             raise
 
-    async def _set_up(self, operation: Message) -> None:
+    async def _set_up(self, operation: Message, token: Token) -> None:
         host, port = self.node.transfer
         ready = self._ready
         assert ready is not None
         try:
-            await self._loop.create_connection(lambda: self, host, port)
+            if self._connector is None:
+                await self._loop.create_connection(lambda: self, host, port)
+            else:
+                await self._connector.connect(self, host, port, token)
         except OSError as error:
             raise SetupRefused(error.strerror or str(error), is_unreachable=True, is_connected=False) from error
+        except HandshakeFailed as error:
+            raise SetupRefused(str(error)) from error
         head = TRANSFER_VERSION.to_bytes(2, "big") + bytes((WRITE_BLOCK,))
         self.write((head + delimited(operation),))
         response = await ready

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple, TypeVar
 
 from google.protobuf.message import Message
 
-from bmq.hdfs.authentication import SimpleAuthentication
 from bmq.hdfs.blocks import Block, DataNode, LocatedBlock
 from bmq.hdfs.config import Address, HdfsConfig
 from bmq.hdfs.errors import RemoteError, store_error
@@ -27,6 +26,7 @@ from bmq.hdfs.proto.namenode_pb2 import (
     UpdateReplicaUnderRecoveryResponse,
 )
 from bmq.hdfs.rpc_endpoint import Call, Endpoint
+from bmq.hdfs.server_logins import DataNodeLogins
 from bmq.log.store import StorageUnavailable
 
 CLIENT_DATANODE_PROTOCOL: Final = "org.apache.hadoop.hdfs.protocol.ClientDatanodeProtocol"
@@ -37,6 +37,7 @@ _CALL_ID_MAX: Final = (1 << 31) - 1
 _NO_TOKEN: Final = Token(identifier=b"", password=b"", kind="", service="")
 
 R = TypeVar("R", bound=Message)
+EndpointKey = tuple[Address, str, bytes]  # which protocol, and which token logs in
 
 
 class ReplicaFiles(NamedTuple):
@@ -52,8 +53,8 @@ class DataNodeRpc:
     def __init__(self, config: HdfsConfig) -> None:
         self._config = config
         self._client_id = new_client_id()
-        self._authentication = SimpleAuthentication(config.user)
-        self._endpoints: OrderedDict[tuple[Address, str], Endpoint] = OrderedDict()
+        self._logins = DataNodeLogins(config)
+        self._endpoints: OrderedDict[EndpointKey, Endpoint] = OrderedDict()
         self._last_call_id = -1
         self._is_closed = False
 
@@ -148,20 +149,23 @@ class DataNodeRpc:
         self._last_call_id = (self._last_call_id + 1) & _CALL_ID_MAX
         call = Call(self._last_call_id, name, request, answer)
         patience_s = self._config.rpc_timeout_s if timeout_s is None else timeout_s
+        # InterDatanodeProtocol is for servers: no block's token lets us in.
+        token = block.read_token if protocol_name == CLIENT_DATANODE_PROTOCOL else None
         try:
-            return await self._endpoint(node.ipc, protocol_name).send(call, timeout_s=patience_s)
+            return await self._endpoint(node, protocol_name, token).send(call, timeout_s=patience_s)
         except RemoteError as error:
             raise store_error(error, f"block {block.block_id} on {node.transfer}") from error
 
-    def _endpoint(self, address: Address, protocol_name: str) -> Endpoint:
-        key = address, protocol_name
+    def _endpoint(self, node: DataNode, protocol_name: str, token: Token | None) -> Endpoint:
+        """A connection is logged in by the token of one block; where tokens are off, one serves all blocks."""
+        key = node.ipc, protocol_name, b"" if token is None else token.identifier
         endpoint = self._endpoints.get(key)
         if endpoint is None:
             self._make_room()
             endpoint = self._endpoints[key] = Endpoint(
-                address,
+                node.ipc,
                 protocol_name,
-                self._authentication,
+                self._logins.of(node.message.id.host_name, token),
                 client_id=self._client_id,
                 connect_timeout_s=self._config.connect_timeout_s,
                 silence_max_s=0.9 * self._config.rpc_timeout_s,

@@ -35,6 +35,17 @@ class SetupRefused(Exception):
         self.bad_link = bad_link
 
 
+class HandshakeFailed(Exception):
+    """A DataNode and we did not agree on a login, or what came afterwards was damaged; one clause, without its name.
+
+    `is_token_expired`: the block's token does not count any more, and a new one may.
+    """
+
+    def __init__(self, reason: str, *, is_token_expired: bool = False) -> None:
+        super().__init__(reason)
+        self.is_token_expired = is_token_expired
+
+
 class RemoteError(Exception):
     """An exception a Hadoop server answered with. `exception_class`: the full Java name; `message`: its first line."""
 

@@ -314,7 +314,7 @@ class FileClosing:
         try:
             lengths = await self.survey.lengths(steps.writable, new.block)
             agreement = agree(lengths, steps.settled, chunk_bytes=self._config.checksum_chunk_bytes)
-            await self._equalize(stream, old, agreement)
+            await self._equalize(stream, old.for_reading(last.block), agreement)
             block = new.block.with_length(agreement.length_bytes)
             await self._publish(last, block, stream, (*steps.writable, *agreement.settled))
             # Not earlier (rule 10): a rival could still complete the file on finalized replicas under an older stamp.

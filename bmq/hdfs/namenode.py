@@ -21,7 +21,6 @@ from typing import Final
 
 from google.protobuf.message import Message
 
-from bmq.hdfs.authentication import SimpleAuthentication
 from bmq.hdfs.blocks import Block, DataNode, FileBlocks, LocatedBlock
 from bmq.hdfs.config import HdfsConfig
 from bmq.hdfs.failover import UNCHANGED, Failover
@@ -38,16 +37,21 @@ from bmq.hdfs.proto.namenode_pb2 import (
     CompleteResponse,
     CreateRequest,
     CreateResponse,
+    DataEncryptionKey,
     DeleteRequest,
     DeleteResponse,
     FsyncRequest,
     FsyncResponse,
     GetBlockLocationsRequest,
     GetBlockLocationsResponse,
+    GetDataEncryptionKeyRequest,
+    GetDataEncryptionKeyResponse,
     GetFileInfoResponse,
     GetListingRequest,
     GetListingResponse,
     GetLocatedFileInfoRequest,
+    GetServerDefaultsRequest,
+    GetServerDefaultsResponse,
     IsFileClosedRequest,
     IsFileClosedResponse,
     MkdirsRequest,
@@ -66,6 +70,7 @@ from bmq.hdfs.proto.namenode_pb2 import (
     UpdatePipelineResponse,
 )
 from bmq.hdfs.rpc_codec import M
+from bmq.hdfs.server_logins import namenode_authentication
 from bmq.log.store import FileMissing, StoreError
 
 LISTING_ENTRIES_MAX: Final = 1 << 20  # dfs.namenode.fs-limits.max-directory-items
@@ -79,7 +84,7 @@ class NameNode:
     """Calls to whichever NameNode is active now."""
 
     def __init__(self, config: HdfsConfig, random: Random) -> None:
-        self._failover = Failover(config, SimpleAuthentication(config.user), random)
+        self._failover = Failover(config, namenode_authentication(config), random)
 
     # --- names
     async def file_info(self, path: str, *, retry_max_s: float | None = None) -> HdfsFileStatus | None:
@@ -223,12 +228,15 @@ class NameNode:
         return (await self._call("complete", request, CompleteResponse, path, retry_max_s)).result
 
     async def bump(self, block: Block, *, holder: str, retry_max_s: float | None = None) -> LocatedBlock:
-        """A new generation stamp for `block`, in the answer's block; it names no nodes. Raises LeaseLost."""
+        """A new generation stamp for `block`, in the answer's block; it names no nodes. Raises LeaseLost.
+
+        Where block tokens are on, the answer's token allows to write, and its block keeps the right to read of `block`.
+        """
         request = UpdateBlockForPipelineRequest(block=block.message(), client_name=holder)
         response = await self._call(
             "updateBlockForPipeline", request, UpdateBlockForPipelineResponse, _about(block), retry_max_s
         )
-        return LocatedBlock.of(response.block)
+        return LocatedBlock.of(response.block).with_read_token(block)
 
     async def update_pipeline(
         self, *, holder: str, old: Block, new: Block, nodes: Sequence[DataNode], retry_max_s: float | None = None
@@ -270,6 +278,25 @@ class NameNode:
         if not response.HasField("locations"):
             raise FileMissing(f"{path}: no such file")
         return FileBlocks.of(response.locations)
+
+    # --- what the cluster demands of connections to DataNodes
+    async def is_data_encrypted(self) -> bool:
+        """dfs.encrypt.data.transfer, as the NameNode has it."""
+        request = GetServerDefaultsRequest()
+        response = await self._call(
+            "getServerDefaults", request, GetServerDefaultsResponse, "the server's defaults", None
+        )
+        return response.server_defaults.encrypt_data_transfer
+
+    async def data_encryption_key(self) -> DataEncryptionKey:
+        """The cluster's present key for connections to DataNodes. Raises StoreError: it gives none."""
+        request = GetDataEncryptionKeyRequest()
+        response = await self._call(
+            "getDataEncryptionKey", request, GetDataEncryptionKeyResponse, "the encryption key", None
+        )
+        if not response.HasField("data_encryption_key"):
+            raise StoreError("the NameNode gives no key for connections to DataNodes, although it wants them encrypted")
+        return response.data_encryption_key
 
     async def close(self) -> None:
         """Drop the connections; calls under way fail with StorageUnavailable."""

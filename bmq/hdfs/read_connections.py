@@ -14,8 +14,10 @@ from typing import Final, cast
 
 from bmq.hdfs.blocks import DataNode
 from bmq.hdfs.config import Address, HdfsConfig
+from bmq.hdfs.errors import HandshakeFailed
+from bmq.hdfs.proto.hdfs_pb2 import Token
 from bmq.hdfs.read_counts import ReadCounts
-from bmq.hdfs.read_packets import VERIFIED, BlockReceiver, ReplicaError, ReplicaLost
+from bmq.hdfs.read_packets import VERIFIED, BlockReceiver, ReplicaError, ReplicaLost, ReplicaRefused
 
 IDLE_PER_NODE_MAX: Final = 16
 IDLE_MAX: Final = 128
@@ -146,6 +148,7 @@ class ReadConnections:
     def __init__(self, config: HdfsConfig, counts: ReadCounts) -> None:
         self._connect_timeout_s = config.connect_timeout_s
         self._idle_connection_s = config.idle_connection_s
+        self._connector = config.connector
         self._counts = counts
         self._idle: dict[Address, list[ReadConnection]] = {}
         self._idle_count = 0
@@ -162,20 +165,26 @@ class ReadConnections:
                 return connection
         return None
 
-    async def open(self, node: DataNode) -> ReadConnection:
-        """A new connection. Raises ReplicaLost."""
+    async def open(self, node: DataNode, token: Token) -> ReadConnection:
+        """A new connection, logged in by the token of a block; afterwards it reads any. Raises ReplicaLost, ReplicaRefused."""
         loop = asyncio.get_running_loop()
         connection = ReadConnection(self, node.transfer, loop)
         self._counts.connections_opened += 1
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                await loop.create_connection(lambda: connection, node.transfer.host, node.transfer.port)
+                if self._connector is None:
+                    await loop.create_connection(lambda: connection, node.transfer.host, node.transfer.port)
+                else:
+                    await self._connector.connect(connection, node.transfer.host, node.transfer.port, token)
         except TimeoutError:
             connection.abort()
             raise ReplicaLost(f"no connection within {self._connect_timeout_s:g} s") from None
         except OSError as error:
             connection.abort()
             raise ReplicaLost(f"no connection: {error.strerror or error}") from error
+        except HandshakeFailed as error:
+            connection.abort()
+            raise ReplicaRefused(str(error)) from error
         except BaseException:
             connection.abort()
             raise

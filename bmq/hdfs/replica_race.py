@@ -242,7 +242,7 @@ class _Race:
             attempt.is_reused = True
         else:
             try:
-                connection = await connections.open(attempt.node)
+                connection = await connections.open(attempt.node, self._wanted.located.token)
             except ReplicaLost:
                 self._reads.bad_nodes.add(attempt.node)
                 raise

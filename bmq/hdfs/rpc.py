@@ -15,7 +15,14 @@ from typing import Final, Self, cast
 
 from google.protobuf.message import Message
 
-from bmq.hdfs.authentication import SASL_CALL_ID, Authentication, refusal, sasl_demanded
+from bmq.hdfs.authentication import (
+    NO_NEGOTIATION,
+    SASL_CALL_ID,
+    Authentication,
+    MessageLayer,
+    refusal,
+    sasl_demanded,
+)
 from bmq.hdfs.config import Address
 from bmq.hdfs.errors import CallTimedOut, ConnectionLost, RemoteError
 from bmq.hdfs.proto.rpc_pb2 import RpcResponseHeader, RpcSasl
@@ -29,6 +36,7 @@ from bmq.hdfs.rpc_codec import (
     first_bytes,
     parse_answer,
     parse_body,
+    protected_frames,
     sasl_frame,
 )
 from bmq.log.store import StorageUnavailable, StoreError
@@ -48,6 +56,10 @@ class RpcConnection(asyncio.Protocol):
         self._splitter = AnswerSplitter()
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
         self._negotiation: asyncio.Future[bytes] | None = None
+        self._is_sasl = False
+        self._exchange_max_s = 0.0
+        self._layer: MessageLayer | None = None
+        self._inner = AnswerSplitter()  # of what the layer protects
         self._failure: StoreError | None = None
         self._unheard_since_s: float | None = None
 
@@ -61,7 +73,10 @@ class RpcConnection(asyncio.Protocol):
         client_id: bytes,
         timeout_s: float,
     ) -> Self:
-        """Connect and say who we are. Raises StorageUnavailable, AuthenticationRequired, PermissionRefused."""
+        """Connect and say who we are. Raises StorageUnavailable, AuthenticationRequired, PermissionRefused.
+
+        `timeout_s`: for the connection, and then for each answer of the server to a login; a KDC has time of its own.
+        """
         loop = asyncio.get_running_loop()
         connection: Self | None = None
         try:
@@ -69,8 +84,10 @@ class RpcConnection(asyncio.Protocol):
                 _, connection = await loop.create_connection(
                     lambda: cls(address, protocol_name, client_id), address.host, address.port
                 )
-                connection._write(first_bytes(authentication.first_byte))  # noqa: SLF001 of the same class
-                await authentication.negotiate(connection)
+            connection._is_sasl = authentication.first_byte != NO_NEGOTIATION  # noqa: SLF001 of the same class
+            connection._exchange_max_s = timeout_s  # noqa: SLF001 of the same class
+            connection._write(first_bytes(authentication.first_byte))  # noqa: SLF001 of the same class
+            connection._layer = await authentication.negotiate(connection)  # noqa: SLF001 of the same class
         except TimeoutError:
             raise StorageUnavailable(f"{address}: no connection within {timeout_s:g} s") from None
         except OSError as error:
@@ -84,6 +101,10 @@ class RpcConnection(asyncio.Protocol):
         finally:
             if connection is not None:
                 connection.close()
+
+    @property
+    def host(self) -> str:
+        return self._address.host
 
     @property
     def is_closed(self) -> bool:
@@ -144,13 +165,18 @@ class RpcConnection(asyncio.Protocol):
             raise failure from error
 
     async def exchange(self, message: RpcSasl) -> RpcSasl:
-        """One message of a SASL negotiation each way; `open` bounds the time."""
+        """One message of a SASL negotiation each way. Raises StorageUnavailable after the time that `open` was given."""
         if self._failure is not None:
             raise _again(self._failure)
         self._negotiation = self._loop.create_future()
         try:
             self._write(sasl_frame(self._client_id, message))
-            return parse_body(await self._negotiation, RpcSasl)
+            async with asyncio.timeout(self._exchange_max_s):
+                return parse_body(await self._negotiation, RpcSasl)
+        except TimeoutError:
+            raise StorageUnavailable(
+                f"{self._address}: no answer to the login within {self._exchange_max_s:g} s"
+            ) from None
         except MalformedAnswer as error:
             raise self._malformed(error) from error
         finally:
@@ -184,11 +210,13 @@ class RpcConnection(asyncio.Protocol):
         self._fail(ConnectionLost(f"{self._address}: {reason}"))
 
     # --- answers
-    def _take(self, answer: Answer) -> None:
+    def _take(self, answer: Answer, *, is_protected: bool = False) -> None:
         header = answer.header
         if self._failure is not None:
             return
-        if header.status != RpcResponseHeader.SUCCESS:
+        if self._layer is not None and not is_protected:
+            self._take_protected(self._layer, answer)
+        elif header.status != RpcResponseHeader.SUCCESS:
             self._take_error(answer)
         elif answer.call_id == SASL_CALL_ID:
             self._take_sasl(answer.body)
@@ -198,6 +226,20 @@ class RpcConnection(asyncio.Protocol):
             if waiting is not None and not waiting.done():
                 waiting.set_result(answer.body)
 
+    def _take_protected(self, layer: MessageLayer, answer: Answer) -> None:
+        """The bytes in it continue a stream of ordinary frames. Raises MalformedAnswer."""
+        message = parse_body(answer.body, RpcSasl) if answer.call_id == SASL_CALL_ID and answer.body else None
+        if message is None or message.state != RpcSasl.WRAP:
+            self._fail(ConnectionLost(f"{self._address} sent an unprotected answer over a protected connection"))
+            return
+        try:
+            data = layer.unwrap(message.token)
+        except StoreError as error:
+            self._fail(ConnectionLost(f"{self._address}: {error}"))
+            return
+        for frame in self._inner.feed(data):
+            self._take(parse_answer(frame), is_protected=True)
+
     def _take_error(self, answer: Answer) -> None:
         header = answer.header
         error = RemoteError(header.exception_class_name, header.error_message)
@@ -206,7 +248,7 @@ class RpcConnection(asyncio.Protocol):
             return
         # The server closes the connection after this. If the answer names a call, that call gets the server's own
         # words.
-        refused = refusal(str(self._address), error, header.error_detail)
+        refused = refusal(str(self._address), error, header.error_detail, is_sasl=self._is_sasl)
         if refused is None:
             self._refuse(answer.call_id, error)
         self._fail(refused or ConnectionLost(f"{self._address} ended the connection: {error}"))
@@ -249,8 +291,11 @@ class RpcConnection(asyncio.Protocol):
     def _write(self, data: bytes) -> None:
         if self._unheard_since_s is None and self._waiting:
             self._unheard_since_s = self._loop.time()
-        if self._transport is not None and self._failure is None:
-            self._transport.write(data)
+        if self._transport is None or self._failure is not None:
+            return
+        if self._layer is not None:
+            data = protected_frames(self._client_id, self._layer, data)
+        self._transport.write(data)
 
 
 def _again(failure: StoreError) -> StoreError:

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
-from bmq.hdfs.authentication import CONTEXT_CALL_ID, SASL_CALL_ID
+from bmq.hdfs.authentication import CONTEXT_CALL_ID, SASL_CALL_ID, MessageLayer
 from bmq.hdfs.delimited import delimited, read_delimited
 from bmq.hdfs.proto.rpc_pb2 import (
     RPC_PROTOCOL_BUFFER,
@@ -58,6 +58,13 @@ def context_frame(client_id: bytes, protocol_name: str, user: UserInformation) -
 
 def sasl_frame(client_id: bytes, message: RpcSasl) -> bytes:
     return _frame(_header(SASL_CALL_ID, client_id, NO_RETRY_COUNT) + delimited(message))
+
+
+def protected_frames(client_id: bytes, layer: MessageLayer, data: bytes) -> bytes:
+    """The frames that carry `data` over a connection that a layer protects."""
+    size_bytes = layer.bytes_max
+    parts = (data[start : start + size_bytes] for start in range(0, len(data), size_bytes))
+    return b"".join(sasl_frame(client_id, RpcSasl(state=RpcSasl.WRAP, token=layer.wrap(part))) for part in parts)
 
 
 def call_frame(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from functools import cached_property
 from random import Random
 from typing import TYPE_CHECKING, Final, Self
@@ -31,6 +32,7 @@ from bmq.hdfs.read_counts import ReadCounts
 from bmq.hdfs.reader import BlockReader
 from bmq.hdfs.replica_states import LENGTH_BYTES_MAX
 from bmq.hdfs.replica_survey import ReplicaSurvey
+from bmq.hdfs.security import HadoopSecurity
 from bmq.hdfs.segment_opening import SegmentOpening
 from bmq.hdfs.takeover import take_over
 from bmq.hdfs.writer import HdfsWriter
@@ -59,11 +61,13 @@ class HdfsStore:
         self.config = config
         self.read_counts = ReadCounts()
         self.namenode = NameNode(config, random)
+        if config.security is not None:
+            config = _secured(config, config.security, self.namenode)
         self.bad_nodes = BadNodes(config.bad_node_expiry_s)
         self._datanodes = DataNodeRpc(config)
         self._leases = LeaseRenewal(self.namenode, config.lease_renewal_s)
         local = None
-        if config.local_reads:
+        if config.local_reads and config.security is None:
             local = LocalReplicas(self._datanodes, self.read_counts, config.local_read_timeout_s)
         self._reader = BlockReader(
             self.namenode, self._datanodes, config, self.bad_nodes, random, self.read_counts, local=local
@@ -297,6 +301,13 @@ class HdfsStore:
 
     def _absolute(self, path: str) -> str:
         return f"{self.config.root}/{path}" if path else self.config.root
+
+
+def _secured(config: HdfsConfig, security: HadoopSecurity, namenode: NameNode) -> HdfsConfig:
+    """With what connects to the DataNodes of a secure cluster, which open ones do without. Raises BadSecurity."""
+    from bmq.hdfs.sasl.secure_connector import SecureConnector
+
+    return replace(config, connector=SecureConnector(security, namenode))
 
 
 def _status(name: str, found: HdfsFileStatus) -> FileStatus:

@@ -40,7 +40,7 @@ async def read(connection: ReadConnection, node: ReadingDataNode) -> bytes:
 async def test_a_connection_carries_one_read_after_the_other() -> None:
     async with datanodes(1, b7=CONTENT) as (node,):
         connections = connections_with()
-        connection = await connections.open(node.node)
+        connection = await connections.open(node.node, Token())
         assert connections.take(node.node) is None
         for _ in range(3):
             assert await read(connection, node) == CONTENT[10:1010]
@@ -56,7 +56,7 @@ async def test_an_idle_connection_is_closed_after_its_time() -> None:
     async with datanodes(1, b7=CONTENT) as (node,):
         connections = connections_with(idle_connection_s=0.02)
         for _ in range(2):
-            await read(await connections.open(node.node), node)
+            await read(await connections.open(node.node, Token()), node)
         await node.until(lambda node: node.connection_count == 2 and node.open_count == 0)
         assert connections.take(node.node) is None
 
@@ -64,7 +64,7 @@ async def test_an_idle_connection_is_closed_after_its_time() -> None:
 async def test_only_so_many_are_kept() -> None:
     async with datanodes(1, b7=CONTENT) as (node,):
         connections = connections_with()
-        opened = [await connections.open(node.node) for _ in range(IDLE_PER_NODE_MAX + 3)]
+        opened = [await connections.open(node.node, Token()) for _ in range(IDLE_PER_NODE_MAX + 3)]
         await asyncio.gather(*(read(connection, node) for connection in opened))
         await node.until(lambda node: node.open_count == IDLE_PER_NODE_MAX)
         connections.close()
@@ -74,7 +74,7 @@ async def test_only_so_many_are_kept() -> None:
 async def test_what_ends_after_close_is_closed() -> None:
     async with datanodes(1, b7=CONTENT) as (node,):
         connections = connections_with()
-        connection = await connections.open(node.node)
+        connection = await connections.open(node.node, Token())
         answer = begin(connection, node)
         connections.close()
         await answer
@@ -85,7 +85,7 @@ async def test_a_connection_that_the_datanode_closed_is_not_given_out() -> None:
     async with datanodes(1, b7=CONTENT) as (node,):
         node.behaviour = Behaviour(keeps=False)
         connections = connections_with()
-        connection = await connections.open(node.node)
+        connection = await connections.open(node.node, Token())
         await read(connection, node)
         await node.until(lambda node: node.open_count == 0)
         async with asyncio.timeout(5):
@@ -100,7 +100,7 @@ async def test_a_datanode_that_speaks_unasked_is_cut_off() -> None:
     async with datanodes(1, b7=CONTENT) as (node,):
         node.behaviour = Behaviour(rewrite=lambda pieces: [*pieces[:-1], pieces[-1]])
         connections = connections_with()
-        connection = await connections.open(node.node)
+        connection = await connections.open(node.node, Token())
         await read(connection, node)
         connection.buffer_updated(1)
         assert connections.take(node.node) is None
@@ -111,7 +111,7 @@ async def test_a_datanode_that_speaks_unasked_is_cut_off() -> None:
 async def test_a_connection_that_is_dropped_fails_its_read(piece_count: int) -> None:
     async with datanodes(1, b7=CONTENT) as (node,):
         node.behaviour = Behaviour(drop_after=piece_count)
-        connection = await connections_with().open(node.node)
+        connection = await connections_with().open(node.node, Token())
         with pytest.raises(ReplicaLost):
             await read(connection, node)
 
@@ -119,7 +119,7 @@ async def test_a_connection_that_is_dropped_fails_its_read(piece_count: int) -> 
 async def test_abort_cancels_the_read_and_closes() -> None:
     async with datanodes(1, b7=CONTENT) as (node,):
         node.behaviour = Behaviour(gate=asyncio.Event())
-        connection = await connections_with().open(node.node)
+        connection = await connections_with().open(node.node, Token())
         answer = begin(connection, node)
         await node.until(lambda node: bool(node.requests))
         connection.abort()
@@ -131,7 +131,7 @@ async def test_nobody_listening_is_a_lost_replica() -> None:
     async with datanodes(1) as (node,):
         address = node.node
     with pytest.raises(ReplicaLost, match="no connection"):
-        await connections_with().open(address)
+        await connections_with().open(address, Token())
 
 
 async def test_a_connection_that_does_not_come_about_is_given_up() -> None:
@@ -141,14 +141,14 @@ async def test_a_connection_that_does_not_come_about_is_given_up() -> None:
         host, port = listener.getsockname()
         node = DataNode("uuid", Address(host, port), Address(host, 1))
         with pytest.raises(ReplicaLost, match="no connection within 0 s"):
-            await connections_with(connect_timeout_s=0.0).open(node)
+            await connections_with(connect_timeout_s=0.0).open(node, Token())
 
 
 async def test_an_attempt_that_is_through_does_not_close_the_connection_under_another_read() -> None:
     """The connection is back in the pool, and taken again, before anybody has looked at the attempt's own answer."""
     async with datanodes(1, b7=CONTENT) as (node,):
         connections = connections_with()
-        connection = await connections.open(node.node)
+        connection = await connections.open(node.node, Token())
         finished = _Attempt(node.node, BlockReceiver(0, 10), 0.0, is_hedge=False)
         finished.connection = connection
         finished.answer = asyncio.get_running_loop().create_future()

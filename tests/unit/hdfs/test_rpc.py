@@ -278,7 +278,8 @@ async def test_a_server_that_refuses_simple_authentication_is_named() -> None:
         with pytest.raises(AuthenticationRequired) as caught:
             await delete(connection)
         assert str(caught.value) == (
-            f"{server.address} demands Kerberos (SASL); bmq speaks simple authentication only: SIMPLE authentication "
+            f"{server.address} demands Kerberos (SASL): name the directory of the cluster's core-site.xml and "
+            "hdfs-site.xml in HADOOP_CONF_DIR: SIMPLE authentication "
             "is not enabled.  Available:[TOKEN, KERBEROS] (AccessControlException)"
         )
         assert connection.is_closed
@@ -336,7 +337,7 @@ async def test_a_server_that_begins_to_negotiate_is_named() -> None:
         connection = await opened(server)
         with pytest.raises(
             AuthenticationRequired,
-            match=r"demands Kerberos \(SASL\); bmq speaks simple authentication only "
+            match=r"demands Kerberos \(SASL\): name the directory of .* in HADOOP_CONF_DIR "
             r"\(the server sent NEGOTIATE: TOKEN, KERBEROS\)",
         ):
             await delete(connection)
@@ -375,7 +376,7 @@ async def test_a_negotiation_comes_before_the_context() -> None:
 @pytest.mark.parametrize("is_dropped", [True, False])
 async def test_a_negotiation_that_goes_nowhere_ends(is_dropped: bool) -> None:
     async with ScriptedServer(on_sasl=lambda peer, _: peer.drop() if is_dropped else None) as server:
-        sentence = "the server closed the connection" if is_dropped else "no connection within 0.1 s"
+        sentence = "the server closed the connection" if is_dropped else "no answer to the login within 0.1 s"
         with pytest.raises(StorageUnavailable, match=f"{server.address}: {sentence}"):
             await RpcConnection.open(server.address, PROTOCOL, Negotiating(), client_id=CLIENT_ID, timeout_s=0.1)
         await server.peers[0].closed.wait()

@@ -1,0 +1,234 @@
+"""The client's side of DIGEST-MD5 (RFC 2831), as Hadoop uses it for tokens. Pure.
+
+A token's identifier is the user, its password the password. The server speaks first: challenge, response, and a proof that
+the server knows the password, too. Afterwards messages are signed (auth-int), or signed and encrypted by RC4 (auth-conf);
+3DES and DES are not spoken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from bmq.hdfs.errors import AuthenticationRequired
+from bmq.hdfs.security import Protection
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers import CipherContext
+
+CHALLENGE_BYTES_MAX: Final = 4096
+BUFFER_BYTES: Final = 65536  # most bytes of a message that we take; Java's default, and all it says to us
+CIPHER: Final = "rc4"
+
+_DIRECTIVE: Final = re.compile(rb'\s*([!#$%&\'*+.^_`|~0-9A-Za-z-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*))\s*(,|$)')
+_NONCE_COUNT: Final = b"00000001"
+_NO_BODY: Final = b":00000000000000000000000000000000"
+_MAC_BYTES: Final = 10
+_VERSION: Final = b"\x00\x01"
+_SEQUENCE: Final = Struct(">I")
+_SEQUENCES: Final = 1 << 32
+_TAIL_BYTES: Final = len(_VERSION) + _SEQUENCE.size
+
+
+class BadDigest(AuthenticationRequired):
+    """A challenge or message that does not follow the protocol, or was changed under way."""
+
+
+class DigestMd5:
+    """One login. `user`, `password`: of the token. `wanted`: protections, in order of preference. `cnonce`: random text.
+
+    `protection` is known after the first step, `layer` after the last, None where nothing is protected.
+    """
+
+    def __init__(
+        self,
+        user: str,
+        password: str,
+        *,
+        service: str,
+        host: str,
+        wanted: Sequence[Protection],
+        cnonce: str,
+    ) -> None:
+        self._user = user.encode()
+        self._password = password.encode()
+        self._uri = f"{service}/{host}".encode()
+        self._wanted = tuple(wanted)
+        self._cnonce = cnonce.encode()
+        self._expected_proof = b""
+        self._secret = b""
+        self._peer_bytes_max = BUFFER_BYTES
+        self.protection: Protection | None = None
+        self.layer: DigestLayer | None = None
+        self.is_complete = False
+
+    def step(self, challenge: bytes) -> bytes:
+        """The answer to the server's message; empty after its last. Raises BadDigest, AuthenticationRequired."""
+        if self.is_complete:
+            raise BadDigest("the server went on with DIGEST-MD5 after its end")
+        directives = _directives(challenge)
+        if self.protection is not None:
+            self._end(directives)
+            return b""
+        return self._respond(directives)
+
+    def _respond(self, directives: dict[bytes, bytes]) -> bytes:
+        if directives.get(b"algorithm") != b"md5-sess" or not directives.get(b"nonce"):
+            raise BadDigest("the server's challenge is none of DIGEST-MD5")
+        offered = {word.strip() for word in directives.get(b"qop", b"auth").split(b",")}
+        protection = next((one for one in self._wanted if one.qop.encode() in offered), None)
+        if protection is None:
+            raise AuthenticationRequired(
+                f"the server offers {_names(offered)}, the configuration here demands"
+                f" {' or '.join(self._wanted)}: set both alike"
+            )
+        ciphers = {word.strip() for word in directives.get(b"cipher", b"").split(b",")}
+        if protection is Protection.PRIVACY and CIPHER.encode() not in ciphers:
+            raise AuthenticationRequired(
+                f"the server offers the ciphers {_names(ciphers)} for privacy: set"
+                " dfs.encrypt.data.transfer.algorithm to rc4, and dfs.encrypt.data.transfer.cipher.suites to"
+                " AES/CTR/NoPadding for the data"
+            )
+        realm, nonce = directives.get(b"realm", b""), directives[b"nonce"]
+        identity = hashlib.md5(b":".join((self._user, realm, self._password)), usedforsecurity=False).digest()
+        self._secret = _md5(b":".join((identity, nonce, self._cnonce)))
+        suffix = b"" if protection is Protection.AUTHENTICATION else _NO_BODY
+
+        def proof(method: bytes) -> bytes:
+            qop = protection.qop.encode()
+            parts = (
+                _hex(self._secret),
+                nonce,
+                _NONCE_COUNT,
+                self._cnonce,
+                qop,
+                _hex(_md5(method + self._uri + suffix)),
+            )
+            return _hex(_md5(b":".join(parts)))
+
+        self._expected_proof = proof(b":")
+        self.protection = protection
+        answer = [
+            b"charset=utf-8",
+            b'username="' + _quoted(self._user) + b'"',
+            b'realm="' + _quoted(realm) + b'"',
+            b'nonce="' + _quoted(nonce) + b'"',
+            b"nc=" + _NONCE_COUNT,
+            b'cnonce="' + _quoted(self._cnonce) + b'"',
+            b'digest-uri="' + self._uri + b'"',
+            b"maxbuf=%d" % BUFFER_BYTES,
+            b"response=" + proof(b"AUTHENTICATE:"),
+            b"qop=" + protection.qop.encode(),
+        ]
+        if protection is Protection.PRIVACY:
+            answer.append(b'cipher="' + CIPHER.encode() + b'"')
+        self._peer_bytes_max = _size(directives.get(b"maxbuf", b"%d" % BUFFER_BYTES))
+        return b",".join(answer)
+
+    def _end(self, directives: dict[bytes, bytes]) -> None:
+        if not hmac.compare_digest(directives.get(b"rspauth", b""), self._expected_proof):
+            raise BadDigest("the server does not know the token's password")
+        self.is_complete = True
+        if self.protection is not Protection.AUTHENTICATION:
+            is_sealed = self.protection is Protection.PRIVACY
+            self.layer = DigestLayer(self._secret, is_sealed=is_sealed, peer_bytes_max=self._peer_bytes_max)
+
+
+class DigestLayer:
+    """Signs, and where `is_sealed` encrypts, what goes over the connection after the login.
+
+    Messages are numbered: each has to be sent, and taken in, in the order in which it was made. `bytes_max`: most bytes of
+    one message.
+    """
+
+    def __init__(self, secret: bytes, *, is_sealed: bool, peer_bytes_max: int, is_client: bool = True) -> None:
+        out, into = (b"client-to-server", b"server-to-client")[:: 1 if is_client else -1]
+        self._sign_key = _md5(secret + b"Digest session key to " + out + b" signing key magic constant")
+        self._check_key = _md5(secret + b"Digest session key to " + into + b" signing key magic constant")
+        self._sealing: CipherContext | None = None
+        self._opening: CipherContext | None = None
+        if is_sealed:
+            self._sealing = _rc4(_md5(secret + b"Digest H(A1) to " + out + b" sealing key magic constant"))
+            self._opening = _rc4(_md5(secret + b"Digest H(A1) to " + into + b" sealing key magic constant"))
+        self._sent = 0
+        self._received = 0
+        self.bytes_max = max(1, peer_bytes_max - _MAC_BYTES - _TAIL_BYTES)
+
+    def wrap(self, data: bytes | bytearray | memoryview) -> bytes:
+        """One message, of at most `bytes_max` bytes."""
+        sequence = _SEQUENCE.pack(self._sent)
+        self._sent = (self._sent + 1) % _SEQUENCES
+        signed = b"".join((data, _mac(self._sign_key, sequence, data)))
+        if self._sealing is not None:
+            signed = self._sealing.update(signed)
+        return b"".join((signed, _VERSION, sequence))
+
+    def unwrap(self, message: bytes | bytearray | memoryview) -> bytes:
+        """Raises BadDigest."""
+        body, tail = bytes(message[:-_TAIL_BYTES]), bytes(message[-_TAIL_BYTES:])
+        sequence = _SEQUENCE.pack(self._received)
+        if len(body) < _MAC_BYTES or tail != _VERSION + sequence:
+            raise BadDigest("a message of the protected connection is out of order")
+        self._received = (self._received + 1) % _SEQUENCES
+        if self._opening is not None:
+            body = self._opening.update(body)
+        data = body[:-_MAC_BYTES]
+        if not hmac.compare_digest(body[-_MAC_BYTES:], _mac(self._check_key, sequence, data)):
+            raise BadDigest("a message of the protected connection was changed under way")
+        return data
+
+
+def _directives(challenge: bytes) -> dict[bytes, bytes]:
+    """The first value of each directive. Raises BadDigest."""
+    if len(challenge) > CHALLENGE_BYTES_MAX:
+        raise BadDigest(f"the server's challenge has {len(challenge)} bytes")
+    found: dict[bytes, bytes] = {}
+    position = 0
+    while position < len(challenge):
+        match = _DIRECTIVE.match(challenge, position)
+        if match is None or match.end() == position:
+            raise BadDigest("the server's challenge is none of DIGEST-MD5")
+        quoted, plain = match[2], match[3]
+        found.setdefault(match[1].lower(), plain if quoted is None else re.sub(rb"\\(.)", rb"\1", quoted))
+        position = match.end()
+    return found
+
+
+def _size(text: bytes) -> int:
+    if not text.isdigit() or not 0 < int(text) < 1 << 24:
+        raise BadDigest("the server's maxbuf is no size")
+    return int(text)
+
+
+def _names(words: set[bytes]) -> str:
+    return ", ".join(sorted(word.decode("ascii", "replace") for word in words if word)) or "nothing"
+
+
+def _quoted(text: bytes) -> bytes:
+    return text.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+
+
+def _md5(data: bytes) -> bytes:
+    return hashlib.md5(data, usedforsecurity=False).digest()
+
+
+def _hex(data: bytes) -> bytes:
+    return data.hex().encode()
+
+
+def _mac(key: bytes, sequence: bytes, data: bytes | bytearray | memoryview) -> bytes:
+    made = hmac.new(key, sequence, "md5")
+    made.update(data)
+    return made.digest()[:_MAC_BYTES]
+
+
+def _rc4(key: bytes) -> CipherContext:
+    # The extra has it; a cluster that protects nothing does without.
+    from cryptography.hazmat.decrepit.ciphers.algorithms import ARC4
+    from cryptography.hazmat.primitives.ciphers import Cipher
+
+    return Cipher(ARC4(key), mode=None).encryptor()  # the same both ways

@@ -1,0 +1,53 @@
+"""Turns what Kerberos says into one sentence that names what to change. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from bmq.hdfs.errors import AuthenticationRequired
+from bmq.log.store import StorageUnavailable, StoreError
+
+_MINOR: Final = re.compile(r"Minor \(\d+\): (.*?)\s*$", re.DOTALL)
+_TEXT_CHARACTERS_MAX: Final = 300
+
+# Texts of MIT's libkrb5. {who}: our principal; {where}: its keytab or the ticket cache; {server}.
+_ADVICE: Final[tuple[tuple[str, str], ...]] = (
+    ("Clock skew too great", "the clock of this machine differs from the KDC's or the server's: set both right"),
+    ("Client '", "the KDC does not know {who}: correct hdfs.principal, or have it added"),
+    ("Client's entry in database has expired", "the principal {who} has expired: have it renewed at the KDC"),
+    ("Password has expired", "the key of {who} has expired: have it renewed, and the keytab written anew"),
+    ("Client's credentials have been revoked", "the KDC has locked {who}: have it unlocked"),
+    ("not found in Kerberos database", "the KDC does not know the principal of {server}: correct the host name in the"
+     " store's URL or dfs.namenode.kerberos.principal"),
+    ("Preauthentication failed", "{where} holds old keys of {who}: have it written anew"),
+    ("Decrypt integrity check failed", "{where} holds old keys of {who}, or {server} runs with old ones: have the"
+     " keytab written anew"),
+    ("Permission denied", "{where} cannot be read: allow it to the user that bmq runs as"),
+    ("Key table file", "{where} is not there: correct hdfs.keytab"),
+    ("keytab", "{where} has no usable key of {who}: name the principal that the keytab was made for in hdfs.principal"),
+    ("key table", "{where} has no usable key of {who}: name the principal that the keytab was made for in"
+     " hdfs.principal"),
+    ("No Kerberos credentials available", "there is no ticket in {where}: log in by kinit, or set hdfs.keytab and"
+     " hdfs.principal"),
+    ("No credentials", "there is no ticket in {where}: log in by kinit, or set hdfs.keytab and hdfs.principal"),
+    ("Ticket expired", "the ticket in {where} has expired: log in by kinit, or set hdfs.keytab and hdfs.principal"),
+    ("Matching credential not found", "{where} has no ticket of {who}: log in by kinit, or set hdfs.keytab"),
+    ("Cannot find KDC for realm", "no KDC is known for the realm: name it in krb5.conf (KRB5_CONFIG, /etc/krb5.conf)"),
+    ("default realm", "no realm is known: set default_realm in krb5.conf (KRB5_CONFIG, /etc/krb5.conf)"),
+    ("Kerberos configuration file", "krb5.conf is not there or cannot be read (KRB5_CONFIG, /etc/krb5.conf)"),
+    ("configuration file", "krb5.conf is damaged (KRB5_CONFIG, /etc/krb5.conf)"),
+)  # fmt: skip
+_PASSING: Final = ("Cannot contact any KDC", "timed out", "Connection refused", "Resource temporarily unavailable")
+
+
+def kerberos_error(text: str, *, who: str, where: str, server: str) -> StoreError:
+    """`text`: of a GSSError. StorageUnavailable where it may pass, else AuthenticationRequired."""
+    match = _MINOR.search(text)
+    said = (match[1] if match else text).partition("\n")[0].strip()[:_TEXT_CHARACTERS_MAX]
+    if any(part in said for part in _PASSING):
+        return StorageUnavailable(f"{server}: no KDC answers for the login of {who}: {said}")
+    for part, advice in _ADVICE:
+        if part.lower() in said.lower():
+            return AuthenticationRequired(f"{server}: {advice.format(who=who, where=where, server=server)} ({said})")
+    return AuthenticationRequired(f"{server}: {who} cannot log in by Kerberos: {said}")

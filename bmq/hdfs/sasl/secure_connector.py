@@ -1,0 +1,161 @@
+"""Connects to DataNodes of a secure cluster: a login on each connection where the cluster wants one."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from asyncio import Future
+from collections.abc import Callable
+from secrets import token_urlsafe
+from typing import Any, Final, Protocol, cast
+
+from bmq.hdfs.delimited import read_delimited
+from bmq.hdfs.errors import HandshakeFailed
+from bmq.hdfs.proto.hdfs_pb2 import Token
+from bmq.hdfs.proto.namenode_pb2 import DataEncryptionKey
+from bmq.hdfs.sasl.secured_transport import SecuredReceiver, SecuredTransport
+from bmq.hdfs.sasl.transfer_handshake import MESSAGE_BYTES_MAX, TransferHandshake, TransferSecret
+from bmq.hdfs.security import PRIVILEGED_PORTS, HadoopSecurity, Protection
+from bmq.log.store import StoreError
+
+CNONCE_BYTES: Final = 24
+KEY_MARGIN_MS: Final = 60_000  # an encryption key is fetched anew this long before it expires
+
+
+class EncryptionKeys(Protocol):
+    """The NameNode calls used here."""
+
+    async def is_data_encrypted(self) -> bool: ...
+
+    async def data_encryption_key(self) -> DataEncryptionKey: ...
+
+
+class SecureConnector:
+    """Implements bmq.hdfs.transfer_connector.TransferConnector. `now_ms`: the wall clock, for the expiry of keys."""
+
+    def __init__(
+        self,
+        security: HadoopSecurity,
+        keys: EncryptionKeys,
+        *,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self._security = security
+        self._keys = keys
+        self._now_ms = now_ms
+        self._is_encrypted: bool | None = None  # by dfs.encrypt.data.transfer, which the NameNode tells
+        self._key: DataEncryptionKey | None = None
+
+    async def connect(self, protocol: Any, host: str, port: int, token: Token) -> None:
+        secret = await self._secret(port, token)
+        if secret is None:
+            await asyncio.get_running_loop().create_connection(lambda: protocol, host, port)
+            return
+        handshake = TransferHandshake(
+            secret,
+            wanted=(Protection.PRIVACY,) if self._is_encrypted else self._security.data,
+            is_aes=self._security.is_aes,
+            cnonce=token_urlsafe(CNONCE_BYTES),
+        )
+        try:
+            await _connect(protocol, host, port, handshake)
+        except HandshakeFailed:
+            if handshake.is_key_unknown:
+                self._key = None  # the NameNode's keys have changed; the next connection gets the new one
+            raise
+
+    async def _secret(self, port: int, token: Token) -> TransferSecret | None:
+        """None: this connection has no login (SaslDataTransferClient.send, in its order)."""
+        try:
+            if self._is_encrypted is None:
+                self._is_encrypted = await self._keys.is_data_encrypted()
+            if self._is_encrypted:
+                if self._key is None or self._key.expiry_date - KEY_MARGIN_MS <= self._now_ms():
+                    self._key = await self._keys.data_encryption_key()
+                return TransferSecret.of_key(self._key)
+        except StoreError as error:
+            raise HandshakeFailed(str(error)) from error
+        if port < PRIVILEGED_PORTS or not self._security.data:
+            return None
+        return TransferSecret.of_token(token)
+
+
+async def _connect(protocol: asyncio.BaseProtocol, host: str, port: int, handshake: TransferHandshake) -> None:
+    loop = asyncio.get_running_loop()
+    exchange = _Exchange(handshake, loop.create_future())
+    transport, _ = await loop.create_connection(lambda: exchange, host, port)
+    is_done = False
+    try:
+        await exchange.done
+        if transport.is_closing():
+            raise HandshakeFailed("it closed the connection after the login")
+        # A loop may have chosen how to read for the protocol it knows.
+        transport.pause_reading()
+        receiver: asyncio.BaseProtocol = protocol
+        sender: asyncio.Transport = transport
+        if handshake.codec is not None:
+            receiver = SecuredReceiver(transport, handshake.codec, protocol)
+            sender = SecuredTransport(transport, handshake.codec)
+        transport.set_protocol(receiver)
+        protocol.connection_made(sender)
+        if not transport.is_closing():
+            transport.resume_reading()
+        is_done = True
+    finally:
+        if not is_done:
+            transport.abort()
+
+
+class _Exchange(asyncio.Protocol):
+    """The login itself. `done`: when it is complete, or has failed."""
+
+    def __init__(self, handshake: TransferHandshake, done: Future[None]) -> None:
+        self.done = done
+        self._handshake = handshake
+        self._transport: asyncio.Transport | None = None
+        self._received = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.write(self._handshake.first())
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        try:
+            while not self._handshake.is_complete:
+                message = self._message()
+                if message is None:
+                    return
+                assert self._transport is not None
+                self._transport.write(self._handshake.take(message))
+            if self._received:
+                raise HandshakeFailed("it sent more than its part of the login")
+        except HandshakeFailed as error:
+            self._fail(error)
+            return
+        if not self.done.done():
+            self.done.set_result(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(
+            HandshakeFailed(
+                "it closed the connection during the login: is dfs.data.transfer.protection the same in its"
+                " hdfs-site.xml and in the one of HADOOP_CONF_DIR?"
+            )
+        )
+
+    def _message(self) -> bytes | None:
+        """The next message, once it is whole."""
+        if len(self._received) > MESSAGE_BYTES_MAX:
+            raise HandshakeFailed("its part of the login is too long")
+        try:
+            message, end = read_delimited(self._received, 0)
+        except ValueError:
+            return None
+        self._received = self._received[end:]
+        return message
+
+    def _fail(self, error: HandshakeFailed) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+            self.done.exception()  # its caller may have gone away

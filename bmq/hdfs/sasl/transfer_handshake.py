@@ -1,0 +1,113 @@
+"""The login to a DataNode's port for blocks (SaslDataTransferClient). Pure.
+
+    -> magic number, empty message       <- challenge
+    -> response, ciphers we know         <- proof, the cipher to use
+
+by DIGEST-MD5, with a block's token or with the cluster's encryption key for a password.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from bmq.hdfs.delimited import delimited
+from bmq.hdfs.errors import AuthenticationRequired, HandshakeFailed
+from bmq.hdfs.proto.hdfs_pb2 import Token
+from bmq.hdfs.proto.namenode_pb2 import DataEncryptionKey
+from bmq.hdfs.proto.transfer_pb2 import CipherOption, HandshakeMessage
+from bmq.hdfs.sasl.digest_md5 import DigestMd5
+from bmq.hdfs.sasl.transfer_codecs import AesCtrCodec, FramedCodec, TransferCodec
+from bmq.hdfs.security import Protection
+
+MAGIC: Final = b"\xde\xad\xbe\xef"
+MESSAGE_BYTES_MAX: Final = 64 * 1024
+_SERVICE: Final = "hdfs"
+_HOST: Final = "0"
+
+
+@dataclass(frozen=True, slots=True)
+class TransferSecret:
+    """What both sides know, as DIGEST-MD5 takes it."""
+
+    user: str
+    password: str
+
+    @classmethod
+    def of_token(cls, token: Token) -> TransferSecret:
+        return cls(b64encode(token.identifier).decode(), b64encode(token.password).decode())
+
+    @classmethod
+    def of_key(cls, key: DataEncryptionKey) -> TransferSecret:
+        user = f"{key.key_id} {key.block_pool_id} {b64encode(key.nonce).decode()}"
+        return cls(user, b64encode(key.encryption_key).decode())
+
+
+class TransferHandshake:
+    """Send `first()`, then what `take` says for each message of the server, until `is_complete`.
+
+    `wanted`: protections, in order of preference. `is_aes`: offer AES-CTR, which counts with privacy alone. `codec`: what
+    protects the bytes that follow; None: nothing does. `is_key_unknown`: it failed, and a new encryption key may help.
+    """
+
+    def __init__(self, secret: TransferSecret, *, wanted: Sequence[Protection], is_aes: bool, cnonce: str) -> None:
+        self._digest = DigestMd5(
+            secret.user, secret.password, service=_SERVICE, host=_HOST, wanted=wanted, cnonce=cnonce
+        )
+        self._is_aes = is_aes
+        self.codec: TransferCodec | None = None
+        self.is_complete = False
+        self.is_key_unknown = False
+
+    def first(self) -> bytes:
+        return MAGIC + delimited(HandshakeMessage(status=HandshakeMessage.SUCCESS, payload=b""))
+
+    def take(self, encoded: bytes) -> bytes:
+        """What to send for the server's message; empty when it was the last. Raises HandshakeFailed."""
+        message = self._parsed(encoded)
+        is_first = self._digest.protection is None
+        try:
+            payload = self._digest.step(message.payload)
+        except AuthenticationRequired as error:
+            raise HandshakeFailed(str(error)) from error
+        if is_first:
+            answer = HandshakeMessage(status=HandshakeMessage.SUCCESS, payload=payload)
+            if self._is_aes and self._digest.protection is Protection.PRIVACY:
+                answer.cipher_options.add(suite=CipherOption.AES_CTR_NOPADDING)
+            return delimited(answer)
+        self._choose_codec(message)
+        self.is_complete = True
+        return b""
+
+    def _parsed(self, encoded: bytes) -> HandshakeMessage:
+        try:
+            message = HandshakeMessage.FromString(encoded)
+        except DecodeError as error:
+            raise HandshakeFailed("its answer to the login cannot be read") from error
+        if not message.IsInitialized():
+            raise HandshakeFailed("its answer to the login has no status that we know")
+        if message.status == HandshakeMessage.SUCCESS:
+            return message
+        self.is_key_unknown = message.status == HandshakeMessage.ERROR_UNKNOWN_KEY
+        reason = message.message.partition("\n")[0] or "no reason given"
+        raise HandshakeFailed(f"it does not accept the login: {reason}", is_token_expired=message.is_access_token_error)
+
+    def _choose_codec(self, message: HandshakeMessage) -> None:
+        layer = self._digest.layer
+        if layer is None:
+            return
+        options = [one for one in message.cipher_options if one.suite == CipherOption.AES_CTR_NOPADDING]
+        if not (self._is_aes and self._digest.protection is Protection.PRIVACY and options):
+            self.codec = FramedCodec(layer)
+            return
+        option = options[0]
+        try:
+            in_key, out_key = layer.unwrap(option.in_key), layer.unwrap(option.out_key)
+        except AuthenticationRequired as error:
+            raise HandshakeFailed(str(error)) from error
+        # Named from the server's side: what goes in there is what we send.
+        self.codec = AesCtrCodec(out_key=in_key, out_iv=option.in_iv, in_key=out_key, in_iv=option.out_iv)

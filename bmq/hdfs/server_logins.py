@@ -1,0 +1,48 @@
+"""Which login each server gets: the user's name on an open cluster, else Kerberos or a block's token."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bmq.hdfs.authentication import Authentication, SimpleAuthentication
+from bmq.hdfs.config import HdfsConfig
+from bmq.hdfs.proto.hdfs_pb2 import Token
+
+if TYPE_CHECKING:
+    from bmq.hdfs.sasl.gss import KerberosLogin
+
+
+def namenode_authentication(config: HdfsConfig) -> Authentication:
+    """Raises BadSecurity: the package for Kerberos is missing."""
+    security = config.security
+    if security is None:
+        return SimpleAuthentication(config.user)
+    # Open clusters do without these modules.
+    from bmq.hdfs.sasl.gss import KerberosLogin, gssapi_module
+    from bmq.hdfs.sasl.logins import KerberosAuthentication
+
+    gssapi_module()
+    return KerberosAuthentication(security, KerberosLogin(security.principal, security.keytab))
+
+
+class DataNodeLogins:
+    """One for all DataNodes of a cluster."""
+
+    def __init__(self, config: HdfsConfig) -> None:
+        self._security = config.security
+        self._simple = SimpleAuthentication(config.user)
+        self._kerberos: KerberosLogin | None = None
+
+    def of(self, host: str, token: Token | None) -> Authentication:
+        """`host`: the name of the DataNode's machine. `token`: of the one block that is asked about; None: Kerberos."""
+        security = self._security
+        if security is None:
+            return self._simple
+        from bmq.hdfs.sasl.gss import KerberosLogin
+        from bmq.hdfs.sasl.logins import KerberosAuthentication, TokenAuthentication
+
+        if token is not None:
+            return TokenAuthentication(token, security.rpc)
+        if self._kerberos is None:
+            self._kerberos = KerberosLogin(security.principal, security.keytab)
+        return KerberosAuthentication(security, self._kerberos, datanode_host=host)

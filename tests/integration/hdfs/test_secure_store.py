@@ -1,0 +1,90 @@
+"""A kerberized HDFS keeps the promises of the port, in each protection mode: the contract of every store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from bmq.hdfs.config import HdfsConfig, WriteMode
+from bmq.hdfs.store import HdfsStore
+from tests.support.hdfs import fresh_root
+from tests.support.secure_hdfs import Protection, SecureHdfs, secure_hdfs
+from tests.unit.log_store.contract import Pair, StoreContract
+
+pytestmark = pytest.mark.safety
+# The gate runs the plainest mode and the one with most to it, the campaign the others.
+in_gate = pytest.mark.contract
+in_campaign = pytest.mark.campaign("hdfs-faults")
+
+
+async def _pair(config: HdfsConfig) -> AsyncIterator[Pair]:
+    owner = await HdfsStore.open(config, Random(1))
+    successor = await HdfsStore.open(config, Random(2))
+    try:
+        yield Pair(owner, successor)
+    finally:
+        await owner.close()
+        await successor.close()
+
+
+@pytest.fixture(scope="class")
+def secure(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureHdfs]:
+    """For the tests of one class, in its mode."""
+    with secure_hdfs(tmp_path_factory.mktemp("secure-hdfs"), request.cls.protection, datanodes=2) as cluster:
+        yield cluster
+
+
+class SecureStoreContract(StoreContract):
+    """`protection`: of the cluster."""
+
+    protection = Protection()
+    write_mode = WriteMode.FANOUT
+
+    @pytest.fixture
+    async def pair(self, secure: SecureHdfs, request: pytest.FixtureRequest) -> AsyncIterator[Pair]:
+        config = replace(secure.config(fresh_root(request.node.name)), write_mode=self.write_mode)
+        async for pair in _pair(config):
+            yield pair
+
+
+@in_gate
+class TestAuthenticated(SecureStoreContract):
+    """Logins, and no protection afterwards."""
+
+
+@in_campaign
+class TestPipelined(SecureStoreContract):
+    """One connection to a chain of DataNodes, which log in to each other."""
+
+    write_mode = WriteMode.PIPELINE
+
+
+@in_campaign
+class TestSigned(SecureStoreContract):
+    """Each message to NameNodes and each byte to DataNodes is signed."""
+
+    protection = Protection(rpc="integrity", data="integrity")
+
+
+@in_gate
+class TestPrivate(SecureStoreContract):
+    """Encrypted, the data by AES-CTR."""
+
+    protection = Protection(rpc="privacy", data="privacy", is_aes=True)
+
+
+@in_campaign
+class TestPrivateWithoutAes(SecureStoreContract):
+    """Encrypted, the data by the cipher of DIGEST-MD5."""
+
+    protection = Protection(rpc="privacy", data="privacy")
+
+
+@in_campaign
+class TestEncrypted(SecureStoreContract):
+    """dfs.encrypt.data.transfer: by a key of the cluster's."""
+
+    protection = Protection(data="", is_encrypted=True, is_aes=True)

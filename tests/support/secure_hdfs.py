@@ -1,0 +1,135 @@
+"""A kerberized HDFS, with a KDC of its own.
+
+with secure_hdfs(directory, Protection(rpc="privacy", data="privacy")) as secure:
+    config = secure.config(fresh_root("test"))
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from bmq.dev.hadoop_configuration import QUICK_PROPERTIES, configuration_xml
+from bmq.dev.hdfs import HdfsCluster
+from bmq.hdfs.config import HdfsConfig, HdfsSettings
+from bmq.hdfs.hadoop_site import hadoop_properties
+from bmq.hdfs.location import located
+from tests.support.free_ports import started_on_free_ports
+from tests.support.hdfs import HADOOP_JARS, PATIENT, outside_any_loop
+from tests.support.kdc import Kdc, running_kdc
+
+CLIENT: Final = "bmq"
+NAMENODE: Final = "nn/localhost"
+DATANODE: Final = "dn/localhost"
+WEB: Final = "HTTP/localhost"
+
+
+@dataclass(frozen=True)
+class Protection:
+    """`rpc`: hadoop.rpc.protection; `data`: dfs.data.transfer.protection, empty: not set. `is_aes`: the data's cipher is
+    AES-CTR; `is_encrypted`: dfs.encrypt.data.transfer."""
+
+    rpc: str = "authentication"
+    data: str = "authentication"
+    is_aes: bool = False
+    is_encrypted: bool = False
+
+    @property
+    def properties(self) -> dict[str, str]:
+        found = {"hadoop.rpc.protection": self.rpc}
+        if self.data:
+            found["dfs.data.transfer.protection"] = self.data
+        if self.is_aes:
+            found["dfs.encrypt.data.transfer.cipher.suites"] = "AES/CTR/NoPadding"
+        if self.is_encrypted:
+            found["dfs.encrypt.data.transfer"] = "true"
+        return found
+
+
+@dataclass(frozen=True)
+class SecureHdfs:
+    """`client_conf`: a HADOOP_CONF_DIR; `keytab`: of the principal CLIENT."""
+
+    cluster: HdfsCluster
+    kdc: Kdc
+    keytab: Path
+    client_conf: Path
+
+    @property
+    def principal(self) -> str:
+        return self.kdc.principal(CLIENT)
+
+    @property
+    def url(self) -> str:
+        """By host name, as Kerberos demands."""
+        return "hdfs://" + ",".join(f"localhost:{address.port}" for address in self.cluster.namenodes)
+
+    def config(self, root: str, *, principal: str | None = None, keytab: str | None = None) -> HdfsConfig:
+        """How a store logs in here, by its keytab unless told otherwise."""
+        settings = HdfsSettings(
+            principal=self.principal if principal is None else principal,
+            keytab=str(self.keytab) if keytab is None else keytab,
+            replication=len(self.cluster.plan.datanodes),
+        )
+        hadoop = hadoop_properties({**os.environ, "HADOOP_CONF_DIR": str(self.client_conf)})
+        config = located(f"{self.url}{root}", settings, system_user="", hadoop=hadoop)
+        return replace(config, **PATIENT)  # type: ignore[arg-type]
+
+
+def secure_properties(kdc: Kdc, protection: Protection) -> dict[str, str]:
+    """What its daemons and clients have to know."""
+    keytab = str(kdc.keytab(NAMENODE, DATANODE, WEB, file="services"))
+    return {
+        "hadoop.security.authentication": "kerberos",
+        "dfs.block.access.token.enable": "true",
+        "dfs.namenode.kerberos.principal": kdc.principal(NAMENODE),
+        "dfs.namenode.keytab.file": keytab,
+        "dfs.datanode.kerberos.principal": kdc.principal(DATANODE),
+        "dfs.datanode.keytab.file": keytab,
+        "dfs.web.authentication.kerberos.principal": kdc.principal(WEB),
+        "dfs.web.authentication.kerberos.keytab": keytab,
+        # The web servers need no TLS then, and DataNodes no ports below 1024.
+        "ignore.secure.ports.for.testing": "true",
+        **protection.properties,
+    }
+
+
+@contextmanager
+def secure_hdfs(
+    directory: Path,
+    protection: Protection | None = None,
+    *,
+    datanodes: int = 1,
+    properties: Mapping[str, str] | None = None,
+    ticket_life_s: int = 24 * 3600,
+) -> Iterator[SecureHdfs]:
+    """A running cluster; this process uses its realm meanwhile. `properties`: Hadoop's, over all others."""
+    protection = protection or Protection()
+    names = iter(range(100))
+    with running_kdc(directory, ticket_life_s=ticket_life_s) as kdc:
+        secure = {**secure_properties(kdc, protection), **(properties or {})}
+        cluster = started_on_free_ports(
+            lambda: HdfsCluster(
+                directory / f"hdfs-{next(names)}",
+                HADOOP_JARS,
+                datanodes=datanodes,
+                properties={**QUICK_PROPERTIES, **secure},
+                jvm_properties={"java.security.krb5.conf": str(kdc.krb5_conf)},
+            ),
+            outside_any_loop,
+        )
+        try:
+            client_conf = directory / "client-conf"
+            client_conf.mkdir()
+            # As on real clusters: Hadoop puts the name that a client dials for _HOST.
+            told = {**secure, "dfs.namenode.kerberos.principal": f"nn/_HOST@{kdc.realm}"}
+            for name in ("core-site.xml", "hdfs-site.xml"):
+                (client_conf / name).write_text(configuration_xml(told))
+            with kdc.used_here():
+                yield SecureHdfs(cluster, kdc, kdc.keytab(CLIENT), client_conf)
+        finally:
+            outside_any_loop(cluster.stop())

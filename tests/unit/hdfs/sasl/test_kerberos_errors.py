@@ -1,0 +1,75 @@
+"""Each failure of Kerberos is one sentence that names what to change."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from bmq.hdfs.config import Address, HdfsConfig
+from bmq.hdfs.errors import AuthenticationRequired
+from bmq.hdfs.sasl.kerberos_errors import kerberos_error
+from bmq.hdfs.security import BadSecurity, HadoopSecurity
+from bmq.hdfs.server_logins import namenode_authentication
+from bmq.log.store import StorageUnavailable, StoreError
+
+pytestmark = pytest.mark.unit
+
+
+def sentence(minor: str) -> StoreError:
+    text = f"Major (851968): Unspecified GSS failure.  Minor code may provide more information, Minor (2529): {minor}"
+    return kerberos_error(text, who="bmq@R", where="the keytab /k", server="nn1")
+
+
+@pytest.mark.parametrize(
+    ("minor", "advice"),
+    [
+        ("Clock skew too great", "the clock of this machine differs"),
+        ("Client 'bmq@R' not found in Kerberos database", r"the KDC does not know bmq@R: correct hdfs\.principal"),
+        ("Server nn/x@R not found in Kerberos database", "does not know the principal of nn1: correct the host name"),
+        ("Client's entry in database has expired", "the principal bmq@R has expired"),
+        ("Preauthentication failed", "the keytab /k holds old keys of bmq@R"),
+        ("No key table entry found for bmq@R", "the keytab /k has no usable key of bmq@R"),
+        ("Keytab contains no suitable keys for bmq@R", "has no usable key of bmq@R"),
+        ("Key table file '/k' not found", "the keytab /k is not there"),
+        ("No Kerberos credentials available (default cache: FILE:/tmp/krb5cc_0)", "log in by kinit, or set hdfs.keytab"),
+        ("Ticket expired", "has expired: log in by kinit"),
+        ("Cannot find KDC for realm \"R\"", r"name it in krb5\.conf"),
+        ("Can't open/find Kerberos configuration file", r"krb5\.conf is not there"),
+        ("Something new", "bmq@R cannot log in by Kerberos: Something new"),
+    ],
+)  # fmt: skip
+def test_what_stays_wrong_is_not_tried_again(minor: str, advice: str) -> None:
+    error = sentence(minor)
+    assert isinstance(error, AuthenticationRequired)
+    assert error.args[0].startswith("nn1: ")
+    with pytest.raises(AuthenticationRequired, match=advice):
+        raise error
+
+
+@pytest.mark.parametrize("minor", ["Cannot contact any KDC for realm 'R'", "Connection refused"])
+def test_a_kdc_that_is_away_may_come_back(minor: str) -> None:
+    with pytest.raises(StorageUnavailable, match="nn1: no KDC answers for the login of bmq@R"):
+        raise sentence(minor)
+
+
+def test_without_the_package_a_command_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(
+        name: str,
+        globals: Mapping[str, object] | None = None,
+        locals: Mapping[str, object] | None = None,
+        fromlist: Sequence[str] = (),
+        level: int = 0,
+    ) -> object:
+        if name == "gssapi":
+            raise ModuleNotFoundError("No module named 'gssapi'")
+        return real(name, globals, locals, fromlist, level)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    security = HadoopSecurity(namenode_principal="nn/_HOST@R")
+    config = HdfsConfig(namenodes=(Address("nn", 1),), root="/r", security=security)
+    with pytest.raises(BadSecurity, match=r"demands Kerberos, .* is missing .* -m pip install .*gssapi"):
+        namenode_authentication(config)
