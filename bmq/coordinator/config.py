@@ -113,6 +113,17 @@ class StreamsConfig(NewGroupConfig):
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ShareConfig(NewGroupConfig):
+    """Settings of share groups: Kafka's `group.share.*` (KIP-932)."""
+
+    max_size: int = 200
+
+    def terms(self, group_configs: Mapping[str, str]) -> GroupTerms:
+        """With the group's own configs."""
+        return self.intervals("share", group_configs)
+
+
 def _bounded(text: str | None, default: int, low: int, high: int) -> int:
     return default if text is None else max(low, min(int(text), high))
 
@@ -123,6 +134,7 @@ class CoordinatorConfig:
 
     consumer: ConsumerConfig = ConsumerConfig()
     streams: StreamsConfig = StreamsConfig()
+    share: ShareConfig = ShareConfig()
 
     group_min_session_timeout_ms: int = 6_000
     group_max_session_timeout_ms: int = 1_800_000

@@ -77,10 +77,17 @@ class ApiKey(IntEnum):
     PUSH_TELEMETRY = 72
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    SHARE_GROUP_HEARTBEAT = 76
+    SHARE_GROUP_DESCRIBE = 77
+    SHARE_FETCH = 78
+    SHARE_ACKNOWLEDGE = 79
     ADD_RAFT_VOTER = 80
     REMOVE_RAFT_VOTER = 81
     STREAMS_GROUP_HEARTBEAT = 88
     STREAMS_GROUP_DESCRIBE = 89
+    DESCRIBE_SHARE_GROUP_OFFSETS = 90
+    ALTER_SHARE_GROUP_OFFSETS = 91
+    DELETE_SHARE_GROUP_OFFSETS = 92
     STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE = 93
     UNREGISTER_CONTROLLER = 94
     # Our own, between nodes; see internal_messages.py.
@@ -203,11 +210,18 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.PUSH_TELEMETRY: _api(0, 0, 0),
     ApiKey.LIST_CONFIG_RESOURCES: _api(0, 1, 0, route=Route.CONTROLLER),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _api(0, 0, 0),
+    ApiKey.SHARE_GROUP_HEARTBEAT: _api(1, 1, 0),
+    ApiKey.SHARE_GROUP_DESCRIBE: _api(1, 1, 0),
+    ApiKey.SHARE_FETCH: _api(1, 2, 0),
+    ApiKey.SHARE_ACKNOWLEDGE: _api(1, 2, 0),
     ApiKey.ADD_RAFT_VOTER: _api(0, 1, 0, route=Route.CONTROLLER),
     ApiKey.REMOVE_RAFT_VOTER: _api(0, 0, 0, route=Route.CONTROLLER),
     ApiKey.STREAMS_GROUP_HEARTBEAT: _api(0, 1, 0, schema_max=0, route=Route.GROUP),
     ApiKey.STREAMS_GROUP_DESCRIBE: _api(0, 1, 0, schema_max=0, route=Route.GROUP),
     ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: _api(0, 0, 0, schema_max=-1, route=Route.GROUP),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: _api(0, 1, 0),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: _api(0, 0, 0),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: _api(0, 0, 0),
     ApiKey.UNREGISTER_CONTROLLER: _api(0, 0, 0, schema_max=-1, route=Route.CONTROLLER),
 }
 

@@ -1,0 +1,109 @@
+"""The coordinator's APIs for share groups (KIP-932): heartbeats and descriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from bmq.coordinator.api.authorized_operations import AUTHORIZED_OPERATIONS
+from bmq.coordinator.api.context import CoordinatorContext
+from bmq.coordinator.api.ownership import answered_by_owner
+from bmq.coordinator.group_shard import GroupShard
+from bmq.coordinator.runtime.log_errors import coordinator_error
+from bmq.coordinator.share.description import described
+from bmq.coordinator.share.draft import ShareDraft
+from bmq.coordinator.share.heartbeat import Answered, Beat, ShareContext, check, heartbeat, initialized, reassign
+from bmq.coordinator.share.member import JOIN_EPOCH
+from bmq.coordinator.share.share_group import StateTopics
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.messages.share_group_describe_request import ShareGroupDescribeRequest
+from bmq.protocol.messages.share_group_describe_response import DescribedGroup, ShareGroupDescribeResponse
+from bmq.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
+from bmq.protocol.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
+from bmq.protocol.request_context import RequestContext
+
+InitializeStates = Callable[[str, StateTopics], Awaitable[StateTopics]]
+"""Initialize the state of share partitions of a group; those that are initialized then. Raises KafkaError."""
+
+
+class ShareApi:
+    """Heartbeats and descriptions of share groups. `initialize`: makes the state of partitions that have none."""
+
+    def __init__(self, context: CoordinatorContext, initialize: InitializeStates) -> None:
+        self._context = context
+        self._initialize = initialize
+
+    async def share_group_heartbeat(
+        self, request: ShareGroupHeartbeatRequest, context: RequestContext
+    ) -> ShareGroupHeartbeatResponse:
+        """ShareGroupHeartbeat 1. Answers when its records are durable."""
+        try:
+            check(request)
+            return await self._heartbeat(request, context)
+        except KafkaError as error:
+            return ShareGroupHeartbeatResponse(error_code=coordinator_error(error), error_message=str(error))
+
+    async def _heartbeat(
+        self, request: ShareGroupHeartbeatRequest, context: RequestContext
+    ) -> ShareGroupHeartbeatResponse:
+        """Raises KafkaError."""
+        group_id, member_id = request.group_id, request.member_id or ""
+        is_joining = request.member_epoch == JOIN_EPOCH
+        shard = await self._context.shard_for_heartbeat(group_id, is_joining=is_joining)
+        # Kafka shows hosts as Java's InetAddress does, with a slash in front; tools expect it.
+        beat = Beat(request, context.client_id or "", f"/{context.client_host}")
+
+        def decide(draft: ShareDraft, group_context: ShareContext) -> Answered:
+            return heartbeat(draft, beat, group_context)
+
+        answered = await answered_by_owner(
+            shard, shard.share.decide(group_id, decide, may_overtake=True), is_joining=is_joining
+        )
+        if not answered.missing:
+            return answered.response
+        return await self._after_initializing(shard, group_id, member_id, answered)
+
+    async def _after_initializing(
+        self, shard: GroupShard, group_id: str, member_id: str, answered: Answered
+    ) -> ShareGroupHeartbeatResponse:
+        """With what is initialized meanwhile; without it where that fails, and a later heartbeat finds it. Raises
+        KafkaError.
+        """
+        try:
+            done = await self._initialize(group_id, answered.missing)
+        except KafkaError:
+            return answered.response
+
+        def decide(draft: ShareDraft, group_context: ShareContext) -> ShareGroupHeartbeatResponse:
+            initialized(draft, done)
+            return reassign(draft, member_id, group_context)
+
+        return await answered_by_owner(shard, shard.share.decide(group_id, decide))
+
+    async def share_group_describe(
+        self, request: ShareGroupDescribeRequest, context: RequestContext
+    ) -> ShareGroupDescribeResponse:
+        """ShareGroupDescribe 1. Each group has its own error."""
+        groups = []
+        for group_id in request.group_ids:
+            try:
+                if not group_id:
+                    raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+                shard, _ = await self._context.with_group(group_id)
+                groups.append(self._described(group_id, shard, request))
+            except KafkaError as error:
+                code = coordinator_error(error)
+                groups.append(DescribedGroup(group_id=group_id, error_code=code, error_message=str(error) or None))
+        return ShareGroupDescribeResponse(groups=groups)
+
+    def _described(self, group_id: str, shard: GroupShard, request: ShareGroupDescribeRequest) -> DescribedGroup:
+        """Raises KafkaError GROUP_ID_NOT_FOUND."""
+        group = shard.share.find(group_id)
+        if group is None:
+            is_other = shard.has_group(group_id)
+            why = f"Group {group_id} is not a share group." if is_other else f"Group {group_id} not found."
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, why)
+        answer = described(group, self._context.image())
+        if request.include_authorized_operations:
+            answer.authorized_operations = AUTHORIZED_OPERATIONS
+        return answer
