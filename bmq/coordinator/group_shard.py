@@ -35,6 +35,8 @@ from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.runtime.shard import Shard
 from bmq.coordinator.runtime.wake_ups import WakeUps
+from bmq.coordinator.share.share_group import ShareGroup
+from bmq.coordinator.share_groups import ShareGroups
 from bmq.coordinator.snapshot import ShardState, decode_snapshot, encode_snapshot
 from bmq.coordinator.streams.streams_group import StreamsGroup
 from bmq.coordinator.streams_groups import StreamsGroups
@@ -59,13 +61,14 @@ from bmq.protocol.group_records import (
 )
 from bmq.protocol.hot_commit import Committed
 from bmq.protocol.request_context import RequestMethod
+from bmq.protocol.share_group_records import is_share_key
 from bmq.protocol.streams_group_records import is_streams_key
 
 _log = structlog.get_logger("bmq.coordinator")
 
 _PARTS_PER_TURN_MAX: Final = 2_000
 NewRuntime = GroupRuntime[Any, Any, Any, Any]
-NewGroup = ConsumerGroup | StreamsGroup
+NewGroup = ConsumerGroup | StreamsGroup | ShareGroup
 """A group of a new protocol."""
 
 
@@ -97,7 +100,8 @@ class GroupShard(Shard):
         self.offsets = Offsets(config)
         self.consumer = ConsumerGroups(self, config, metrics, image)
         self.streams = StreamsGroups(self, config, metrics, image, context.create_topics)
-        self._runtimes: Sequence[NewRuntime] = (self.consumer, self.streams)
+        self.share = ShareGroups(self, config, metrics, image)
+        self._runtimes: Sequence[NewRuntime] = (self.consumer, self.streams, self.share)
         self.transactions = TransactionGate(number, lambda producer_id: self.offsets.pending.open_epoch(producer_id))
         self._config = config
         self._metrics = metrics
@@ -178,7 +182,7 @@ class GroupShard(Shard):
 
     def find_new(self, group_id: str) -> tuple[NewRuntime | None, NewGroup | None]:
         """The group of a new protocol with this id, and its runtime."""
-        for groups in (self.consumer, self.streams):
+        for groups in self._runtimes:
             group = groups.find(group_id)
             if group is not None:
                 return groups, group
@@ -355,6 +359,8 @@ class GroupShard(Shard):
                     self.consumer.replay(key, value)
                 elif is_streams_key(named.key_type):
                     self.streams.replay(key, value)
+                elif is_share_key(named.key_type):
+                    self.share.replay(key, value)
         except MalformedMessage as error:
             _log.error("group_record_skipped", shard=self.number, error=str(error))
             return
@@ -430,7 +436,7 @@ class GroupShard(Shard):
             [(group_id, group.written) for group_id, group in self.groups.items() if group.written is not None],
             self.offsets.copied(),
             self.offsets.pending.copied(),
-            (*self.consumer.copied(), *self.streams.copied()),
+            [copy for groups in self._runtimes for copy in groups.copied()],
         )
 
     def snapshot(self) -> Awaitable[bytes]:

@@ -13,6 +13,7 @@ from bmq.coordinator.consumer.consumer_group import CONSUMER
 from bmq.coordinator.group_shard import GroupShard, NewRuntime
 from bmq.coordinator.modern.group_draft import GroupDraft
 from bmq.coordinator.runtime.log_errors import coordinator_error, deletion_error
+from bmq.coordinator.share.share_group import SHARE
 from bmq.coordinator.streams.streams_group import STREAMS
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError, as_message
@@ -44,7 +45,7 @@ class GroupAdminApi:
             states.update(state.strip().lower() for state in some)
         async for some in in_turns(request.types_filter, context.turns):
             kinds.update(kind.strip().lower() for kind in some)
-        kinds = kinds or {CLASSIC, CONSUMER, STREAMS}
+        kinds = kinds or {CLASSIC, CONSUMER, STREAMS, SHARE}
         try:
             shards = await self._context.directory.all() if self._context.has_offsets_topic() else []
         except KafkaError as error:
@@ -170,7 +171,7 @@ async def _delete_in_turn(shard: GroupShard, group_id: str) -> ErrorCode:
 
     Raises KafkaError from the append.
     """
-    for runtime in (shard.consumer, shard.streams):
+    for runtime in (shard.consumer, shard.streams, shard.share):
         while runtime.concerns(group_id):
             code = await _delete_new(shard, runtime, group_id)
             if code is not ErrorCode.GROUP_ID_NOT_FOUND:

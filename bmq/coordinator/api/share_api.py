@@ -57,7 +57,7 @@ class ShareApi:
             return heartbeat(draft, beat, group_context)
 
         answered = await answered_by_owner(
-            shard, shard.share.decide(group_id, decide, may_overtake=True), is_joining=is_joining
+            shard, shard.share.decide(group_id, decide, overtaking=member_id), is_joining=is_joining
         )
         if not answered.missing:
             return answered.response

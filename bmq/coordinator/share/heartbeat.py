@@ -189,9 +189,7 @@ def _said(member: ShareMember, beat: Beat) -> ShareMember:
     now = (names, rack_id, beat.client_id, beat.client_host)
     if now == (member.topic_names, member.rack_id, member.client_id, member.client_host):
         return member
-    return replace(
-        member, topic_names=names, rack_id=rack_id, client_id=beat.client_id, client_host=beat.client_host
-    )
+    return replace(member, topic_names=names, rack_id=rack_id, client_id=beat.client_id, client_host=beat.client_host)
 
 
 def _begin_missing(draft: ShareDraft, context: ShareContext) -> StateTopics:
@@ -279,9 +277,7 @@ def _write_target(draft: ShareDraft, member_id: str, target: Target) -> None:
     )
 
 
-def _leave(
-    draft: ShareDraft, asked: ShareGroupHeartbeatRequest, context: ShareContext
-) -> ShareGroupHeartbeatResponse:
+def _leave(draft: ShareDraft, asked: ShareGroupHeartbeatRequest, context: ShareContext) -> ShareGroupHeartbeatResponse:
     if asked.member_id not in draft.existing.members:
         raise _unknown(draft.group_id, asked.member_id)
     _remove(draft, asked.member_id, context)
@@ -307,7 +303,8 @@ def _response(member: ShareMember, context: ShareContext, *, is_sent: bool) -> S
     if is_sent:
         assignment = Assignment(
             topic_partitions=[
-                TopicPartitions(topic_id=part.topic_id, partitions=part.partitions) for part in parts_of(member.assigned)
+                TopicPartitions(topic_id=part.topic_id, partitions=part.partitions)
+                for part in parts_of(member.assigned)
             ]
         )
     return ShareGroupHeartbeatResponse(

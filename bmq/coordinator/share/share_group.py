@@ -85,9 +85,7 @@ class StatePartitions(NamedTuple):
             for topic_id, topic in topics.items()
             if topic_id in self.initializing
         }
-        return self._replace(
-            initializing=_without(self.initializing, done), initialized=_added(self.initialized, done)
-        )
+        return self._replace(initializing=_without(self.initializing, done), initialized=_added(self.initialized, done))
 
     def deletion_begun(self, topics: Mapping[UUID, str]) -> StatePartitions:
         """With the state of whole topics on its way out."""
