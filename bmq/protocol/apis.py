@@ -100,6 +100,14 @@ class ApiKey(IntEnum):
     FIND_TIMESTAMP = 20_007
     DELETE_BEFORE = 20_008
     FIND_ABORTED = 20_009
+    # Of the state of share partitions; see share_state_messages.py.
+    SHARE_ACQUIRE = 20_010
+    SHARE_ACKNOWLEDGE_STATE = 20_011
+    SHARE_RELEASE = 20_012
+    SHARE_WAIT = 20_013
+    SHARE_INITIALIZE = 20_014
+    SHARE_SUMMARY = 20_015
+    SHARE_DELETE = 20_016
 
 
 class Route(Enum):
@@ -239,6 +247,13 @@ _BETWEEN_NODES: dict[ApiKey, Api] = {
     ApiKey.FIND_TIMESTAMP: _api(0, 0, 0),
     ApiKey.DELETE_BEFORE: _api(0, 0, 0),
     ApiKey.FIND_ABORTED: _api(0, 0, 0),
+    ApiKey.SHARE_ACQUIRE: _api(0, 0, 0),
+    ApiKey.SHARE_ACKNOWLEDGE_STATE: _api(0, 0, 0),
+    ApiKey.SHARE_RELEASE: _api(0, 0, 0),
+    ApiKey.SHARE_WAIT: _api(0, 0, 0),
+    ApiKey.SHARE_INITIALIZE: _api(0, 0, 0),
+    ApiKey.SHARE_SUMMARY: _api(0, 0, 0),
+    ApiKey.SHARE_DELETE: _api(0, 0, 0),
 }
 INTERNAL_APIS: dict[ApiKey, Api] = {
     **_BETWEEN_NODES,

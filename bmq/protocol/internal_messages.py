@@ -13,6 +13,7 @@ from uuid import UUID
 
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.share_state_messages import FORMATS as SHARE_STATE_FORMATS
 from bmq.protocol.wire import Buffer
 
 NO_UUID: Final = UUID(int=0)
@@ -463,4 +464,5 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
         "request": _format(DeleteBeforeRequest, *_owned(), *_int64("before_offset")),
         "response": _format(DeleteBeforeResponse, *_error(), *_int64("log_start_offset")),
     },
+    **SHARE_STATE_FORMATS,
 }
