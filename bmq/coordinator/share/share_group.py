@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from types import MappingProxyType
 from typing import ClassVar, Final, NamedTuple
 from uuid import UUID
 
@@ -37,14 +38,16 @@ class StateTopic(NamedTuple):
 
 
 StateTopics = Mapping[UUID, StateTopic]
+_NO_TOPICS: Final[StateTopics] = MappingProxyType({})
+_NO_NAMES: Final[Mapping[UUID, str]] = MappingProxyType({})
 
 
 class StatePartitions(NamedTuple):
     """The share partitions of the group by what is known of their state."""
 
-    initializing: StateTopics = {}
-    initialized: StateTopics = {}
-    deleting: Mapping[UUID, str] = {}
+    initializing: StateTopics = _NO_TOPICS
+    initialized: StateTopics = _NO_TOPICS
+    deleting: Mapping[UUID, str] = _NO_NAMES
 
     def record(self) -> records.StatePartitionsValue:
         """In the order of topic ids."""

@@ -1,0 +1,242 @@
+"""What acquiring, acknowledging and releasing records of a share partition change (KIP-932). Decisions only.
+
+A decision looks at a window and changes nothing. It returns the change as its record has it.
+Source: Kafka's core/src/main/java/kafka/server/share/SharePartition.java (4.3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from bmq.coordinator.share_state.window import (
+    ACKNOWLEDGED,
+    ARCHIVED,
+    AVAILABLE,
+    SPAN_MAX,
+    Lock,
+    Window,
+)
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.share_state_messages import RECORD_LIMIT, AckType
+from bmq.protocol.share_state_records import StateBatch
+
+_SPLIT_COUNT_MIN: Final = 2
+
+
+class Terms(NamedTuple):
+    """A group's limits. `delivery_count_limit`: a record that was given so often is not given again."""
+
+    delivery_count_limit: int
+    record_locks_max: int
+
+
+class Wanted(NamedTuple):
+    """How many records a member wants: see ShareAcquireRequest."""
+
+    records_max: int
+    batch_size: int
+    mode: int
+
+
+class Given(NamedTuple):
+    """Records that are acquired; `count`: with this delivery."""
+
+    first: int
+    last: int
+    count: int
+
+
+class Span(NamedTuple):
+    """Offsets, both included."""
+
+    first: int
+    last: int
+
+
+class Ack(NamedTuple):
+    """`types`: one for all, or one for each offset."""
+
+    first: int
+    last: int
+    types: Sequence[int]
+
+
+@dataclass(slots=True)
+class _Taking:
+    """What an acquisition has so far. `left`: locks that may be given yet."""
+
+    wanted: Wanted
+    terms: Terms
+    left: int
+    taken: int = 0
+    is_over: bool = False
+
+    @property
+    def split_from(self) -> int:
+        """The delivery count from which records are given apart: one of them may kill its consumers."""
+        return max(_SPLIT_COUNT_MIN, -(-self.terms.delivery_count_limit // 2))
+
+
+def acquire(window: Window, batches: Iterable[Span], wanted: Wanted, terms: Terms) -> list[Given]:
+    """Available records of the record batches `batches`, in order.
+
+    Mode BATCH_OPTIMIZED goes to the end of a record batch, RECORD_LIMIT gives `records_max` at most. Ranges are cut at the
+    ends of record batches once they have `batch_size` records. Records that were given often are given apart, in parts
+    of their record batch that become smaller, and at last alone.
+    """
+    taking = _Taking(wanted, terms, terms.record_locks_max - window.locked)
+    found: list[Given] = []
+    is_new = True
+    for batch in batches:
+        if taking.is_over or taking.taken >= wanted.records_max or taking.left <= 0:
+            break
+        for given in _of_batch(window, batch, taking):
+            before = found[-1] if found else None
+            if before is None or is_new or before.count != given.count or before.last + 1 != given.first:
+                found.append(given)
+            else:
+                found[-1] = before._replace(last=given.last)
+            is_new = False
+        is_new = wanted.mode != RECORD_LIMIT and bool(found) and _length(found[-1]) >= max(wanted.batch_size, 1)
+    return found
+
+
+def _length(given: Given) -> int:
+    return given.last - given.first + 1
+
+
+def _of_batch(window: Window, batch: Span, taking: _Taking) -> Iterator[Given]:
+    last_allowed = window.start + SPAN_MAX - 1
+    for first, last, count in window.available(batch.first, min(batch.last, last_allowed)):
+        size = min(last - first + 1, taking.left)
+        if taking.wanted.mode == RECORD_LIMIT:
+            size = min(size, taking.wanted.records_max - taking.taken)
+        if count >= taking.split_from:
+            if not taking.taken:
+                shift = count - taking.split_from + 1
+                is_last = count >= taking.terms.delivery_count_limit - 1
+                part = 1 if is_last else max((batch.last - batch.first + 1) >> shift, 1)
+                yield Given(first, first + min(size, part) - 1, count + 1)
+                taking.taken += min(size, part)
+            taking.is_over = True
+            return
+        if size <= 0:
+            return
+        yield Given(first, first + size - 1, count + 1)
+        taking.taken += size
+        taking.left -= size
+
+
+def archive(window: Window, spans: Iterable[Span]) -> list[StateBatch]:
+    """Archive what is available of offsets that no consumer has to see."""
+    found = []
+    for span in spans:
+        # At the start of a window without records the length does not matter: nothing of it stays there.
+        last = span.last if span.first <= window.start == window.end else min(span.last, window.start + SPAN_MAX - 1)
+        for first, until, count in window.available(span.first, last):
+            found.append(StateBatch(first_offset=first, last_offset=until, delivery_state=ARCHIVED, delivery_count=count))
+    return found
+
+
+class Settled(NamedTuple):
+    """`batches`: records with a new state; `renewed`: those that stay locked for another lock duration."""
+
+    batches: list[StateBatch]
+    renewed: list[Span]
+
+
+def acknowledge(window: Window, acks: Sequence[Ack], member_id: str, limit: int) -> Settled:
+    """All acks, or none. `limit`: the delivery count at which a released record is archived.
+
+    Raises KafkaError INVALID_REQUEST (batches not in order, or past all that was given), INVALID_RECORD_STATE (not
+    locked by the member).
+    """
+    settled = Settled([], [])
+    before = -1
+    for ack in acks:
+        if ack.first < 0 or ack.first > ack.last:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"offsets {ack.first} to {ack.last}")
+        if ack.first < before:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"offset {ack.first} comes after {before}")
+        before = ack.last
+        if len(ack.types) not in (1, ack.last - ack.first + 1):
+            why = f"{len(ack.types)} acknowledgement types for {ack.last - ack.first + 1} offsets"
+            raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+        if ack.last < window.start:
+            continue  # retention or a new start offset has moved past them
+        if ack.last >= window.end:
+            code = ErrorCode.INVALID_REQUEST if window.end > window.start else ErrorCode.INVALID_RECORD_STATE
+            raise KafkaError(code, f"offset {ack.last} was never given")
+        for first, last, kind in _typed(ack, window.start):
+            _settle(window, Span(first, last), kind, member_id, limit, settled)
+    _require_once(settled)
+    return settled
+
+
+def _typed(ack: Ack, start: int) -> Iterator[tuple[int, int, int]]:
+    """Runs of offsets of one type, from the window's start on."""
+    first = max(ack.first, start)
+    if len(ack.types) == 1:
+        yield first, ack.last, ack.types[0]
+        return
+    while first <= ack.last:
+        kind = ack.types[first - ack.first]
+        last = first
+        while last < ack.last and ack.types[last + 1 - ack.first] == kind:
+            last += 1
+        yield first, last, kind
+        first = last + 1
+
+
+def _settle(window: Window, span: Span, kind: int, member_id: str, limit: int, settled: Settled) -> None:
+    if not window.is_held(span.first, span.last, member_id):
+        why = f"offsets {span.first} to {span.last} are not locked by member {member_id}"
+        raise KafkaError(ErrorCode.INVALID_RECORD_STATE, why)
+    match kind:
+        case AckType.ACCEPT:
+            settled.batches.extend(_states(window, span, ACKNOWLEDGED))
+        case AckType.RELEASE:
+            settled.batches.extend(release(window, [span], limit))
+        case AckType.REJECT | AckType.GAP:
+            settled.batches.extend(_states(window, span, ARCHIVED))
+        case AckType.RENEW:
+            settled.renewed.append(span)
+        case _:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"acknowledgement type {kind}")
+
+
+def _require_once(settled: Settled) -> None:
+    """A batch may begin at the last offset of the one before, where both name the same record."""
+    spans = sorted(
+        [Span(batch.first_offset, batch.last_offset) for batch in settled.batches] + list(settled.renewed)
+    )
+    for one, following in zip(spans, spans[1:], strict=False):
+        if following.first <= one.last:
+            raise KafkaError(ErrorCode.INVALID_RECORD_STATE, f"offset {following.first} is acknowledged twice")
+
+
+def release(window: Window, spans: Iterable[Span], limit: int) -> list[StateBatch]:
+    """Locked records are available again; archived if they were given so often."""
+    return [
+        StateBatch(
+            first_offset=first,
+            last_offset=last,
+            delivery_state=AVAILABLE if count < limit else ARCHIVED,
+            delivery_count=count,
+        )
+        for span in spans
+        for first, last, count in window.counted(span.first, span.last)
+    ]
+
+
+def held_by(window: Window, locks: Iterable[Lock]) -> list[Span]:
+    """What these locks still hold, in order of offsets."""
+    return sorted(Span(first, last) for lock in locks for first, last in window.held(lock))
+
+
+def _states(window: Window, span: Span, state: int) -> Iterator[StateBatch]:
+    for first, last, count in window.counted(span.first, span.last):
+        yield StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)

@@ -1,0 +1,255 @@
+"""The records of one share partition from its start offset on: which are available, locked or done. Decisions only.
+
+Columns of bytes, one entry for each offset from `start` to `end`: state, delivery count, and number of the lock. Records at
+or past `end` were never given. 10,000 locked records take 40 KB, and one object for each time a member acquired some.
+
+A decision on records becomes an append; until it is durable (or has failed) they are reserved, and are neither given nor
+acknowledged. So what `apply` does to a window is in the log.
+
+Done records at the start leave the window; a record that stays locked there holds up no others, but a window spans
+SPAN_MAX offsets at most.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from bmq.protocol.share_state_records import LockedRecords, StateBatch
+
+AVAILABLE: Final = 0
+ACQUIRED: Final = 1
+ACKNOWLEDGED: Final = 2
+ARCHIVING: Final = 3
+ARCHIVED: Final = 4
+RESERVED: Final = 0x80
+"""Set in a state's byte while an append about the record is in flight."""
+SPAN_MAX: Final = 100_000
+"""Offsets from the start to the last record that was given."""
+COUNT_MAX: Final = 255
+"""The highest delivery count that is told apart; limits are far lower."""
+NO_LOCK: Final = 0
+LOCKS_MAX: Final = 65_535
+"""Numbers of locks; limits of locked records are lower."""
+
+_RUN_LENGTH_AT_FIRST: Final = 64
+_DONE: Final = bytes((ACKNOWLEDGED, ARCHIVED))
+_RESERVE: Final = bytes(byte | RESERVED for byte in range(256))
+_FREE: Final = bytes(byte & ~RESERVED for byte in range(256))
+
+
+class Lock:
+    """Records that a member acquired at once and has not settled: `held` of `first` … `last`.
+
+    `deadline_ms`: on the loop's clock. `node_id`, `node_epoch`, `session`: the share session that acquired them.
+    """
+
+    __slots__ = ("deadline_ms", "first", "held", "last", "member_id", "node_epoch", "node_id", "number", "session")
+
+    def __init__(self, number: int, records: LockedRecords, deadline_ms: float) -> None:
+        self.number = number
+        self.first = records.first_offset
+        self.last = records.last_offset
+        self.held = 0
+        self.deadline_ms = deadline_ms
+        self.member_id = records.member_id
+        self.node_id = records.node_id
+        self.node_epoch = records.node_epoch
+        self.session = records.session
+
+
+class Window:
+    """See the module. `start` is the share partition's start offset."""
+
+    __slots__ = ("_held", "_last_number", "_pending", "counts", "locks", "numbers", "start", "states")
+
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.states = bytearray()
+        self.counts = bytearray()
+        self.numbers = array("H")
+        self.locks: dict[int, Lock] = {}
+        self._last_number = NO_LOCK
+        self._held = 0
+        self._pending = 0  # available records that are reserved
+
+    @property
+    def end(self) -> int:
+        """Follows the last record that was ever given, or is reserved."""
+        return self.start + len(self.states)
+
+    @property
+    def locked(self) -> int:
+        """Records that are locked, or about to be."""
+        return self._held + self._pending
+
+    @property
+    def done(self) -> int:
+        """Records past the start that are acknowledged or archived."""
+        return self.states.count(ACKNOWLEDGED) + self.states.count(ARCHIVED)
+
+    def first_available(self) -> int:
+        """The lowest offset that might be given: of an available record, or the end."""
+        at = self.states.find(AVAILABLE)
+        return self.end if at < 0 else self.start + at
+
+    # ---------------------------------------------------------------- for decisions
+
+    def available(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+        """Runs (first, last, delivery count) of available records in a range; those never given count 0."""
+        at, end = max(first, self.start), min(last + 1, self.end)
+        while at < end:
+            found = self.states.find(AVAILABLE, at - self.start, end - self.start)
+            if found < 0:
+                break
+            at = self.start + found
+            until = self.start + _run_end(self.states, found, end - self.start)
+            for low, high, count in _runs(self.counts, at - self.start, until - self.start):
+                yield self.start + low, self.start + high - 1, count
+            at = until
+        at = max(first, self.end)
+        if at <= last:
+            yield at, last, 0
+
+    def counted(self, first: int, last: int) -> Iterator[tuple[int, int, int]]:
+        """Runs (first, last, delivery count) of a range inside the window."""
+        for low, high, count in _runs(self.counts, first - self.start, last + 1 - self.start):
+            yield self.start + low, self.start + high - 1, count
+
+    def is_held(self, first: int, last: int, member_id: str) -> bool:
+        """Whether the member has all records of a range inside the window, and none of them is reserved."""
+        low, high = first - self.start, last + 1 - self.start
+        if self.states.count(ACQUIRED, low, high) != high - low:
+            return False
+        return all(self.locks[number].member_id == member_id for number in set(self.numbers[low:high]))
+
+    def held(self, lock: Lock) -> Iterator[tuple[int, int]]:
+        """Ranges that the lock still holds, without reserved ones."""
+        low, high = max(lock.first, self.start) - self.start, lock.last + 1 - self.start
+        if lock.held == high - low == self.states.count(ACQUIRED, low, high):
+            yield self.start + low, self.start + high - 1
+            return
+        first = -1
+        for at in range(low, high):
+            if self.numbers[at] == lock.number and self.states[at] == ACQUIRED:
+                first = at if first < 0 else first
+            elif first >= 0:
+                yield self.start + first, self.start + at - 1
+                first = -1
+        if first >= 0:
+            yield self.start + first, self.start + high - 1
+
+    def reserve(self, first: int, last: int) -> None:
+        """An append about these records begins; the window reaches them from now on."""
+        self._reach(last)
+        low, high = max(first - self.start, 0), last + 1 - self.start
+        self._pending += self.states.count(AVAILABLE, low, high)
+        self.states[low:high] = self.states[low:high].translate(_RESERVE)
+
+    def free(self, first: int, last: int) -> None:
+        """The append has failed: the records are as before."""
+        low, high = max(first - self.start, 0), min(last, self.end - 1) + 1 - self.start
+        if low < high:
+            self._pending -= self.states.count(RESERVED | AVAILABLE, low, high)
+            self.states[low:high] = self.states[low:high].translate(_FREE)
+
+    # ---------------------------------------------------------------- what is durable
+
+    def apply(self, batch: StateBatch) -> None:
+        """Records have a new state; nobody has them locked any more."""
+        if batch.last_offset < self.start:
+            return
+        first, last = max(batch.first_offset, self.start), batch.last_offset
+        if first == self.start and batch.delivery_state in _DONE and last >= self.end:
+            self.advance(last + 1)  # however long the range is
+            return
+        self._reach(last)
+        low, high = first - self.start, last + 1 - self.start
+        self._unlock(low, high)
+        self.states[low:high] = bytes((batch.delivery_state,)) * (high - low)
+        self.counts[low:high] = bytes((min(max(batch.delivery_count, 0), COUNT_MAX),)) * (high - low)
+
+    def lock(self, records: LockedRecords, deadline_ms: float) -> Lock | None:
+        """Records are locked; the lock, None if they are below the start."""
+        if records.last_offset < self.start:
+            return None
+        low, high = max(records.first_offset - self.start, 0), records.last_offset + 1 - self.start
+        self._reach(records.last_offset)
+        self._unlock(low, high)
+        lock = Lock(self._next_number(), records, deadline_ms)
+        lock.held = high - low
+        self._held += lock.held
+        self.locks[lock.number] = lock
+        self.numbers[low:high] = array("H", (lock.number,)) * (high - low)
+        self.states[low:high] = bytes((ACQUIRED,)) * (high - low)
+        return lock
+
+    def advance(self, start: int) -> None:
+        """Move the start up to this offset; lower ones change nothing. Locks below it are over."""
+        gone = min(start - self.start, len(self.states))
+        if start <= self.start:
+            return
+        self._unlock(0, gone)
+        del self.states[:gone]
+        del self.counts[:gone]
+        del self.numbers[:gone]
+        self.start = start
+
+    def strip(self) -> None:
+        """Move the start past records that are done."""
+        if self.states and self.states[0] in _DONE:
+            self.advance(self.start + len(self.states) - len(self.states.lstrip(_DONE)))
+
+    # ---------------------------------------------------------------- inside
+
+    def _reach(self, last: int) -> None:
+        missing = last + 1 - self.end
+        if missing > 0:
+            self.states.extend(bytes(missing))
+            self.counts.extend(bytes(missing))
+            self.numbers.frombytes(bytes(missing * self.numbers.itemsize))
+
+    def _unlock(self, low: int, high: int) -> None:
+        """Records are no longer locked or reserved; a lock without records is gone."""
+        self._pending -= self.states.count(RESERVED | AVAILABLE, low, high)
+        held = self.numbers[low:high]
+        if held.count(NO_LOCK) == high - low:
+            return
+        for number, count in Counter(held).items():
+            if number == NO_LOCK:
+                continue
+            lock = self.locks[number]
+            lock.held -= count
+            self._held -= count
+            if not lock.held:
+                del self.locks[number]
+        self.numbers[low:high] = array("H", bytes((high - low) * held.itemsize))
+
+    def _next_number(self) -> int:
+        """Raises OverflowError when all numbers are in use."""
+        for _ in range(LOCKS_MAX):
+            self._last_number = self._last_number % LOCKS_MAX + 1
+            if self._last_number not in self.locks:
+                return self._last_number
+        raise OverflowError(f"a share partition has more than {LOCKS_MAX} locks")
+
+
+def _run_end(column: bytearray, low: int, high: int) -> int:
+    """Where the run of equal bytes that begins at `low` ends, at `high` at the latest."""
+    value = column[low : low + 1]
+    length = _RUN_LENGTH_AT_FIRST
+    while True:
+        end = min(low + length, high)
+        left = len(column[low:end].lstrip(value))
+        if left or end == high:
+            return end - left
+        low, length = end, 2 * length
+
+
+def _runs(column: bytearray, low: int, high: int) -> Iterator[tuple[int, int, int]]:
+    while low < high:
+        end = _run_end(column, low, high)
+        yield low, end, column[low]
+        low = end
