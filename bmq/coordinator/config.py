@@ -113,15 +113,64 @@ class StreamsConfig(NewGroupConfig):
         )
 
 
+class RecordLimits(NamedTuple):
+    """`delivery_count_limit`: a record that was given so often is not given again."""
+
+    delivery_count_limit: int
+    record_locks_max: int
+
+
+class ShareRecordTerms(NamedTuple):
+    """The settings of one share group's records."""
+
+    limits: RecordLimits
+    lock_duration_ms: int
+    may_renew: bool
+
+
 @dataclass(frozen=True, slots=True)
 class ShareConfig(NewGroupConfig):
     """Settings of share groups: Kafka's `group.share.*` (KIP-932)."""
 
     max_size: int = 200
+    record_lock_duration_ms: int = 30_000
+    min_record_lock_duration_ms: int = 15_000
+    max_record_lock_duration_ms: int = 60_000
+    delivery_count_limit: int = 5
+    min_delivery_count_limit: int = 2
+    max_delivery_count_limit: int = 10
+    partition_max_record_locks: int = 2_000
+    min_partition_max_record_locks: int = 100
+    max_partition_max_record_locks: int = 4_000
 
     def terms(self, group_configs: Mapping[str, str]) -> GroupTerms:
         """With the group's own configs."""
         return self.intervals("share", group_configs)
+
+    def record_terms(self, group_configs: Mapping[str, str]) -> ShareRecordTerms:
+        """With the group's own configs; a value outside the present bounds is clamped to them."""
+        limits = RecordLimits(
+            _bounded(
+                group_configs.get("share.delivery.count.limit"),
+                self.delivery_count_limit,
+                self.min_delivery_count_limit,
+                self.max_delivery_count_limit,
+            ),
+            _bounded(
+                group_configs.get("share.partition.max.record.locks"),
+                self.partition_max_record_locks,
+                self.min_partition_max_record_locks,
+                self.max_partition_max_record_locks,
+            ),
+        )
+        lock_duration_ms = _bounded(
+            group_configs.get("share.record.lock.duration.ms"),
+            self.record_lock_duration_ms,
+            self.min_record_lock_duration_ms,
+            self.max_record_lock_duration_ms,
+        )
+        may_renew = group_configs.get("share.renew.acknowledge.enable", "true") == "true"
+        return ShareRecordTerms(limits, lock_duration_ms, may_renew)
 
 
 def _bounded(text: str | None, default: int, low: int, high: int) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from bmq.protocol.apis import APIS, Api, ApiKey
+from bmq.protocol.apis import ALL_APIS, Api, ApiKey
 from bmq.protocol.turns import NO_TURNS, Turns
 
 
@@ -92,7 +92,7 @@ class RequestContext:
     is_token: bool = False
     listener: str = "PLAINTEXT"
     peer: Peer | None = None
-    apis: Mapping[ApiKey, Api] = field(default_factory=lambda: APIS)
+    apis: Mapping[ApiKey, Api] = field(default_factory=lambda: ALL_APIS)
     received_s: float | None = None
     received: Received | None = None
     leader_epoch: int = -1
@@ -110,7 +110,7 @@ RequestMethod = Callable[[Any, RequestContext], Coroutine[Any, Any, Any]]
 
 def by_itself(api_key: ApiKey) -> RequestContext:
     """The context of a request that the server makes itself, without a client; newest version."""
-    return RequestContext(APIS[api_key].version_max, "bmq", "", principal=_OWN_PRINCIPAL)
+    return RequestContext(ALL_APIS[api_key].version_max, "bmq", "", principal=_OWN_PRINCIPAL)
 
 
 def is_own(context: RequestContext) -> bool:

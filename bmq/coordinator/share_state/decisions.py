@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, NamedTuple
 
+from bmq.coordinator.config import RecordLimits
 from bmq.coordinator.share_state.window import (
     ACKNOWLEDGED,
     ARCHIVED,
@@ -26,13 +28,6 @@ from bmq.protocol.share_state_records import StateBatch
 _SPLIT_COUNT_MIN: Final = 2
 
 
-class Terms(NamedTuple):
-    """A group's limits. `delivery_count_limit`: a record that was given so often is not given again."""
-
-    delivery_count_limit: int
-    record_locks_max: int
-
-
 class Wanted(NamedTuple):
     """How many records a member wants: see ShareAcquireRequest."""
 
@@ -42,11 +37,11 @@ class Wanted(NamedTuple):
 
 
 class Given(NamedTuple):
-    """Records that are acquired; `count`: with this delivery."""
+    """Records that are acquired; `delivery_count`: with this delivery."""
 
     first: int
     last: int
-    count: int
+    delivery_count: int
 
 
 class Span(NamedTuple):
@@ -69,7 +64,7 @@ class _Taking:
     """What an acquisition has so far. `left`: locks that may be given yet."""
 
     wanted: Wanted
-    terms: Terms
+    limits: RecordLimits
     left: int
     taken: int = 0
     is_over: bool = False
@@ -77,17 +72,17 @@ class _Taking:
     @property
     def split_from(self) -> int:
         """The delivery count from which records are given apart: one of them may kill its consumers."""
-        return max(_SPLIT_COUNT_MIN, -(-self.terms.delivery_count_limit // 2))
+        return max(_SPLIT_COUNT_MIN, -(-self.limits.delivery_count_limit // 2))
 
 
-def acquire(window: Window, batches: Iterable[Span], wanted: Wanted, terms: Terms) -> list[Given]:
+def acquire(window: Window, batches: Iterable[Span], wanted: Wanted, limits: RecordLimits) -> list[Given]:
     """Available records of the record batches `batches`, in order.
 
     Mode BATCH_OPTIMIZED goes to the end of a record batch, RECORD_LIMIT gives `records_max` at most. Ranges are cut at the
     ends of record batches once they have `batch_size` records. Records that were given often are given apart, in parts
     of their record batch that become smaller, and at last alone.
     """
-    taking = _Taking(wanted, terms, terms.record_locks_max - window.locked)
+    taking = _Taking(wanted, limits, limits.record_locks_max - window.locked)
     found: list[Given] = []
     is_new = True
     for batch in batches:
@@ -95,7 +90,12 @@ def acquire(window: Window, batches: Iterable[Span], wanted: Wanted, terms: Term
             break
         for given in _of_batch(window, batch, taking):
             before = found[-1] if found else None
-            if before is None or is_new or before.count != given.count or before.last + 1 != given.first:
+            if (
+                before is None
+                or is_new
+                or before.delivery_count != given.delivery_count
+                or before.last + 1 != given.first
+            ):
                 found.append(given)
             else:
                 found[-1] = before._replace(last=given.last)
@@ -117,7 +117,7 @@ def _of_batch(window: Window, batch: Span, taking: _Taking) -> Iterator[Given]:
         if count >= taking.split_from:
             if not taking.taken:
                 shift = count - taking.split_from + 1
-                is_last = count >= taking.terms.delivery_count_limit - 1
+                is_last = count >= taking.limits.delivery_count_limit - 1
                 part = 1 if is_last else max((batch.last - batch.first + 1) >> shift, 1)
                 yield Given(first, first + min(size, part) - 1, count + 1)
                 taking.taken += min(size, part)
@@ -134,11 +134,22 @@ def archive(window: Window, spans: Iterable[Span]) -> list[StateBatch]:
     """Archive what is available of offsets that no consumer has to see."""
     found = []
     for span in spans:
-        # At the start of a window without records the length does not matter: nothing of it stays there.
-        last = span.last if span.first <= window.start == window.end else min(span.last, window.start + SPAN_MAX - 1)
+        last = min(span.last, window.start + SPAN_MAX - 1)
         for first, until, count in window.available(span.first, last):
-            found.append(StateBatch(first_offset=first, last_offset=until, delivery_state=ARCHIVED, delivery_count=count))
+            found.append(
+                StateBatch(first_offset=first, last_offset=until, delivery_state=ARCHIVED, delivery_count=count)
+            )
     return found
+
+
+def past_holes(window: Window, start: int, spans: Iterable[Span]) -> int:
+    """The start offset behind what no consumer has to see, if no record was given yet: a hole may be of any length."""
+    if window.end > max(window.start, start):
+        return start
+    for span in spans:
+        if span.first <= start <= span.last:
+            start = span.last + 1
+    return start
 
 
 class Settled(NamedTuple):
@@ -210,10 +221,8 @@ def _settle(window: Window, span: Span, kind: int, member_id: str, limit: int, s
 
 def _require_once(settled: Settled) -> None:
     """A batch may begin at the last offset of the one before, where both name the same record."""
-    spans = sorted(
-        [Span(batch.first_offset, batch.last_offset) for batch in settled.batches] + list(settled.renewed)
-    )
-    for one, following in zip(spans, spans[1:], strict=False):
+    spans = sorted([Span(batch.first_offset, batch.last_offset) for batch in settled.batches] + list(settled.renewed))
+    for one, following in pairwise(spans):
         if following.first <= one.last:
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, f"offset {following.first} is acknowledged twice")
 

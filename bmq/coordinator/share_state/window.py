@@ -141,6 +141,23 @@ class Window:
         if first >= 0:
             yield self.start + first, self.start + high - 1
 
+    def locked_by(self, first: int, last: int) -> Iterator[tuple[int, int, Lock]]:
+        """Runs (first, last, lock) of a range of locked records."""
+        low, high = first - self.start, last + 1 - self.start
+        while low < high:
+            number, end = self.numbers[low], low + 1
+            while end < high and self.numbers[end] == number:
+                end += 1
+            yield self.start + low, self.start + end - 1, self.locks[number]
+            low = end
+
+    def fork(self) -> Window:
+        """A copy of the columns and the locks' numbers, for a snapshot."""
+        fork = Window(self.start)
+        fork.states, fork.counts, fork.numbers = self.states[:], self.counts[:], self.numbers[:]
+        fork.locks = dict(self.locks)
+        return fork
+
     def reserve(self, first: int, last: int) -> None:
         """An append about these records begins; the window reaches them from now on."""
         self._reach(last)

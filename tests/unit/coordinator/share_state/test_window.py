@@ -10,17 +10,18 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from bmq.coordinator.config import RecordLimits
 from bmq.coordinator.share_state.decisions import (
     Ack,
     Given,
     Settled,
     Span,
-    Terms,
     Wanted,
     acknowledge,
     acquire,
     archive,
     held_by,
+    past_holes,
     release,
 )
 from bmq.coordinator.share_state.window import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, SPAN_MAX, Window
@@ -33,7 +34,7 @@ pytestmark = pytest.mark.unit
 
 LIMIT = 5
 LOG_END = 60
-TERMS = Terms(LIMIT, 30)
+TERMS = RecordLimits(LIMIT, 30)
 MEMBERS = ("a", "b")
 DONE = (ACKNOWLEDGED, ARCHIVED)
 
@@ -52,13 +53,14 @@ def write_given(window: Window, given: list[Given], member_id: str, deadline_ms:
     for one in given:
         window.apply(
             StateBatch(
-                first_offset=one.first, last_offset=one.last, delivery_state=AVAILABLE, delivery_count=one.count
+                first_offset=one.first,
+                last_offset=one.last,
+                delivery_state=AVAILABLE,
+                delivery_count=one.delivery_count,
             )
         )
     for one in given:
-        window.lock(
-            LockedRecords(first_offset=one.first, last_offset=one.last, member_id=member_id), deadline_ms
-        )
+        window.lock(LockedRecords(first_offset=one.first, last_offset=one.last, member_id=member_id), deadline_ms)
     window.strip()
 
 
@@ -130,7 +132,7 @@ class WindowHistory(RuleBasedStateMachine):
         assert bool(offsets) == bool(free and room > 0)
         for one in given:
             for offset in range(one.first, one.last + 1):
-                assert self.records.get(offset, Entry()).count + 1 == one.count
+                assert self.records.get(offset, Entry()).count + 1 == one.delivery_count
         if given:
             self.begin([Span(one.first, one.last) for one in given], ("given", given, member_id))
 
@@ -144,7 +146,9 @@ class WindowHistory(RuleBasedStateMachine):
         last = first + len(types) - 1
         kinds = [types[0]] * len(types) if is_one else types
         mine = [
-            offset not in self.reserved and self.entry(offset).state == ACQUIRED and self.entry(offset).member == member_id
+            offset not in self.reserved
+            and self.entry(offset).state == ACQUIRED
+            and self.entry(offset).member == member_id
             for offset in range(max(first, self.start), last + 1)
         ]
         try:
@@ -203,7 +207,7 @@ class WindowHistory(RuleBasedStateMachine):
             write_given(self.window, change[1], change[2])
             for one in change[1]:
                 for offset in range(one.first, one.last + 1):
-                    self.records[offset] = Entry(ACQUIRED, one.count, change[2])
+                    self.records[offset] = Entry(ACQUIRED, one.delivery_count, change[2])
         else:
             write_settled(self.window, change[1])
             for batch in change[1].batches:
@@ -256,7 +260,7 @@ TestWindowHistory = WindowHistory.TestCase
 def given_again(window: Window, times: int, batch: Span) -> None:
     """A record batch is given and released so often."""
     for _ in range(times):
-        given = acquire(window, [batch], Wanted(1000, 1000, BATCH_OPTIMIZED), Terms(LIMIT, 2000))
+        given = acquire(window, [batch], Wanted(1000, 1000, BATCH_OPTIMIZED), RecordLimits(LIMIT, 2000))
         write_given(window, given, "a")
         write_settled(window, Settled(release(window, [batch], LIMIT), []))
 
@@ -266,13 +270,13 @@ def test_records_that_were_given_often_are_given_in_ever_smaller_parts_and_at_la
     given_again(window, 3, batch)
     sizes = []
     for _ in range(2):
-        given = acquire(window, [batch], Wanted(1000, 1000, BATCH_OPTIMIZED), Terms(LIMIT, 2000))
+        given = acquire(window, [batch], Wanted(1000, 1000, BATCH_OPTIMIZED), RecordLimits(LIMIT, 2000))
         write_given(window, given, "a")
-        sizes.append([(one.last - one.first + 1, one.count) for one in given])
+        sizes.append([(one.last - one.first + 1, one.delivery_count) for one in given])
     assert sizes == [[(256, 4)], [(256, 4)]]
     write_settled(window, Settled(release(window, [batch], LIMIT), []))
     for number in range(3):
-        given = acquire(window, [batch], Wanted(1000, 1000, BATCH_OPTIMIZED), Terms(LIMIT, 2000))
+        given = acquire(window, [batch], Wanted(1000, 1000, BATCH_OPTIMIZED), RecordLimits(LIMIT, 2000))
         assert given == [Given(number, number, LIMIT)]
         write_given(window, given, "a")
 
@@ -280,7 +284,7 @@ def test_records_that_were_given_often_are_given_in_ever_smaller_parts_and_at_la
 def test_an_often_given_record_does_not_come_with_others() -> None:
     window = Window(0)
     given_again(window, 4, Span(5, 5))
-    wanted, terms = Wanted(1000, 1, BATCH_OPTIMIZED), Terms(LIMIT, 2000)
+    wanted, terms = Wanted(1000, 1, BATCH_OPTIMIZED), RecordLimits(LIMIT, 2000)
     assert acquire(window, [Span(0, 9)], wanted, terms) == [Given(0, 4, 1)]
     write_given(window, [Given(0, 4, 1)], "a")
     assert acquire(window, [Span(0, 9)], wanted, terms) == [Given(5, 5, 5)]
@@ -302,11 +306,11 @@ def test_a_member_gets_whole_batches_or_as_many_records_as_it_asked_for(
     records_max: int, batch_size: int, mode: int, expected: list[Given]
 ) -> None:
     batches = [Span(0, 7), Span(8, 15), Span(16, 23)]
-    assert acquire(Window(0), batches, Wanted(records_max, batch_size, mode), Terms(LIMIT, 2000)) == expected
+    assert acquire(Window(0), batches, Wanted(records_max, batch_size, mode), RecordLimits(LIMIT, 2000)) == expected
 
 
 def test_locks_are_limited_and_not_how_far_they_lie_apart() -> None:
-    window, terms = Window(0), Terms(LIMIT, 10)
+    window, terms = Window(0), RecordLimits(LIMIT, 10)
     write_given(window, acquire(window, [Span(0, 99)], Wanted(100, 1, BATCH_OPTIMIZED), terms), "a")
     assert (window.locked, window.end) == (10, 10)
     assert acquire(window, [Span(0, 99)], Wanted(100, 1, BATCH_OPTIMIZED), terms) == []
@@ -317,11 +321,11 @@ def test_locks_are_limited_and_not_how_far_they_lie_apart() -> None:
 
 def test_a_hole_in_the_log_takes_no_memory() -> None:
     window = Window(5)
-    (hole,) = archive(window, [Span(5, 10**15)])
-    window.apply(hole)
-    assert (window.start, len(window.states)) == (10**15 + 1, 0)
-    write_given(window, [Given(10**15 + 1, 10**15 + 2, 1)], "a")
-    (hole,) = archive(window, [Span(10**15 + 3, 10**16)])
+    assert past_holes(window, 5, [Span(5, 10**15), Span(10**15 + 2, 10**16)]) == 10**15 + 1
+    assert past_holes(window, 5, [Span(6, 9)]) == 5
+    write_given(window, [Given(5, 6, 1)], "a")
+    assert past_holes(window, 5, [Span(5, 9)]) == 5, "records are out there"
+    (hole,) = archive(window, [Span(7, 10**16)])
     window.apply(hole)
     assert len(window.states) == SPAN_MAX
 

@@ -1,0 +1,303 @@
+"""The state of share partitions in this process: message in, message out (bmq/protocol/share_state_messages.py).
+
+Errors are in the parts of the answers. Parts are carried out at the same time: what they append leaves in one batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol, TypeVar
+from uuid import UUID
+
+from bmq.coordinator.config import ShareConfig, ShareRecordTerms
+from bmq.coordinator.runtime.directory import ShardDirectory, Shards
+from bmq.coordinator.runtime.log_errors import coordinator_error
+from bmq.coordinator.share_state.config import ShareStateConfig
+from bmq.coordinator.share_state.decisions import Ack, Span, Wanted
+from bmq.coordinator.share_state.metrics import ShareStateMetrics
+from bmq.coordinator.share_state.partition import PartitionKey
+from bmq.coordinator.share_state.records import Holder
+from bmq.coordinator.share_state.shard import Acquisition, IsGone, ShareStateContext, ShareStateShard
+from bmq.coordinator.topics import SHARE_STATE_TOPIC, CurrentTopics
+from bmq.log.clock import Clock
+from bmq.log.partition_log import ReplayableLog
+from bmq.protocol import share_state_messages as messages
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.request_context import RequestContext, RequestMethod
+from bmq.protocol.share_state_messages import state_key
+
+AT_ONCE_MAX: Final = 200
+"""Parts of one request that are carried out at the same time."""
+_CLOSE_SNAPSHOT_RECORDS_MIN: Final = 1_000
+
+T = TypeVar("T")
+
+
+class _Named(Protocol):
+    """A part of a request."""
+
+    @property
+    def topic_id(self) -> UUID: ...
+    @property
+    def partition(self) -> int: ...
+
+
+class ShareStateCoordinator:
+    """All share partitions whose shards this process owns. Create it inside its event loop.
+
+    `share_config()`: the settings of share groups now in force. `is_gone`: whether a proxy's incarnation has ended.
+    """
+
+    def __init__(
+        self,
+        shards: Shards,
+        clock: Clock,
+        config: ShareStateConfig,
+        image: CurrentTopics,
+        share_config: Callable[[], ShareConfig],
+        is_gone: IsGone,
+    ) -> None:
+        self.metrics = ShareStateMetrics(self._partition_count, self._locked_count)
+
+        def terms(group_id: str) -> ShareRecordTerms:
+            return share_config().record_terms(image().group_configs.get(group_id, {}))
+
+        context = ShareStateContext(clock, config, self.metrics, terms, is_gone)
+
+        def make(number: int, log: ReplayableLog, on_lost: Callable[[ShareStateShard], None]) -> ShareStateShard:
+            return ShareStateShard(number, log, on_lost, context)
+
+        self.directory = ShardDirectory(ShareStateShard.kind, shards, make, config)
+        self._config = config
+        self._image = image
+        self._loop = asyncio.get_running_loop()
+        self._waits = 0
+        self._handlers: Final[dict[ApiKey, RequestMethod]] = {
+            ApiKey.SHARE_ACQUIRE: self.acquire,
+            ApiKey.SHARE_ACKNOWLEDGE_STATE: self.acknowledge,
+            ApiKey.SHARE_RELEASE: self.release,
+            ApiKey.SHARE_WAIT: self.wait,
+            ApiKey.SHARE_INITIALIZE: self.initialize,
+            ApiKey.SHARE_SUMMARY: self.summarize,
+            ApiKey.SHARE_DELETE: self.delete,
+        }
+
+    async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
+        """Answer one of the calls; nothing is raised for a peer's faults."""
+        return await self._handlers[api_key](request, context)
+
+    async def prepare(self, key: str) -> None:
+        """Load the key's shard. Raises KafkaError (FindCoordinator)."""
+        await self.directory.get(key)
+
+    def resign(self, shard: int) -> None:
+        """The shard's partition has another owner now."""
+        self.directory.resign(shard)
+
+    def nodes_changed(self) -> None:
+        """Call when nodes have come or gone: what members acquired through those is released."""
+        for shard in tuple(self.directory.ready.values()):
+            shard.nodes_changed()
+
+    def after_stall(self) -> None:
+        """This process was stalled: locks must not run out for acknowledgements that it could not read."""
+        for shard in self.directory.ready.values():
+            shard.after_stall()
+
+    async def close(self) -> None:
+        """Answer all waiting requests with an error and stop."""
+        await self.directory.close(snapshot_records_min=_CLOSE_SNAPSHOT_RECORDS_MIN)
+
+    # ---------------------------------------------------------------- members
+
+    async def acquire(
+        self, request: messages.ShareAcquireRequest, context: RequestContext
+    ) -> messages.ShareAcquireResponse:
+        holder = Holder(request.member_id, request.node_id, request.node_epoch, request.session)
+
+        async def one(part: messages.AcquirePartition) -> messages.AcquiredPartition:
+            shard, key = await self._place(request.group_id, part)
+            asked = Acquisition(
+                holder,
+                Wanted(part.records_max, part.batch_size, request.mode),
+                [Span(batch.first, batch.last) for batch in part.batches],
+                [Span(span.first, span.last) for span in part.archive],
+                part.log_start_offset,
+                part.reset_offset,
+            )
+            got = await shard.acquire(key, asked)
+            return messages.AcquiredPartition(
+                topic_id=part.topic_id,
+                partition=part.partition,
+                start_offset=got.start_offset,
+                next_offset=got.next_offset,
+                version=got.version,
+                lock_timeout_ms=got.lock_duration_ms,
+                ranges=[
+                    messages.AcquiredRange(first=given.first, last=given.last, delivery_count=given.delivery_count)
+                    for given in got.given
+                ],
+            )
+
+        parts = await _each(request.partitions, one, messages.AcquiredPartition)
+        return messages.ShareAcquireResponse(partitions=parts)
+
+    async def acknowledge(
+        self, request: messages.ShareAcknowledgeRequest, context: RequestContext
+    ) -> messages.ShareAcknowledgeResponse:
+        async def one(part: messages.AcknowledgePartition) -> messages.StatePart:
+            shard, key = await self._place(request.group_id, part)
+            acks = [Ack(batch.first, batch.last, batch.types) for batch in part.batches]
+            await shard.acknowledge(key, acks, request.member_id)
+            return _done(part)
+
+        return messages.ShareAcknowledgeResponse(partitions=await _each(request.partitions, one, messages.StatePart))
+
+    async def release(
+        self, request: messages.ShareReleaseRequest, context: RequestContext
+    ) -> messages.ShareReleaseResponse:
+        node = None if request.node_id == messages.ANY_NODE else (request.node_id, request.node_epoch)
+
+        async def one(part: messages.NamedPartition) -> messages.StatePart:
+            shard, key = await self._place(request.group_id, part)
+            await shard.release_member(key, request.member_id, node=node, session_max=request.session)
+            return _done(part)
+
+        return messages.ShareReleaseResponse(partitions=await _each(request.partitions, one, messages.StatePart))
+
+    async def wait(self, request: messages.ShareWaitRequest, context: RequestContext) -> messages.ShareWaitResponse:
+        watched: list[tuple[messages.WaitPartition, ShareStateShard, PartitionKey]] = []
+        news: list[messages.AvailablePartition] = []
+        for part in request.partitions:
+            try:
+                shard, key = await self._place(part.group_id, part)
+                watched.append((part, shard, key))
+            except KafkaError as error:
+                news.append(_available(part, coordinator_error(error), 0))
+        found = _seen(watched)
+        if found or news or self._waits >= self._config.waits_max:
+            return messages.ShareWaitResponse(partitions=[*news, *found])
+        happened: asyncio.Future[None] = self._loop.create_future()
+        self._waits += 1
+        try:
+            for _, shard, key in watched:
+                shard.watch(key, happened)
+            wait_ms = min(max(request.max_wait_ms, 0), self._config.wait_max_ms)
+            await asyncio.wait({happened}, timeout=wait_ms / 1000)
+        finally:
+            self._waits -= 1
+            for _, shard, key in watched:
+                shard.unwatch(key, happened)
+        return messages.ShareWaitResponse(partitions=_seen(watched))
+
+    # ---------------------------------------------------------------- groups
+
+    async def initialize(
+        self, request: messages.ShareInitializeRequest, context: RequestContext
+    ) -> messages.ShareInitializeResponse:
+        async def one(part: messages.InitializePartition) -> messages.StatePart:
+            shard, key = await self._place(request.group_id, part)
+            await shard.initialize(key, request.state_epoch, part.start_offset)
+            return _done(part)
+
+        return messages.ShareInitializeResponse(partitions=await _each(request.partitions, one, messages.StatePart))
+
+    async def summarize(
+        self, request: messages.ShareSummaryRequest, context: RequestContext
+    ) -> messages.ShareSummaryResponse:
+        async def one(part: messages.NamedPartition) -> messages.PartitionSummary:
+            shard, key = await self._place(request.group_id, part)
+            await shard.prove()
+            partition = shard.partitions.get(key)
+            summary = messages.PartitionSummary(topic_id=part.topic_id, partition=part.partition)
+            if partition is not None:
+                summary.state_epoch = partition.state_epoch
+                if partition.window is not None:
+                    summary.start_offset = partition.window.start
+                    summary.complete_count = partition.window.done
+                    summary.window_end = partition.window.end
+                    summary.locked_count = partition.window.locked
+            return summary
+
+        return messages.ShareSummaryResponse(partitions=await _each(request.partitions, one, messages.PartitionSummary))
+
+    async def delete(
+        self, request: messages.ShareDeleteRequest, context: RequestContext
+    ) -> messages.ShareDeleteResponse:
+        async def one(part: messages.NamedPartition) -> messages.StatePart:
+            shard, key = await self._place(request.group_id, part)
+            await shard.delete(key)
+            return _done(part)
+
+        return messages.ShareDeleteResponse(partitions=await _each(request.partitions, one, messages.StatePart))
+
+    # ---------------------------------------------------------------- inside
+
+    async def _place(self, group_id: str, part: _Named) -> tuple[ShareStateShard, PartitionKey]:
+        """Raises KafkaError."""
+        key = state_key(group_id, part.topic_id, part.partition)
+        shard = self.directory.find(key)
+        if shard is None:
+            if SHARE_STATE_TOPIC not in self._image().topics:
+                raise KafkaError(ErrorCode.NOT_COORDINATOR, f"there is no {SHARE_STATE_TOPIC} yet")
+            shard = await self.directory.get(key)
+        return shard, PartitionKey(group_id, part.topic_id, part.partition)
+
+    def _partition_count(self) -> int:
+        return sum(len(shard.partitions) for shard in self.directory.ready.values())
+
+    def _locked_count(self) -> int:
+        return sum(
+            partition.window.locked
+            for shard in self.directory.ready.values()
+            for partition in shard.partitions.values()
+            if partition.window is not None
+        )
+
+
+async def _each(parts: Sequence[Any], work: Callable[[Any], Awaitable[T]], refusal: Callable[..., T]) -> list[T]:
+    """Each part's answer, or `refusal` with its error, in order."""
+
+    async def answer(part: Any) -> T:
+        try:
+            return await work(part)
+        except BmqError as error:
+            code = coordinator_error(error)
+            return refusal(
+                topic_id=part.topic_id, partition=part.partition, error_code=code, error_message=str(error) or None
+            )
+
+    if len(parts) == 1:
+        return [await answer(parts[0])]
+    answers: list[T] = []
+    for start in range(0, len(parts), AT_ONCE_MAX):
+        answers += await asyncio.gather(*(answer(part) for part in parts[start : start + AT_ONCE_MAX]))
+    return answers
+
+
+def _done(part: _Named) -> messages.StatePart:
+    return messages.StatePart(topic_id=part.topic_id, partition=part.partition)
+
+
+def _available(part: messages.WaitPartition, code: ErrorCode, version: int) -> messages.AvailablePartition:
+    return messages.AvailablePartition(
+        group_id=part.group_id, topic_id=part.topic_id, partition=part.partition, error_code=code, version=version
+    )
+
+
+def _seen(
+    watched: Sequence[tuple[messages.WaitPartition, ShareStateShard, PartitionKey]],
+) -> list[messages.AvailablePartition]:
+    """Those with news, and those whose shard is lost or that have no state any more."""
+    found = []
+    for part, shard, key in watched:
+        if shard.is_lost:
+            found.append(_available(part, ErrorCode.NOT_COORDINATOR, 0))
+        elif key not in shard.partitions:
+            found.append(_available(part, ErrorCode.INVALID_REQUEST, 0))
+        elif shard.version_of(key) > part.version:
+            found.append(_available(part, ErrorCode.NONE, shard.version_of(key)))
+    return found

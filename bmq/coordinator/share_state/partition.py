@@ -1,0 +1,152 @@
+"""One share partition: what its records say, and the appends about it that are in flight."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import NamedTuple
+from uuid import UUID
+
+from bmq.coordinator.config import RecordLimits
+from bmq.coordinator.runtime.moment import Moment
+from bmq.coordinator.share_state.config import LOCK_DURATION_MAX_MS
+from bmq.coordinator.share_state.window import ACQUIRED, AVAILABLE, RESERVED, SPAN_MAX, Lock, Window
+from bmq.protocol.share_state_records import LockedRecords, SnapshotValue, StateBatch, UpdateValue
+
+NONE_AVAILABLE = -1
+"""As the next offset to read: too many records are locked."""
+NO_START = -1
+
+
+class PartitionKey(NamedTuple):
+    """Names a share partition."""
+
+    group_id: str
+    topic_id: UUID
+    partition: int
+
+
+class SharePartition:
+    """`window`: None until the start offset is found. `version`: rises when more can be acquired.
+
+    `barrier`: the append in flight that begins the state anew or deletes it; nothing is decided before it has ended.
+    `last_append`: of the newest append in flight about records.
+    """
+
+    __slots__ = ("barrier", "key", "last_append", "snapshot_epoch", "state_epoch", "version", "window")
+
+    def __init__(self, key: PartitionKey, version: int) -> None:
+        self.key = key
+        self.version = version
+        self.state_epoch = 0
+        self.snapshot_epoch = 0
+        self.window: Window | None = None
+        self.barrier: asyncio.Future[int] | None = None
+        self.last_append: asyncio.Future[int] | None = None
+
+    @property
+    def start_offset(self) -> int:
+        return NO_START if self.window is None else self.window.start
+
+    def next_offset(self, terms: RecordLimits) -> int:
+        """Where to read on to acquire more; NONE_AVAILABLE while too many records are locked."""
+        window = self.window
+        if window is None:
+            return NO_START
+        offset = window.first_available()
+        if window.locked >= terms.record_locks_max or offset >= window.start + SPAN_MAX:
+            return NONE_AVAILABLE
+        return offset
+
+    # ---------------------------------------------------------------- what is durable
+
+    def begin(self, value: SnapshotValue, now: Moment) -> list[Lock]:
+        """The whole state; the locks in it."""
+        self.state_epoch = value.state_epoch
+        self.snapshot_epoch = value.snapshot_epoch
+        self.window = None if value.start_offset < 0 else Window(value.start_offset)
+        return self._apply(value, now)
+
+    def change(self, value: UpdateValue, now: Moment) -> list[Lock]:
+        """A change; the locks in it."""
+        if value.start_offset >= 0:
+            if self.window is None:
+                self.window = Window(value.start_offset)
+            else:
+                self.window.advance(value.start_offset)
+        return self._apply(value, now)
+
+    def _apply(self, value: SnapshotValue | UpdateValue, now: Moment) -> list[Lock]:
+        window = self.window
+        if window is None:
+            return []
+        for batch in value.state_batches:
+            window.apply(batch)
+        locks = []
+        for records in value.locks:
+            left_ms = min(max(records.deadline_ms - now.wall_ms, 0), LOCK_DURATION_MAX_MS)
+            lock = window.lock(records, now.loop_ms + left_ms)
+            if lock is not None:
+                locks.append(lock)
+        window.strip()
+        return locks
+
+    # ---------------------------------------------------------------- snapshots
+
+    def snapshot(self, now: Moment, leader_epoch: int) -> SnapshotValue:
+        """The durable state."""
+        window = self.window
+        return SnapshotValue(
+            snapshot_epoch=self.snapshot_epoch,
+            state_epoch=self.state_epoch,
+            leader_epoch=leader_epoch,
+            start_offset=self.start_offset,
+            create_timestamp=now.wall_ms,
+            write_timestamp=now.wall_ms,
+            state_batches=() if window is None else tuple(_batches(window)),
+            delivery_complete_count=-1 if window is None else window.done,
+            locks=() if window is None else tuple(_locks(window, now)),
+        )
+
+
+def _batches(window: Window) -> Iterator[StateBatch]:
+    """Runs of equal state and count; a locked record is available there."""
+    first, before = 0, -1
+    for at, byte in enumerate(window.states):
+        state = byte & ~RESERVED
+        both = (AVAILABLE if state == ACQUIRED else state) << 8 | window.counts[at]
+        if both != before:
+            if before > 0:
+                yield _batch(window, first, at, before)
+            first, before = at, both
+    if before > 0:
+        yield _batch(window, first, len(window.states), before)
+
+
+def _batch(window: Window, low: int, high: int, both: int) -> StateBatch:
+    return StateBatch(
+        first_offset=window.start + low,
+        last_offset=window.start + high - 1,
+        delivery_state=both >> 8,
+        delivery_count=both & 0xFF,
+    )
+
+
+def _locks(window: Window, now: Moment) -> Iterator[LockedRecords]:
+    low = 0
+    while low < len(window.numbers):
+        number, high = window.numbers[low], low + 1
+        while high < len(window.numbers) and window.numbers[high] == number:
+            high += 1
+        if number:
+            lock = window.locks[number]
+            yield LockedRecords(
+                first_offset=window.start + low,
+                last_offset=window.start + high - 1,
+                deadline_ms=round(now.wall_ms + lock.deadline_ms - now.loop_ms),
+                member_id=lock.member_id,
+                node_id=lock.node_id,
+                node_epoch=lock.node_epoch,
+                session=lock.session,
+            )
+        low = high

@@ -1,0 +1,560 @@
+"""The state machine of one partition of `__share_group_state`: which records of share partitions are locked and done.
+
+Performs what decisions.py decides. Deliveries are counted in the log before a member gets the records, and so is who holds
+them until when: a new owner of the shard knows the counts and the locks, and acknowledgements on their way still count.
+A lock ends when its member settles the records, when its share session or its proxy's incarnation ends, or at its
+deadline; never because this shard, or the data partition, has another owner.
+
+Records of the log: bmq/protocol/share_state_records.py. One heap of deadlines serves all share partitions of the shard.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import ClassVar, Final, Protocol
+
+from bmq.coordinator.config import RecordLimits, ShareRecordTerms
+from bmq.coordinator.runtime.moment import NEVER_MS, Moment
+from bmq.coordinator.runtime.shard import LATE_WAKE_MS, Shard
+from bmq.coordinator.share_state.config import ShareStateConfig
+from bmq.coordinator.share_state.decisions import (
+    Ack,
+    Given,
+    Settled,
+    Span,
+    Wanted,
+    acknowledge,
+    acquire,
+    archive,
+    held_by,
+    past_holes,
+    release,
+)
+from bmq.coordinator.share_state.metrics import ShareStateMetrics
+from bmq.coordinator.share_state.partition import NONE_AVAILABLE, PartitionKey, SharePartition
+from bmq.coordinator.share_state.records import (
+    Holder,
+    add_part,
+    copied,
+    counted,
+    locked,
+    parts,
+    renewed,
+    snapshot_key,
+    update_key,
+)
+from bmq.coordinator.share_state.window import AVAILABLE, Lock, Window
+from bmq.log.clock import Clock
+from bmq.log.partition_log import ReplayableLog
+from bmq.log.state_log import SnapshotPolicy
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError, MalformedMessage
+from bmq.protocol.share_state_messages import AckType
+from bmq.protocol.share_state_records import (
+    LockedRecords,
+    SnapshotKey,
+    SnapshotValue,
+    StateBatch,
+    StateKey,
+    StateValue,
+    UpdateValue,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+
+EXPIRY_RETRY_MS: Final = 1_000
+"""Records whose lock has run out and that an append concerns are looked at again after this time."""
+DUE_PER_TICK_MAX: Final = 500
+"""Locks that run out in one turn of the event loop."""
+_HEAP_MIN: Final = 1_024
+_NO_LIMITS: Final = RecordLimits(0, 0)
+_BYTES_PER_TURN_MAX: Final = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Acquisition:
+    """What a member wants of one share partition: see AcquirePartition."""
+
+    holder: Holder
+    wanted: Wanted
+    batches: Sequence[Span] = ()
+    archive: Sequence[Span] = ()
+    log_start_offset: int = -1
+    reset_offset: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Acquired:
+    """See AcquiredPartition."""
+
+    start_offset: int
+    next_offset: int
+    version: int
+    lock_duration_ms: int
+    given: Sequence[Given] = ()
+
+
+class IsGone(Protocol):
+    def __call__(self, node_id: int, node_epoch: int, /) -> bool:
+        """Whether this incarnation of a proxy is known to have ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShareStateContext:
+    """What all shards of a coordinator share. `terms(group)`: the limits of the group's records."""
+
+    clock: Clock
+    config: ShareStateConfig
+    metrics: ShareStateMetrics
+    terms: Callable[[str], ShareRecordTerms]
+    is_gone: IsGone
+
+
+class ShareStateShard(Shard):
+    """See the module."""
+
+    kind: ClassVar = "share_state"
+
+    def __init__(
+        self, number: int, log: ReplayableLog, on_lost: Callable[[ShareStateShard], None], context: ShareStateContext
+    ) -> None:
+        config = context.config
+        policy = SnapshotPolicy(config.snapshot_records_max, config.snapshot_bytes_max)
+        super().__init__(number, log, context.clock, policy, context.metrics, on_lost)
+        self.partitions: dict[PartitionKey, SharePartition] = {}
+        self._context = context
+        self._metrics = context.metrics
+        self._is_live = False
+        self._version = log.leader_epoch << 32  # higher than under any former owner
+        self._watchers: dict[PartitionKey, dict[asyncio.Future[None], None]] = {}
+        self._deadlines: list[tuple[float, int, SharePartition, Lock]] = []
+        self._deadline_number = 0
+        self._deadlines_max = _HEAP_MIN
+        self._not_before_ms = 0.0
+
+    # ---------------------------------------------------------------- life
+
+    def begin(self) -> None:
+        self._is_live = True
+        # Acknowledgements that the former owner did not answer arrive now.
+        self._not_before_ms = self.now().loop_ms + LATE_WAKE_MS
+        self.arm()
+        self.nodes_changed()
+
+    def unload(self, error: ErrorCode) -> None:
+        self.partitions = {}
+        self._deadlines = []
+        for key in tuple(self._watchers):
+            self._tell(key)
+
+    def after_stall(self) -> None:
+        self._not_before_ms = self.now().loop_ms + LATE_WAKE_MS
+
+    @property
+    def size(self) -> int:
+        return len(self.partitions)
+
+    @property
+    def facts(self) -> dict[str, int]:
+        windows = [one.window for one in self.partitions.values() if one.window is not None]
+        return {"share_partitions": len(self.partitions), "locked": sum(window.locked for window in windows)}
+
+    @property
+    def wake_ms(self) -> float:
+        return max(self._deadlines[0][0], self._not_before_ms) if self._deadlines else NEVER_MS
+
+    # ---------------------------------------------------------------- requests of members
+
+    async def acquire(self, key: PartitionKey, asked: Acquisition) -> Acquired:
+        """Lock records for a member; answers when the delivery is counted durably.
+
+        Raises KafkaError INVALID_REQUEST (not initialized), and the errors of an append and of a proof.
+        """
+        asked_ms = self.elapsed_ms()
+        partition = await self._settled(key)
+        if partition.window is None and asked.reset_offset >= 0:
+            await self._begin_at(partition, asked.reset_offset)
+        terms, window = self._context.terms(key.group_id), partition.window
+        if window is None:
+            await self._prove(asked_ms)
+            return Acquired(-1, -1, partition.version, terms.lock_duration_ms)
+        start = past_holes(window, max(window.start, asked.log_start_offset), asked.archive)
+        batches = [Span(max(first, start), last) for first, last in asked.batches if last >= start]
+        given = acquire(window, batches, asked.wanted, terms.limits)
+        archived = archive(window, [span for span in asked.archive if span.last >= start])
+        if given or archived or start > window.start:
+            deadline_ms = self.now().wall_ms + terms.lock_duration_ms
+            states = [*archived, *(counted(one) for one in given)]
+            value = UpdateValue(
+                snapshot_epoch=partition.snapshot_epoch,
+                leader_epoch=self.state_log.log.leader_epoch,
+                start_offset=start,
+                state_batches=states,
+                locks=[locked(one, asked.holder, deadline_ms) for one in given],
+            )
+            await self._write(partition, window, value, [Span(one.first_offset, one.last_offset) for one in states])
+            self._metrics.acquired += sum(one.last - one.first + 1 for one in given)
+        else:
+            await self._prove(asked_ms)
+        next_offset = partition.next_offset(terms.limits)
+        return Acquired(partition.start_offset, next_offset, partition.version, terms.lock_duration_ms, given)
+
+    async def acknowledge(self, key: PartitionKey, acks: Sequence[Ack], member_id: str) -> None:
+        """Settle records of a member, all or none; returns when it is durable.
+
+        Raises KafkaError INVALID_REQUEST, INVALID_RECORD_STATE, and the errors of an append and of a proof.
+        """
+        partition = await self._settled(key)
+        terms = self._context.terms(key.group_id)
+        try:
+            window = partition.window
+            if window is None:
+                raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "no record was ever given")
+            if not terms.may_renew and any(AckType.RENEW in ack.types for ack in acks):
+                raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "the group's locks cannot be renewed")
+            settled = acknowledge(window, acks, member_id, terms.limits.delivery_count_limit)
+        except KafkaError:
+            await self.prove()  # a former owner does not know the locks of the present one
+            raise
+        await self._settle(partition, window, settled, terms)
+
+    async def release_member(
+        self, key: PartitionKey, member_id: str, *, node: tuple[int, int] | None, session_max: int
+    ) -> None:
+        """Release what a member holds; returns when it is durable.
+
+        `node`: only what it acquired through this incarnation of a proxy, in sessions up to `session_max`.
+        """
+        partition = self.partitions.get(key)
+        while partition is not None and partition.last_append is not None:  # it may lock records for the member
+            await asyncio.wait({partition.last_append})
+            partition = self.partitions.get(key)
+            self._require_here()
+        if partition is None:
+            return
+        partition = await self._settled(key)
+
+        def is_ended(lock: Lock) -> bool:
+            if lock.member_id != member_id:
+                return False
+            return node is None or ((lock.node_id, lock.node_epoch) == node and lock.session <= session_max)
+
+        done = self._release_locks(partition, is_ended)
+        if done is not None:
+            await asyncio.shield(done)
+
+    async def _settle(
+        self, partition: SharePartition, window: Window, settled: Settled, terms: ShareRecordTerms
+    ) -> None:
+        if not settled.batches and not settled.renewed:
+            return
+        deadline_ms = self.now().wall_ms + terms.lock_duration_ms
+        locks = [records for span in settled.renewed for records in renewed(window, span, deadline_ms)]
+        value = self._update(partition, settled.batches, locks)
+        spans = [Span(one.first_offset, one.last_offset) for one in settled.batches]
+        await self._write(partition, window, value, [*spans, *settled.renewed])
+
+    async def _begin_at(self, partition: SharePartition, start_offset: int) -> None:
+        """Write the start offset that a proxy has found by the group's reset strategy; the first one counts."""
+        value = UpdateValue(
+            snapshot_epoch=partition.snapshot_epoch,
+            leader_epoch=self.state_log.log.leader_epoch,
+            start_offset=start_offset,
+        )
+        partition.barrier = self._append(update_key(partition.key), value)
+        await self._after_barrier(partition)
+
+    # ---------------------------------------------------------------- requests of groups
+
+    async def initialize(self, key: PartitionKey, state_epoch: int, start_offset: int) -> None:
+        """Begin the state. One that exists is kept, unless a start offset is named: then it begins again there.
+
+        Raises KafkaError FENCED_STATE_EPOCH, COORDINATOR_NOT_AVAILABLE (too many), and the errors of an append.
+        """
+        asked_ms = self.elapsed_ms()
+        partition = self.partitions.get(key)
+        if partition is not None:
+            await self._after_barrier(partition)
+            partition = self.partitions.get(key)
+        if partition is not None and partition.state_epoch > state_epoch:
+            await self.prove()
+            why = f"the state has the epoch {partition.state_epoch}, not {state_epoch}"
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, why)
+        if partition is not None and start_offset < 0:
+            await self._prove(asked_ms)
+            return
+        if partition is None and len(self.partitions) >= self._context.config.partitions_per_shard_max:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the shard has too many share partitions")
+        now = self.now()
+        value = SnapshotValue(
+            snapshot_epoch=0 if partition is None else partition.snapshot_epoch + 1,
+            state_epoch=state_epoch,
+            leader_epoch=self.state_log.log.leader_epoch,
+            start_offset=start_offset,
+            create_timestamp=now.wall_ms,
+            write_timestamp=now.wall_ms,
+        )
+        await self._restart(key, partition, value)
+
+    async def delete(self, key: PartitionKey) -> None:
+        """Delete the state, if there is any. Raises KafkaError of an append and of a proof."""
+        asked_ms = self.elapsed_ms()
+        partition = self.partitions.get(key)
+        if partition is not None:
+            await self._after_barrier(partition)
+            partition = self.partitions.get(key)
+        if partition is None:
+            await self._prove(asked_ms)
+        else:
+            await self._restart(key, partition, None)
+
+    async def _restart(self, key: PartitionKey, partition: SharePartition | None, value: SnapshotValue | None) -> None:
+        done = self._append(snapshot_key(key), value)
+        if partition is not None:
+            partition.barrier = done
+            await self._after_barrier(partition)
+        await asyncio.shield(done)
+
+    # ---------------------------------------------------------------- waiting for more
+
+    def version_of(self, key: PartitionKey) -> int:
+        """The partition's version; 0 without state."""
+        partition = self.partitions.get(key)
+        return 0 if partition is None else partition.version
+
+    def watch(self, key: PartitionKey, news: asyncio.Future[None]) -> None:
+        """Set the future's result once the version rises, or the shard is lost."""
+        self._watchers.setdefault(key, {})[news] = None
+
+    def unwatch(self, key: PartitionKey, news: asyncio.Future[None]) -> None:
+        watchers = self._watchers.get(key)
+        if watchers is not None:
+            watchers.pop(news, None)
+            if not watchers:
+                del self._watchers[key]
+
+    def _news(self, partition: SharePartition) -> None:
+        self._version += 1
+        partition.version = self._version
+        self._tell(partition.key)
+
+    def _tell(self, key: PartitionKey) -> None:
+        for news in self._watchers.pop(key, ()):
+            if not news.done():
+                news.set_result(None)
+
+    # ---------------------------------------------------------------- locks that end by themselves
+
+    def nodes_changed(self) -> None:
+        """Release what proxies had that are gone."""
+        is_gone = self._context.is_gone
+
+        def is_ended(lock: Lock) -> bool:
+            return is_gone(lock.node_id, lock.node_epoch)
+
+        for partition in self.partitions.values():
+            self._release_locks(partition, is_ended)
+
+    def tick(self, now: Moment) -> None:
+        """Release records whose lock has run out."""
+        if now.loop_ms < self._not_before_ms:
+            return
+        due: dict[PartitionKey, tuple[SharePartition, list[Lock]]] = {}
+        for _ in range(DUE_PER_TICK_MAX):
+            if not self._deadlines or self._deadlines[0][0] > now.loop_ms:
+                break
+            _, _, partition, lock = heappop(self._deadlines)
+            if lock.held and self.partitions.get(partition.key) is partition:
+                due.setdefault(partition.key, (partition, []))[1].append(lock)
+                self._push(now.loop_ms + EXPIRY_RETRY_MS, partition, lock)  # unless it has ended by then
+        for partition, locks in due.values():
+            self._release_locks(partition, set(locks).__contains__)
+            self._metrics.expired_locks += len(locks)
+
+    def _release_locks(self, partition: SharePartition, is_ended: Callable[[Lock], bool]) -> asyncio.Future[int] | None:
+        """Begin to release what these locks hold, except for records that another append concerns."""
+        window = partition.window
+        if window is None or partition.barrier is not None:
+            return None
+        spans = held_by(window, [lock for lock in window.locks.values() if is_ended(lock)])
+        if not spans:
+            return None
+        limit = self._context.terms(partition.key.group_id).limits.delivery_count_limit
+        value = self._update(partition, release(window, spans, limit), ())
+        return self._begin_write(partition, window, value, spans)
+
+    def _push(self, deadline_ms: float, partition: SharePartition, lock: Lock) -> None:
+        self._deadline_number += 1
+        heappush(self._deadlines, (deadline_ms, self._deadline_number, partition, lock))
+        if len(self._deadlines) > self._deadlines_max:
+            self._deadlines = [entry for entry in self._deadlines if entry[3].held]
+            heapify(self._deadlines)
+            self._deadlines_max = max(_HEAP_MIN, 2 * len(self._deadlines))
+
+    # ---------------------------------------------------------------- writing
+
+    def _require_here(self) -> None:
+        if self.is_lost:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+
+    async def _prove(self, asked_ms: float) -> None:
+        """For an answer from memory that changes nothing: a recent proof will do."""
+        self._require_here()
+        if not self.is_proven(asked_ms):
+            await self.prove()
+
+    async def _settled(self, key: PartitionKey) -> SharePartition:
+        """The partition, once it is neither begun anew nor deleted. Raises KafkaError INVALID_REQUEST without state."""
+        partition = self.partitions.get(key)
+        if partition is not None and partition.barrier is not None:
+            await self._after_barrier(partition)
+            partition = self.partitions.get(key)
+        self._require_here()
+        if partition is None:
+            await self.prove()
+            partition = self.partitions.get(key)
+        if partition is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the state of the share partition is not initialized")
+        return partition
+
+    async def _after_barrier(self, partition: SharePartition) -> None:
+        """Wait until no append begins the partition anew. Raises KafkaError when the shard is lost."""
+        while partition.barrier is not None:
+            barrier = partition.barrier
+            await asyncio.wait({barrier})
+            if partition.barrier is barrier:
+                partition.barrier = None
+        self._require_here()
+
+    def _update(
+        self, partition: SharePartition, batches: Sequence[StateBatch], locks: Sequence[LockedRecords]
+    ) -> UpdateValue:
+        return UpdateValue(
+            snapshot_epoch=partition.snapshot_epoch,
+            leader_epoch=self.state_log.log.leader_epoch,
+            start_offset=partition.start_offset,
+            state_batches=batches,
+            locks=locks,
+        )
+
+    async def _write(
+        self, partition: SharePartition, window: Window, value: UpdateValue, spans: Iterable[Span]
+    ) -> None:
+        # A proxy that gives up does not cancel the append.
+        await asyncio.shield(self._begin_write(partition, window, value, spans))
+
+    def _begin_write(
+        self, partition: SharePartition, window: Window, value: UpdateValue, spans: Iterable[Span]
+    ) -> asyncio.Future[int]:
+        """Append a change of these records, which are reserved until it has ended."""
+        spans = list(spans)
+        done = self._append(update_key(partition.key), value)
+        for span in spans:
+            window.reserve(*span)
+        partition.last_append = done
+
+        def finish(done: asyncio.Future[int]) -> None:
+            if partition.last_append is done:
+                partition.last_append = None
+            if self.is_lost or done.cancelled() or done.exception() is None:
+                return
+            for span in spans:
+                window.free(*span)
+            if partition.window is window:
+                self._news(partition)
+
+        done.add_done_callback(finish)
+        return done
+
+    def _append(self, key: StateKey, value: StateValue | None) -> asyncio.Future[int]:
+        """Raises KafkaError MESSAGE_TOO_LARGE."""
+        try:
+            record = encode_key(key), None if value is None else encode_value(value)
+        except struct.error as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a name or number is too large: {error}") from error
+        size_bytes = sum(len(part or b"") for part in record)
+        if size_bytes > self._context.config.message_max_bytes:
+            why = f"a record of {size_bytes} bytes, {self._context.config.message_max_bytes} are allowed"
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, why)
+        return self.append([record])
+
+    # ---------------------------------------------------------------- what is durable
+
+    def replay(self, key: bytes | None, value: bytes | None) -> None:
+        """Raises KafkaError for an unreadable record: skipping it could give records again that are done."""
+        if key is None:
+            return
+        try:
+            named = decode_key(key)
+            state = decode_value(named, value)
+        except MalformedMessage as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"the state of a share partition cannot be read: {error}"
+            ) from error
+        place = PartitionKey(named.group, named.topic_id, named.partition)
+        if isinstance(named, SnapshotKey):
+            self._replay_snapshot(place, state if isinstance(state, SnapshotValue) else None)
+        elif isinstance(state, UpdateValue) and (partition := self.partitions.get(place)) is not None:
+            self._replay_update(partition, state)
+
+    def _replay_snapshot(self, key: PartitionKey, value: SnapshotValue | None) -> None:
+        partition = self.partitions.get(key)
+        if value is None:
+            if partition is not None:
+                del self.partitions[key]
+                self._tell(key)
+            return
+        if partition is None:
+            partition = self.partitions[key] = SharePartition(key, self._version)
+        for lock in partition.begin(value, self.now()):
+            self._push(lock.deadline_ms, partition, lock)
+        if self._is_live:
+            self._news(partition)
+
+    def _replay_update(self, partition: SharePartition, value: UpdateValue) -> None:
+        limits = self._context.terms(partition.key.group_id).limits if self._is_live else _NO_LIMITS
+        was_full = self._is_live and partition.next_offset(limits) == NONE_AVAILABLE
+        for lock in partition.change(value, self.now()):
+            self._push(lock.deadline_ms, partition, lock)
+        if not self._is_live:
+            return
+        is_released = not value.locks and any(one.delivery_state == AVAILABLE for one in value.state_batches)
+        if is_released or (was_full and partition.next_offset(limits) != NONE_AVAILABLE):
+            self._news(partition)
+        self.arm()
+
+    # ---------------------------------------------------------------- snapshots
+
+    def snapshot(self) -> Awaitable[bytes]:
+        now = self.now()
+        return self._encode([copied(partition) for partition in self.partitions.values()], now)
+
+    async def _encode(self, partitions: Sequence[SharePartition], now: Moment) -> bytes:
+        out = bytearray()
+        turn_end = _BYTES_PER_TURN_MAX
+        for partition in partitions:
+            key = encode_key(snapshot_key(partition.key))
+            value = encode_value(partition.snapshot(now, self.state_log.log.leader_epoch))
+            add_part(out, key, value)
+            if len(out) >= turn_end:
+                turn_end = len(out) + _BYTES_PER_TURN_MAX
+                await asyncio.sleep(0)
+        return bytes(out)
+
+    async def restore(self, data: bytes) -> None:
+        """Raises KafkaError."""
+        turn_end = _BYTES_PER_TURN_MAX
+        try:
+            for end, key, value in parts(data):
+                self.replay(key, value)
+                if end >= turn_end:
+                    turn_end = end + _BYTES_PER_TURN_MAX
+                    await asyncio.sleep(0)
+        except MalformedMessage as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
