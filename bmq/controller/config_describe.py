@@ -146,10 +146,11 @@ def _topic_config(key: ConfigKey, configs: Mapping[str, str], broker: BrokerConf
 
 def _group_config(key: ConfigKey, configs: Mapping[str, str], broker: BrokerConfigs) -> DescribeConfigsResourceResult:
     own = configs.get(key.name)
-    places = _broker_places(broker_name(key.name), broker) or []
+    behind = broker_name(key.name)
+    places = [] if behind is None else _broker_places(behind, broker) or []
     if own is not None:
         places.insert(0, (key.name, own, ConfigSource.DYNAMIC_GROUP))
-    _, text, source = places[0]
+    _, text, source = places[0] if places else (key.name, key.default or "", ConfigSource.DEFAULT)
     return DescribeConfigsResourceResult(
         name=key.name,
         value=text_of(key.parse(text)),

@@ -1,6 +1,6 @@
 """The group coordinator: message in, message out. Errors are returned in answers, not raised.
 
-A part in api/ finds the group's shard, lets classic/, consumer/, streams/ or offsets/ decide, and answers once the answer's records are durable.
+A part in api/ finds the group's shard, lets classic/, consumer/, streams/, share/ or offsets/ decide, and answers once the answer's records are durable.
 Error codes and the differences between versions are those of Apache Kafka's GroupCoordinatorService and KafkaApis (4.x).
 """
 
@@ -16,6 +16,9 @@ from bmq.coordinator.api.classic_api import ClassicApi
 from bmq.coordinator.api.consumer_api import ConsumerApi
 from bmq.coordinator.api.context import CoordinatorContext, RandomBits
 from bmq.coordinator.api.offset_api import OffsetApi
+from bmq.coordinator.api.share_api import ShareApi
+from bmq.coordinator.api.share_offsets_api import ShareOffsetsApi
+from bmq.coordinator.api.share_states_api import ShareStatesApi
 from bmq.coordinator.api.streams_api import StreamsApi
 from bmq.coordinator.api.txn_offset_api import TxnOffsetApi
 from bmq.coordinator.classic.effects import GroupState
@@ -57,7 +60,9 @@ class GroupCoordinator:
         self._made: WeakSet[GroupShard] = WeakSet()  # those that are loading, too
 
         def make(number: int, log: ReplayableLog, on_lost: Callable[[GroupShard], None]) -> GroupShard:
-            context = GroupShardContext(clock, self._context.config, self.metrics, image, self.memory, create_topics)
+            context = GroupShardContext(
+                clock, self._context.config, self.metrics, image, self.memory, create_topics, self.share_states.resume
+            )
             shard = GroupShard(number, log, on_lost, context)
             self._made.add(shard)
             return shard
@@ -67,9 +72,12 @@ class GroupCoordinator:
         self.classic = ClassicApi(self._context)
         self.consumer = ConsumerApi(self._context)
         self.streams = StreamsApi(self._context)
+        self.share_states = ShareStatesApi(image)
+        self.share = ShareApi(self._context, self.share_states)
+        self.share_offsets = ShareOffsetsApi(self._context, self.share_states)
         self.offsets = OffsetApi(self._context)
         self.transactional_offsets = TxnOffsetApi(self._context, verifier)
-        self.administration = GroupAdminApi(self._context)
+        self.administration = GroupAdminApi(self._context, self.share_states)
         # Bound here because every commit and heartbeat calls them: a method of the coordinator would be one more call.
         self.commit_at_once: Final = self.offsets.commit_at_once
         self.repeated_heartbeat: Final = self.consumer.repeated_heartbeat
@@ -95,6 +103,11 @@ class GroupCoordinator:
             ApiKey.STREAMS_GROUP_HEARTBEAT: self.streams.streams_group_heartbeat,
             ApiKey.STREAMS_GROUP_DESCRIBE: self.streams.streams_group_describe,
             ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: self.streams.streams_group_topology_description_update,
+            ApiKey.SHARE_GROUP_HEARTBEAT: self.share.share_group_heartbeat,
+            ApiKey.SHARE_GROUP_DESCRIBE: self.share.share_group_describe,
+            ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: self.share_offsets.describe,
+            ApiKey.ALTER_SHARE_GROUP_OFFSETS: self.share_offsets.alter,
+            ApiKey.DELETE_SHARE_GROUP_OFFSETS: self.share_offsets.delete,
             ApiKey.TXN_OFFSET_COMMIT: self.transactional_offsets.txn_offset_commit,
         }
 
@@ -151,8 +164,11 @@ class GroupCoordinator:
         """Call after each new image: groups subscribed to changed topics look at them with their next heartbeat."""
         changed = changes(old, new)
         if changed.names:
+            gone = {one: topic.name for one, topic in old.topics_by_id.items() if one not in new.topics_by_id}
             for shard in self.directory.ready.values():
                 shard.topics_changed(changed)
+                if gone:
+                    self.share_states.topics_gone(shard, gone)
 
     def topics_deleted(self, names: Iterable[str]) -> None:
         """Delete the offsets of deleted topics; shards that are not loaded hide them by topic id until they expire."""
@@ -172,11 +188,13 @@ class GroupCoordinator:
                 group_id not in shard.groups
                 and group_id not in shard.consumer.groups
                 and group_id not in shard.streams.groups
+                and group_id not in shard.share.groups
                 for group_id in shard.offsets.group_ids()
             )
             states = [group.state.value for group in shard.groups.values()]
             states += (group.state.value for group in shard.consumer.groups.values())
             states += (group.state.value for group in shard.streams.groups.values())
+            states += (group.state.value for group in shard.share.groups.values())
             for state in states:
                 counts[state] += 1
         return counts

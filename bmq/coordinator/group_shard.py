@@ -74,7 +74,10 @@ NewGroup = ConsumerGroup | StreamsGroup | ShareGroup
 
 @dataclass(frozen=True, slots=True)
 class GroupShardContext:
-    """What all group shards of a coordinator share. `create_topics`: answers CreateTopics; None: nobody does."""
+    """What all group shards of a coordinator share. `create_topics`: answers CreateTopics; None: nobody does.
+
+    `on_loaded`: called with each shard that is loaded.
+    """
 
     clock: Clock
     config: CoordinatorConfig
@@ -82,6 +85,7 @@ class GroupShardContext:
     image: CurrentTopics
     memory: MemberMemory
     create_topics: RequestMethod | None = None
+    on_loaded: Callable[[GroupShard], None] = lambda _: None
 
 
 class GroupShard(Shard):
@@ -105,6 +109,7 @@ class GroupShard(Shard):
         self.transactions = TransactionGate(number, lambda producer_id: self.offsets.pending.open_epoch(producer_id))
         self._config = config
         self._metrics = metrics
+        self._on_loaded = context.on_loaded
         self._loading: dict[str, GroupMetadataValue] | None = {}
         self._wake_ups = WakeUps()
         self._expiry: asyncio.Handle | None = None
@@ -130,6 +135,7 @@ class GroupShard(Shard):
         for groups in self._runtimes:
             groups.begin()
         self._schedule_expiry()
+        self._on_loaded(self)
 
     def unload(self, error: ErrorCode) -> None:
         for group in self.groups.values():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import ClassVar
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
+from uuid import UUID
 
 from bmq.coordinator.classic.group import Group
 from bmq.coordinator.config import GroupTerms
@@ -12,11 +15,20 @@ from bmq.coordinator.modern.member_timers import Due, TimerKind, TimerOrder
 from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.share.draft import ShareDraft
 from bmq.coordinator.share.heartbeat import ShareContext, expire
-from bmq.coordinator.share.share_group import SHARE, ShareGroup
+from bmq.coordinator.share.share_group import SHARE, ShareGroup, StateTopics
 from bmq.protocol.share_group_records import RECORD_TYPES
 
+_NONE: Final[frozenset[int]] = frozenset()
 
-class ShareGroups(GroupRuntime[ShareGroup, ShareDraft, ShareContext, Volatile]):
+
+@dataclass(slots=True)
+class ShareVolatile(Volatile):
+    """State that is not in the log. `under_way`: partitions whose state this process initializes now."""
+
+    under_way: dict[UUID, frozenset[int]] = field(default_factory=dict)
+
+
+class ShareGroups(GroupRuntime[ShareGroup, ShareDraft, ShareContext, ShareVolatile]):
     """See the module."""
 
     kind: ClassVar = SHARE
@@ -31,17 +43,45 @@ class ShareGroups(GroupRuntime[ShareGroup, ShareDraft, ShareContext, Volatile]):
         limit = self._config.message_max_bytes
         return ShareDraft(group_id, group, classic, limit, is_taken=is_taken, may_write=may_write)
 
-    def _group_context(self, group_id: str, volatile: Volatile, now: Moment) -> ShareContext:
+    def _group_context(self, group_id: str, volatile: ShareVolatile, now: Moment) -> ShareContext:
         return ShareContext(
             self._image(),
             self._config.share,
             self._terms(group_id),
             now,
             is_stale=volatile.changes != volatile.looked,
+            under_way=dict(volatile.under_way),
         )
 
-    def _new_volatile(self) -> Volatile:
-        return Volatile()
+    @contextmanager
+    def initializing(self, group_id: str, topics: StateTopics) -> Iterator[None]:
+        """Meanwhile no other request initializes these."""
+        under_way = self._volatile_of(group_id).under_way
+        for topic_id, topic in topics.items():
+            under_way[topic_id] = under_way.get(topic_id, _NONE) | topic.partitions
+        try:
+            yield
+        finally:
+            for topic_id, topic in topics.items():
+                left = under_way.pop(topic_id, _NONE) - topic.partitions
+                if left:
+                    under_way[topic_id] = left
+
+    def with_state_of(self, topics: Iterable[UUID]) -> list[str]:
+        """Groups with partitions of these topics that have state."""
+        wanted = frozenset(topics)
+        return [
+            group_id
+            for group_id, group in self.groups.items()
+            if any(one in group.states.initialized or one in group.states.initializing for one in wanted)
+        ]
+
+    def deleting(self) -> list[tuple[str, Mapping[UUID, str]]]:
+        """Groups whose state of some topics is being deleted, and those topics."""
+        return [(group_id, group.states.deleting) for group_id, group in self.groups.items() if group.states.deleting]
+
+    def _new_volatile(self) -> ShareVolatile:
+        return ShareVolatile()
 
     def _first_timers(self, group: ShareGroup) -> Iterable[TimerOrder]:
         session_ms = self._session_timeout_ms(group.group_id)

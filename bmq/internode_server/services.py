@@ -13,7 +13,7 @@ from bmq.membership.known_controller import KnownController
 from bmq.metadata.image import MetadataImage
 from bmq.protocol.internal_messages import ReleasePartitionsRequest, ReleasePartitionsResponse
 from bmq.proxy.access import OPEN, Access
-from bmq.proxy.services import Services
+from bmq.proxy.services import RequestHandler, Services
 
 if TYPE_CHECKING:
     from bmq.broker.manager import PartitionManager
@@ -49,6 +49,7 @@ class InternalServices(Services):
     known: KnownController
     metadata_seen: Callable[[], MetadataMark] = lambda: MetadataMark(-1, -1)
     tails: TailSessions = field(default_factory=TailSessions)
+    share_states: RequestHandler | None = None
     is_between_nodes: bool = True
     client_access: Access = OPEN
     _of_clients: Self | None = field(default=None, init=False, repr=False)

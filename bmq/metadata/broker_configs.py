@@ -21,6 +21,7 @@ from bmq.metadata.config_keys import (
     InvalidConfig,
     assignors,
     at_least,
+    between,
     one_of,
     table_of,
 )
@@ -183,7 +184,7 @@ _GROUPS: Final = (
             at_least(low),
             is_dynamic=f"{bound}{name}" == "assignment.interval.ms",
         )
-        for kind in ("consumer", "streams")
+        for kind in ("consumer", "share", "streams")
         for name, low, defaults in (
             ("session.timeout.ms", 1, ("45000", "45000", "60000")),
             ("heartbeat.interval.ms", 1, ("5000", "5000", "15000")),
@@ -195,6 +196,46 @@ _GROUPS: Final = (
             (f"{name} where a group has none of its own,", f"Least {name}", f"Greatest {name}"),
             strict=True,
         )
+    ),
+    *(
+        _static(f"group.share.{bound}{name}", _INT, default, f"{what} of a share group's records.", between(low, high))
+        for name, rows in (
+            (
+                "record.lock.duration.ms",
+                (("30000", 1_000, 3_600_000), ("15000", 1_000, 30_000), ("60000", 30_000, 3_600_000)),
+            ),
+            ("delivery.count.limit", (("5", 2, 10), ("2", 2, 5), ("10", 5, 25))),
+            ("partition.max.record.locks", (("2000", 100, 10_000), ("100", 100, 2_000), ("4000", 2_000, 10_000))),
+        )
+        for bound, what, (default, low, high) in zip(
+            ("", "min.", "max."),
+            (f"{name} where a group has none of its own,", f"Least {name}", f"Greatest {name}"),
+            rows,
+            strict=True,
+        )
+    ),
+    _static("group.share.assignors", _LIST, "simple", "The assignor of share groups.", one_of("simple")),
+    _static("group.share.max.size", _INT, "200", "Most members of a share group.", between(1, 1_000)),
+    _static("group.share.max.share.sessions", _INT, "2000", "Most share sessions of this node.", at_least(1)),
+    _static(
+        "share.coordinator.state.topic.num.partitions", _INT, "50", "Partitions of __share_group_state.", at_least(1)
+    ),
+    _static(
+        "share.coordinator.state.topic.min.isr", _SHORT, "2", "min.insync.replicas of __share_group_state.", at_least(1)
+    ),
+    _static(
+        "share.coordinator.state.topic.segment.bytes",
+        _INT,
+        "104857600",
+        "segment.bytes of __share_group_state.",
+        at_least(1),
+    ),
+    _static(
+        "share.coordinator.state.topic.replication.factor",
+        _SHORT,
+        "3",
+        "Replication factor of __share_group_state, as far as there are nodes: replicas hold no data here.",
+        at_least(1),
     ),
     _static("group.streams.max.size", _INT, _INT_MAX, "Most members of a streams group.", at_least(1)),
     _static(
@@ -400,6 +441,9 @@ _TOPIC_DEFAULT_NAMES: Final = tuple(
 )
 
 
+_INTERVALS: Final = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
+SHARE_RECORD_NAMES: Final = ("record.lock.duration.ms", "delivery.count.limit", "partition.max.record.locks")
+"""Settings of share groups' records, which have bounds."""
 _STANDBY_MAX: Final = "group.streams.max.standby.replicas"
 
 
@@ -442,8 +486,8 @@ def require_bounds(configs: BrokerConfigs) -> None:
         raise InvalidConfig("Invalid max.connections 0: nobody could connect")
     if not configs.number("max.connections.per.ip") and not configs.value_of(OVERRIDES):
         raise InvalidConfig(f"max.connections.per.ip can be set to zero only if {OVERRIDES} property is set.")
-    for kind in ("consumer", "streams"):
-        for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
+    for kind in ("consumer", "share", "streams"):
+        for name in (*_INTERVALS, *(SHARE_RECORD_NAMES if kind == "share" else ())):
             own, low, high = f"group.{kind}.{name}", f"group.{kind}.min.{name}", f"group.{kind}.max.{name}"
             if configs.number(own) < configs.number(low):
                 raise InvalidConfig(f"{own} must be greater than or equal to {low}")

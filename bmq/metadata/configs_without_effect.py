@@ -35,7 +35,9 @@ CLEANER: Final = (
     "One process cleans one log at a time, in chunks of 4 MiB, and its map of keys is filled to four fifths."
 )
 TIERED: Final = "There is no tiered storage: every byte is in the shared store already."
-SHARE: Final = "Share groups are not served."
+SHARE_STATE: Final = (
+    "The shards of share partitions write what one turn has at once, uncompressed; snapshots are files beside the log."
+)
 SECURITY: Final = "Delegation tokens and other mechanisms of SASL are not served: a value of one's own stops the start."
 
 _TABLE: Final[Mapping[str, str]] = {
@@ -187,37 +189,12 @@ _TABLE: Final[Mapping[str, str]] = {
         remote.log.storage.manager.impl.prefix STRING rsm.config.
         remote.log.storage.system.enable BOOLEAN false
     """,
-    SHARE: """
-        group.share.assignment.interval.ms INT 1000 dynamic
-        group.share.assignors LIST simple
-        group.share.delivery.count.limit INT 5
-        group.share.heartbeat.interval.ms INT 5000
-        group.share.max.assignment.interval.ms INT 15000
-        group.share.max.delivery.count.limit INT 10
-        group.share.max.heartbeat.interval.ms INT 15000
-        group.share.max.partition.max.record.locks INT 4000
-        group.share.max.record.lock.duration.ms INT 60000
-        group.share.max.session.timeout.ms INT 60000
-        group.share.max.share.sessions INT 2000
-        group.share.max.size INT 200
-        group.share.min.assignment.interval.ms INT 0
-        group.share.min.delivery.count.limit INT 2
-        group.share.min.heartbeat.interval.ms INT 5000
-        group.share.min.partition.max.record.locks INT 100
-        group.share.min.record.lock.duration.ms INT 15000
-        group.share.min.session.timeout.ms INT 45000
-        group.share.partition.max.record.locks INT 2000
-        group.share.record.lock.duration.ms INT 30000
-        group.share.session.timeout.ms INT 45000
+    SHARE_STATE: """
         share.coordinator.append.linger.ms INT -1
         share.coordinator.cached.buffer.max.bytes INT 1048588 dynamic
         share.coordinator.load.buffer.size INT 5242880
         share.coordinator.snapshot.update.records.per.snapshot INT 500
         share.coordinator.state.topic.compression.codec INT 0
-        share.coordinator.state.topic.min.isr SHORT 2
-        share.coordinator.state.topic.num.partitions INT 50
-        share.coordinator.state.topic.replication.factor SHORT 3
-        share.coordinator.state.topic.segment.bytes INT 104857600
         share.coordinator.threads INT 1
         share.coordinator.write.timeout.ms INT 5000
         share.fetch.purgatory.purge.interval.requests INT 1000

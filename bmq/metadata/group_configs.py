@@ -1,6 +1,7 @@
-"""Configs of one consumer or streams group (KIP-848, KIP-1071); broker configs set the bounds of their values. Pure.
+"""Configs of one consumer, share or streams group (KIP-848, KIP-932, KIP-1071); broker configs set the bounds of their
+values. Pure.
 
-Names and words are those of Kafka's GroupConfig (4.3). Share groups are not supported, so their configs are left out.
+Names and words are those of Kafka's GroupConfig (4.3).
 """
 
 from __future__ import annotations
@@ -8,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from bmq.metadata.broker_configs import BROKER_CONFIGS, BrokerConfigs
-from bmq.metadata.config_keys import ConfigKey, InvalidConfig, table_of
+from bmq.metadata.broker_configs import BROKER_CONFIGS, SHARE_RECORD_NAMES, BrokerConfigs
+from bmq.metadata.config_keys import ConfigKey, ConfigType, InvalidConfig, one_of, table_of
+from bmq.metadata.share_reset import reset_strategy
 
 _NAMES: Final = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
 _STREAMS_NAMES: Final = ("num.standby.replicas", "initial.rebalance.delay.ms")
-_KINDS: Final = ("consumer", "streams")
+_KINDS: Final = ("consumer", "share", "streams")
 
 
 def _key(name: str) -> ConfigKey:
@@ -31,30 +33,57 @@ def _key(name: str) -> ConfigKey:
 GROUP_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
     *(_key(f"{kind}.{name}") for kind in _KINDS for name in _NAMES),
     *(_key(f"streams.{name}") for name in _STREAMS_NAMES),
+    *(_key(f"share.{name}") for name in SHARE_RECORD_NAMES),
+    ConfigKey(
+        "share.auto.offset.reset",
+        ConfigType.STRING,
+        "latest",
+        "Where a share partition begins: latest, earliest, or by_duration:PnDTnHnMn.nS before now.",
+        reset_strategy,
+        is_dynamic=True,
+    ),
+    ConfigKey(
+        "share.isolation.level",
+        ConfigType.STRING,
+        "read_uncommitted",
+        "Whether a share group is given records of transactions that are not committed.",
+        one_of("read_committed", "read_uncommitted"),
+        is_dynamic=True,
+    ),
+    ConfigKey(
+        "share.renew.acknowledge.enable",
+        ConfigType.BOOLEAN,
+        "true",
+        "Whether members may prolong the locks of their records.",
+        is_dynamic=True,
+    ),
 )
 _BOUNDS: Final[Mapping[str, tuple[str | None, str | None]]] = {
     **{
         f"{kind}.{name}": (f"group.{kind}.min.{name}", f"group.{kind}.max.{name}") for kind in _KINDS for name in _NAMES
     },
+    **{f"share.{name}": (f"group.share.min.{name}", f"group.share.max.{name}") for name in SHARE_RECORD_NAMES},
     "streams.num.standby.replicas": (None, "group.streams.max.standby.replicas"),
     "streams.initial.rebalance.delay.ms": (None, None),
 }
 """The broker configs that bound a group's own values: (smallest, largest)."""
 
 
-def broker_name(name: str) -> str:
-    """The broker config that applies when a group does not set its own."""
-    return f"group.{name}"
+def broker_name(name: str) -> str | None:
+    """The broker config that applies when a group does not set its own; None: there is none."""
+    return f"group.{name}" if name in _BOUNDS else None
 
 
 def validate_group(configs: Mapping[str, str], broker: BrokerConfigs) -> None:
     """Raises InvalidConfig when a group may not have these configs."""
-    values = {name: broker.number(broker_name(name)) for name in GROUP_CONFIGS}
+    values = {name: broker.number(f"group.{name}") for name in _BOUNDS}
     for name, text in configs.items():
         key = GROUP_CONFIGS.get(name)
         if key is None:
             raise InvalidConfig(f"Unknown group config name: {name}")
         key.parse(text)
+        if name not in _BOUNDS:
+            continue
         values[name] = value = int(text)
         low, high = _BOUNDS[name]
         if low is not None and value < broker.number(low):

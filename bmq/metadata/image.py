@@ -16,10 +16,11 @@ METADATA_TOPIC_NAME = "__cluster_metadata"
 METADATA_TOPIC_ID = UUID(int=1)
 OFFSETS_TOPIC_NAME = "__consumer_offsets"
 TRANSACTIONS_TOPIC_NAME = "__transaction_state"
+SHARE_STATE_TOPIC_NAME = "__share_group_state"
 INTERNAL_TOPIC_CONFIGS = {
     OFFSETS_TOPIC_NAME: "offsets.topic",
     TRANSACTIONS_TOPIC_NAME: "transaction.state.log",
-    "__share_group_state": "transaction.state.log",
+    SHARE_STATE_TOPIC_NAME: "share.coordinator.state.topic",
 }
 """Prefixes of the broker configs that define how each internal topic is created."""
 INTERNAL_TOPICS = frozenset(INTERNAL_TOPIC_CONFIGS)

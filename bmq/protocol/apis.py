@@ -218,8 +218,8 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.PUSH_TELEMETRY: _api(0, 0, 0),
     ApiKey.LIST_CONFIG_RESOURCES: _api(0, 1, 0, route=Route.CONTROLLER),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _api(0, 0, 0),
-    ApiKey.SHARE_GROUP_HEARTBEAT: _api(1, 1, 0),
-    ApiKey.SHARE_GROUP_DESCRIBE: _api(1, 1, 0),
+    ApiKey.SHARE_GROUP_HEARTBEAT: _api(1, 1, 0, route=Route.GROUP),
+    ApiKey.SHARE_GROUP_DESCRIBE: _api(1, 1, 0, route=Route.GROUP),
     ApiKey.SHARE_FETCH: _api(1, 2, 0),
     ApiKey.SHARE_ACKNOWLEDGE: _api(1, 2, 0),
     ApiKey.ADD_RAFT_VOTER: _api(0, 1, 0, route=Route.CONTROLLER),
@@ -227,9 +227,9 @@ APIS: dict[ApiKey, Api] = {
     ApiKey.STREAMS_GROUP_HEARTBEAT: _api(0, 1, 0, schema_max=0, route=Route.GROUP),
     ApiKey.STREAMS_GROUP_DESCRIBE: _api(0, 1, 0, schema_max=0, route=Route.GROUP),
     ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: _api(0, 0, 0, schema_max=-1, route=Route.GROUP),
-    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: _api(0, 1, 0),
-    ApiKey.ALTER_SHARE_GROUP_OFFSETS: _api(0, 0, 0),
-    ApiKey.DELETE_SHARE_GROUP_OFFSETS: _api(0, 0, 0),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: _api(0, 1, 0, route=Route.GROUP),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: _api(0, 0, 0, route=Route.GROUP),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: _api(0, 0, 0, route=Route.GROUP),
     ApiKey.UNREGISTER_CONTROLLER: _api(0, 0, 0, schema_max=-1, route=Route.CONTROLLER),
 }
 

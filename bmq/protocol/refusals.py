@@ -42,6 +42,11 @@ from bmq.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from bmq.protocol.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
 from bmq.protocol.messages.describe_configs_request import DescribeConfigsRequest
 from bmq.protocol.messages.describe_configs_response import DescribeConfigsResponse, DescribeConfigsResult
+from bmq.protocol.messages.describe_share_group_offsets_request import DescribeShareGroupOffsetsRequest
+from bmq.protocol.messages.describe_share_group_offsets_response import (
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+)
 from bmq.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
 from bmq.protocol.messages.describe_transactions_response import DescribeTransactionsResponse, TransactionState
 from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest
@@ -53,6 +58,9 @@ from bmq.protocol.messages.incremental_alter_configs_response import (
 from bmq.protocol.messages.incremental_alter_configs_response import IncrementalAlterConfigsResponse
 from bmq.protocol.messages.init_producer_id_request import InitProducerIdRequest
 from bmq.protocol.messages.init_producer_id_response import InitProducerIdResponse
+from bmq.protocol.messages.share_group_describe_request import ShareGroupDescribeRequest
+from bmq.protocol.messages.share_group_describe_response import DescribedGroup as DescribedShareGroup
+from bmq.protocol.messages.share_group_describe_response import ShareGroupDescribeResponse
 from bmq.protocol.messages.write_txn_markers_request import WriteTxnMarkersRequest
 from bmq.protocol.messages.write_txn_markers_response import (
     WritableTxnMarkerPartitionResult,
@@ -270,7 +278,23 @@ def _alter_users(
     )
 
 
+def _share_group_describe(request: ShareGroupDescribeRequest, code: ErrorCode, message: str) -> Any:
+    groups = [DescribedShareGroup(group_id=one, error_code=code, error_message=message) for one in request.group_ids]
+    return ShareGroupDescribeResponse(groups=groups)
+
+
+def _share_offsets(request: DescribeShareGroupOffsetsRequest, code: ErrorCode, message: str) -> Any:
+    return DescribeShareGroupOffsetsResponse(
+        groups=[
+            DescribeShareGroupOffsetsResponseGroup(group_id=one.group_id, error_code=code, error_message=message)
+            for one in request.groups
+        ]
+    )
+
+
 _REFUSALS: Final[dict[ApiKey, Callable[[Any, ErrorCode, str], Any]]] = {
+    ApiKey.SHARE_GROUP_DESCRIBE: _share_group_describe,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: _share_offsets,
     ApiKey.CREATE_TOPICS: _create_topics,
     ApiKey.DELETE_TOPICS: _delete_topics,
     ApiKey.CREATE_PARTITIONS: _create_partitions,

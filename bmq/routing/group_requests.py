@@ -24,6 +24,10 @@ ConsumerGroupHeartbeat, StreamsGroupHeartbeat  of a member may not: its epoch ma
                  leaving, may be repeated.
 ConsumerGroupDescribe, StreamsGroupDescribe  may: they change nothing.
 StreamsGroupTopologyDescriptionUpdate  may: it sends the same again.
+ShareGroupHeartbeat  may: the coordinator accepts the member's previous epoch, and a known member that joins.
+ShareGroupDescribe, DescribeShareGroupOffsets  may: they change nothing.
+AlterShareGroupOffsets  may: it writes the same again; the group has no members meanwhile, or it is refused.
+DeleteShareGroupOffsets  may not: the second one would not find the topic. It is answered COORDINATOR_NOT_AVAILABLE.
 DeleteGroups, OffsetDelete  may not: a second one would delete what was committed after the first. Instead the
                  coordinator is asked what is left. If nothing, that is success. Else the answer is REQUEST_TIMED_OUT,
                  which stock clients show their users; after a coordinator error they would retry by themselves.
@@ -44,6 +48,7 @@ from bmq.coordinator.offsets.offsets import refused
 from bmq.coordinator.streams.heartbeat import left
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.messages.alter_share_group_offsets_response import AlterShareGroupOffsetsResponse
 from bmq.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
 from bmq.protocol.messages.consumer_group_describe_response import ConsumerGroupDescribeResponse
 from bmq.protocol.messages.consumer_group_describe_response import DescribedGroup as DescribedConsumerGroup
@@ -51,8 +56,13 @@ from bmq.protocol.messages.consumer_group_heartbeat_request import ConsumerGroup
 from bmq.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from bmq.protocol.messages.delete_groups_request import DeleteGroupsRequest
 from bmq.protocol.messages.delete_groups_response import DeletableGroupResult, DeleteGroupsResponse
+from bmq.protocol.messages.delete_share_group_offsets_response import DeleteShareGroupOffsetsResponse
 from bmq.protocol.messages.describe_groups_request import DescribeGroupsRequest
 from bmq.protocol.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
+from bmq.protocol.messages.describe_share_group_offsets_response import (
+    DescribeShareGroupOffsetsResponse,
+    DescribeShareGroupOffsetsResponseGroup,
+)
 from bmq.protocol.messages.heartbeat_response import HeartbeatResponse
 from bmq.protocol.messages.join_group_request import JoinGroupRequest
 from bmq.protocol.messages.join_group_response import JoinGroupResponse
@@ -70,6 +80,10 @@ from bmq.protocol.messages.offset_fetch_request import (
     OffsetFetchRequestTopics,
 )
 from bmq.protocol.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
+from bmq.protocol.messages.share_group_describe_response import DescribedGroup as DescribedShareGroup
+from bmq.protocol.messages.share_group_describe_response import ShareGroupDescribeResponse
+from bmq.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
+from bmq.protocol.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
 from bmq.protocol.messages.streams_group_describe_request import StreamsGroupDescribeRequest
 from bmq.protocol.messages.streams_group_describe_response import DescribedGroup as DescribedStreamsGroup
 from bmq.protocol.messages.streams_group_describe_response import StreamsGroupDescribeResponse
@@ -405,6 +419,86 @@ class DescribeStreams(GroupRequest):
         return StreamsGroupDescribeResponse(groups=parts)
 
 
+class ShareHeartbeat(GroupRequest):
+    """ShareGroupHeartbeat: a repeated one is answered by the present epoch, or by the one before."""
+
+    api_key = ApiKey.SHARE_GROUP_HEARTBEAT
+
+    def refusal(self, group_id: str, code: ErrorCode) -> ShareGroupHeartbeatResponse:
+        return ShareGroupHeartbeatResponse(error_code=code)
+
+    def repeated(self, part: ShareGroupHeartbeatResponse) -> ShareGroupHeartbeatResponse:
+        asked: ShareGroupHeartbeatRequest = self.request
+        if asked.member_epoch < JOIN_EPOCH and part.error_code in (
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            ErrorCode.GROUP_ID_NOT_FOUND,
+        ):
+            return ShareGroupHeartbeatResponse(member_id=asked.member_id, member_epoch=asked.member_epoch)
+        return part
+
+
+class _ManyGroups(GroupRequest):
+    """A request about many groups whose answer has a list of them."""
+
+    request_field: str
+    response_class: type
+    group_class: type
+
+    @property
+    def group_ids(self) -> Sequence[str]:
+        return [getattr(one, "group_id", one) for one in getattr(self.request, self.request_field)]
+
+    def about(self, group_ids: Sequence[str], places: Sequence[int]) -> Any:
+        asked = getattr(self.request, self.request_field)
+        return replace(self.request, **{self.request_field: [asked[place] for place in places]})
+
+    def parts(self, response: Any) -> Sequence[Any]:
+        return cast(Sequence[Any], response.groups)
+
+    def refusal(self, group_id: str, code: ErrorCode) -> Any:
+        return self.group_class(group_id=group_id, error_code=code)
+
+    def response(self, parts: Sequence[Any]) -> Any:
+        return self.response_class(groups=parts)
+
+
+class DescribeShares(_ManyGroups):
+    """ShareGroupDescribe."""
+
+    api_key = ApiKey.SHARE_GROUP_DESCRIBE
+    request_field = "group_ids"
+    response_class = ShareGroupDescribeResponse
+    group_class = DescribedShareGroup
+
+
+class DescribeShareOffsets(_ManyGroups):
+    """DescribeShareGroupOffsets."""
+
+    api_key = ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
+    request_field = "groups"
+    response_class = DescribeShareGroupOffsetsResponse
+    group_class = DescribeShareGroupOffsetsResponseGroup
+
+
+class AlterShareOffsets(GroupRequest):
+    """AlterShareGroupOffsets: a second one writes the same again, as the group has no members."""
+
+    api_key = ApiKey.ALTER_SHARE_GROUP_OFFSETS
+
+    def refusal(self, group_id: str, code: ErrorCode) -> AlterShareGroupOffsetsResponse:
+        return AlterShareGroupOffsetsResponse(error_code=code)
+
+
+class DeleteShareOffsets(GroupRequest):
+    """DeleteShareGroupOffsets. A second one would not find what the first has deleted."""
+
+    api_key = ApiKey.DELETE_SHARE_GROUP_OFFSETS
+    is_repeatable = False
+
+    def refusal(self, group_id: str, code: ErrorCode) -> DeleteShareGroupOffsetsResponse:
+        return DeleteShareGroupOffsetsResponse(error_code=code)
+
+
 class DescribeTopology(GroupRequest):
     """StreamsGroupTopologyDescriptionUpdate."""
 
@@ -491,5 +585,6 @@ _FORMS: Final[dict[ApiKey, type[GroupRequest]]] = {
     for form in (
         *(Join, Sync, Heartbeat, Leave, Commit, TransactionalCommit, Fetch, DeleteOffsets, Describe, Delete),
         *(ConsumerHeartbeat, DescribeConsumers, StreamsHeartbeat, DescribeStreams, DescribeTopology),
+        *(ShareHeartbeat, DescribeShares, DescribeShareOffsets, AlterShareOffsets, DeleteShareOffsets),
     )
 }

@@ -362,6 +362,12 @@ class ShardRouting:
                 raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"this node has no coordinator of a {self._what}")
             self._require_young(context, may_wait)
             return await self._local.handle(api_key, message, context)
+        return await self._send_over(owner, api_key, message, context, may_wait=may_wait, leader_epoch=leader_epoch)
+
+    async def _send_over(
+        self, owner: int, api_key: ApiKey, message: Any, context: RequestContext, *, may_wait: bool, leader_epoch: int
+    ) -> Any:
+        """Send it to another node. Raises as `_send`."""
         if may_wait:
             return await self._send_waiting(owner, api_key, message, context, leader_epoch)
         await self._reach(owner, "")

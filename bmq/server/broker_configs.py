@@ -9,9 +9,9 @@ from typing import Final
 import structlog
 
 from bmq.broker.surroundings import CompactionPace, VerificationRetry
-from bmq.coordinator.config import ConsumerConfig, CoordinatorConfig, NewGroupConfig, StreamsConfig
+from bmq.coordinator.config import ConsumerConfig, CoordinatorConfig, NewGroupConfig, ShareConfig, StreamsConfig
 from bmq.coordinator.transactions.config import TransactionConfig
-from bmq.metadata.broker_configs import BROKER_CONFIGS, BrokerConfigs
+from bmq.metadata.broker_configs import BROKER_CONFIGS, SHARE_RECORD_NAMES, BrokerConfigs
 from bmq.metadata.config_keys import NO_EFFECT, split_list
 from bmq.server.kafka_names import SETTING_OF
 from bmq.server.listener_settings import without_listener_configs
@@ -23,6 +23,8 @@ STANDALONE_DEFAULTS: Final = {
     # As in Kafka's own server.properties for one node: a developer's group need not wait for further members.
     "group.initial.rebalance.delay.ms": "0",
     "offsets.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
 }
@@ -63,6 +65,15 @@ def coordinator_config(configs: BrokerConfigs) -> CoordinatorConfig:
             assignors=split_list(configs.value_of("group.consumer.assignors") or ""),
             migration_policy=configs.value_of("group.consumer.migration.policy") or "",
             regex_refresh_interval_ms=configs.number("group.consumer.regex.refresh.interval.ms"),
+        ),
+        share=ShareConfig(
+            **_intervals(configs, "share"),
+            max_size=configs.number("group.share.max.size"),
+            **{
+                f"{bound}{name.replace('.', '_')}": configs.number(f"group.share.{bound.replace('_', '.')}{name}")
+                for name in SHARE_RECORD_NAMES
+                for bound in ("", "min_", "max_")
+            },
         ),
         streams=StreamsConfig(
             **_intervals(configs, "streams"),

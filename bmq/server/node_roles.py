@@ -52,6 +52,7 @@ from bmq.metadata.image import (
     OFFSETS_TOPIC_NAME,
     ROLE_CONTROLLER,
     ROLE_PROXY,
+    SHARE_STATE_TOPIC_NAME,
     TRANSACTIONS_TOPIC_NAME,
     MetadataImage,
     Node,
@@ -86,6 +87,7 @@ from bmq.server.login_threads import LoginThreads, sasl_logins
 from bmq.server.otlp_endpoint import client_telemetry
 from bmq.server.own_log import ManagedLog
 from bmq.server.settings import Settings, split_address, split_roles
+from bmq.server.share_roles import PartitionEnds, ShareRoles
 
 ImageChanged = Callable[[MetadataImage, MetadataImage], None]
 
@@ -259,6 +261,19 @@ class NodeRoles:
             ShardRoutingConfig(),
             is_verifying=lambda: is_verifying(self.replica.broker_configs),
         )
+        self.share = ShareRoles(
+            settings.node_id,
+            manager,
+            self.links,
+            self._image,
+            self.peers.visible_image,
+            self.remote_controller,
+            lambda: self.groups.config.share,
+            clock=dependencies.clock,
+            random=rng,
+            stalls=dependencies.stalls,
+        )
+        self.groups.share_states.use(self.share.routed, PartitionEnds(self.router))
         manager.use_transactions(self.routed_transactions, verification_retry(self.replica.broker_configs))
         self.groups.use_transactions(self.routed_transactions)
         if dependencies.hooks.cleaning is not None and is_compacting(self.replica.broker_configs):
@@ -272,7 +287,11 @@ class NodeRoles:
             settings.node_id,
             manager,
             self.links,
-            {OFFSETS_TOPIC_NAME: self.groups.resign, TRANSACTIONS_TOPIC_NAME: self.transactions.resign},
+            {
+                OFFSETS_TOPIC_NAME: self.groups.resign,
+                TRANSACTIONS_TOPIC_NAME: self.transactions.resign,
+                SHARE_STATE_TOPIC_NAME: self.share.local.resign,
+            },
             self._assignments_changed,
             settings.cluster,
             log_config=dependencies.hooks.log_config,
@@ -333,6 +352,7 @@ class NodeRoles:
             registry.register(ActiveControllerMetrics(self._controller_metrics))
         self.groups.metrics.register(registry)
         self.transactions.metrics.register(registry)
+        self.share.register_metrics(registry)
 
     def _controller_metrics(self) -> ControllerMetrics | None:
         return None if self.controller is None else self.controller.metrics
@@ -388,6 +408,7 @@ class NodeRoles:
             manager=self.manager,
             releases=NodeReleases(self.assignments),
             known=self.known,
+            share_states=self.share.local,
             metadata_seen=lambda: self.replica.seen,
             client_access=self.client_services.access,
         )
@@ -464,6 +485,7 @@ class NodeRoles:
             self.controller.after_stall()
         self.groups.after_stall()
         self.transactions.after_stall()
+        self.share.local.after_stall()
 
     def _image(self) -> MetadataImage:
         return self.replica.image
@@ -493,6 +515,7 @@ class NodeRoles:
         self.router.image_changed(old, new)
         self.routed_groups.image_changed(old, new)
         self.routed_transactions.image_changed(old, new)
+        self.share.image_changed(old, new)
         self.transactions.shards_changed()
         self.remote_controller.image_changed()
         gone = [topic.name for topic_id, topic in old.topics_by_id.items() if topic_id not in new.topics_by_id]
@@ -512,6 +535,7 @@ class NodeRoles:
         self.router.wake()
         self.routed_groups.changed()
         self.routed_transactions.changed()
+        self.share.routed.changed()
         self.transactions.shards_changed()
 
     def _suspect(self, claim: ControllerClaim) -> None:
@@ -542,6 +566,7 @@ class NodeRoles:
         await self.fetcher.close()
         await self.client_services.telemetry.close()
         await self.transactions.close()
+        await self.share.local.close()
         await self.groups.close()
         await self.router.close()
         await self.manager.close()

@@ -22,6 +22,8 @@ from bmq.controller.config import ControllerConfig
 from bmq.controller.runtime import Controller
 from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.coordinator.offsets.committed_offsets import FetchedOffsets
+from bmq.coordinator.share_state.config import ShareStateConfig
+from bmq.coordinator.share_state.coordinator import ShareStateCoordinator
 from bmq.coordinator.transactions.coordinator import TransactionCoordinator
 from bmq.coordinator.transactions.group_partitions import GroupPartitions
 from bmq.coordinator.transactions.verifications import Verifications
@@ -37,6 +39,7 @@ from bmq.metadata.history import StateChangeHistory
 from bmq.metadata.image import (
     METADATA_TOPIC_NAME,
     OFFSETS_TOPIC_NAME,
+    SHARE_STATE_TOPIC_NAME,
     TRANSACTIONS_TOPIC_NAME,
     MetadataImage,
     Node,
@@ -74,6 +77,7 @@ from bmq.server.otlp_endpoint import client_telemetry
 from bmq.server.own_log import ManagedLog
 from bmq.server.own_root import new_holder, open_own_root
 from bmq.server.settings import Settings
+from bmq.server.share_roles import PartitionEnds
 from bmq.server.start_retry import StartRetry, is_log_silent, is_store_silent
 from bmq.server.state_topic import StateTopic
 
@@ -93,6 +97,7 @@ class StandaloneRoles:
     controller: Controller
     groups: GroupCoordinator
     transactions: TransactionCoordinator
+    share_states: ShareStateCoordinator
     fetcher: Fetcher
     services: Services
 
@@ -102,6 +107,7 @@ class StandaloneRoles:
         await self.fetcher.close()
         await self.services.telemetry.close()
         await self.transactions.close()
+        await self.share_states.close()
         await self.groups.close()
         await self.controller.close()
 
@@ -259,6 +265,15 @@ class StandaloneServer:
             markers=markers,
             groups=GroupPartitions(lambda: controller.image, controller.auto_create_topic),
         )
+        share_states = ShareStateCoordinator(
+            StateTopic(SHARE_STATE_TOPIC_NAME, controller, manager),
+            self._clock,
+            ShareStateConfig(),
+            lambda: controller.image,
+            lambda: groups.config.share,
+            lambda node_id, node_epoch: False,  # the only node is this process; locks of its predecessor run out
+        )
+        groups.share_states.use(share_states, PartitionEnds(manager))
         asking = by_itself(ApiKey.ADD_PARTITIONS_TO_TXN)
         verifier = Verifications(
             lambda request: transactions.add_partitions_to_txn(request, asking),
@@ -302,12 +317,13 @@ class StandaloneServer:
             logins=sasl_logins(self._login_threads, lambda: controller.image, self._clock, controller.broker_configs),
             described_partitions_max=controller.broker_configs.number("max.request.partition.size.limit"),
         )
-        return StandaloneRoles(controller, groups, transactions, fetcher, services)
+        return StandaloneRoles(controller, groups, transactions, share_states, fetcher, services)
 
     def _after_stall(self, stall_s: float) -> None:
         if self._roles is not None:
             self._roles.groups.after_stall()
             self._roles.transactions.after_stall()
+            self._roles.share_states.after_stall()
 
     async def _watch_metadata(
         self, manager: PartitionManager, metadata_log: ReplayableLog, controller: Controller

@@ -19,6 +19,7 @@ from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.image import (
     INTERNAL_TOPIC_CONFIGS,
     INTERNAL_TOPICS,
+    SHARE_STATE_TOPIC_NAME,
     TRANSACTIONS_TOPIC_NAME,
     MetadataImage,
 )
@@ -158,12 +159,14 @@ class TopicApi:
         return self._internal_topic(topic.name) if topic.name in INTERNAL_TOPICS and has_defaults else topic
 
     def _internal_topic(self, name: str) -> CreatableTopic:
-        """Compacted, with smaller segments and as many replicas as wanted or as there are nodes: they hold no data."""
+        """Compacted (but for share partitions), with smaller segments and as many replicas as wanted or as there are nodes: they hold no data."""
         prefix = INTERNAL_TOPIC_CONFIGS[name]
         segment_bytes = self._context.decisions.broker_configs.value_of(f"{prefix}.segment.bytes") or ""
         configs = {"cleanup.policy": "compact", "compression.type": "producer", "segment.bytes": segment_bytes}
         if name == TRANSACTIONS_TOPIC_NAME:
             configs |= {"compression.type": "uncompressed", "unclean.leader.election.enable": "false"}
+        if name == SHARE_STATE_TOPIC_NAME:  # its updates build on each other; the owner's snapshots replace old ones
+            configs |= {"cleanup.policy": "delete", "retention.ms": "-1"}
         min_insync = self._context.decisions.broker_configs.value_of(f"{prefix}.min.isr")
         if min_insync is not None:
             configs["min.insync.replicas"] = min_insync

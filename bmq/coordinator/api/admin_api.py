@@ -7,12 +7,14 @@ from typing import Any
 
 from bmq.coordinator.api.authorized_operations import AUTHORIZED_OPERATIONS
 from bmq.coordinator.api.context import CoordinatorContext
+from bmq.coordinator.api.share_states_api import ShareStatesApi
 from bmq.coordinator.classic.effects import GroupState
 from bmq.coordinator.classic.group import CLASSIC
 from bmq.coordinator.consumer.consumer_group import CONSUMER
 from bmq.coordinator.group_shard import GroupShard, NewRuntime
 from bmq.coordinator.modern.group_draft import GroupDraft
 from bmq.coordinator.runtime.log_errors import coordinator_error, deletion_error
+from bmq.coordinator.share.offsets import all_topics
 from bmq.coordinator.share.share_group import SHARE
 from bmq.coordinator.streams.streams_group import STREAMS
 from bmq.protocol.error_codes import ErrorCode
@@ -35,8 +37,9 @@ from bmq.protocol.turns import Pace, in_turns
 class GroupAdminApi:
     """Lists, describes and deletes groups."""
 
-    def __init__(self, context: CoordinatorContext) -> None:
+    def __init__(self, context: CoordinatorContext, share_states: ShareStatesApi) -> None:
         self._context = context
+        self._share_states = share_states
 
     async def list_groups(self, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
         """ListGroups 0-5: the groups of every shard this process owns; empty while there is no offsets topic."""
@@ -87,7 +90,7 @@ class GroupAdminApi:
             try:
                 shard, _ = await self._context.with_group(group_id)
                 if shard.may_be_new(group_id):
-                    writes[group_id] = asyncio.ensure_future(_delete_in_turn(shard, group_id))
+                    writes[group_id] = asyncio.ensure_future(self._delete_in_turn(shard, group_id))
                 else:
                     writes[group_id] = _delete(group_id, shard)
             except KafkaError as error:
@@ -101,6 +104,38 @@ class GroupAdminApi:
                 results[group_id].error_code = deletion_error(error)
                 results[group_id].error_message = str(error)
         return DeleteGroupsResponse(results=list(results.values()))
+
+    async def _delete_in_turn(self, shard: GroupShard, group_id: str) -> ErrorCode:
+        """Delete a group that is of a new protocol, or may become one by a decision under way.
+
+        Raises KafkaError from the append.
+        """
+        for runtime in (shard.consumer, shard.streams, shard.share):
+            while runtime.concerns(group_id):
+                if runtime is shard.share and shard.share.find(group_id) is not None:
+                    code = await self._delete_share_states(shard, group_id)
+                    if code is not ErrorCode.NONE:
+                        return code
+                code = await _delete_new(shard, runtime, group_id)
+                if code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                    return code
+        if shard.is_lost:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        try:
+            deleted = _delete(group_id, shard)
+        except KafkaError as error:
+            return error.code
+        await asyncio.shield(deleted)
+        return ErrorCode.NONE
+
+    async def _delete_share_states(self, shard: GroupShard, group_id: str) -> ErrorCode:
+        """Delete the state of an empty share group's partitions; a failure leaves the group."""
+        try:
+            topics = await shard.share.decide(group_id, lambda draft, _: all_topics(draft))
+            codes = await self._share_states.delete(shard, group_id, topics) if topics else {}
+        except KafkaError as error:
+            return coordinator_error(error)
+        return next((code for code in codes.values() if code is not ErrorCode.NONE), ErrorCode.NONE)
 
 
 def _listed(group_id: str, shard: GroupShard) -> ListedGroup:
@@ -164,26 +199,6 @@ def _delete(group_id: str, shard: GroupShard) -> asyncio.Future[int]:
     records = shard.offsets.delete_group(group_id)
     records.append((encode_key(GroupMetadataKey(group=group_id)), None))
     return shard.append(records)
-
-
-async def _delete_in_turn(shard: GroupShard, group_id: str) -> ErrorCode:
-    """Delete a group that is of a new protocol, or may become one by a decision under way.
-
-    Raises KafkaError from the append.
-    """
-    for runtime in (shard.consumer, shard.streams, shard.share):
-        while runtime.concerns(group_id):
-            code = await _delete_new(shard, runtime, group_id)
-            if code is not ErrorCode.GROUP_ID_NOT_FOUND:
-                return code
-    if shard.is_lost:
-        raise KafkaError(ErrorCode.NOT_COORDINATOR)
-    try:
-        deleted = _delete(group_id, shard)
-    except KafkaError as error:
-        return error.code
-    await asyncio.shield(deleted)
-    return ErrorCode.NONE
 
 
 async def _delete_new(shard: GroupShard, runtime: NewRuntime, group_id: str) -> ErrorCode:

@@ -70,6 +70,8 @@ def _check_modern(
             return ErrorCode.UNSUPPORTED_VERSION
         names = ((topic.name, index) for topic, index in existing)
         return check_streams_commit(streams, request.member_id, generation, names)
+    if shard.share.find(request.group_id) is not None:
+        return ErrorCode.GROUP_ID_NOT_FOUND  # its records are acknowledged one by one: it has no offsets
     return None
 
 
@@ -106,6 +108,8 @@ def _check_transactional_modern(
     """Like `_check_modern`, but a producer need not name a member, and old ones do not know STALE_MEMBER_EPOCH."""
     if shard.find_new(request.group_id) == (None, None):
         return None
+    if shard.share.find(request.group_id) is not None:
+        return ErrorCode.GROUP_ID_NOT_FOUND if api_version >= _TOPIC_IDS_FROM else ErrorCode.ILLEGAL_GENERATION
     is_anonymous = not request.member_id and request.group_instance_id is None
     if request.generation_id_or_member_epoch < 0 and is_anonymous:
         return ErrorCode.NONE

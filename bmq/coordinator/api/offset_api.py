@@ -195,6 +195,8 @@ class OffsetApi:
         group = shard.groups.get(group_id)
         if group is not None and group.state is not GroupState.EMPTY and not group.uses_consumer_protocol:
             return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
+        if shard.share.find(group_id) is not None:
+            return OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
         _, new = shard.find_new(group_id)
         records, topics = shard.offsets.delete(group_id, new or group, request.topics, self._context.image())
         if records:
@@ -213,7 +215,7 @@ def _check_fetch(shard: GroupShard, asked: OffsetFetchRequestGroup) -> ErrorCode
     streams = shard.streams.find(asked.group_id)
     if streams is not None:
         return check_streams_fetch(streams, asked.member_id, asked.member_epoch)
-    return ErrorCode.NONE
+    return ErrorCode.NONE if shard.share.find(asked.group_id) is None else ErrorCode.GROUP_ID_NOT_FOUND
 
 
 def fetch_error(code: ErrorCode) -> ErrorCode:

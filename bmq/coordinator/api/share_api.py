@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-
 from bmq.coordinator.api.authorized_operations import AUTHORIZED_OPERATIONS
 from bmq.coordinator.api.context import CoordinatorContext
 from bmq.coordinator.api.ownership import answered_by_owner
+from bmq.coordinator.api.share_states_api import ShareStatesApi
 from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.coordinator.share.description import described
 from bmq.coordinator.share.draft import ShareDraft
 from bmq.coordinator.share.heartbeat import Answered, Beat, ShareContext, check, heartbeat, initialized, reassign
 from bmq.coordinator.share.member import JOIN_EPOCH
-from bmq.coordinator.share.share_group import StateTopics
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.share_group_describe_request import ShareGroupDescribeRequest
@@ -22,16 +20,13 @@ from bmq.protocol.messages.share_group_heartbeat_request import ShareGroupHeartb
 from bmq.protocol.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
 from bmq.protocol.request_context import RequestContext
 
-InitializeStates = Callable[[str, StateTopics], Awaitable[StateTopics]]
-"""Initialize the state of share partitions of a group; those that are initialized then. Raises KafkaError."""
-
 
 class ShareApi:
-    """Heartbeats and descriptions of share groups. `initialize`: makes the state of partitions that have none."""
+    """Heartbeats and descriptions of share groups. `states`: makes the state of partitions that have none."""
 
-    def __init__(self, context: CoordinatorContext, initialize: InitializeStates) -> None:
+    def __init__(self, context: CoordinatorContext, states: ShareStatesApi) -> None:
         self._context = context
-        self._initialize = initialize
+        self._states = states
 
     async def share_group_heartbeat(
         self, request: ShareGroupHeartbeatRequest, context: RequestContext
@@ -70,8 +65,10 @@ class ShareApi:
         KafkaError.
         """
         try:
-            done = await self._initialize(group_id, answered.missing)
+            done = await self._states.initialize(shard, group_id, answered.missing)
         except KafkaError:
+            done = {}
+        if not done:
             return answered.response
 
         def decide(draft: ShareDraft, group_context: ShareContext) -> ShareGroupHeartbeatResponse:

@@ -8,8 +8,9 @@ second; the group's epoch rises twice as there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -39,13 +40,17 @@ AT_ONCE_MS: Final = 0
 
 
 class ShareContext(NamedTuple):
-    """Everything a decision depends on besides the group. `is_stale`: topics have changed since the group last looked."""
+    """Everything a decision depends on besides the group. `is_stale`: topics have changed since the group last looked.
+
+    `under_way`: partitions whose state is being initialized by this process.
+    """
 
     topics: Topics
     config: ShareConfig
     terms: GroupTerms
     now: Moment
     is_stale: bool
+    under_way: Mapping[UUID, frozenset[int]] = MappingProxyType({})
 
 
 class Beat(NamedTuple):
@@ -119,14 +124,24 @@ def reassign(draft: ShareDraft, member_id: str, context: ShareContext) -> ShareG
     return _response(member, context, is_sent=True)
 
 
-def delete_topics(draft: ShareDraft, topics: Mapping[UUID, str]) -> None:
-    """Topics are gone: their state is deleted."""
+def delete_topics(draft: ShareDraft, topics: Mapping[UUID, str]) -> Mapping[UUID, frozenset[int]]:
+    """The state of topics is being deleted: partitions that may have some, of those topics of which there is any."""
     group = draft.group
     if group is None:
-        return
+        return {}
     known = {one: name for one, name in topics.items() if group.states.known(one)}
+    found = {one: group.states.known(one) for one in topics if one in known or one in group.states.deleting}
     if known:
         draft.write_states(group.states.deletion_begun(known))
+    return found
+
+
+def deleted(draft: ShareDraft, topic_ids: Iterable[UUID]) -> None:
+    """The state of these topics is deleted."""
+    if draft.group is not None:
+        states = draft.group.states.deletion_done(topic_ids)
+        if states != draft.group.states:
+            draft.write_states(states)
 
 
 def expire(draft: ShareDraft, member_id: str, context: ShareContext) -> bool:
@@ -193,18 +208,22 @@ def _said(member: ShareMember, beat: Beat) -> ShareMember:
 
 
 def _begin_missing(draft: ShareDraft, context: ShareContext) -> StateTopics:
-    """Subscribed partitions without state: write that they are being initialized. Those that an earlier request began are
-    left to it."""
+    """Subscribed partitions without state: write that they are being initialized. One that an earlier request began is
+    left to it, unless that has failed."""
     group, found = draft.existing, {}
     for name in group.subscribed_names:
         topic = context.topics.topics.get(name)
         if topic is None or topic.topic_id in group.states.deleting:
             continue
-        partitions = frozenset(range(len(topic.partitions))) - group.states.known(topic.topic_id)
+        state = group.states.initialized.get(topic.topic_id)
+        partitions = frozenset(range(len(topic.partitions))) - context.under_way.get(topic.topic_id, frozenset())
+        if state is not None:
+            partitions -= state.partitions
         if partitions:
             found[topic.topic_id] = StateTopic(name, partitions)
-    if found:
-        draft.write_states(group.states.beginning(found))
+    states = group.states.beginning(found)
+    if found and states != group.states:
+        draft.write_states(states)
     return found
 
 

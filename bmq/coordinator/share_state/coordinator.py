@@ -19,14 +19,14 @@ from bmq.coordinator.share_state.metrics import ShareStateMetrics
 from bmq.coordinator.share_state.partition import PartitionKey
 from bmq.coordinator.share_state.records import Holder
 from bmq.coordinator.share_state.shard import Acquisition, IsGone, ShareStateContext, ShareStateShard
-from bmq.coordinator.topics import SHARE_STATE_TOPIC, CurrentTopics
+from bmq.coordinator.topics import CurrentTopics
 from bmq.log.clock import Clock
-from bmq.log.partition_log import ReplayableLog
+from bmq.log.partition_log import ReplayableLog, TopicPartition
 from bmq.protocol import share_state_messages as messages
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
-from bmq.protocol.request_context import RequestContext, RequestMethod
+from bmq.protocol.request_context import RequestContext
 from bmq.protocol.share_state_messages import state_key
 
 AT_ONCE_MAX: Final = 200
@@ -72,10 +72,9 @@ class ShareStateCoordinator:
 
         self.directory = ShardDirectory(ShareStateShard.kind, shards, make, config)
         self._config = config
-        self._image = image
         self._loop = asyncio.get_running_loop()
         self._waits = 0
-        self._handlers: Final[dict[ApiKey, RequestMethod]] = {
+        self._handlers: Final[dict[ApiKey, Callable[[Any], Awaitable[Any]]]] = {
             ApiKey.SHARE_ACQUIRE: self.acquire,
             ApiKey.SHARE_ACKNOWLEDGE_STATE: self.acknowledge,
             ApiKey.SHARE_RELEASE: self.release,
@@ -87,7 +86,11 @@ class ShareStateCoordinator:
 
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
         """Answer one of the calls; nothing is raised for a peer's faults."""
-        return await self._handlers[api_key](request, context)
+        return await self._handlers[api_key](request)
+
+    def place_of(self, group_id: str, topic_partition: TopicPartition) -> int:
+        """The shard that answers for a share partition."""
+        return self.directory.number_of(state_key(group_id, *topic_partition))
 
     async def prepare(self, key: str) -> None:
         """Load the key's shard. Raises KafkaError (FindCoordinator)."""
@@ -113,9 +116,7 @@ class ShareStateCoordinator:
 
     # ---------------------------------------------------------------- members
 
-    async def acquire(
-        self, request: messages.ShareAcquireRequest, context: RequestContext
-    ) -> messages.ShareAcquireResponse:
+    async def acquire(self, request: messages.ShareAcquireRequest) -> messages.ShareAcquireResponse:
         holder = Holder(request.member_id, request.node_id, request.node_epoch, request.session)
 
         async def one(part: messages.AcquirePartition) -> messages.AcquiredPartition:
@@ -145,9 +146,7 @@ class ShareStateCoordinator:
         parts = await _each(request.partitions, one, messages.AcquiredPartition)
         return messages.ShareAcquireResponse(partitions=parts)
 
-    async def acknowledge(
-        self, request: messages.ShareAcknowledgeRequest, context: RequestContext
-    ) -> messages.ShareAcknowledgeResponse:
+    async def acknowledge(self, request: messages.ShareAcknowledgeRequest) -> messages.ShareAcknowledgeResponse:
         async def one(part: messages.AcknowledgePartition) -> messages.StatePart:
             shard, key = await self._place(request.group_id, part)
             acks = [Ack(batch.first, batch.last, batch.types) for batch in part.batches]
@@ -156,9 +155,7 @@ class ShareStateCoordinator:
 
         return messages.ShareAcknowledgeResponse(partitions=await _each(request.partitions, one, messages.StatePart))
 
-    async def release(
-        self, request: messages.ShareReleaseRequest, context: RequestContext
-    ) -> messages.ShareReleaseResponse:
+    async def release(self, request: messages.ShareReleaseRequest) -> messages.ShareReleaseResponse:
         node = None if request.node_id == messages.ANY_NODE else (request.node_id, request.node_epoch)
 
         async def one(part: messages.NamedPartition) -> messages.StatePart:
@@ -168,7 +165,7 @@ class ShareStateCoordinator:
 
         return messages.ShareReleaseResponse(partitions=await _each(request.partitions, one, messages.StatePart))
 
-    async def wait(self, request: messages.ShareWaitRequest, context: RequestContext) -> messages.ShareWaitResponse:
+    async def wait(self, request: messages.ShareWaitRequest) -> messages.ShareWaitResponse:
         watched: list[tuple[messages.WaitPartition, ShareStateShard, PartitionKey]] = []
         news: list[messages.AvailablePartition] = []
         for part in request.partitions:
@@ -195,9 +192,7 @@ class ShareStateCoordinator:
 
     # ---------------------------------------------------------------- groups
 
-    async def initialize(
-        self, request: messages.ShareInitializeRequest, context: RequestContext
-    ) -> messages.ShareInitializeResponse:
+    async def initialize(self, request: messages.ShareInitializeRequest) -> messages.ShareInitializeResponse:
         async def one(part: messages.InitializePartition) -> messages.StatePart:
             shard, key = await self._place(request.group_id, part)
             await shard.initialize(key, request.state_epoch, part.start_offset)
@@ -205,9 +200,7 @@ class ShareStateCoordinator:
 
         return messages.ShareInitializeResponse(partitions=await _each(request.partitions, one, messages.StatePart))
 
-    async def summarize(
-        self, request: messages.ShareSummaryRequest, context: RequestContext
-    ) -> messages.ShareSummaryResponse:
+    async def summarize(self, request: messages.ShareSummaryRequest) -> messages.ShareSummaryResponse:
         async def one(part: messages.NamedPartition) -> messages.PartitionSummary:
             shard, key = await self._place(request.group_id, part)
             await shard.prove()
@@ -224,9 +217,7 @@ class ShareStateCoordinator:
 
         return messages.ShareSummaryResponse(partitions=await _each(request.partitions, one, messages.PartitionSummary))
 
-    async def delete(
-        self, request: messages.ShareDeleteRequest, context: RequestContext
-    ) -> messages.ShareDeleteResponse:
+    async def delete(self, request: messages.ShareDeleteRequest) -> messages.ShareDeleteResponse:
         async def one(part: messages.NamedPartition) -> messages.StatePart:
             shard, key = await self._place(request.group_id, part)
             await shard.delete(key)
@@ -239,11 +230,7 @@ class ShareStateCoordinator:
     async def _place(self, group_id: str, part: _Named) -> tuple[ShareStateShard, PartitionKey]:
         """Raises KafkaError."""
         key = state_key(group_id, part.topic_id, part.partition)
-        shard = self.directory.find(key)
-        if shard is None:
-            if SHARE_STATE_TOPIC not in self._image().topics:
-                raise KafkaError(ErrorCode.NOT_COORDINATOR, f"there is no {SHARE_STATE_TOPIC} yet")
-            shard = await self.directory.get(key)
+        shard = self.directory.find(key) or await self.directory.get(key)
         return shard, PartitionKey(group_id, part.topic_id, part.partition)
 
     def _partition_count(self) -> int:

@@ -17,6 +17,7 @@ from bmq.protocol.messages import (
     offset_commit_response,
     offset_delete_response,
     offset_for_leader_epoch_response,
+    share_group_describe_response,
     streams_group_describe_response,
     txn_offset_commit_response,
 )
@@ -160,13 +161,15 @@ def coordinator_refused(key: str, code: ErrorCode, message: str) -> Coordinator:
 
 
 def described_group_refused(api_key: ApiKey, group_id: str, code: ErrorCode, message: str) -> Any:
-    """A group of DescribeGroups, ConsumerGroupDescribe or StreamsGroupDescribe."""
+    """A group of DescribeGroups, or one of a new protocol's descriptions."""
     if api_key is ApiKey.DESCRIBE_GROUPS:
         return describe_groups_response.DescribedGroup(group_id=group_id, error_code=code, error_message=message)
     if api_key is ApiKey.CONSUMER_GROUP_DESCRIBE:
         return consumer_group_describe_response.DescribedGroup(
             group_id=group_id, error_code=code, error_message=message
         )
+    if api_key is ApiKey.SHARE_GROUP_DESCRIBE:
+        return share_group_describe_response.DescribedGroup(group_id=group_id, error_code=code, error_message=message)
     return streams_group_describe_response.DescribedGroup(group_id=group_id, error_code=code, error_message=message)
 
 

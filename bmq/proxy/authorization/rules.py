@@ -12,7 +12,7 @@ from bmq.metadata.image import MetadataImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.access import Access
-from bmq.proxy.authorization import cluster, configs, groups, topics, transactions
+from bmq.proxy.authorization import cluster, configs, groups, share_groups, topics, transactions
 from bmq.proxy.authorization.asked import (
     Answer,
     Asked,
@@ -31,6 +31,8 @@ _TOPIC_PARTITIONS: Final = ("partitions", "partitions", "partition_index")
 RULES: Final[dict[ApiKey, Rule]] = {
     ApiKey.PRODUCE: anyone,  # the handler asks for each topic
     ApiKey.FETCH: anyone,  # likewise
+    ApiKey.SHARE_FETCH: anyone,  # the handler asks for the group and each topic
+    ApiKey.SHARE_ACKNOWLEDGE: anyone,  # likewise
     ApiKey.API_VERSIONS: anyone,
     ApiKey.SASL_HANDSHAKE: anyone,
     ApiKey.SASL_AUTHENTICATE: anyone,
@@ -105,6 +107,11 @@ RULES: Final[dict[ApiKey, Rule]] = {
     ApiKey.STREAMS_GROUP_HEARTBEAT: groups.streams_heartbeat,
     ApiKey.STREAMS_GROUP_DESCRIBE: groups.describe_each("group_ids", is_described_by_topics=True),
     ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: _READ_GROUP,
+    ApiKey.SHARE_GROUP_HEARTBEAT: groups.consumer_heartbeat,
+    ApiKey.SHARE_GROUP_DESCRIBE: groups.describe_each("group_ids", is_described_by_topics=True),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: share_groups.describe_offsets,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: share_groups.alter_offsets,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: share_groups.delete_offsets,
     ApiKey.UNREGISTER_CONTROLLER: _ALTER_CLUSTER,
 }
 """One for each API that is served to clients."""

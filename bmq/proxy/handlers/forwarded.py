@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from bmq.metadata.features import GROUP_VERSION, STREAMS_VERSION, level_in_force
+from bmq.metadata.features import GROUP_VERSION, SHARE_VERSION, STREAMS_VERSION, level_in_force
 from bmq.protocol.apis import APIS, ApiKey, Route
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.refusals import refused
@@ -29,6 +29,11 @@ _FEATURE_OF: Final = {
     ApiKey.CONSUMER_GROUP_HEARTBEAT: GROUP_VERSION,
     ApiKey.STREAMS_GROUP_HEARTBEAT: STREAMS_VERSION,
     ApiKey.STREAMS_GROUP_TOPOLOGY_DESCRIPTION_UPDATE: STREAMS_VERSION,
+    ApiKey.SHARE_GROUP_HEARTBEAT: SHARE_VERSION,
+    ApiKey.SHARE_GROUP_DESCRIBE: SHARE_VERSION,
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: SHARE_VERSION,
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: SHARE_VERSION,
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: SHARE_VERSION,
 }
 """The feature that each of these APIs needs: at level 0 the API is refused."""
 

@@ -26,6 +26,8 @@ pytestmark = pytest.mark.unit
 FOR_ANYONE: Final = {
     ApiKey.PRODUCE,  # asks for each topic itself: test_hot_apis
     ApiKey.FETCH,
+    ApiKey.SHARE_FETCH,
+    ApiKey.SHARE_ACKNOWLEDGE,
     ApiKey.API_VERSIONS,
     ApiKey.SASL_HANDSHAKE,
     ApiKey.SASL_AUTHENTICATE,

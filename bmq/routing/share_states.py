@@ -1,0 +1,137 @@
+"""The state of all share partitions of the cluster, as one node reaches it (shard_routing.py): shards are partitions of
+`__share_group_state`. Proxies and group coordinators call it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final, cast
+
+from bmq.coordinator.share_state.coordinator import ShareStateCoordinator
+from bmq.internode_client.links import Links
+from bmq.log.partition_log import TopicPartition
+from bmq.metadata.image import SHARE_STATE_TOPIC_NAME, MetadataImage
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
+from bmq.protocol.request_context import RequestContext, by_itself
+from bmq.protocol.share_state_messages import (
+    AvailablePartition,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareAcquireRequest,
+    ShareAcquireResponse,
+    ShareDeleteRequest,
+    ShareDeleteResponse,
+    ShareInitializeRequest,
+    ShareInitializeResponse,
+    ShareReleaseRequest,
+    ShareReleaseResponse,
+    ShareSummaryRequest,
+    ShareSummaryResponse,
+    ShareWaitRequest,
+    ShareWaitResponse,
+    state_key,
+)
+from bmq.proxy.stall_watch import StallWatch
+from bmq.routing.shard_routing import ShardRouting, ShardRoutingConfig, TopicMaker
+from bmq.routing.share_state_requests import ShareStateRequest
+
+STATE_PURPOSE: Final = "share"
+WAIT_PURPOSE: Final = "share-wait"
+_WAIT_SPARE_MS: Final = 5_000
+
+
+class RoutedShareStates(ShardRouting):
+    """Implements bmq.proxy.share.states.ShareStates and the group coordinator's ShareStates. `local`: the coordinator of the shards this process owns."""
+
+    def __init__(
+        self,
+        node_id: int,
+        local: ShareStateCoordinator | None,
+        links: Links,
+        image: Callable[[], MetadataImage],
+        controller: TopicMaker,
+        config: ShardRoutingConfig,
+        *,
+        random: Random | None = None,
+        stalls: StallWatch | None = None,
+    ) -> None:
+        super().__init__(
+            SHARE_STATE_TOPIC_NAME,
+            "share partition",
+            node_id,
+            local,
+            links,
+            image,
+            controller,
+            config,
+            random=random,
+            stalls=stalls,
+        )
+
+    async def acquire(self, request: ShareAcquireRequest) -> ShareAcquireResponse:
+        return cast(ShareAcquireResponse, await self._call(ApiKey.SHARE_ACQUIRE, request))
+
+    async def acknowledge(self, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
+        return cast(ShareAcknowledgeResponse, await self._call(ApiKey.SHARE_ACKNOWLEDGE_STATE, request))
+
+    async def release(self, request: ShareReleaseRequest) -> ShareReleaseResponse:
+        return cast(ShareReleaseResponse, await self._call(ApiKey.SHARE_RELEASE, request))
+
+    async def initialize(self, request: ShareInitializeRequest) -> ShareInitializeResponse:
+        """Creates the topic of the shards if there is none."""
+        if request.partitions and not self._has_topic():
+            one = request.partitions[0]
+            try:
+                await self.prepare(state_key(request.group_id, one.topic_id, one.partition))
+            except BmqError as error:
+                asked = ShareStateRequest(ApiKey.SHARE_INITIALIZE, request)
+                refused = [asked.refusal(key, error.code) for key in asked.keys]
+                return cast(ShareInitializeResponse, asked.response(refused))
+        return cast(ShareInitializeResponse, await self._call(ApiKey.SHARE_INITIALIZE, request))
+
+    async def summarize(self, request: ShareSummaryRequest) -> ShareSummaryResponse:
+        return cast(ShareSummaryResponse, await self._call(ApiKey.SHARE_SUMMARY, request))
+
+    async def delete(self, request: ShareDeleteRequest) -> ShareDeleteResponse:
+        return cast(ShareDeleteResponse, await self._call(ApiKey.SHARE_DELETE, request))
+
+    async def _call(self, api_key: ApiKey, request: Any) -> Any:
+        return await self._perform(ShareStateRequest(api_key, request), by_itself(api_key))
+
+    def place_of(self, group_id: str, topic_partition: TopicPartition) -> int:
+        """The node that answers for a share partition now; -1: none."""
+        return self._owner(state_key(group_id, *topic_partition))
+
+    async def wait(self, request: ShareWaitRequest) -> ShareWaitResponse:
+        """For partitions of one place: until there is news in one of them. Errors count as news."""
+        if not request.partitions:
+            return ShareWaitResponse()
+        first = request.partitions[0]
+        owner = self._owner(state_key(first.group_id, first.topic_id, first.partition))
+        context = self._dated(by_itself(ApiKey.SHARE_WAIT))
+        try:
+            answer = await self._send(owner, ApiKey.SHARE_WAIT, request, context, may_wait=True)
+        except BmqError:
+            news = [
+                AvailablePartition(
+                    group_id=part.group_id,
+                    topic_id=part.topic_id,
+                    partition=part.partition,
+                    error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE,
+                )
+                for part in request.partitions
+            ]
+            return ShareWaitResponse(partitions=news)
+        return cast(ShareWaitResponse, answer)
+
+    async def _send_over(
+        self, owner: int, api_key: ApiKey, message: Any, context: RequestContext, *, may_wait: bool, leader_epoch: int
+    ) -> Any:
+        """These calls go to the other node as they are, without an Envelope: no client has sent them."""
+        purpose = WAIT_PURPOSE if may_wait else STATE_PURPOSE
+        await self._reach(owner, purpose)
+        self._require_young(context, may_wait)
+        timeout_s = (message.max_wait_ms + _WAIT_SPARE_MS if may_wait else self._config.answer_wait_ms) / 1000
+        return await self._links.call(owner, api_key, message, timeout_s=timeout_s, purpose=purpose)

@@ -1,0 +1,75 @@
+"""The state of share partitions in a cluster node: the shards that it owns, and the way to those of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from uuid import UUID
+
+from prometheus_client import CollectorRegistry
+
+from bmq.broker.manager import PartitionManager
+from bmq.coordinator.config import ShareConfig
+from bmq.coordinator.share_state.config import ShareStateConfig
+from bmq.coordinator.share_state.coordinator import ShareStateCoordinator
+from bmq.internode_client.links import Links
+from bmq.internode_server.local_roles import LocalShards
+from bmq.log.clock import Clock
+from bmq.log.partition_log import TopicPartition
+from bmq.metadata.image import SHARE_STATE_TOPIC_NAME, MetadataImage
+from bmq.metadata.incarnations import has_ended
+from bmq.proxy.appender import Partitions
+from bmq.proxy.stall_watch import StallWatch
+from bmq.routing.shard_routing import ShardRoutingConfig, TopicMaker
+from bmq.routing.share_states import RoutedShareStates
+
+
+class PartitionEnds:
+    """Implements bmq.coordinator.share.states.EndOffsets."""
+
+    def __init__(self, partitions: Partitions) -> None:
+        self._partitions = partitions
+
+    async def end_offset(self, topic_id: UUID, partition: int) -> int:
+        """The high watermark. Raises KafkaError."""
+        log = await self._partitions.leader_of(TopicPartition(topic_id, partition))
+        return log.high_watermark
+
+
+class ShareRoles:
+    """`local`: the shards of this node; `routed`: all of the cluster's."""
+
+    def __init__(  # noqa: PLR0913
+        self,
+        node_id: int,
+        manager: PartitionManager,
+        links: Links,
+        image: Callable[[], MetadataImage],
+        visible_image: Callable[[], MetadataImage],
+        controller: TopicMaker,
+        share_config: Callable[[], ShareConfig],
+        *,
+        clock: Clock,
+        random: Random,
+        stalls: StallWatch,
+    ) -> None:
+        self.local = ShareStateCoordinator(
+            LocalShards(SHARE_STATE_TOPIC_NAME, node_id, manager, image),
+            clock,
+            ShareStateConfig(),
+            image,
+            share_config,
+            lambda node_id, node_epoch: has_ended(image(), node_id, node_epoch),
+        )
+        self.routed = RoutedShareStates(
+            node_id, self.local, links, visible_image, controller, ShardRoutingConfig(), random=random, stalls=stalls
+        )
+
+    def register_metrics(self, registry: CollectorRegistry) -> None:
+        self.local.metrics.register(registry)
+
+    def image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
+        """Call after each new image of this node."""
+        self.routed.image_changed(old, new)
+        if old.nodes is not new.nodes or old.fenced_nodes is not new.fenced_nodes:
+            self.local.nodes_changed()
