@@ -208,6 +208,7 @@ class StandaloneServer:
         self._roles.controller.metrics.register(registry)
         self._roles.groups.metrics.register(registry)
         self._roles.transactions.metrics.register(registry)
+        self._roles.share_states.metrics.register(registry)
 
     # --- start
     async def start(self) -> tuple[str, int]:
