@@ -46,6 +46,8 @@ READING: Final = frozenset(
         ApiKey.DESCRIBE_GROUPS,
         ApiKey.CONSUMER_GROUP_DESCRIBE,
         ApiKey.STREAMS_GROUP_DESCRIBE,
+        ApiKey.SHARE_GROUP_DESCRIBE,
+        ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS,
         ApiKey.DESCRIBE_TRANSACTIONS,
         ApiKey.DESCRIBE_CLIENT_QUOTAS,
         ApiKey.DESCRIBE_CONFIGS,
@@ -163,6 +165,14 @@ _SPLITS: Final[dict[ApiKey, Split]] = {
     ApiKey.DESCRIBE_GROUPS: Split(("groups",), ("groups",), ELEMENTS_PER_TURN_MAX // _A_WRITE),
     ApiKey.CONSUMER_GROUP_DESCRIBE: Split(("group_ids",), ("groups",), ELEMENTS_PER_TURN_MAX // _A_WRITE),
     ApiKey.STREAMS_GROUP_DESCRIBE: Split(("group_ids",), ("groups",), ELEMENTS_PER_TURN_MAX // _A_WRITE),
+    ApiKey.SHARE_GROUP_DESCRIBE: Split(("group_ids",), ("groups",), ELEMENTS_PER_TURN_MAX // _A_WRITE),
+    ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: Split(
+        ("groups", "topics", "partitions"), ("groups", "topics", "partitions"), ELEMENTS_PER_TURN_MAX // _A_WRITE
+    ),
+    ApiKey.ALTER_SHARE_GROUP_OFFSETS: Split(
+        ("topics", "partitions"), ("responses", "partitions"), ELEMENTS_PER_TURN_MAX // _A_WRITE
+    ),
+    ApiKey.DELETE_SHARE_GROUP_OFFSETS: Split(("topics",), ("responses",), ELEMENTS_PER_TURN_MAX // _A_WRITE),
     ApiKey.DELETE_GROUPS: Split(
         ("groups_names",),
         ("results",),
