@@ -37,6 +37,8 @@ log = structlog.get_logger("bmq.proxy")
 
 WAIT_FOR_MEMBERS: Final = frozenset((ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
 """Requests that are answered when other members of their group have sent theirs."""
+WAIT_LONG: Final = WAIT_FOR_MEMBERS | {ApiKey.SHARE_FETCH}
+"""Requests that may be answered much later. What is kept of them meanwhile has bounds of its own."""
 
 
 class Shared(Protocol):
@@ -133,7 +135,7 @@ class RequestAnswers:
             if self._is_too_old(api_key, received_s):
                 slot.connection.close(f"a large {api_key.name} waited until its client may have given it up")
                 return
-            if api_key in WAIT_FOR_MEMBERS:
+            if api_key in WAIT_LONG:
                 # They wait for minutes, and end with their connection, so that has to be read. What groups keep of them
                 # has bounds of its own.
                 admission.release()

@@ -136,6 +136,16 @@ class FetchHandler(Protocol):
         MalformedMessage."""
 
 
+class ShareHandler(Protocol):
+    """Share groups' fetches and acknowledgements; one for all listeners of a process."""
+
+    async def fetch(self, request: Any, context: RequestContext, services: Services) -> Any:
+        """The answer to a ShareFetch (1-2), encoded. Raises KafkaError where the whole request is refused."""
+
+    async def acknowledge(self, request: Any, context: RequestContext, services: Services) -> Any:
+        """The answer to a ShareAcknowledge (1-2). Raises KafkaError where the whole request is refused."""
+
+
 def _has_valid_name(partition: Hashable) -> bool:
     """Whether a topic may have the name in (topic name or id, partition): longer names are not to be remembered."""
     named = partition[0] if isinstance(partition, tuple) else partition
@@ -179,4 +189,5 @@ class Services:
     logins: SaslLogins | None = None  # where a listener demands a login
     throttles: Throttles = field(default_factory=Throttles)
     response_budget: ResponseBudget = field(default_factory=lambda: ResponseBudget(_NO_LIMIT))  # that of the fetches
+    share: ShareHandler | None = None  # None: share groups are not served
     is_between_nodes: bool = False  # the listener for other nodes: clients' rights were checked at their node

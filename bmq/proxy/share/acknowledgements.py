@@ -11,6 +11,8 @@ from typing import Final, Protocol
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.share_state_messages import AcknowledgedBatch, AckType
+from bmq.protocol.turns import Pace
+from bmq.protocol.wire_turns import InTurns
 
 RENEW_FROM: Final = 2
 """The version of both requests since which records can be renewed."""
@@ -26,8 +28,8 @@ class AcknowledgementBatch(Protocol):
 
 def acknowledged_batches(
     batches: Sequence[AcknowledgementBatch], version: int, *, is_renew_ack: bool, is_renew_enabled: bool = True
-) -> list[AcknowledgedBatch]:
-    """For the shard, in order of offset.
+) -> InTurns[list[AcknowledgedBatch]]:
+    """For the shard, in order of offset; in turns, as there may be many.
 
     Raises KafkaError: INVALID_REQUEST; INVALID_RECORD_STATE for a renewal in a group that does not allow it.
     """
@@ -35,7 +37,10 @@ def acknowledged_batches(
     checked: list[AcknowledgedBatch] = []
     is_renewing = False
     before_offset = -1
+    pace = Pace()
     for batch in batches:
+        if pace.is_over():
+            yield
         first_offset, last_offset, types = batch.first_offset, batch.last_offset, batch.acknowledge_types
         if first_offset > last_offset:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "an acknowledgement ends before it begins")

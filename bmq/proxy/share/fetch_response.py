@@ -9,7 +9,9 @@ from uuid import UUID
 
 from bmq.protocol.hot_parts import INT32, LeaderHint, NodeEndpoint, append_compact_string, append_varint
 from bmq.protocol.share_state_messages import AcquiredRange
+from bmq.protocol.turns import Pace
 from bmq.protocol.wire import Buffer
+from bmq.protocol.wire_turns import InTurns
 
 _HEAD: Final = Struct(">ih")  # throttle time, error code
 _PARTITION: Final = Struct(">ih")  # index, error code
@@ -41,19 +43,26 @@ def encode_share_fetch(
     throttle_time_ms: int = 0,
     lock_timeout_ms: int = 0,
     endpoints: Sequence[NodeEndpoint] = (),
-) -> list[Buffer]:
-    """The results of a topic have to follow each other."""
+) -> InTurns[list[Buffer]]:
+    """In turns, as there may be many partitions."""
     out = bytearray(_HEAD.pack(throttle_time_ms, error_code))
     append_compact_string(out, message)
     out += INT32.pack(lock_timeout_ms)
     pieces: list[Buffer] = []
-    topics = _by_topic(results)
+    pace = Pace()
+    topics: dict[UUID, list[ShareResult]] = {}
+    for result in results:
+        topics.setdefault(result.topic_id, []).append(result)
+        if pace.is_over():
+            yield
     append_varint(out, len(topics) + 1)
-    for topic_id, partitions in topics:
+    for topic_id, partitions in topics.items():
         out += topic_id.bytes
         append_varint(out, len(partitions) + 1)
         for result in partitions:
             out = _append(pieces, out, result)
+            if pace.is_over():
+                yield
         out.append(0)
     append_varint(out, len(endpoints) + 1)
     for node_id, host, port, rack in endpoints:
@@ -65,13 +74,6 @@ def encode_share_fetch(
     out.append(0)
     pieces.append(out)
     return pieces
-
-
-def _by_topic(results: Sequence[ShareResult]) -> list[tuple[UUID, list[ShareResult]]]:
-    topics: dict[UUID, list[ShareResult]] = {}
-    for result in results:
-        topics.setdefault(result.topic_id, []).append(result)
-    return list(topics.items())
 
 
 def _append(pieces: list[Buffer], out: bytearray, result: ShareResult) -> bytearray:

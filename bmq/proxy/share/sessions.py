@@ -49,9 +49,20 @@ class SessionPartition:
 
 class ShareSession:
     """`number`: higher than that of each earlier session of the proxy. `touched`: partitions of which the member may hold
-    records. `is_ended`: what it acquires from now on is released."""
+    records. `incarnation`: id and epoch of the node that acquired them. `successor`: the session that took its place."""
 
-    __slots__ = ("connection", "epoch", "is_ended", "key", "number", "partitions", "size", "touched")
+    __slots__ = (
+        "connection",
+        "epoch",
+        "incarnation",
+        "is_ended",
+        "key",
+        "number",
+        "partitions",
+        "size",
+        "successor",
+        "touched",
+    )
 
     def __init__(
         self, key: SessionKey, number: int, connection: Hashable, partitions: dict[TopicPartition, SessionPartition]
@@ -62,8 +73,18 @@ class ShareSession:
         self.partitions = partitions
         self.size = len(partitions)  # as counted by the cache
         self.epoch = 1  # expected in the next request
-        self.touched: dict[TopicPartition, None] = {}
+        self.touched: dict[tuple[UUID, int], None] = {}
+        self.incarnation = (-1, -1)
         self.is_ended = False
+        self.successor: ShareSession | None = None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether what it acquires from now on is nobody's: its member has no session here any more."""
+        newest = self
+        while newest.successor is not None:
+            newest = newest.successor
+        return newest.is_ended
 
 
 @dataclass(slots=True)
@@ -121,7 +142,7 @@ class ShareSessionCache:
         if session.epoch != epoch:
             return ShareScope(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
         partitions = session.partitions
-        added = dict.fromkeys(one for one in named if one not in partitions)
+        added = [one for one in named if one not in partitions]
         if len(partitions) + len(added) > SESSION_PARTITIONS_MAX:
             return ShareScope(ErrorCode.INVALID_REQUEST)
         if self.partition_count + len(added) > self.partitions_max:
@@ -186,13 +207,13 @@ class ShareSessionCache:
         earlier = self._sessions.get(key)
         if earlier is not None:
             self.end(earlier)
-            earlier.is_ended = False  # its fetch under way gives its records to the same member
         if len(self._sessions) >= self.sessions_max or self.partition_count + len(partitions) > self.partitions_max:
             return ShareScope(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         self._number += 1
         session = self._sessions[key] = ShareSession(key, self._number, connection, partitions)
         if earlier is not None:
-            session.touched = earlier.touched
+            session.touched, session.incarnation = earlier.touched, earlier.incarnation
+            earlier.successor = session  # a fetch of it that is under way gives its records to the same member
         self._by_connection.setdefault(connection, {})[key] = None
         self.partition_count += session.size
         return ShareScope(session=session, partitions=tuple(partitions.values()), is_opening=True)

@@ -7,6 +7,7 @@ import pytest
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.share_acknowledge_request import AcknowledgementBatch
+from bmq.protocol.turns import at_once
 from bmq.proxy.share.acknowledgements import acknowledged_batches
 
 pytestmark = pytest.mark.unit
@@ -37,12 +38,12 @@ def batches(*given: Given) -> list[AcknowledgementBatch]:
 @pytest.mark.parametrize("version", [1, 2])
 def test_malformed_acknowledgements_are_invalid(given: list[Given], version: int) -> None:
     with pytest.raises(KafkaError) as raised:
-        acknowledged_batches(batches(*given), version, is_renew_ack=True)
+        at_once(acknowledged_batches(batches(*given), version, is_renew_ack=True))
     assert raised.value.code == ErrorCode.INVALID_REQUEST
 
 
 def test_equal_neighbours_pass_as_in_kafka() -> None:
-    checked = acknowledged_batches(batches((5, 9, [1]), (9, 11, [0, 2, 3])), 1, is_renew_ack=False)
+    checked = at_once(acknowledged_batches(batches((5, 9, [1]), (9, 11, [0, 2, 3])), 1, is_renew_ack=False))
     assert [(one.first, one.last, list(one.types)) for one in checked] == [(5, 9, [1]), (9, 11, [0, 2, 3])]
 
 
@@ -60,8 +61,8 @@ def test_renewals_need_version_flag_and_group(
 ) -> None:
     asked = batches((0, 1, [1, 4]))
     if code is None:
-        assert len(acknowledged_batches(asked, version, is_renew_ack=is_renew_ack)) == 1
+        assert len(at_once(acknowledged_batches(asked, version, is_renew_ack=is_renew_ack))) == 1
         return
     with pytest.raises(KafkaError) as raised:
-        acknowledged_batches(asked, version, is_renew_ack=is_renew_ack, is_renew_enabled=is_renew_enabled)
+        at_once(acknowledged_batches(asked, version, is_renew_ack=is_renew_ack, is_renew_enabled=is_renew_enabled))
     assert raised.value.code == code

@@ -10,6 +10,7 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import decode, encode
 from bmq.protocol.hot_parts import LeaderHint, NodeEndpoint
 from bmq.protocol.share_state_messages import AcquiredRange
+from bmq.protocol.turns import at_once
 from bmq.proxy.share.fetch_response import ShareResult, encode_share_fetch
 
 pytestmark = pytest.mark.unit
@@ -20,15 +21,17 @@ A, B = UUID(int=1), UUID(int=2)
 @pytest.mark.parametrize("version", [1, 2])
 def test_pieces_are_what_the_codec_writes(version: int) -> None:
     records = [memoryview(b"x" * 200), memoryview(b"y" * 3)]
-    pieces = encode_share_fetch(
-        [
-            ShareResult(A, 0, views=records, acquired=[AcquiredRange(first=3, last=9, delivery_count=2)]),
-            ShareResult(A, 1, 6, leader=LeaderHint(2, 5)),
-            ShareResult(B, 300, acknowledge_error_code=121, acknowledge_message="no"),
-        ],
-        throttle_time_ms=7,
-        lock_timeout_ms=30_000,
-        endpoints=[NodeEndpoint(2, "h", 9092, "r")],
+    pieces = at_once(
+        encode_share_fetch(
+            [
+                ShareResult(A, 0, views=records, acquired=[AcquiredRange(first=3, last=9, delivery_count=2)]),
+                ShareResult(A, 1, 6, leader=LeaderHint(2, 5)),
+                ShareResult(B, 300, acknowledge_error_code=121, acknowledge_message="no"),
+            ],
+            throttle_time_ms=7,
+            lock_timeout_ms=30_000,
+            endpoints=[NodeEndpoint(2, "h", 9092, "r")],
+        )
     )
     assert any(piece is records[0] for piece in pieces) and any(piece is records[1] for piece in pieces)
     body = b"".join(pieces)
@@ -48,6 +51,6 @@ def test_pieces_are_what_the_codec_writes(version: int) -> None:
 
 
 def test_a_refusal_has_no_partitions() -> None:
-    body = b"".join(encode_share_fetch((), error_code=122, message="gone"))
+    body = b"".join(at_once(encode_share_fetch((), error_code=122, message="gone")))
     response = decode("response", ApiKey.SHARE_FETCH, 2, body)
     assert (response.error_code, response.error_message, list(response.responses)) == (122, "gone", [])

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
-from bmq.protocol.record_batch import CorruptRecords, Record, encode_batch
+from bmq.protocol.record_batch import TRANSACTIONAL, CorruptRecords
 from bmq.protocol.share_state_messages import AcquiredRange, OffsetRange
 from bmq.proxy.share.read_batches import ReadBatch, batches_of, cut, offset_ranges, records_around, unseen_ranges
 
@@ -26,7 +27,7 @@ def batch(base_offset: int, count: int = 1, producer_id: int = -1, *, is_transac
             producer_id=producer_id,
             producer_epoch=0 if producer_id >= 0 else -1,
             base_sequence=0 if producer_id >= 0 else -1,
-            is_transactional=is_transactional,
+            attributes=(TRANSACTIONAL if is_transactional else 0),
         )
     )
 

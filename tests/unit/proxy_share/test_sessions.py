@@ -88,9 +88,9 @@ def test_a_session_opened_again_holds_what_the_earlier_one_did() -> None:
     first.touched[T0] = None
     second = fetch(cache, 0, (T1,), connection="new").session
     assert second is not None and second.number > first.number and list(second.touched) == [T0]
-    assert not first.is_ended  # what it is about to acquire is still its member's
+    assert not first.is_over  # what it is about to acquire is still its member's
     assert cache.lost("old") == [] and len(cache) == 1
-    assert cache.lost("new") == [second] and second.is_ended
+    assert cache.lost("new") == [second] and second.is_over and first.is_over
     assert (len(cache), cache.partition_count, cache.evicted) == (0, 0, 1)
     assert not cache.has_connection("new")
 

@@ -1,0 +1,154 @@
+"""The share groups' side of a proxy: what all ShareFetch and ShareAcknowledge requests of a process share.
+
+Sessions end with their connections; what their members hold is released then, also what is still being acquired.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from bmq.log.partition_log import TopicPartition
+from bmq.protocol.errors import BmqError
+from bmq.protocol.share_state_messages import (
+    NamedPartition,
+    ShareAcquireRequest,
+    ShareAcquireResponse,
+    ShareReleaseRequest,
+)
+from bmq.proxy.share.group_terms import GroupTerms, ShareDefaults
+from bmq.proxy.share.positions import Positions, ShareWaits
+from bmq.proxy.share.sessions import SESSIONS_MAX, ShareSession, ShareSessionCache
+from bmq.proxy.share.share_counts import ShareCounts
+from bmq.proxy.share.states import ShareStates
+
+if TYPE_CHECKING:
+    from bmq.protocol.request_context import Peer
+    from bmq.proxy.fetch_resources import FetchResources
+    from bmq.proxy.services import Services
+
+RELEASE_ATTEMPTS_MAX: Final = 5
+RELEASE_AGAIN_S: Final = 0.2
+"""Until a release is tried again; doubled each time. After the last one the locks end at their deadlines."""
+
+_log = structlog.get_logger("bmq.proxy")
+
+
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    """To be called when a connection ends; equal for the same connection."""
+
+    consumers: ShareConsumers
+    connection: Any
+
+    def __call__(self) -> None:
+        self.consumers.lost(self.connection)
+
+
+class ShareConsumers:
+    """One for all listeners of a process, beside its Fetcher, whose resources it uses."""
+
+    def __init__(
+        self,
+        shared: FetchResources,
+        states: ShareStates,
+        defaults: ShareDefaults | None = None,
+        *,
+        sessions_max: int = SESSIONS_MAX,
+    ) -> None:
+        self.shared = shared
+        self.states = states
+        self.defaults = defaults or ShareDefaults()
+        self.sessions = ShareSessionCache(sessions_max=sessions_max)
+        self.positions = Positions()
+        self.waits = ShareWaits(states, self.positions, shared.spawn, shared.loop.call_later)
+        self.counts = ShareCounts()
+        self._acquiring: dict[asyncio.Task[ShareAcquireResponse], None] = {}
+
+    def terms(self, services: Services, group_id: str) -> GroupTerms:
+        return self.defaults.terms(services.controller.image.group_configs.get(group_id, {}))
+
+    def watch(self, peer: Peer | None) -> None:
+        """Call `lost` when the connection ends."""
+        if peer is not None:
+            peer.on_lost(_Loss(self, peer))
+
+    def lost(self, connection: Any) -> None:
+        """The connection ended: its sessions end too, and what their members hold is released."""
+        for session in self.sessions.lost(connection):
+            self._release_soon(session)
+
+    def end(self, session: ShareSession) -> None:
+        """Its client has closed it."""
+        self.sessions.end(session)
+        self._release_soon(session)
+
+    async def acquire(self, session: ShareSession, request: ShareAcquireRequest) -> ShareAcquireResponse:
+        """Ask the shards. If the session ends meanwhile, what they give is released. Raises KafkaError."""
+        session.incarnation = request.node_id, request.node_epoch
+        for one in request.partitions:
+            if one.batches:
+                session.touched[one.topic_id, one.partition] = None
+        task = self.shared.loop.create_task(self.states.acquire(request))
+        self._acquiring[task] = None
+
+        def acquired(done: asyncio.Task[ShareAcquireResponse]) -> None:
+            self._acquiring.pop(done, None)
+            if not done.cancelled() and done.exception() is not None and not isinstance(done.exception(), BmqError):
+                _log.error("share_acquire_failed", error=repr(done.exception()))
+            if session.is_over:
+                self._release_soon(session)
+
+        task.add_done_callback(acquired)
+        # A request ends with its connection; the shards may carry the acquisition out all the same.
+        return await asyncio.shield(task)
+
+    def released(self, group_id: str, topic_partition: TopicPartition) -> None:
+        """Records of the partition were released by this proxy: its fetches ask where they are."""
+        key = group_id, topic_partition
+        self.positions.forget(key)
+        self.waits.wake(key)
+
+    async def close(self) -> None:
+        """Cancel what is under way; the shards release the locks of a proxy that is gone."""
+        tasks = tuple(self._acquiring)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _release_soon(self, session: ShareSession) -> None:
+        if session.touched and not self.shared.is_stopping:
+            self.shared.spawn(self._release(session))
+
+    async def _release(self, session: ShareSession) -> None:
+        group_id, member_id = session.key
+        node_id, node_epoch = session.incarnation
+        left: Iterable[tuple[Any, int]] = tuple(session.touched)
+        again_s = RELEASE_AGAIN_S
+        for attempt in range(RELEASE_ATTEMPTS_MAX):
+            if attempt:
+                await asyncio.sleep(again_s)
+                again_s *= 2
+            request = ShareReleaseRequest(
+                group_id=group_id,
+                member_id=member_id,
+                node_id=node_id,
+                node_epoch=node_epoch,
+                session=session.number,
+                partitions=[NamedPartition(topic_id=topic_id, partition=number) for topic_id, number in left],
+            )
+            try:
+                response = await self.states.release(request)
+            except BmqError as error:
+                _log.info("share_release_failed", group=group_id, member=member_id, error=str(error))
+                continue
+            for one in response.partitions:
+                if not one.error_code:
+                    self.released(group_id, TopicPartition(one.topic_id, one.partition))
+            left = tuple((one.topic_id, one.partition) for one in response.partitions if one.error_code)
+            if not left:
+                return

@@ -1,0 +1,359 @@
+"""The records of one ShareFetch: read, acquire, and wait for more, until there are some or the time is over.
+
+A round reads each partition of the session where it is expected to go on, and asks the shards to acquire of that. What they
+answer is the next position, so one round is usual. Errors of partitions shorten no wait, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import structlog
+
+from bmq.log.partition_log import PartitionLog, TopicPartition
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
+from bmq.protocol.share_state_messages import (
+    AcquiredPartition,
+    AcquiredRange,
+    AcquirePartition,
+    ShareAcquireRequest,
+)
+from bmq.protocol.turns import NO_TURNS, Pace, Turns
+from bmq.proxy.share.partition_reads import NOTHING, Offer, acquire_of, read_offer, reset_offset
+from bmq.proxy.share.positions import FULL
+from bmq.proxy.share.read_batches import records_around
+
+if TYPE_CHECKING:
+    from bmq.proxy.services import Services
+    from bmq.proxy.share.consumers import ShareConsumers
+    from bmq.proxy.share.group_terms import GroupTerms
+    from bmq.proxy.share.sessions import ShareSession
+
+ROUNDS_MAX: Final = 16
+"""Rounds in a row: after so many without records the client asks again."""
+AGAIN_S: Final = 0.1
+"""Until a shard or an owner that could not be reached is asked again."""
+_TOLD: Final = frozenset(
+    (ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+)
+"""Errors of reading that clients understand and have to know; others pass."""
+
+_log = structlog.get_logger("bmq.proxy")
+
+
+class Wanted(NamedTuple):
+    """The limits of a request. `max_bytes`: of all partitions."""
+
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    mode: int
+
+
+class Found(NamedTuple):
+    """A partition's records: whole batches, and which of their records were acquired."""
+
+    views: Sequence[memoryview]
+    acquired: Sequence[AcquiredRange]
+
+
+class _Look:
+    """One partition of the fetch. `reset`: where it begins, to be told to its shard. `bound_offset`, `seen`: end of the log
+    and position as the round saw them."""
+
+    __slots__ = ("bound_offset", "error_code", "log", "position_key", "reset", "seen", "topic_partition")
+
+    def __init__(self, group_id: str, topic_partition: TopicPartition) -> None:
+        self.topic_partition = topic_partition
+        self.position_key = (group_id, topic_partition)
+        self.log: PartitionLog | None = None
+        self.bound_offset = -1
+        self.seen: tuple[int, int] | None = None
+        self.reset = -1
+        self.error_code = ErrorCode.NONE
+
+
+class _Asked(NamedTuple):
+    look: _Look
+    log: PartitionLog
+    offset: int  # the read's; -1: a question
+    offer: Offer
+    part: AcquirePartition
+
+
+class ShareFetchJob:
+    """Call `run` once. `found`, `errors`, `lock_timeout_ms`, `size_bytes`: the outcome."""
+
+    def __init__(
+        self,
+        consumers: ShareConsumers,
+        services: Services,
+        session: ShareSession,
+        partitions: Sequence[TopicPartition],
+        wanted: Wanted,
+        terms: GroupTerms,
+        turns: Turns = NO_TURNS,
+    ) -> None:
+        self._consumers = consumers
+        self._shared = consumers.shared
+        self._services = services
+        self._session = session
+        self._wanted = wanted
+        self._terms = terms
+        self._turns = turns
+        self._looks = [_Look(session.key[0], one) for one in partitions]
+        loop, config = self._shared.loop, self._shared.config
+        self._deadline_s = loop.time() + min(max(wanted.max_wait_ms, 0), config.fetch_wait_ms_max) / 1000
+        self._is_retried = False  # something could not be reached in this round
+        self._is_current = False  # the shards were asked, or waited for, since the job began
+        self._asks_all = False
+        self._woken: asyncio.Future[None] | None = None
+        self.found: dict[TopicPartition, Found] = {}
+        self.lock_timeout_ms = terms.lock_timeout_ms
+        self.size_bytes = 0
+
+    @property
+    def errors(self) -> dict[TopicPartition, ErrorCode]:
+        return {look.topic_partition: look.error_code for look in self._looks if look.error_code}
+
+    async def run(self) -> None:
+        """Returns when there are records, the time is over, or nothing can come."""
+        if not self._looks or self._wanted.max_records <= 0 or self._wanted.max_bytes <= 0:
+            return
+        rounds = 0
+        while True:
+            is_due = self._is_due()
+            rounds += 1
+            self._is_retried = False
+            asked = await self._read(is_due)
+            has_moved = bool(asked) and await self._acquire(asked)
+            if self.found or rounds >= ROUNDS_MAX:
+                return
+            if not has_moved:
+                if is_due and (self._is_current or self._is_retried):
+                    return
+                if is_due:
+                    self._asks_all = True  # the positions may be old: others may have released records
+                    continue
+                await self._wait()
+                rounds = 0
+
+    # --- reading
+
+    async def _read(self, is_due: bool) -> list[_Asked]:
+        """Questions, and offers if they are enough or it is time."""
+        wanted, consumers = self._wanted, self._consumers
+        left_records = wanted.max_records
+        each_bytes = max(1, min(wanted.max_bytes, self._shared.config.fetch_max_bytes) // len(self._looks))
+        questions: list[_Asked] = []
+        offers: list[_Asked] = []
+        pace = Pace()
+        for look in self._looks:
+            if pace.is_over():
+                await self._turns.next()
+            log = self._log_of(look)
+            if log is None:
+                continue
+            position = consumers.positions.get(look.position_key)
+            look.bound_offset = self._bound_offset(log)
+            look.seen = None if position is None else (position.next_offset, position.version)
+            if position is None or look.reset >= 0 or self._asks_all:
+                self._is_current = True
+                part = acquire_of(log, NOTHING, 0, wanted.batch_size)
+                part.reset_offset = look.reset
+                questions.append(_Asked(look, log, -1, NOTHING, part))
+                continue
+            offset = position.next_offset
+            if offset == FULL or left_records <= 0:
+                continue
+            offer = await self._offer(look, log, offset, each_bytes, left_records)
+            if offer is not NOTHING:
+                part = acquire_of(log, offer, left_records, wanted.batch_size)
+                offers.append(_Asked(look, log, offset, offer, part))
+                left_records -= offer.record_count
+        self._asks_all = False
+        if not is_due and sum(one.offer.size_bytes for one in offers) < wanted.min_bytes:
+            return questions
+        for one in offers:
+            consumers.positions.pass_on(one.look.position_key, one.offer.taken_offset)
+        return [*questions, *offers]
+
+    async def _offer(self, look: _Look, log: PartitionLog, offset: int, size_bytes: int, records_max: int) -> Offer:
+        try:
+            offer = await read_offer(
+                self._shared,
+                log,
+                offset,
+                size_bytes,
+                is_read_committed=self._terms.is_read_committed,
+                records_max=records_max,
+                mode=self._wanted.mode,
+            )
+        except BmqError as error:
+            self._failed(look, error)
+            return NOTHING
+        look.error_code = ErrorCode.NONE
+        return offer
+
+    def _log_of(self, look: _Look) -> PartitionLog | None:
+        log = self._services.partitions.ready(look.topic_partition)
+        if log is None:
+            self._shared.starts.start(self._services.partitions, look.topic_partition, self._started)
+        look.log = log
+        return log
+
+    def _started(self, _: TopicPartition, code: ErrorCode) -> None:
+        if code:
+            self._shared.loop.call_later(AGAIN_S, self._wake)
+        else:
+            self._wake()
+
+    def _bound_offset(self, log: PartitionLog) -> int:
+        return log.last_stable_offset if self._terms.is_read_committed else log.high_watermark
+
+    def _failed(self, look: _Look, error: BmqError) -> None:
+        self._is_retried = True
+        if error.code in _TOLD:
+            look.error_code = error.code
+            _log.warning(
+                "share_fetch_failed",
+                group=self._session.key[0],
+                topic_id=str(look.topic_partition.topic_id),
+                partition=look.topic_partition.partition,
+                error=str(error),
+            )
+
+    # --- acquiring
+
+    async def _acquire(self, asked: Sequence[_Asked]) -> bool:
+        """Whether another round may find more at once."""
+        group_id, member_id = self._session.key
+        node = self._services.node
+        known = self._services.controller.image.nodes.get(node.node_id, node)
+        request = ShareAcquireRequest(
+            group_id=group_id,
+            member_id=member_id,
+            node_id=known.node_id,
+            node_epoch=known.epoch,
+            session=self._session.number,
+            mode=self._wanted.mode,
+            partitions=[one.part for one in asked],
+        )
+        try:
+            response = await self._consumers.acquire(self._session, request)
+        except BmqError as error:
+            for one in asked:
+                self._refused(one, error.code)
+            return False
+        has_moved = False
+        pace = Pace()
+        for one, answer in zip(asked, response.partitions, strict=True):
+            if pace.is_over():
+                await self._turns.next()
+            if answer.error_code:
+                self._refused(one, ErrorCode(answer.error_code))
+            elif answer.start_offset < 0:
+                has_moved = await self._reset(one) or has_moved
+            else:
+                has_moved = self._acquired(one, answer) or has_moved
+        return has_moved
+
+    def _refused(self, one: _Asked, code: ErrorCode) -> None:
+        self._is_retried = True
+        self._consumers.positions.forget(one.look.position_key)
+        if code in _TOLD:
+            one.look.error_code = code
+
+    async def _reset(self, one: _Asked) -> bool:
+        """Find where the share partition begins: the next round tells its shard, which writes it."""
+        terms, now_ms = self._terms, self._services.clock.now_ms()
+        try:
+            one.look.reset = await reset_offset(one.log, terms.reset, now_ms, is_read_committed=terms.is_read_committed)
+        except BmqError as error:
+            self._failed(one.look, error)
+            return False
+        return True
+
+    def _acquired(self, one: _Asked, answer: AcquiredPartition) -> bool:
+        consumers, look = self._consumers, one.look
+        look.reset = -1
+        if answer.lock_timeout_ms:
+            self.lock_timeout_ms = answer.lock_timeout_ms
+        if consumers.positions.put(
+            look.position_key, answer.next_offset, answer.version, one.offer.taken_offset if answer.ranges else -1
+        ):
+            consumers.waits.wake(look.position_key)
+        if not answer.ranges:
+            return answer.next_offset not in (FULL, one.offset)
+        views = records_around(one.offer.batches, one.offer.views, answer.ranges)
+        self.found[look.topic_partition] = Found(views, answer.ranges)
+        size_bytes = sum(map(len, views))
+        self.size_bytes += size_bytes
+        counts = consumers.counts
+        counts.sent_bytes += size_bytes
+        counts.acquired_ranges += len(answer.ranges)
+        for acquired in answer.ranges:
+            records = acquired.last - acquired.first + 1
+            counts.acquired_records += records
+            if acquired.delivery_count > 1:
+                counts.redelivered += records
+        return True
+
+    # --- waiting
+
+    def _is_due(self) -> bool:
+        shared = self._shared
+        return (
+            shared.loop.time() >= self._deadline_s
+            or shared.is_stopping
+            or self._session.is_ended
+            or len(shared.deadlines) >= shared.config.fetch_waiting_max
+        )
+
+    async def _wait(self) -> None:
+        """Until a log moves, a shard has news, a partition is started, or the time is over."""
+        shared, consumers = self._shared, self._consumers
+        if any(self._has_changed(look) for look in self._looks):
+            return
+        self._is_current = True
+        woken = self._woken = shared.loop.create_future()
+        logs = [look.log for look in self._looks if look.log is not None]
+        keys = []
+        for log in logs:
+            shared.waits.add(log, self._wake, is_committed=self._terms.is_read_committed)
+        for look in self._looks:
+            position = consumers.positions.get(look.position_key)
+            if look.log is not None and position is not None:
+                consumers.waits.add(look.position_key, position.version, self._wake)
+                keys.append(look.position_key)
+        due_s = self._deadline_s
+        if self._is_retried:
+            due_s = min(due_s, shared.loop.time() + AGAIN_S)
+        shared.deadlines.add(self._wake, due_s)
+        try:
+            await woken
+        finally:
+            self._woken = None
+            shared.deadlines.discard(self._wake)
+            for log in logs:
+                shared.waits.discard(log, self._wake)
+            for key in keys:
+                consumers.waits.discard(key, self._wake)
+
+    def _has_changed(self, look: _Look) -> bool:
+        """Whether there is more since the round looked at it."""
+        if look.log is None:
+            return self._services.partitions.ready(look.topic_partition) is not None
+        if self._bound_offset(look.log) != look.bound_offset:
+            return True
+        position = self._consumers.positions.get(look.position_key)
+        return position is not None and (position.next_offset, position.version) != look.seen
+
+    def _wake(self) -> None:
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)

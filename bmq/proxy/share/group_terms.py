@@ -1,0 +1,70 @@
+"""What a share group's configs say of its fetches. Pure.
+
+Source: Kafka's GroupConfig and ShareGroupAutoOffsetResetStrategy (4.3).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+_BY_DURATION: Final = "by_duration:"
+_DURATION: Final = re.compile(
+    r"P(?:(?P<days>\d{1,9})D)?(?:T(?:(?P<hours>\d{1,9})H)?(?:(?P<minutes>\d{1,9})M)?(?:(?P<seconds>\d{1,12}(?:\.\d{1,9})?)S)?)?",
+    re.ASCII | re.IGNORECASE,
+)
+
+
+class Reset(NamedTuple):
+    """Where a share partition begins without a start offset. `ago_ms`: None for EARLIEST and LATEST."""
+
+    strategy: str
+    ago_ms: int | None = None
+
+
+class GroupTerms(NamedTuple):
+    """`lock_timeout_ms`: how long a record stays locked."""
+
+    reset: Reset
+    is_read_committed: bool
+    is_renew_enabled: bool
+    lock_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class ShareDefaults:
+    """Of groups that set nothing of their own: Kafka's `group.share.` settings of the same names."""
+
+    record_lock_duration_ms: int = 30_000
+    min_record_lock_duration_ms: int = 15_000
+    max_record_lock_duration_ms: int = 60_000
+
+    def terms(self, configs: Mapping[str, str]) -> GroupTerms:
+        """With the group's own configs. Values that were set under other bounds are capped; unknown words do nothing."""
+        text = configs.get("share.record.lock.duration.ms", "")
+        lock_ms = int(text) if text.isascii() and text.isdigit() else self.record_lock_duration_ms
+        return GroupTerms(
+            reset_of(configs.get("share.auto.offset.reset", LATEST)) or Reset(LATEST),
+            configs.get("share.isolation.level", "").lower() == "read_committed",
+            configs.get("share.renew.acknowledge.enable", "true").lower() != "false",
+            min(max(lock_ms, self.min_record_lock_duration_ms), self.max_record_lock_duration_ms),
+        )
+
+
+def reset_of(text: str) -> Reset | None:
+    """`latest`, `earliest`, `by_duration:PT1H`; None: none of these, or a duration that is not positive."""
+    word = text.strip().lower()
+    if word in (EARLIEST, LATEST):
+        return Reset(word)
+    if not word.startswith(_BY_DURATION):
+        return None
+    found = _DURATION.fullmatch(word[len(_BY_DURATION) :])
+    if found is None:
+        return None
+    days, hours, minutes = (int(found[name] or 0) for name in ("days", "hours", "minutes"))
+    ago_ms = ((days * 24 + hours) * 60 + minutes) * 60_000 + int(float(found["seconds"] or 0) * 1000)
+    return Reset(_BY_DURATION, ago_ms) if ago_ms > 0 else None

@@ -1,0 +1,159 @@
+"""Reads of one partition for a share group: batches from its next offset on, and what is archived unseen.
+
+From the same tail, cache and files as every fetch (bmq/proxy/fetch_job.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from bmq.log.partition_log import PartitionLog
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.share_state_messages import RECORD_LIMIT, AcquirePartition, OffsetRange
+from bmq.proxy.fetch_results import in_order
+from bmq.proxy.share.group_terms import EARLIEST, LATEST, Reset
+from bmq.proxy.share.read_batches import ReadBatch, batches_of, offset_ranges, unseen_ranges
+
+if TYPE_CHECKING:
+    from bmq.proxy.fetch_resources import FetchResources
+
+ATTEMPTS_MAX: Final = 3
+"""Reads of a partition that retention or compaction overtakes, until it is answered without records."""
+
+
+class Offer(NamedTuple):
+    """What was read. `taken_offset`: what an acquisition of all that is wanted would end before."""
+
+    views: Sequence[memoryview]
+    batches: Sequence[ReadBatch]
+    unseen: Sequence[OffsetRange]
+    size_bytes: int
+    record_count: int
+    taken_offset: int
+
+
+NOTHING: Final = Offer((), (), (), 0, 0, -1)
+
+
+async def read_offer(
+    shared: FetchResources,
+    log: PartitionLog,
+    offset: int,
+    length_bytes_max: int,
+    *,
+    is_read_committed: bool,
+    records_max: int,
+    mode: int,
+) -> Offer:
+    """Whole batches from `offset` on, or from the log's start if that is higher; NOTHING when there are none yet.
+
+    Raises BmqError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, NOT_LEADER_OR_FOLLOWER.
+    """
+    for _ in range(ATTEMPTS_MAX):
+        bound_offset = log.last_stable_offset if is_read_committed else log.high_watermark
+        from_offset = max(offset, log.log_start_offset)
+        if from_offset >= bound_offset:
+            return NOTHING
+        began_s = shared.elapsed_s()
+        try:
+            views = await _views(shared, log, from_offset, length_bytes_max, bound_offset)
+            batches = batches_of(views)
+            if not batches:
+                return NOTHING
+            aborted: Sequence[tuple[int, int]] = ()
+            end_offset = batches[-1].last_offset + 1
+            if is_read_committed:
+                found = log.aborted_transactions(from_offset, end_offset)
+                aborted = in_order(
+                    await log.find_aborted_transactions(from_offset, end_offset) if found is None else found
+                )
+        except BmqError as error:
+            if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise
+            continue  # retention was faster
+        if shared.elapsed_s() - began_s > shared.config.read_cursor_age_ms / 1000 or from_offset < log.log_start_offset:
+            continue  # the file may have been replaced, and what was aborted in it be forgotten (rule 35)
+        unseen = unseen_ranges(batches, views, aborted, from_offset)
+        count, taken_offset = _taken(batches, unseen, from_offset, records_max, mode)
+        return Offer(views, batches, unseen, sum(map(len, views)), count, taken_offset)
+    return NOTHING
+
+
+def acquire_of(log: PartitionLog, offer: Offer, records_max: int, batch_size: int) -> AcquirePartition:
+    """The part of a ShareAcquire that asks for what was read; without batches it asks where to read."""
+    topic_id, partition = log.topic_partition
+    return AcquirePartition(
+        topic_id=topic_id,
+        partition=partition,
+        records_max=records_max,
+        batch_size=batch_size,
+        log_start_offset=log.log_start_offset,
+        batches=offset_ranges(offer.batches),
+        archive=offer.unseen,
+    )
+
+
+async def reset_offset(log: PartitionLog, reset: Reset, now_ms: int, *, is_read_committed: bool) -> int:
+    """Where a share partition begins that has no start offset yet, proved by the log's owner (rule 15). Raises BmqError."""
+    await log.prove_ownership()
+    end_offset = log.last_stable_offset if is_read_committed else log.high_watermark
+    if reset.strategy == EARLIEST:
+        return log.log_start_offset
+    if reset.strategy == LATEST or reset.ago_ms is None:
+        return log.high_watermark
+    found = await log.offset_for_timestamp(max(0, now_ms - reset.ago_ms), end_offset)
+    return log.high_watermark if found is None else found[0]
+
+
+async def _views(
+    shared: FetchResources, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int
+) -> Sequence[memoryview]:
+    limit = max(1, min(length_bytes_max, shared.budget.room_bytes))
+    tail = log.tail_read(offset, limit, bound_offset)
+    if tail is not None:
+        shared.counts.tail_bytes += sum(map(len, tail))
+        return tail
+    slice_bytes = shared.throttle.slice_bytes_max
+    if slice_bytes is not None:
+        # Catch-up reads take turns, so that they do not slow down produces.
+        limit = max(1, min(limit, slice_bytes))
+        now_s = shared.loop.time()
+        wait_s = shared.throttle.turn(now_s) - now_s
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+    found = shared.catch_up.read_cached(log, offset, limit, bound_offset)
+    if found is None:
+        shared.budget.reserve(limit)
+        try:
+            found = await shared.catch_up.read(log, offset, limit, bound_offset)
+        finally:
+            shared.budget.release(limit)
+    shared.throttle.settle(shared.loop.time(), sum(map(len, found.views)))
+    views = [view for view in found.views if isinstance(view, memoryview)]
+    if len(views) != len(found.views):
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "records that were to be in memory are in a file")
+    shared.counts.catch_up_bytes += sum(map(len, views))
+    return views
+
+
+def _taken(
+    batches: Sequence[ReadBatch], unseen: Sequence[OffsetRange], from_offset: int, records_max: int, mode: int
+) -> tuple[int, int]:
+    """(records that may be acquired, where the acquisition of at most `records_max` would end) if none is locked."""
+    count = place = 0
+    for batch in batches:
+        while place < len(unseen) and unseen[place].last < batch.first_offset:
+            place += 1
+        if place < len(unseen) and unseen[place].first <= batch.first_offset:
+            continue
+        first_offset = max(batch.first_offset, from_offset)
+        size = batch.last_offset - first_offset + 1
+        if mode == RECORD_LIMIT and count + size > records_max:
+            return records_max, first_offset + records_max - count
+        count += size
+        if count >= records_max:
+            return min(count, records_max), batch.last_offset + 1
+    return count, batches[-1].last_offset + 1
