@@ -16,7 +16,7 @@ from bmq.protocol.codec import decode, encode_request, message_format
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS
-from bmq.proxy.request_answers import WAIT_FOR_MEMBERS
+from bmq.proxy.request_answers import WAIT_LONG
 from bmq.server.settings import load_settings
 from bmq.server.standalone import StandaloneServer
 from tests.fakes.store import FakeStore
@@ -125,7 +125,7 @@ def check(data: bytes) -> bool:
         answer = _ground.ask(frame)
     except TimeoutError:
         _discard()
-        assert api_key in WAIT_FOR_MEMBERS, f"{api_key.name} {version} is not answered"
+        assert api_key in WAIT_LONG, f"{api_key.name} {version} is not answered"
         return False
     except BaseException:
         _discard()
