@@ -64,6 +64,8 @@ from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.log_levels import LogLevels
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.services import Services
+from bmq.proxy.share.requests import ShareRequests
+from bmq.proxy.share.share_metrics import ShareCollector
 from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.stats import ProxyStats
 from bmq.proxy.throttles import Throttles
@@ -87,6 +89,7 @@ from bmq.server.login_threads import LoginThreads, sasl_logins
 from bmq.server.otlp_endpoint import client_telemetry
 from bmq.server.own_log import ManagedLog
 from bmq.server.settings import Settings, split_address, split_roles
+from bmq.server.share_reading import share_consumers
 from bmq.server.share_roles import PartitionEnds, ShareRoles
 
 ImageChanged = Callable[[MetadataImage, MetadataImage], None]
@@ -304,6 +307,9 @@ class NodeRoles:
             produce_times=(dependencies.stats.produce_times, dependencies.internal_stats.produce_times),
             elapsed_s=dependencies.clock.elapsed_s,
         )
+        self.share_consumers = share_consumers(
+            self.fetcher, self.share.routed, lambda: self.groups.config.share, self.replica.broker_configs
+        )
         self.leadership = ControllerLeadership(
             dependencies.election,
             member,
@@ -346,6 +352,7 @@ class NodeRoles:
         registry.register(self.throttles.stats)
         registry.register(self.manager.collector)
         registry.register(self.fetcher.collector)
+        registry.register(ShareCollector(self.share_consumers))
         registry.register(self.client_services.telemetry.stats)
         registry.register(self.router.collector)
         if ROLE_CONTROLLER in self._dependencies.roles:
@@ -371,6 +378,7 @@ class NodeRoles:
             appender=Appender(self.router, starts_waiting=lambda: self.manager.starts_waiting),
             fetcher=self.fetcher,
             response_budget=self.fetcher.shared.budget,
+            share=ShareRequests(self.share_consumers),
             producer_ids=self.producer_ids,
             stats=dependencies.stats,
             loop=asyncio.get_running_loop(),
@@ -563,6 +571,7 @@ class NodeRoles:
         for services in (self.client_services, self.internal_services):
             services.appender.stop()
         await self.peers.close()
+        await self.share_consumers.close()
         await self.fetcher.close()
         await self.client_services.telemetry.close()
         await self.transactions.close()

@@ -54,6 +54,9 @@ from bmq.proxy.log_levels import LogLevels
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.server import KafkaServer
 from bmq.proxy.services import Services
+from bmq.proxy.share.consumers import ShareConsumers
+from bmq.proxy.share.requests import ShareRequests
+from bmq.proxy.share.share_metrics import ShareCollector
 from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.stats import ProxyStats
 from bmq.proxy.throttles import Throttles
@@ -77,6 +80,7 @@ from bmq.server.otlp_endpoint import client_telemetry
 from bmq.server.own_log import ManagedLog
 from bmq.server.own_root import new_holder, open_own_root
 from bmq.server.settings import Settings
+from bmq.server.share_reading import share_consumers
 from bmq.server.share_roles import PartitionEnds
 from bmq.server.start_retry import StartRetry, is_log_silent, is_store_silent
 from bmq.server.state_topic import StateTopic
@@ -98,12 +102,14 @@ class StandaloneRoles:
     groups: GroupCoordinator
     transactions: TransactionCoordinator
     share_states: ShareStateCoordinator
+    share_consumers: ShareConsumers
     fetcher: Fetcher
     services: Services
 
     async def close(self) -> None:
         """Save snapshots if they are worth it, and send nothing more to the partitions."""
         self.services.appender.stop()
+        await self.share_consumers.close()
         await self.fetcher.close()
         await self.services.telemetry.close()
         await self.transactions.close()
@@ -204,6 +210,7 @@ class StandaloneServer:
         registry.register(self._throttles.stats)
         registry.register(self._manager.collector)
         registry.register(self._roles.fetcher.collector)
+        registry.register(ShareCollector(self._roles.share_consumers))
         registry.register(self._roles.services.telemetry.stats)
         self._roles.controller.metrics.register(registry)
         self._roles.groups.metrics.register(registry)
@@ -293,6 +300,7 @@ class StandaloneServer:
             produce_times=(self._stats.produce_times,),
             elapsed_s=self._clock.elapsed_s,
         )
+        consumers = share_consumers(fetcher, share_states, lambda: groups.config.share, controller.broker_configs)
         services = Services(
             node=node,
             store=self._store,
@@ -305,6 +313,7 @@ class StandaloneServer:
             appender=Appender(manager, retries=False),
             fetcher=fetcher,
             response_budget=fetcher.shared.budget,
+            share=ShareRequests(consumers),
             producer_ids=producer_ids,
             stats=self._stats,
             loop=asyncio.get_running_loop(),
@@ -318,7 +327,7 @@ class StandaloneServer:
             logins=sasl_logins(self._login_threads, lambda: controller.image, self._clock, controller.broker_configs),
             described_partitions_max=controller.broker_configs.number("max.request.partition.size.limit"),
         )
-        return StandaloneRoles(controller, groups, transactions, share_states, fetcher, services)
+        return StandaloneRoles(controller, groups, transactions, share_states, consumers, fetcher, services)
 
     def _after_stall(self, stall_s: float) -> None:
         if self._roles is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bmq.metadata.features import SHARE_VERSION, level_in_force
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -25,6 +26,6 @@ async def share_acknowledge(request: Any, context: RequestContext, services: Ser
 
 
 def _share(services: Services) -> ShareHandler:
-    if services.share is None:
+    if services.share is None or not level_in_force(services.controller.image.features, SHARE_VERSION):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "share groups are switched off")
     return services.share

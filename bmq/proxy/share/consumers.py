@@ -6,7 +6,7 @@ Sessions end with their connections; what their members hold is released then, a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -56,13 +56,13 @@ class ShareConsumers:
         self,
         shared: FetchResources,
         states: ShareStates,
-        defaults: ShareDefaults | None = None,
+        defaults: Callable[[], ShareDefaults] = ShareDefaults,
         *,
         sessions_max: int = SESSIONS_MAX,
     ) -> None:
         self.shared = shared
         self.states = states
-        self.defaults = defaults or ShareDefaults()
+        self._defaults = defaults
         self.sessions = ShareSessionCache(sessions_max=sessions_max)
         self.positions = Positions()
         self.waits = ShareWaits(states, self.positions, shared.spawn, shared.loop.call_later)
@@ -70,7 +70,7 @@ class ShareConsumers:
         self._acquiring: dict[asyncio.Task[ShareAcquireResponse], None] = {}
 
     def terms(self, services: Services, group_id: str) -> GroupTerms:
-        return self.defaults.terms(services.controller.image.group_configs.get(group_id, {}))
+        return self._defaults().terms(services.controller.image.group_configs.get(group_id, {}))
 
     def watch(self, peer: Peer | None) -> None:
         """Call `lost` when the connection ends."""

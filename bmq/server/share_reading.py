@@ -1,0 +1,27 @@
+"""Share groups' fetches at this process's proxy, over the shards of share partitions' state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bmq.coordinator.config import ShareConfig
+from bmq.metadata.broker_configs import BrokerConfigs
+from bmq.proxy.fetcher import Fetcher
+from bmq.proxy.share.consumers import ShareConsumers
+from bmq.proxy.share.group_terms import ShareDefaults
+from bmq.proxy.share.states import ShareStates
+
+
+def share_consumers(
+    fetcher: Fetcher, states: ShareStates, share_config: Callable[[], ShareConfig], broker_configs: BrokerConfigs
+) -> ShareConsumers:
+    """`share_config()`: the settings of share groups now in force."""
+
+    def defaults() -> ShareDefaults:
+        config = share_config()
+        return ShareDefaults(
+            config.record_lock_duration_ms, config.min_record_lock_duration_ms, config.max_record_lock_duration_ms
+        )
+
+    sessions_max = broker_configs.number("group.share.max.share.sessions")
+    return ShareConsumers(fetcher.shared, states, defaults, sessions_max=sessions_max)
