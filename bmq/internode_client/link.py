@@ -24,7 +24,7 @@ from typing import Any, Final, Self, cast
 import structlog
 
 from bmq.aio.deadlines import Deadlines
-from bmq.internode_client.link_tls import LinkTls, NotEncrypted, connect, loss
+from bmq.internode_client.link_tls import REFUSED_AFTERWARDS, LinkTls, NotEncrypted, connect, loss
 from bmq.protocol.apis import ALL_APIS, ApiKey
 from bmq.protocol.codec import decode_response, encode, is_flexible
 from bmq.protocol.error_codes import ErrorCode
@@ -148,7 +148,7 @@ class Link(asyncio.BufferedProtocol):
             raise LinkNotEncrypted(f"{host}:{port}: {error}") from None
         except LinkLost as error:
             made.close()
-            raise error if tls is None else LinkNotEncrypted(str(error)) from None
+            raise error if tls is None else LinkNotEncrypted(f"{error} ({REFUSED_AFTERWARDS})") from None
         except (OSError, OverflowError, UnicodeError) as error:  # the latter two: no port, no host name
             made._lose("not connected")
             raise LinkLost(f"{host}:{port}: {getattr(error, 'strerror', None) or error}") from None

@@ -50,4 +50,6 @@ def loss(error: Exception | None) -> str:
     return "the connection was closed" if error is None else f"the connection broke ({error})"
 
 
+REFUSED_AFTERWARDS: Final = "right after the TLS handshake: if it refuses this node's certificate, its log says why"
+"""A node looks at our certificate after our side of the handshake is done."""
 _ENDED: Final = "it ended the TLS handshake: it may not speak TLS (internode_security there), or be on its way out"

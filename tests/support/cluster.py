@@ -91,7 +91,9 @@ class ClusterNode:
         command = [server_command(), "node", "--roles", roles, "--node-id", str(node_id), "--store", store]
         command += ["--zookeeper", zookeeper, *listen, "--internal", self.internal, "--rest", self.rest, *arguments]
         command = host.command(command) if host else command
-        self.process = ManagedProcess(f"node {node_id}", command, log_file, {**ENVIRONMENT, **environment})
+        open_beyond_loopback = {"BMQ_INTERNODE_SECURITY__MODE": "plaintext"} if host else {}
+        own = {**ENVIRONMENT, **open_beyond_loopback, **environment}
+        self.process = ManagedProcess(f"node {node_id}", command, log_file, own)
 
     def __repr__(self) -> str:
         return f"node {self.node_id} ({self.state})"
