@@ -25,6 +25,7 @@ from bmq.cli.cluster_output import (
     state_text,
     when_text,
 )
+from bmq.cli.rest_options import DEFAULT_URL, Rest, with_login
 from bmq.cli.terminal import add_row, is_terminal, print_json, print_table
 from bmq.election.zookeeper import ZooKeeperElection
 from bmq.election.zookeeper_security import ZooKeeperSecurity
@@ -35,13 +36,9 @@ cluster_app = typer.Typer(
 )
 cluster_app.add_typer(ca_app, name="ca")
 
-DEFAULT_URL: Final = "http://127.0.0.1:8080"
 _NO_NODE: Final = -1
 _PAGE: Final = 500
 
-Rest = Annotated[
-    str, typer.Option("--rest", envvar="BMQ_REST_URL", metavar="URL", help="REST address of any node of the cluster")
-]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON document instead of tables and bars")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation")]
@@ -84,6 +81,7 @@ async def _raise_epoch(zookeeper: str, cluster_id: str, to: int, security: ZooKe
 
 
 @cluster_app.command("status")
+@with_login
 def status(rest: Rest = DEFAULT_URL, as_json: AsJson = False) -> None:
     """The cluster in a few lines: controller, nodes, topics, partitions."""
     with ClusterClient(rest) as client:
@@ -107,6 +105,7 @@ def status(rest: Rest = DEFAULT_URL, as_json: AsJson = False) -> None:
 
 
 @cluster_app.command("nodes")
+@with_login
 def nodes(rest: Rest = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Every live node: roles, addresses, partitions and load."""
     with ClusterClient(rest) as client:
@@ -114,8 +113,8 @@ def nodes(rest: Rest = DEFAULT_URL, as_json: AsJson = False) -> None:
     # Load is measured on the active controller, which may be another node than the one that was asked.
     found = cluster["nodes"]
     if cluster["controller_rest"]:
-        with suppress(ClusterUnreachable), ClusterClient(cluster["controller_rest"]) as client:
-            found = client.get("/v1/nodes")
+        with suppress(ClusterUnreachable), client.of_node(cluster["controller_rest"]) as controller:
+            found = controller.get("/v1/nodes")
     if as_json:
         print_json(found)
         return
@@ -141,6 +140,7 @@ def nodes(rest: Rest = DEFAULT_URL, as_json: AsJson = False) -> None:
 
 
 @cluster_app.command("topics")
+@with_login
 def topics(
     prefix: Annotated[str, typer.Option(help="Only names with this prefix")] = "",
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Largest number of entries")] = 1_000,
@@ -168,6 +168,7 @@ def topics(
 
 
 @cluster_app.command("partition")
+@with_login
 def partition(topic: TopicName, number: PartitionNumber, rest: Rest = DEFAULT_URL, as_json: AsJson = False) -> None:
     """One partition: its owner, who may own it, and who owned it before."""
     with ClusterClient(rest) as client:
@@ -190,6 +191,7 @@ def partition(topic: TopicName, number: PartitionNumber, rest: Rest = DEFAULT_UR
 
 
 @cluster_app.command("segments")
+@with_login
 def segments(
     topic: TopicName,
     number: PartitionNumber,
@@ -229,6 +231,7 @@ def segments(
 
 
 @cluster_app.command("history")
+@with_login
 def history(
     topic: Annotated[str | None, typer.Option(metavar="NAME", help="Only this topic")] = None,
     number: Annotated[int | None, typer.Option("--partition", metavar="N", min=0, help="Only this partition")] = None,
@@ -246,6 +249,7 @@ def history(
 
 
 @cluster_app.command("tasks")
+@with_login
 def tasks(
     limit: Annotated[int, typer.Option(min=1, max=1_000, help="Largest number of entries")] = 20,
     rest: Rest = DEFAULT_URL,
@@ -272,6 +276,7 @@ def tasks(
 
 
 @cluster_app.command("task")
+@with_login
 def task(
     task_id: Annotated[str, typer.Argument(metavar="ID", help="Id of the task")],
     is_followed: Annotated[bool, typer.Option("--follow", "-f", help="Wait until the task has ended")] = False,
@@ -294,6 +299,7 @@ def task(
 
 
 @cluster_app.command("drain")
+@with_login
 def drain(
     node_id: NodeId,
     rest: Rest = DEFAULT_URL,
@@ -307,6 +313,7 @@ def drain(
 
 
 @cluster_app.command("undrain")
+@with_login
 def undrain(
     node_id: NodeId,
     rest: Rest = DEFAULT_URL,
@@ -319,6 +326,7 @@ def undrain(
 
 
 @cluster_app.command("rebalance")
+@with_login
 def rebalance(
     rest: Rest = DEFAULT_URL,
     is_dry_run: DryRun = False,
@@ -331,6 +339,7 @@ def rebalance(
 
 
 @cluster_app.command("scale")
+@with_login
 def scale(
     brokers: Annotated[int, typer.Argument(metavar="N", min=1, help="Number of brokers afterwards")],
     rest: Rest = DEFAULT_URL,
@@ -344,6 +353,7 @@ def scale(
 
 
 @cluster_app.command("move")
+@with_login
 def move(
     topic: TopicName,
     number: PartitionNumber,

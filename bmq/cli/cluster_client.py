@@ -9,12 +9,15 @@ from uuid import uuid4
 
 import httpx
 
+from bmq.cli.rest_options import current_login
 from bmq.protocol.errors import BmqError
+from bmq.rest_client.client import NoUrl, RestClient, why_no_connection
 
 WAIT_S: Final = 15.0
 CONNECT_WAIT_S: Final = 3.0
 POLL_WAIT_MS: Final = 10_000
 _SENTENCE_CHARACTERS_MAX: Final = 500
+_LOGIN_HINT: Final = " (--rest-user and --rest-password-file, or --rest-token-file)"
 
 TRANSPORT: httpx.BaseTransport | None = None
 """Transport of requests in place of sockets; tests set it."""
@@ -33,22 +36,22 @@ class TaskFailed(BmqError):
 
 
 class ClusterClient:
-    """Follows redirections to the active controller."""
+    """Logs in as the command's options say, and follows redirections to the active controller."""
 
     def __init__(self, url: str, transport: httpx.BaseTransport | None = None) -> None:
-        """Raises ClusterUnreachable for an invalid URL."""
-        self._url = url if "://" in url else f"http://{url}"
+        """Raises ClusterUnreachable for an invalid URL, LoginUnusable."""
         timeout = httpx.Timeout(WAIT_S, connect=CONNECT_WAIT_S)
         try:
-            self._client = httpx.Client(
-                base_url=self._url,
-                timeout=timeout,
-                follow_redirects=True,
-                transport=transport or TRANSPORT,
-                trust_env=False,
-            )
-        except (httpx.InvalidURL, ValueError) as error:
-            raise ClusterUnreachable(f"--rest {url!r} is no URL: {error}") from error
+            self._client = RestClient(url, current_login(), timeout=timeout, transport=transport or TRANSPORT)
+        except NoUrl as error:
+            raise ClusterUnreachable(f"--rest cannot be used: {error}") from error
+        self._url = self._client.url
+
+    def of_node(self, url: str) -> ClusterClient:
+        """A client of another node, which this one names. Raises ClusterUnreachable: its address is not encrypted."""
+        if self._url.startswith("https:") and not url.startswith("https:"):
+            raise ClusterUnreachable(f"{url} is not encrypted, and {self._url} is")
+        return ClusterClient(url)
 
     def __enter__(self) -> Self:
         return self
@@ -88,13 +91,14 @@ class ClusterClient:
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         given = {name: value for name, value in query.items() if value is not None}
-        request = self._client.build_request(method, path, params=given, json=body, headers=dict(headers or {}))
         try:
             try:
-                response = self._client.send(request)
+                response = self._client.request(method, path, params=given, json=body, headers=headers)
             except (httpx.ReadError, httpx.RemoteProtocolError):
-                response = self._client.send(request)
+                response = self._client.request(method, path, params=given, json=body, headers=headers)
         except httpx.ConnectError as error:
+            if (why := why_no_connection(error)) is not None:
+                raise ClusterUnreachable(f"{self._at(error)} cannot be asked: {why}") from error
             raise ClusterUnreachable(
                 f"nobody answers at {self._at(error)}; name a running node with --rest or BMQ_REST_URL"
             ) from error
@@ -103,7 +107,9 @@ class ClusterClient:
         except httpx.TooManyRedirects as error:
             raise ClusterUnreachable("the nodes do not agree on the active controller yet; ask again") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise ClusterUnreachable(f"{self._url} cannot be asked: {str(error) or type(error).__name__}") from error
+            why = why_no_connection(error) if isinstance(error, httpx.TransportError) else None
+            reason = why or str(error) or type(error).__name__
+            raise ClusterUnreachable(f"{self._url} cannot be asked: {reason}") from error
         return _document(response)
 
     def _at(self, error: httpx.RequestError) -> str:
@@ -120,5 +126,6 @@ def _document(response: httpx.Response) -> Any:
     if response.is_success and document is not None:
         return document
     if isinstance(document, dict) and isinstance(document.get("detail"), str):
-        raise ClusterRefused(document["detail"][:_SENTENCE_CHARACTERS_MAX])
+        hint = _LOGIN_HINT if response.status_code == httpx.codes.UNAUTHORIZED else ""
+        raise ClusterRefused(document["detail"][:_SENTENCE_CHARACTERS_MAX] + hint)
     raise ClusterUnreachable(f"{response.url} answered {response.status_code}, and not as a bmq node does")

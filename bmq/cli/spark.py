@@ -13,6 +13,7 @@ import typer
 from bmq.cli.job import job
 from bmq.cli.kafka.options import DEFAULT_BOOTSTRAP, Bootstrap, DryRun, KafkaSettings, kafka_settings, settings_of
 from bmq.cli.progress import JobProgress
+from bmq.cli.rest_options import DEFAULT_URL, Rest, current_login, with_login
 from bmq.cli.spark_output import (
     print_found,
     print_ranges,
@@ -409,16 +410,14 @@ def mirror_command(
 
 
 @spark_app.command("compact")
+@with_login
 def compact_command(
     topic: TopicName,
     partitions: Annotated[
         list[int] | None, typer.Option("--partition", min=0, metavar="N", help="Only this partition; may be repeated")
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    rest: Annotated[
-        str,
-        typer.Option("--rest", envvar="BMQ_REST_URL", metavar="URL", help="REST address of any node of the cluster"),
-    ] = "http://127.0.0.1:8080",
+    rest: Rest = DEFAULT_URL,
     store: Store = "",
     name: Annotated[
         str, typer.Option("--name", metavar="NAME", help="Name of this job; the same name resumes it")
@@ -443,7 +442,7 @@ def compact_command(
         from bmq.spark.jobs.compact import compact, plan_compact
         from bmq.spark.jobs.partition_owner import PartitionOwner
 
-        with closing(PartitionOwner(rest)) as owner:
+        with closing(PartitionOwner(rest, current_login())) as owner:
             if is_dry_run:
                 planned = plan_compact(owner, topic, partitions or ())
                 print_json(planned) if as_json else print_compaction_plan(planned)

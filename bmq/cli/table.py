@@ -12,9 +12,10 @@ from typing import Annotated, Any, Final
 import typer
 from rich.table import Table
 
-from bmq.cli.cluster import DEFAULT_URL, AsJson, DryRun, Rest, Yes
+from bmq.cli.cluster import AsJson, DryRun, Yes
 from bmq.cli.cluster_client import ClusterClient, ClusterRefused
 from bmq.cli.cluster_output import duration_text, quoted, when_text
+from bmq.cli.rest_options import DEFAULT_URL, Rest, with_login
 from bmq.cli.table_file import read_definition
 from bmq.cli.terminal import add_row, is_terminal, print_json, print_table
 
@@ -32,6 +33,7 @@ Limit = Annotated[int, typer.Option(min=1, max=100_000, help="Largest number of 
 
 
 @table_app.command("create")
+@with_login
 def create(file: DefinitionFile, rest: Rest = DEFAULT_URL, is_dry_run: DryRun = False, as_json: AsJson = False) -> None:
     """Create a table of a topic; succeeds if an equal one exists."""
     definition = read_definition(file)
@@ -41,6 +43,7 @@ def create(file: DefinitionFile, rest: Rest = DEFAULT_URL, is_dry_run: DryRun = 
 
 
 @table_app.command("alter")
+@with_login
 def alter(
     file: DefinitionFile,
     rest: Rest = DEFAULT_URL,
@@ -54,6 +57,7 @@ def alter(
 
 
 @table_app.command("drop")
+@with_login
 def drop(
     name: TableName,
     rest: Rest = DEFAULT_URL,
@@ -66,6 +70,7 @@ def drop(
 
 
 @table_app.command("list")
+@with_login
 def table_list(prefix: Prefix = "", limit: Limit = 1_000, rest: Rest = DEFAULT_URL, as_json: AsJson = False) -> None:
     """Tables in the order of their names."""
     with _cluster(rest) as client:
@@ -83,6 +88,7 @@ def table_list(prefix: Prefix = "", limit: Limit = 1_000, rest: Rest = DEFAULT_U
 
 
 @table_app.command("describe")
+@with_login
 def describe(
     name: TableName,
     is_definition: Annotated[
@@ -125,6 +131,7 @@ def describe(
 
 
 @table_app.command("status")
+@with_login
 def status(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Name of the table [all tables]")] = None,
     prefix: Prefix = "",

@@ -10,6 +10,8 @@ from typing import Any, Final
 import httpx
 
 from bmq.log.delegated_compaction import DelegatedPlan
+from bmq.rest_client.client import NoUrl, RestClient, why_no_connection
+from bmq.rest_client.login import LoginUnusable, RestLogin
 from bmq.spark.jobs.outcome import BrokenOff, JobFailed
 
 WAIT_S: Final = 60.0
@@ -18,17 +20,18 @@ _PAUSE_S: Final = 1.0
 
 
 class PartitionOwner:
-    """`rest_url`: of any node. Every method raises JobFailed, BrokenOff."""
+    """`rest_url`: of any node; `login`: for all of them. Every method raises JobFailed, BrokenOff."""
 
-    def __init__(self, rest_url: str, transport: httpx.BaseTransport | None = None) -> None:
-        url = rest_url if "://" in rest_url else f"http://{rest_url}"
+    def __init__(
+        self, rest_url: str, login: RestLogin | None = None, transport: httpx.BaseTransport | None = None
+    ) -> None:
         try:
-            self._client = httpx.Client(
-                base_url=url, timeout=WAIT_S, follow_redirects=True, transport=transport, trust_env=False
-            )
-        except (httpx.InvalidURL, ValueError) as error:
-            raise JobFailed(f"--rest {rest_url!r} is no URL: {error}") from error
-        self._url = url
+            self._client = RestClient(rest_url, login or RestLogin(), timeout=WAIT_S, transport=transport)
+        except NoUrl as error:
+            raise JobFailed(f"--rest cannot be used: {error}") from error
+        except LoginUnusable as error:
+            raise JobFailed(str(error)) from error
+        self._url = self._client.url
 
     def close(self) -> None:
         self._client.close()
@@ -70,7 +73,11 @@ class PartitionOwner:
                 if is_patient:
                     continue
                 raise BrokenOff(f"{self._url} did not answer within {WAIT_S:g} s") from error
+            except (LoginUnusable, httpx.TooManyRedirects) as error:
+                raise JobFailed(str(error)) from error
             except httpx.TransportError as error:
+                if (why := why_no_connection(error)) is not None:
+                    raise JobFailed(f"{self._url} cannot be asked: {why}") from error
                 failures += 1
                 if failures == TRIES_MAX:
                     raise BrokenOff(

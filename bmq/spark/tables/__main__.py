@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
@@ -23,10 +24,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from bmq.rest_client.login import CONFIG, LoginUnusable, RestLogin, login_of
 from bmq.spark.jvm import start_session
 from bmq.spark.release import SparkTooOld, require_spark
 from bmq.spark.tables.cluster_tables import ClusterTable
-from bmq.spark.tables.errors import ChangeNeeded, TableJobError, TableTaken
+from bmq.spark.tables.errors import ChangeNeeded, TableJobError, TableMismatch, TableTaken
 from bmq.spark.tables.heartbeat import heartbeat
 from bmq.spark.tables.iceberg import Catalog
 from bmq.spark.tables.job import TRIGGER_S_DEFAULT, TableJobOptions, start_table
@@ -87,6 +89,11 @@ def parser() -> argparse.ArgumentParser:
     table.add_argument("--definition", type=Path, metavar="FILE", help="the table, as JSON")
     table.add_argument("--table", metavar="NAME", help="a table that the cluster has; needs --rest")
     arguments.add_argument("--rest", metavar="URL", help="of any node: asked for the table, and told of progress")
+    arguments.add_argument(
+        "--rest-config",
+        metavar="FILE",
+        help="how to log in there, as TOML; else BMQ_REST_CONFIG, BMQ_REST_TOKEN_FILE …",
+    )
     arguments.add_argument("--bootstrap", required=True, metavar="HOST:PORT", help="the cluster's address")
     arguments.add_argument("--checkpoint", required=True, metavar="URL", help="a directory of this table's alone")
     place = arguments.add_mutually_exclusive_group(required=True)
@@ -174,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     is_interrupted = False
     try:
         require_spark("a table")
-        cluster = None if given.table is None else ClusterTable(given.rest, given.table)
+        cluster = None if given.table is None else ClusterTable(given.rest, given.table, _login(given))
         read = definition_file(given.definition) if cluster is None else cluster.definition
         spark = _session(f"bmq table {read().name}")
         job = start_table(spark, read, **how_to_run(given, on_progress))
@@ -193,6 +200,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:
         tell_end(cluster, failure)
     return INTERRUPTED if is_interrupted else exit_code(failure)
+
+
+def _login(given: argparse.Namespace) -> RestLogin:
+    """Raises TableMismatch."""
+    try:
+        return login_of({CONFIG: given.rest_config}, os.environ)
+    except LoginUnusable as error:
+        raise TableMismatch(str(error)) from None
 
 
 def tell_end(cluster: ClusterTable | None, failure: Exception | None) -> None:

@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import httpx
 
+from bmq.rest_client.client import NoUrl, RestClient
+from bmq.rest_client.login import LoginUnusable, RestLogin
 from bmq.spark.tables.errors import TableJobError, TableMismatch
 from bmq.spark.tables.progress import TableProgress
 from bmq.table_definitions.definition import TableDefinition
@@ -51,27 +53,33 @@ class ClusterTable:
     `beat` may be called from another thread.
     """
 
-    def __init__(self, rest_url: str, name: str, transport: httpx.BaseTransport | None = None) -> None:
-        """Raises TableMismatch: the URL is none."""
+    def __init__(
+        self,
+        rest_url: str,
+        name: str,
+        login: RestLogin | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        """`login`: for all nodes. Raises TableMismatch: the URL or the login cannot be used."""
         self._name = name
         self._table_id = self._topic_id = ""
         self._newest: dict[str, Any] | None = None
         self._in_order = threading.Lock()
         # Only the active controller accepts reports; other nodes redirect to it.
         try:
-            self._client = httpx.Client(
-                base_url=rest_url, timeout=_TIMEOUT_S, follow_redirects=True, transport=transport
-            )
-        except httpx.InvalidURL as error:
-            raise TableMismatch(f"{rest_url} is no address of a node: {error}") from None
+            self._client = RestClient(rest_url, login or RestLogin(), timeout=_TIMEOUT_S, transport=transport)
+        except NoUrl as error:
+            raise TableMismatch(f"the address of REST is no address of a node: {error}") from None
+        except LoginUnusable as error:
+            raise TableMismatch(str(error)) from None
 
     def definition(self) -> TableDefinition:
         """The present definition. Raises TableMismatch: no such table, or another one than before; TableJobError: no
         answer; InvalidDefinition.
         """
         try:
-            answer = self._client.get(f"/v1/tables/{self._name}")
-        except httpx.HTTPError as error:
+            answer = self._client.request("GET", f"/v1/tables/{self._name}")
+        except (httpx.HTTPError, LoginUnusable) as error:
             raise TableJobError(f"table {self._name} cannot be asked for: {error}") from error
         if answer.status_code == httpx.codes.NOT_FOUND:
             raise TableMismatch(f"the cluster has no table {self._name}")
@@ -118,8 +126,8 @@ class ClusterTable:
 
     def _send(self, body: dict[str, Any]) -> None:
         try:
-            answer = self._client.put(f"/v1/tables/{self._name}/status", json=body)
-        except httpx.HTTPError as error:
+            answer = self._client.request("PUT", f"/v1/tables/{self._name}/status", json=body)
+        except (httpx.HTTPError, LoginUnusable) as error:
             _LOG.warning("progress of table %s was not reported: %s", self._name, error)
             return
         if answer.status_code in (httpx.codes.NOT_FOUND, httpx.codes.CONFLICT):

@@ -20,6 +20,7 @@ class Node:
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
         self.hosts: list[str] = []
+        self.logins: list[str | None] = []
         self.deaf: set[str] = set()
         self.cluster = self.run(self._make)
 
@@ -33,6 +34,7 @@ class Node:
 
     def answer(self, request: httpx.Request) -> httpx.Response:
         self.hosts.append(f"{request.url.host}:{request.url.port}")
+        self.logins.append(request.headers.get("authorization"))
         if request.url.host in self.deaf:
             raise httpx.ConnectError("refused", request=request)
 

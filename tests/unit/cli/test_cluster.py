@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import typer
 from typer.testing import CliRunner, Result
 
+from bmq.cli import cluster_client
 from bmq.cli.cluster_client import ClusterClient, ClusterRefused, ClusterUnreachable, TaskFailed
 from bmq.cli.commands import app
+from bmq.cli.late_groups import LATE_GROUPS
 from tests.unit.cli.rest_node import Node
 
 pytestmark = pytest.mark.unit
@@ -257,4 +262,57 @@ def test_whoever_is_there_instead(answer: Callable[[httpx.Request], httpx.Respon
 def test_what_is_no_url(url: str) -> None:
     result = bmq("status", "--rest", url)
     assert isinstance(result.exception, ClusterUnreachable)
-    assert str(result.exception).startswith(f"--rest {url!r} is no URL: ")
+    assert str(result.exception) == "--rest cannot be used: it is no URL of the form https://HOST:PORT"
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> str:
+    path = tmp_path / "secret"
+    path.write_text("geheim\n")
+    path.chmod(0o600)
+    return str(path)
+
+
+def test_a_login_goes_to_every_node_that_is_asked(node: Node, secret: str) -> None:
+    shown("nodes", "--rest", "http://10.0.0.2:8080", "--rest-user", "alice", "--rest-password-file", secret)
+    assert node.logins == ["Basic YWxpY2U6Z2VoZWlt"] * 2
+    shown("status", "--rest-token-file", secret)
+    shown("status")
+    assert node.logins[2:] == ["Bearer geheim", None]
+
+
+def test_a_login_may_come_from_variables(node: Node, secret: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BMQ_REST_TOKEN_FILE", secret)
+    shown("status")
+    shown("status", "--rest-user", "alice", "--rest-password-file", secret)
+    assert node.logins == ["Bearer geheim", "Basic YWxpY2U6Z2VoZWlt"]
+
+
+def test_a_login_that_cannot_be_used_is_one_sentence(node: Node, secret: str) -> None:
+    for options, sentence in (
+        (["--rest-user", "alice"], "a REST login by password needs both a user and a password file"),
+        (["--rest-token-file", "/nowhere"], "/nowhere cannot be read: No such file or directory"),
+        (["--rest-ca-file", secret], f"the CA file {secret} cannot be used: NO_CERTIFICATE_OR_CRL_FOUND"),
+    ):
+        result = bmq("status", *options)
+        assert str(result.exception) == sentence
+    assert isinstance(bmq("status", "--rest", "http://alice:geheim@node").exception, ClusterUnreachable)
+    assert "geheim" not in str(bmq("status", "--rest", "http://alice:geheim@node").exception)
+    assert node.logins == []
+
+
+def test_who_has_to_log_in_is_told_how(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = httpx.Response(401, json={"detail": "log in: this address wants HTTP Basic"})
+    monkeypatch.setattr(cluster_client, "TRANSPORT", httpx.MockTransport(lambda request: problem))
+    assert str(bmq("status").exception) == (
+        "log in: this address wants HTTP Basic (--rest-user and --rest-password-file, or --rest-token-file)"
+    )
+
+
+def test_every_command_that_asks_rest_can_log_in() -> None:
+    for group in ("cluster", "table", "spark"):
+        module, variable = LATE_GROUPS[group]
+        commands = typer.main.get_group(getattr(import_module(module), variable)).commands
+        for name, command in commands.items():
+            options = {option for one in command.params for option in one.opts}
+            assert ("--rest" in options) == ("--rest-token-file" in options), (group, name)

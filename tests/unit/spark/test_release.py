@@ -54,7 +54,7 @@ def test_a_number_that_cannot_be_is_wrong_usage(option: str, value: str, capsys:
 def test_an_address_that_is_none_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["--table", "t", "--rest", "http://node:rest", *COMMAND[2:]]
     assert table_job.main(command) == table_job.REFUSED
-    assert "http://node:rest is no address of a node" in capsys.readouterr().err
+    assert "the address of REST is no address of a node" in capsys.readouterr().err
 
 
 def test_none_at_all_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

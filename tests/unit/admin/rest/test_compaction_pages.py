@@ -79,7 +79,7 @@ def test_a_job_tells_what_passes_from_what_does_not() -> None:
         status = int(request.url.path.split("/")[3])
         return httpx.Response(status, json={"detail": f"status {status}"}) if status != 418 else httpx.Response(200)
 
-    owner = PartitionOwner("node:8080", httpx.MockTransport(answer))
+    owner = PartitionOwner("node:8080", transport=httpx.MockTransport(answer))
     for status, kind in ((409, BrokenOff), (404, JobFailed), (422, JobFailed), (500, BrokenOff)):
         with pytest.raises(JobFailed, match=f"status {status}") as failed:
             owner.partitions(str(status))

@@ -25,7 +25,7 @@ def completed(kafka: FakeKafka | None, *words: str) -> list[str]:
 
 
 def test_commands_and_options() -> None:
-    assert completed(None, "to") == ["topic"]
+    assert completed(None, "top") == ["topic"]
     assert "--partitions" in completed(None, "topic", "create", "--p")
     assert completed(None, "config", "describe", "b") == ["broker"]
 

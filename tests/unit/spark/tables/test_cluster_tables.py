@@ -35,7 +35,7 @@ class Node:
         return httpx.Response(self.status, json=self.body)
 
     def table(self) -> ClusterTable:
-        return ClusterTable("http://node:8080", "t", httpx.MockTransport(self))
+        return ClusterTable("http://node:8080", "t", transport=httpx.MockTransport(self))
 
 
 def table_body(table: TableDefinition) -> dict[str, object]:
@@ -130,7 +130,7 @@ def test_a_heartbeat_and_an_end_that_nobody_takes_stop_nothing(status: int, capl
 def test_an_answer_of_something_else_is_one_sentence(body: str) -> None:
     transport = httpx.MockTransport(lambda request: httpx.Response(200, text=body))
     with pytest.raises(TableJobError, match=r"table t cannot be asked for: .* no node of bmq"):
-        ClusterTable("http://node:8080", "t", transport).definition()
+        ClusterTable("http://node:8080", "t", transport=transport).definition()
 
 
 def test_an_address_that_is_none_is_one_sentence() -> None:

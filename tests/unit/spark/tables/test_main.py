@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from bmq.rest_client.login import RestLogin
 from bmq.spark.tables import __main__ as command
 from bmq.spark.tables.errors import RecordsLost, TableJobError, TableTaken
 from bmq.spark.tables.heartbeat import heartbeat
@@ -26,7 +27,7 @@ def ends_with(monkeypatch: pytest.MonkeyPatch, wait: Callable[[], object]) -> tu
     told: list[str | None] = []
 
     class Cluster:
-        def __init__(self, url: str, name: str) -> None:
+        def __init__(self, url: str, name: str, login: RestLogin) -> None:
             pass
 
         definition = staticmethod(definition)

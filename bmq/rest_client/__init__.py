@@ -1,0 +1,1 @@
+"""Clients of a cluster's REST API: how commands and jobs log in there."""
