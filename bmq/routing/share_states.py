@@ -3,14 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from random import Random
 from typing import Any, Final, cast
 
 from bmq.coordinator.share_state.coordinator import ShareStateCoordinator
-from bmq.internode_client.links import Links
 from bmq.log.partition_log import TopicPartition
-from bmq.metadata.image import SHARE_STATE_TOPIC_NAME, MetadataImage
+from bmq.metadata.image import SHARE_STATE_TOPIC_NAME
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
@@ -33,8 +30,7 @@ from bmq.protocol.share_state_messages import (
     ShareWaitResponse,
     state_key,
 )
-from bmq.proxy.stall_watch import StallWatch
-from bmq.routing.shard_routing import ShardRouting, ShardRoutingConfig, TopicMaker
+from bmq.routing.shard_routing import NodeRoutes, ShardRouting, ShardRoutingConfig
 from bmq.routing.share_state_requests import ShareStateRequest
 
 STATE_PURPOSE: Final = "share"
@@ -43,32 +39,18 @@ _WAIT_SPARE_MS: Final = 5_000
 
 
 class RoutedShareStates(ShardRouting):
-    """Implements bmq.proxy.share.states.ShareStates and the group coordinator's ShareStates. `local`: the coordinator of the shards this process owns."""
+    """Implements bmq.proxy.share.states.ShareStates and the group coordinator's ShareStates.
+
+    `local`: the coordinator of the shards this process owns.
+    """
 
     def __init__(
         self,
-        node_id: int,
         local: ShareStateCoordinator | None,
-        links: Links,
-        image: Callable[[], MetadataImage],
-        controller: TopicMaker,
+        routes: NodeRoutes,
         config: ShardRoutingConfig,
-        *,
-        random: Random | None = None,
-        stalls: StallWatch | None = None,
     ) -> None:
-        super().__init__(
-            SHARE_STATE_TOPIC_NAME,
-            "share partition",
-            node_id,
-            local,
-            links,
-            image,
-            controller,
-            config,
-            random=random,
-            stalls=stalls,
-        )
+        super().__init__(SHARE_STATE_TOPIC_NAME, "share partition", local, routes, config)
 
     async def acquire(self, request: ShareAcquireRequest) -> ShareAcquireResponse:
         return cast(ShareAcquireResponse, await self._call(ApiKey.SHARE_ACQUIRE, request))

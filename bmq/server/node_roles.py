@@ -264,18 +264,7 @@ class NodeRoles:
             ShardRoutingConfig(),
             is_verifying=lambda: is_verifying(self.replica.broker_configs),
         )
-        self.share = ShareRoles(
-            settings.node_id,
-            manager,
-            self.links,
-            self._image,
-            self.peers.visible_image,
-            self.remote_controller,
-            lambda: self.groups.config.share,
-            clock=dependencies.clock,
-            random=rng,
-            stalls=dependencies.stalls,
-        )
+        self.share = ShareRoles(manager, self._image, routes, lambda: self.groups.config.share, dependencies.clock)
         self.groups.share_states.use(self.share.routed, PartitionEnds(self.router))
         manager.use_transactions(self.routed_transactions, verification_retry(self.replica.broker_configs))
         self.groups.use_transactions(self.routed_transactions)

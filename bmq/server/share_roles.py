@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
 from uuid import UUID
 
 from prometheus_client import CollectorRegistry
@@ -12,15 +11,13 @@ from bmq.broker.manager import PartitionManager
 from bmq.coordinator.config import ShareConfig
 from bmq.coordinator.share_state.config import ShareStateConfig
 from bmq.coordinator.share_state.coordinator import ShareStateCoordinator
-from bmq.internode_client.links import Links
 from bmq.internode_server.local_roles import LocalShards
 from bmq.log.clock import Clock
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.image import SHARE_STATE_TOPIC_NAME, MetadataImage
 from bmq.metadata.incarnations import has_ended
-from bmq.proxy.appender import Partitions
-from bmq.proxy.stall_watch import StallWatch
-from bmq.routing.shard_routing import ShardRoutingConfig, TopicMaker
+from bmq.proxy.partitions import Partitions
+from bmq.routing.shard_routing import NodeRoutes, ShardRoutingConfig
 from bmq.routing.share_states import RoutedShareStates
 
 
@@ -39,31 +36,23 @@ class PartitionEnds:
 class ShareRoles:
     """`local`: the shards of this node; `routed`: all of the cluster's."""
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
-        node_id: int,
         manager: PartitionManager,
-        links: Links,
         image: Callable[[], MetadataImage],
-        visible_image: Callable[[], MetadataImage],
-        controller: TopicMaker,
+        routes: NodeRoutes,
         share_config: Callable[[], ShareConfig],
-        *,
         clock: Clock,
-        random: Random,
-        stalls: StallWatch,
     ) -> None:
         self.local = ShareStateCoordinator(
-            LocalShards(SHARE_STATE_TOPIC_NAME, node_id, manager, image),
+            LocalShards(SHARE_STATE_TOPIC_NAME, routes.node_id, manager, image),
             clock,
             ShareStateConfig(),
             image,
             share_config,
             lambda node_id, node_epoch: has_ended(image(), node_id, node_epoch),
         )
-        self.routed = RoutedShareStates(
-            node_id, self.local, links, visible_image, controller, ShardRoutingConfig(), random=random, stalls=stalls
-        )
+        self.routed = RoutedShareStates(self.local, routes, ShardRoutingConfig())
 
     def register_metrics(self, registry: CollectorRegistry) -> None:
         self.local.metrics.register(registry)
