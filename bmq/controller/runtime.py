@@ -24,6 +24,7 @@ from bmq.controller.api.operator_api import OperatorApi
 from bmq.controller.api.placement_api import PlacementApi
 from bmq.controller.api.producer_id_api import ProducerIdApi
 from bmq.controller.api.quota_api import QuotaApi
+from bmq.controller.api.token_api import TokenApi
 from bmq.controller.api.topic_api import TopicApi
 from bmq.controller.api.user_api import UserApi
 from bmq.controller.assignment import leader_changes
@@ -108,6 +109,7 @@ class Controller:
         self._acls = AclApi(context)
         self._users = UserApi(context)
         self._quotas = QuotaApi(context)
+        self._tokens = TokenApi(context)
         self._handlers: Final = self._table()
         # For the proxy, besides `handle`.
         self.auto_create_topic: Final = self._topics.auto_create_topic
@@ -149,6 +151,9 @@ class Controller:
             ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: self._users.describe_users,
             ApiKey.ALTER_USER_SCRAM_CREDENTIALS: self._users.alter_users,
             ApiKey.ALTER_CLIENT_QUOTAS: self._quotas.alter_client_quotas,
+            ApiKey.CREATE_DELEGATION_TOKEN: self._tokens.create_token,
+            ApiKey.RENEW_DELEGATION_TOKEN: self._tokens.renew_token,
+            ApiKey.EXPIRE_DELEGATION_TOKEN: self._tokens.expire_token,
             ApiKey.CREATE_ACLS: self._acls.create_acls,
             ApiKey.DELETE_ACLS: self._acls.delete_acls,
             ApiKey.DESCRIBE_QUORUM: self._cluster.describe_quorum,
@@ -185,6 +190,7 @@ class Controller:
         if self._is_cluster:
             self._nodes.start()
             self._mover.start()
+        self._tokens.start()
         self._looking = decisions.spawn(report_unknown_topics(self._store, lambda: self.image))
         _log.info(
             "controller_started",
@@ -200,6 +206,7 @@ class Controller:
         self._stream.close()
         if self._looking is not None:
             self._looking.cancel()
+        await self._tokens.close()
         await self._deletions.close()
         await self._mover.close()
         await self._nodes.close()

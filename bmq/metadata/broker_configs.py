@@ -28,6 +28,7 @@ from bmq.metadata.config_keys import (
 from bmq.metadata.configs_without_effect import CONFIGS_WITHOUT_EFFECT, SECURITY_CONFIGS
 from bmq.metadata.connection_limits import OVERRIDES, valid_overrides
 from bmq.metadata.image import Node
+from bmq.metadata.login_configs import LOGIN_CONFIGS
 from bmq.metadata.tls_configs import LISTENER_PREFIX, TLS_CONFIGS
 from bmq.metadata.topic_configs import TOPIC_CONFIGS, effective_values
 
@@ -382,18 +383,6 @@ _NETWORK: Final = (
     ),
 )
 
-_LOGINS: Final = (
-    _static(
-        "connection.failed.authentication.delay.ms",
-        _INT,
-        "100",
-        "The answer to a failed login waits for this time, and then the connection is closed.",
-        at_least(0),
-    ),
-    _static("connections.max.reauth.ms", _LONG, "0", "Clients have to log in again within this time; 0: never."),
-    _static("sasl.enabled.mechanisms", _LIST, "GSSAPI", "SASL mechanisms by which clients may log in."),
-)
-
 BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
     *_TOPIC_DEFAULTS,
     *_AUTHORIZER,
@@ -402,7 +391,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
     *_GROUPS,
     *_PRODUCERS,
     *_NETWORK,
-    *_LOGINS,
+    *LOGIN_CONFIGS,
     *CONFIGS_WITHOUT_EFFECT,
 )
 
@@ -471,7 +460,7 @@ def static_configs(node: Node, settings: Mapping[str, str]) -> dict[str, str]:
         if name not in BROKER_CONFIGS:
             raise InvalidConfig(f"Unknown broker config name: {name}")
         if name in SECURITY_CONFIGS and text != BROKER_CONFIGS[name].default:
-            raise InvalidConfig(f"{name} is set: delegation tokens and other mechanisms of SASL are not served")
+            raise InvalidConfig(f"{name} is set: other mechanisms of SASL are not served")
         BROKER_CONFIGS[name].parse(text)
     effective_values({}, BrokerConfigs(static=configs).topic_defaults)
     require_bounds(BrokerConfigs(static=configs))

@@ -1,7 +1,7 @@
 """Kafka's broker configs that change nothing here, and why. They are shown, with Kafka's types and defaults, because
 tools look for them; a value of one's own is shown as well, and has no effect. Pure.
 
-Those of delegation tokens and of other mechanisms of SASL are refused instead: who sets them believes that something is
+Those of other mechanisms of SASL are refused instead: who sets them believes that something is
 protected.
 """
 
@@ -38,7 +38,7 @@ TIERED: Final = "There is no tiered storage: every byte is in the shared store a
 SHARE_STATE: Final = (
     "The shards of share partitions write what one turn has at once, uncompressed; snapshots are files beside the log."
 )
-SECURITY: Final = "Delegation tokens and other mechanisms of SASL are not served: a value of one's own stops the start."
+SECURITY: Final = "Other mechanisms of SASL are not served: a value of one's own stops the start."
 
 _TABLE: Final[Mapping[str, str]] = {
     THREADS: """
@@ -200,10 +200,6 @@ _TABLE: Final[Mapping[str, str]] = {
         share.fetch.purgatory.purge.interval.requests INT 1000
     """,
     SECURITY: """
-        delegation.token.expiry.check.interval.ms LONG 3600000
-        delegation.token.expiry.time.ms LONG 86400000
-        delegation.token.max.lifetime.ms LONG 604800000
-        delegation.token.secret.key PASSWORD -
         principal.builder.class CLASS org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder dynamic
         sasl.client.callback.handler.class CLASS -
         sasl.jaas.config PASSWORD - dynamic

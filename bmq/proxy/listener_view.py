@@ -13,6 +13,7 @@ from bmq.metadata.image import ROLE_PROXY, MetadataImage, Node
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.services import Controller, Services
+from bmq.security.listener_security import ListenerSecurity
 
 
 def at_listener(node: Node, name: str) -> Node:
@@ -70,10 +71,12 @@ class _Departed:
         return self._seen
 
 
-def services_at(services: Services, name: str) -> Services:
+def services_at(services: Services, security: ListenerSecurity) -> Services:
     """What serves the clients of a further listener: everything is shared but the addresses they are told."""
+    name = security.name
     return replace(
         services,
+        security=security,
         node=at_listener(services.node, name),
         controller=ListenerController(services.controller, name),
         departed=_Departed(services.departed, name),

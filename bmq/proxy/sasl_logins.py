@@ -10,12 +10,14 @@ from typing import Final
 
 from bmq.log.clock import Clock
 from bmq.metadata.image import MetadataImage
+from bmq.security.delegation_tokens import TokenMacs
 from bmq.security.listener_security import PLAIN, SERVED, ListenerSecurity
 from bmq.security.sasl.authenticator import SaslAuthenticator
 from bmq.security.sasl.plain import Plain, RightPasswords
 from bmq.security.sasl.scram import Scram, ScramSecret
 from bmq.security.sasl.scram_keys import BY_NAME, ScramMechanism
 from bmq.security.sasl.steps import Deferred, Mechanism, Step, Unavailable
+from bmq.security.sasl.token_keys import TokenKeys
 
 WAITING_MAX: Final = 1_000
 """Logins that wait for the thread; more are closed, and their clients try again."""
@@ -32,7 +34,9 @@ async def at_once(work: Callable[[], Step]) -> Step:
 
 
 class SaslLogins:
-    """`image`: the metadata in force. `run_blocking`: runs work of some milliseconds in a thread of its own."""
+    """`image`: the metadata in force. `run_blocking`: runs work of some milliseconds in a thread of its own. `token_macs`:
+    None: nobody logs in by a delegation token.
+    """
 
     def __init__(
         self,
@@ -42,6 +46,7 @@ class SaslLogins:
         *,
         failure_delay_ms: int = FAILURE_DELAY_MS,
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
+        token_macs: TokenMacs | None = None,
     ) -> None:
         self._image = image
         self._clock = clock
@@ -49,6 +54,7 @@ class SaslLogins:
         self._random_bytes = random_bytes
         self._secret = random_bytes(32)
         self._right_passwords = RightPasswords(random_bytes(32))
+        self._token_keys = None if token_macs is None else TokenKeys(token_macs, random_bytes(32))
         self._waiting = 0
         self.failure_delay_s = failure_delay_ms / 1000
 
@@ -82,8 +88,15 @@ class SaslLogins:
         nonce = self._random_bytes(_NONCE_BYTES).hex()
         return Scram(mechanism, partial(self._keys, mechanism), nonce, self._secret)
 
-    def _keys(self, mechanism: ScramMechanism, name: str, is_token: bool) -> ScramSecret | None:
-        one = None if is_token else self._image().users.get(name, {}).get(mechanism.number)
+    def _keys(
+        self, mechanism: ScramMechanism, name: str, is_token: bool
+    ) -> ScramSecret | Callable[[], ScramSecret] | None:
+        if is_token:
+            token = self._image().delegation_tokens.get(name)
+            if token is None or self._token_keys is None:
+                return None
+            return self._token_keys.secret_of(token, mechanism, self._clock.now_ms())
+        one = self._image().users.get(name, {}).get(mechanism.number)
         if one is None:
             return None
         return ScramSecret(one.name, one.salt, one.stored_key, one.server_key, one.iterations)

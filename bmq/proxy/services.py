@@ -32,6 +32,8 @@ from bmq.proxy.reply import Reply
 from bmq.proxy.sasl_logins import SaslLogins
 from bmq.proxy.stats import ProxyStats
 from bmq.proxy.throttles import Throttles
+from bmq.security.delegation_tokens import TokenMacs
+from bmq.security.listener_security import ListenerSecurity
 
 DESCRIBED_PARTITIONS_MAX: Final = 2_000
 """Most partitions of one DescribeTopicPartitions response: the default of max.request.partition.size.limit."""
@@ -187,6 +189,8 @@ class Services:
     access: Access = OPEN
     plain_commits: PlainCommits = field(default_factory=PlainCommits)
     logins: SaslLogins | None = None  # where a listener demands a login
+    security: ListenerSecurity = field(default_factory=ListenerSecurity)  # what the listener demands
+    token_macs: TokenMacs | None = None  # where there are delegation tokens
     throttles: Throttles = field(default_factory=Throttles)
     response_budget: ResponseBudget = field(default_factory=lambda: ResponseBudget(_NO_LIMIT))  # that of the fetches
     share: ShareHandler | None = None  # None: share groups are not served

@@ -11,8 +11,9 @@ one. Errors which only mean that the first try succeeded become success:
 - CreatePartitions, INVALID_PARTITIONS: NONE, if the topic had fewer and has just as many now.
 - UnregisterBroker and UnregisterController, an id that is not registered: NONE, if an earlier try may have removed it.
 - AlterUserScramCredentials, RESOURCE_NOT_FOUND for a deletion: NONE, if the image had the keys.
+- ExpireDelegationToken, DELEGATION_TOKEN_NOT_FOUND for a token that has to end at once: NONE.
 
-The other requests may be repeated as they are. The answer to one of the first three, and to a change of users, waits
+The other requests may be repeated as they are. The answer to one of the first three, and to a change of users or tokens, waits
 until this node's own image shows the change, so that a client that created a topic through this proxy finds it here.
 """
 
@@ -147,6 +148,8 @@ class RemoteController:
                 return await self._create_partitions(request, context)
             case ApiKey.ALTER_USER_SCRAM_CREDENTIALS:
                 return await self._alter_users(request, context)
+            case ApiKey.CREATE_DELEGATION_TOKEN | ApiKey.RENEW_DELEGATION_TOKEN | ApiKey.EXPIRE_DELEGATION_TOKEN:
+                return await self._change_tokens(api_key, request, context)
         asked = await self._ask(api_key, request, context)
         if asked.is_repeated and api_key in _NOT_REGISTERED and asked.response.error_code == _NOT_REGISTERED[api_key]:
             asked.response.error_code, asked.response.error_message = ErrorCode.NONE, ""
@@ -247,6 +250,21 @@ class RemoteController:
                 result.error_code, result.error_message = ErrorCode.NONE, None
         changed = [result.user for result in response.results if not result.error_code]
         await self._until_shown(lambda image: all(image.users.get(name) is not before.get(name) for name in changed))
+        return response
+
+    async def _change_tokens(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
+        """Waits until this node's image shows a change, so that a token that was just made can log in here."""
+        before = self.image.delegation_tokens
+        asked = await self._ask(api_key, request, context)
+        response = asked.response
+        period_ms = getattr(request, "expiry_time_period_ms", 0)
+        if asked.is_repeated and period_ms < 0 and response.error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND:
+            response.error_code, response.expiry_timestamp_ms = ErrorCode.NONE, period_ms
+        elif not response.error_code:
+            made = getattr(response, "token_id", None)
+            await self._until_shown(
+                lambda image: image.delegation_tokens is not before if made is None else made in image.delegation_tokens
+            )
         return response
 
     async def auto_create_topic(self, name: str) -> None:

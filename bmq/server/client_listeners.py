@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
@@ -97,8 +97,12 @@ class ClientListeners:
 
     async def serve(self, services: Services) -> None:
         """Accept connections. Raises OSError."""
-        for name, _, _ in self.others:
-            self._proxy.entrances[name].services = services_at(services, name)
+        for one in self._bound:
+            security = one.config.security
+            if one.config.name == PLAINTEXT:
+                services = replace(services, security=security)
+            else:
+                self._proxy.entrances[one.config.name].services = services_at(services, security)
         await self._proxy.serve(services)
 
     async def watch(self) -> None:

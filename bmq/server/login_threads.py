@@ -13,6 +13,7 @@ from bmq.log.clock import Clock
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.image import MetadataImage
 from bmq.proxy.sasl_logins import SaslLogins
+from bmq.security.delegation_tokens import SECRET_KEY, macs_of
 from bmq.security.listener_security import ListenerSecurity
 from bmq.security.sasl.steps import Step
 
@@ -45,7 +46,8 @@ def sasl_logins(
 ) -> SaslLogins:
     """What a listener with SASL needs; it costs nothing where there is none."""
     delay_ms = configs.number("connection.failed.authentication.delay.ms")
-    return SaslLogins(image, clock, threads.run, failure_delay_ms=delay_ms)
+    macs = macs_of(configs.value_of(SECRET_KEY))
+    return SaslLogins(image, clock, threads.run, failure_delay_ms=delay_ms, token_macs=macs)
 
 
 def warn_of_clear_passwords(security: ListenerSecurity) -> None:

@@ -75,6 +75,7 @@ from bmq.routing.router import Router
 from bmq.routing.shard_routing import NodeRoutes, ShardRoutingConfig
 from bmq.routing.transaction_markers import RoutedMarkers, RoutedMarkersConfig
 from bmq.routing.transactions import RoutedTransactions
+from bmq.security.delegation_tokens import SECRET_KEY, macs_of
 from bmq.server.broker_configs import (
     coordinator_config,
     is_compacting,
@@ -380,6 +381,7 @@ class NodeRoles:
             connection_limits=lambda: connection_limits(self.replica.broker_configs),
             access=client_access(self.replica.broker_configs, self._image),
             logins=sasl_logins(self._login_threads, self._image, dependencies.clock, self.replica.broker_configs),
+            token_macs=macs_of(self.replica.broker_configs.value_of(SECRET_KEY)),
             described_partitions_max=self.replica.broker_configs.number("max.request.partition.size.limit"),
         )
 

@@ -60,6 +60,7 @@ from bmq.proxy.share.share_metrics import ShareCollector
 from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.stats import ProxyStats
 from bmq.proxy.throttles import Throttles
+from bmq.security.delegation_tokens import SECRET_KEY, macs_of
 from bmq.server.broker_configs import (
     STANDALONE_DEFAULTS,
     coordinator_config,
@@ -325,6 +326,7 @@ class StandaloneServer:
             connection_limits=lambda: connection_limits(controller.broker_configs),
             access=client_access(controller.broker_configs, lambda: controller.image),
             logins=sasl_logins(self._login_threads, lambda: controller.image, self._clock, controller.broker_configs),
+            token_macs=macs_of(controller.broker_configs.value_of(SECRET_KEY)),
             described_partitions_max=controller.broker_configs.number("max.request.partition.size.limit"),
         )
         return StandaloneRoles(controller, groups, transactions, share_states, consumers, fetcher, services)

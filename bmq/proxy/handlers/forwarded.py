@@ -17,6 +17,7 @@ from bmq.proxy.broker_loggers import APIS_WITH_LOGGERS
 from bmq.proxy.dispatch import handles
 from bmq.proxy.handlers.describe_acls import NO_AUTHORIZER
 from bmq.proxy.services import RequestHandler, Services
+from bmq.proxy.token_requests import TOKEN_CHANGES, refusal_of
 
 _HANDLERS: Final[dict[Route, Callable[[Services], RequestHandler]]] = {
     Route.CONTROLLER: lambda services: services.controller,
@@ -46,6 +47,10 @@ async def forward(api_key: ApiKey, request: Any, context: RequestContext, servic
     field for that."""
     if api_key in _OF_AUTHORIZER and not services.access.is_on and not services.is_between_nodes:
         return acls_refused(api_key, request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+    if api_key in TOKEN_CHANGES and not services.is_between_nodes:
+        refusal = refusal_of(api_key, request, context, services)
+        if refusal is not None:
+            return refusal
     feature = _FEATURE_OF.get(api_key)
     if feature is not None and not level_in_force(services.controller.image.features, feature):
         return refused(api_key, request, ErrorCode.UNSUPPORTED_VERSION, f"{feature} is 0: the protocol is switched off")

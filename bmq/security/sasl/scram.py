@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from bmq.security.sasl.scram_keys import ITERATIONS_MIN, SALT_BYTES, ScramMechanism
-from bmq.security.sasl.steps import Accepted, Challenge, Rejected, Step
+from bmq.security.sasl.steps import Accepted, Challenge, Deferred, Rejected, Step
 
 MESSAGE_BYTES_MAX: Final = 8_192
 _FIRST: Final = re.compile(
@@ -45,8 +45,8 @@ class ScramSecret(NamedTuple):
     expires_at_ms: int | None = None
 
 
-Lookup = Callable[[str, bool], ScramSecret | None]
-"""(name, whether it is a delegation token's id) -> its keys, if there are any."""
+Lookup = Callable[[str, bool], ScramSecret | Callable[[], ScramSecret] | None]
+"""(name, whether it is a delegation token's id) -> its keys, or what takes milliseconds to derive them; None: no keys."""
 
 
 class Scram:
@@ -86,6 +86,12 @@ class Scram:
             return Rejected("it wants to be another user", _OTHER_USER)
         is_token = "tokenauth=true" in parsed["extensions"].lower().split(",")
         found = self._lookup(name, is_token)
+        if callable(found):
+            derive = found
+            return Deferred(lambda: self._challenge(parsed, name, derive()))
+        return self._challenge(parsed, name, found)
+
+    def _challenge(self, parsed: re.Match[str], name: str, found: ScramSecret | None) -> Step:
         if found is not None and found.iterations < ITERATIONS_MIN:
             return Rejected(
                 f"keys of {name[:100]!r} with {found.iterations} iterations, {ITERATIONS_MIN} are the least"

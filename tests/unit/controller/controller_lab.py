@@ -163,6 +163,7 @@ class ControllerLab:
     def __init__(self) -> None:
         self.log = FakePartitionLog(TopicPartition(METADATA_TOPIC_ID, 0))
         self.store = FakeStore()
+        self.clock = FakeClock()
         self.nodes: dict[int, LabNode] = {}
         self.images: list[tuple[float, MetadataImage]] = []
         self.epoch = 0
@@ -189,7 +190,7 @@ class ControllerLab:
             self.log,
             self.store.client(f"controller-{self.epoch}"),
             CONTROLLER_NODE,
-            FakeClock(),
+            self.clock,
             Random(self.epoch),
             config,
             lambda old, new: self.images.append((self.now_s, new)),
