@@ -48,6 +48,7 @@ class KerberosLogin:
         self.where = (
             f"the keytab {keytab}" if keytab else f"the ticket cache {os.environ.get('KRB5CCNAME', '')}".strip()
         )
+        self.is_keytab = bool(keytab)
         self._principal = principal
         self._keytab = keytab
         self._store: dict[str, str] | None = None
@@ -94,7 +95,11 @@ class GssMechanism:
             return self._context.step(challenge or None) or b""
         except gssapi.exceptions.GSSError as error:
             raise kerberos_error(
-                str(error), who=self._login.who, where=self._login.where, server=self._server
+                str(error),
+                who=self._login.who,
+                where=self._login.where,
+                server=self._server,
+                is_keytab=self._login.is_keytab,
             ) from error
 
     def _begin(self, gssapi: Any) -> Any:

@@ -32,21 +32,26 @@ _ADVICE: Final[tuple[tuple[str, str], ...]] = (
      " hdfs.principal"),
     ("No credentials", "there is no ticket in {where}: log in by kinit, or set hdfs.keytab and hdfs.principal"),
     ("Ticket expired", "the ticket in {where} has expired: log in by kinit, or set hdfs.keytab and hdfs.principal"),
+    ("in cache collection", "{where} has no ticket of {who}: log in by kinit, or set hdfs.keytab"),
     ("Matching credential not found", "{where} has no ticket of {who}: log in by kinit, or set hdfs.keytab"),
     ("Cannot find KDC for realm", "no KDC is known for the realm: name it in krb5.conf (KRB5_CONFIG, /etc/krb5.conf)"),
     ("default realm", "no realm is known: set default_realm in krb5.conf (KRB5_CONFIG, /etc/krb5.conf)"),
     ("Kerberos configuration file", "krb5.conf is not there or cannot be read (KRB5_CONFIG, /etc/krb5.conf)"),
     ("configuration file", "krb5.conf is damaged (KRB5_CONFIG, /etc/krb5.conf)"),
 )  # fmt: skip
+# What the library says of a keytab without a key of ours: it looked for tickets afterwards.
+_NOTHING_FOUND: Final = ("No credentials cache", "No Kerberos credentials available")
 _PASSING: Final = ("Cannot contact any KDC", "timed out", "Connection refused", "Resource temporarily unavailable")
 
 
-def kerberos_error(text: str, *, who: str, where: str, server: str) -> StoreError:
-    """`text`: of a GSSError. StorageUnavailable where it may pass, else AuthenticationRequired."""
+def kerberos_error(text: str, *, who: str, where: str, server: str, is_keytab: bool = False) -> StoreError:
+    """`text`: of a GSSError. `is_keytab`: `where` is one. StorageUnavailable where it may pass, else AuthenticationRequired."""
     match = _MINOR.search(text)
     said = (match[1] if match else text).partition("\n")[0].strip()[:_TEXT_CHARACTERS_MAX]
     if any(part in said for part in _PASSING):
         return StorageUnavailable(f"{server}: no KDC answers for the login of {who}: {said}")
+    if is_keytab and said.startswith(_NOTHING_FOUND):
+        said = f"No key of it in the keytab: {said}"
     for part, advice in _ADVICE:
         if part.lower() in said.lower():
             return AuthenticationRequired(f"{server}: {advice.format(who=who, where=where, server=server)} ({said})")

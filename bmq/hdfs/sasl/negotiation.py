@@ -16,6 +16,7 @@ from bmq.hdfs.proto.rpc_pb2 import RpcSasl
 
 KERBEROS: Final = "KERBEROS"
 TOKEN: Final = "TOKEN"
+SIMPLE: Final = "SIMPLE"
 TURNS_MAX: Final = 16
 _MECHANISMS: Final = {KERBEROS: "GSSAPI", TOKEN: "DIGEST-MD5"}
 
@@ -84,16 +85,17 @@ class RpcNegotiation:
             raise AuthenticationRequired(f"{self._server} ended the login before it had proven who it is")
 
     def _take_offer(self, message: RpcSasl) -> bytes:
-        if message.state == RpcSasl.SUCCESS:
+        mechanism = _MECHANISMS[self._method]
+        offered = [(auth.method, auth.mechanism) for auth in message.auths]
+        is_served = (self._method, mechanism) in offered
+        if message.state == RpcSasl.SUCCESS or (not is_served and any(method == SIMPLE for method, _ in offered)):
             raise AuthenticationRequired(
                 f"{self._server} demands no login, and the configuration in HADOOP_CONF_DIR says Kerberos:"
                 " bmq does not fall back to clear text; correct the one that is wrong"
             )
         if message.state != RpcSasl.NEGOTIATE:
             raise AuthenticationRequired(f"{self._server} sent {RpcSasl.State.Name(message.state)} out of turn")
-        mechanism = _MECHANISMS[self._method]
-        offered = [(auth.method, auth.mechanism) for auth in message.auths]
-        if (self._method, mechanism) not in offered:
+        if not is_served:
             told = ", ".join(f"{method} ({name})" for method, name in offered) or "nothing"
             raise AuthenticationRequired(f"{self._server} offers {told}, bmq needs {self._method} ({mechanism})")
         chosen = message.auths[offered.index((self._method, mechanism))]

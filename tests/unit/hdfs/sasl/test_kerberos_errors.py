@@ -54,6 +54,14 @@ def test_a_kdc_that_is_away_may_come_back(minor: str) -> None:
         raise sentence(minor)
 
 
+def test_a_keytab_without_our_key() -> None:
+    """The library then looks for tickets, and says that there are none."""
+    text = "Major (1): x, Minor (2): No credentials cache found"
+    error = kerberos_error(text, who="bmq@R", where="the keytab /k", server="nn1", is_keytab=True)
+    with pytest.raises(AuthenticationRequired, match="the keytab /k has no usable key of bmq@R"):
+        raise error
+
+
 def test_without_the_package_a_command_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     real = builtins.__import__
 

@@ -1,0 +1,230 @@
+"""A secure HDFS that cannot be used as it is configured: one sentence that names what to change, never clear text."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from bmq.dev.hdfs import HdfsCluster
+from bmq.hdfs.config import HdfsConfig
+from bmq.hdfs.errors import AuthenticationRequired
+from bmq.hdfs.security import BadSecurity, Protection
+from bmq.hdfs.store import HdfsStore
+from bmq.log.store import StorageUnavailable, StoreError
+from tests.support.hdfs import USER, config_of, fresh_root
+from tests.support.secure_hdfs import Protection as ClusterProtection
+from tests.support.secure_hdfs import SecureHdfs, secure_hdfs
+
+pytestmark = pytest.mark.campaign("hdfs-faults")
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureHdfs]:
+    protection = ClusterProtection(rpc="privacy", data="privacy", is_aes=True)
+    with secure_hdfs(tmp_path_factory.mktemp("secure-hdfs"), protection) as cluster:
+        yield cluster
+
+
+@asynccontextmanager
+async def opened(config: HdfsConfig) -> AsyncIterator[HdfsStore]:
+    store = await HdfsStore.open(config, Random(1), retry_max_s=5.0)
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def refused(config: HdfsConfig, sentence: str, *, error: type[StoreError] = AuthenticationRequired) -> None:
+    with pytest.raises(error, match=sentence) as caught:
+        async with opened(config):
+            pass
+    assert "\n" not in str(caught.value)
+
+
+def secured(secure: SecureHdfs, **changes: object) -> HdfsConfig:
+    config = secure.config(fresh_root("faults"))
+    assert config.security is not None
+    return replace(config, security=replace(config.security, **changes))  # type: ignore[arg-type]
+
+
+async def test_a_client_without_kerberos_is_told(secure: SecureHdfs) -> None:
+    config = config_of(secure.cluster, fresh_root("faults"), USER)
+    await refused(config, r"demands Kerberos \(SASL\): name the directory of .* in HADOOP_CONF_DIR")
+
+
+async def test_a_keytab_that_is_not_there(secure: SecureHdfs) -> None:
+    await refused(secure.config("/x", keytab="/no/such.keytab"), r"the keytab /no/such\.keytab is not there")
+
+
+async def test_a_keytab_of_another_principal(secure: SecureHdfs) -> None:
+    other = str(secure.kdc.keytab("eve"))
+    await refused(secure.config("/x", keytab=other), r"eve\.keytab has no usable key of bmq@")
+
+
+async def test_a_principal_that_the_kdc_does_not_know(secure: SecureHdfs) -> None:
+    keytab = secure.kdc.keytab("gone")
+    secure.kdc.admin(f"delprinc -force gone@{secure.kdc.realm}")
+    config = secure.config("/x", principal=f"gone@{secure.kdc.realm}", keytab=str(keytab))
+    await refused(config, "the KDC does not know gone@")
+
+
+async def test_an_expired_principal(secure: SecureHdfs) -> None:
+    keytab = secure.kdc.keytab("old")
+    secure.kdc.admin(f"modprinc -expire 2020-01-01 old@{secure.kdc.realm}")
+    config = secure.config("/x", principal=f"old@{secure.kdc.realm}", keytab=str(keytab))
+    await refused(config, "the principal old@.* has expired")
+
+
+async def test_a_wrong_realm(secure: SecureHdfs) -> None:
+    config = secure.config("/x", principal="bmq@ELSEWHERE")
+    await refused(config, r"no usable key of bmq@ELSEWHERE|no KDC is known for the realm")
+
+
+async def test_old_keys(secure: SecureHdfs) -> None:
+    keytab = secure.kdc.keytab("stale")
+    secure.kdc.admin(f"cpw -randkey stale@{secure.kdc.realm}")
+    config = secure.config("/x", principal=f"stale@{secure.kdc.realm}", keytab=str(keytab))
+    await refused(config, r"stale\.keytab holds old keys of stale@")
+
+
+async def test_an_empty_ticket_cache(secure: SecureHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path / 'cache'}")
+    await refused(secure.config("/x", principal="", keytab=""), "there is no ticket in .*cache: log in by kinit")
+
+
+async def test_a_ticket_cache_logs_in(secure: SecureHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secure.kdc.login("bmq", tmp_path / "cache")
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path / 'cache'}")
+    async with opened(secure.config(fresh_root("cache"), principal="", keytab="")) as store:
+        assert await store.list_directory("") == ()
+
+
+async def test_a_ticket_cache_of_another_user(
+    secure: SecureHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secure.kdc.login("eve", tmp_path / "cache")
+    monkeypatch.setenv("KRB5CCNAME", f"FILE:{tmp_path / 'cache'}")
+    await refused(secure.config("/x", keytab=""), "has no ticket of bmq@|there is no ticket in")
+
+
+async def test_a_krb5_conf_that_is_not_there(secure: SecureHdfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KRB5_CONFIG", "/no/such/krb5.conf")
+    await refused(secure.config("/x"), r"krb5\.conf")
+
+
+async def test_a_namenode_of_another_name(secure: SecureHdfs) -> None:
+    config = secured(secure, namenode_principal=f"hdfs/_HOST@{secure.kdc.realm}")
+    await refused(config, "is nn/localhost, and .* demands hdfs/localhost", error=BadSecurity)
+
+
+async def test_a_namenode_without_kerberos(secure: SecureHdfs, hdfs: HdfsCluster) -> None:
+    namenodes = tuple(address._replace(host="localhost") for address in hdfs.namenodes)
+    config = replace(secure.config("/x"), namenodes=namenodes)
+    await refused(config, r"demands no login, .* bmq does not fall back to clear text")
+
+
+async def test_an_address_for_a_host_name(secure: SecureHdfs) -> None:
+    config = replace(secure.config("/x"), namenodes=secure.cluster.namenodes)
+    await refused(config, r"needs the server's host name: .* instead of the address 127\.0\.0\.1", error=BadSecurity)
+
+
+async def test_a_namenode_with_other_protection(secure: SecureHdfs) -> None:
+    config = secured(secure, rpc=(Protection.AUTHENTICATION,))
+    await refused(config, "offers privacy, and hadoop.rpc.protection here demands authentication")
+
+
+@pytest.mark.parametrize("data", [(), (Protection.AUTHENTICATION,)])
+async def test_datanodes_with_other_protection(secure: SecureHdfs, data: tuple[Protection, ...]) -> None:
+    async with opened(replace(secured(secure, data=data), connect_timeout_s=3.0)) as store:
+        with pytest.raises(StoreError, match=r"no block could be set up|no DataNode takes a new block"):
+            await store.write_file("file", b"data", holder="h")
+
+
+async def test_a_kdc_that_is_away(secure: SecureHdfs) -> None:
+    """Whoever has tickets notices nothing; a start waits for it."""
+    async with opened(secure.config(fresh_root("away"))) as store:
+        await secure.kdc.daemon.stop()
+        try:
+            await store.write_file("file", b"data", holder="h")
+            assert await store.read_file("file", length_bytes_max=10) == b"data"
+            await refused(secure.config("/x"), "no KDC answers for the login of bmq@", error=StorageUnavailable)
+            starting = asyncio.create_task(HdfsStore.open(secure.config(fresh_root("back")), Random(2), retry_max_s=60))
+        finally:
+            await secure.kdc.daemon.start()
+        await (await starting).close()
+
+
+class Recorder:
+    """Passes on what goes over all connections of a loop, and keeps it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen = bytearray()
+        self.ports: set[int] = set()
+        self._loop = asyncio.get_running_loop()
+        self._connect = self._loop.create_connection
+        self._tasks: list[asyncio.Task[None]] = []
+        self._servers: list[asyncio.Server] = []
+        monkeypatch.setattr(self._loop, "create_connection", self._through)
+
+    async def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _through(self, factory: Any, host: str, port: int) -> Any:
+        def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._tasks.append(asyncio.ensure_future(self._relay(port, reader, writer)))
+
+        server = await asyncio.start_server(accept, "127.0.0.1", 0)
+        self._servers.append(server)
+        self.ports.add(port)
+        return await self._connect(factory, *server.sockets[0].getsockname())
+
+    async def _relay(self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+        far_reader = asyncio.StreamReader()
+        transport, protocol = await self._connect(lambda: asyncio.StreamReaderProtocol(far_reader), "127.0.0.1", port)
+        far_writer = asyncio.StreamWriter(transport, protocol, far_reader, loop)
+        try:
+            await asyncio.gather(self._copy(reader, far_writer), self._copy(far_reader, writer))
+        finally:
+            transport.abort()
+            writer.transport.abort()
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65_536):
+            self.seen += data
+            writer.write(data)
+        writer.close()
+
+
+async def _seen(config: HdfsConfig, cluster: HdfsCluster, monkeypatch: pytest.MonkeyPatch) -> set[bytes]:
+    """Which of a file's name and data could be read along on the way to the servers."""
+    name, data = "the-name-of-a-file", b"a record that nobody else may read"
+    recorder = Recorder(monkeypatch)
+    async with opened(config) as store:
+        await store.write_file(name, data, holder="h")
+        assert await store.read_file(name, length_bytes_max=100) == data
+    await recorder.close()
+    assert recorder.ports & {address.port for address in cluster.datanodes}
+    return {secret for secret in (name.encode(), data) if secret in recorder.seen}
+
+
+async def test_nothing_goes_in_clear_text(secure: SecureHdfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = secure.config(fresh_root("clear"))
+    assert await _seen(config, secure.cluster, monkeypatch) == set()
+
+
+async def test_on_an_open_cluster_it_could_be_read(hdfs: HdfsCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above would notice."""
+    config = config_of(hdfs, fresh_root("clear"), USER, local_reads=False)
+    assert len(await _seen(config, hdfs, monkeypatch)) == 2
