@@ -45,6 +45,7 @@ from bmq.dev.namenode_admin import TransitionFailed, become_active, become_stand
 from bmq.dev.namenode_status import NameNodeStatus, NoStatus, namenode_status
 from bmq.dev.ports import HOST, check_free, pick_ports
 from bmq.dev.together import together
+from bmq.hdfs.authentication import Authentication
 from bmq.hdfs.config import Address
 from bmq.protocol.errors import BmqError
 
@@ -75,7 +76,7 @@ class HdfsCluster:
 
     `properties`: for all daemons, over Hadoop's defaults (see QUICK_PROPERTIES). `plan`: names and ports, instead of
     `datanodes` and `is_ha` and ports that are free. `jvm_options`: STEADY_JVM_OPTIONS when figures matter.
-    `jvm_properties`: Java's, of all daemons.
+    `jvm_properties`: Java's, of all daemons. `admin_login`: of a superuser, for a failover on a kerberized cluster.
 
     All methods may be called under any event loop, but `start`, and the start of a daemon, from a thread that lives on:
     the daemons die with it. A NameNode that was restarted, or became active soon after its start, may still be in safe
@@ -94,6 +95,7 @@ class HdfsCluster:
         heap_mb: int = HEAP_MB,
         jvm_options: Sequence[str] = QUICK_START_JVM_OPTIONS,
         jvm_properties: Mapping[str, str] | None = None,
+        admin_login: Authentication | None = None,
         plan: ClusterPlan | None = None,
         random: Random | None = None,
     ) -> None:
@@ -105,6 +107,7 @@ class HdfsCluster:
         self.plan = plan
         self._properties = {"dfs.permissions.enabled": str(is_permission_checked).lower(), **(properties or {})}
         self._java = partial(java_command, jars=jars, heap_mb=heap_mb)
+        self._admin_login = admin_login
         self._jvm_options = tuple(jvm_options)
         # Not among the options: the class archive is made for those.
         self._jvm_properties = tuple(f"-D{name}={value}" for name, value in (jvm_properties or {}).items())
@@ -137,7 +140,7 @@ class HdfsCluster:
             await together(daemon.wait_ready() for daemon in self._namenodes)
             if self.is_ha:
                 # Both NameNodes start as standby, so none has to step back first, or be killed if it is slow to.
-                await become_active(self.plan.namenodes[0].rpc, ACTIVE_WAIT_S)
+                await become_active(self.plan.namenodes[0].rpc, ACTIVE_WAIT_S, self._admin_login)
             await together(daemon.wait_ready() for daemon in self._datanodes)
             await self.wait_live(len(self._datanodes))
         except BaseException:
@@ -202,11 +205,11 @@ class HdfsCluster:
             try:
                 if daemon.is_paused:
                     raise TransitionFailed(f"{daemon.name} is paused")
-                await become_standby(node.rpc, standby_wait_s)
+                await become_standby(node.rpc, standby_wait_s, self._admin_login)
             except TransitionFailed as failure:
                 _log.warning("namenode_killed", name=daemon.name, reason=str(failure))
                 await daemon.kill()
-        await become_active(self.plan.namenodes[index].rpc, timeout_s)
+        await become_active(self.plan.namenodes[index].rpc, timeout_s, self._admin_login)
 
     async def active_index(self) -> int | None:
         """The index of the NameNode that says it is active; None when no running one does."""

@@ -7,7 +7,7 @@ import time
 import uuid
 from typing import Final
 
-from bmq.hdfs.authentication import SimpleAuthentication
+from bmq.hdfs.authentication import Authentication, SimpleAuthentication
 from bmq.hdfs.config import Address
 from bmq.hdfs.errors import RemoteError
 from bmq.hdfs.location import system_user
@@ -29,21 +29,24 @@ class TransitionFailed(BmqError):
     """A NameNode did not change its role, or did not say so in time."""
 
 
-async def become_active(rpc: Address, timeout_s: float) -> None:
-    """The NameNode first reads the edits to their end. Raises TransitionFailed, after `timeout_s` at the latest."""
-    await _transition(rpc, "transitionToActive", timeout_s)
+async def become_active(rpc: Address, timeout_s: float, login: Authentication | None = None) -> None:
+    """The NameNode first reads the edits to their end. Raises TransitionFailed, after `timeout_s` at the latest.
+
+    `login`: of a superuser; None: this process's user, by name.
+    """
+    await _transition(rpc, "transitionToActive", timeout_s, login)
 
 
-async def become_standby(rpc: Address, timeout_s: float) -> None:
-    """Raises TransitionFailed, after `timeout_s` at the latest."""
-    await _transition(rpc, "transitionToStandby", timeout_s)
+async def become_standby(rpc: Address, timeout_s: float, login: Authentication | None = None) -> None:
+    """Raises TransitionFailed, after `timeout_s` at the latest. `login`: as for `become_active`."""
+    await _transition(rpc, "transitionToStandby", timeout_s, login)
 
 
-async def _transition(rpc: Address, method: str, timeout_s: float) -> None:
+async def _transition(rpc: Address, method: str, timeout_s: float, login: Authentication | None) -> None:
     deadline_s = time.monotonic() + timeout_s
     while True:
         try:
-            await _call(rpc, method, max(0.0, deadline_s - time.monotonic()))
+            await _call(rpc, method, max(0.0, deadline_s - time.monotonic()), login)
             return
         except (RemoteError, StoreError) as error:
             # It shows its role a moment before it takes calls; until then it answers that it has not started.
@@ -53,15 +56,15 @@ async def _transition(rpc: Address, method: str, timeout_s: float) -> None:
         await asyncio.sleep(RETRY_PAUSE_S)
 
 
-async def _call(rpc: Address, method: str, timeout_s: float) -> None:
+async def _call(rpc: Address, method: str, timeout_s: float, login: Authentication | None) -> None:
     # Only the user who runs the NameNode may do this; daemons take their user's name from the same two places.
-    user = system_user()
+    login = login or SimpleAuthentication(system_user())
     # The request to become standby has the same form.
     request = TransitionToActiveRequest(
         req_info=StateChangeRequestInfo(req_source=StateChangeRequestInfo.REQUEST_BY_USER)
     )
     connection = await RpcConnection.open(
-        rpc, HA_PROTOCOL, SimpleAuthentication(user), client_id=uuid.uuid4().bytes, timeout_s=CONNECT_WAIT_S
+        rpc, HA_PROTOCOL, login, client_id=uuid.uuid4().bytes, timeout_s=CONNECT_WAIT_S
     )
     try:
         await connection.call(

@@ -7,20 +7,25 @@ with secure_hdfs(directory, Protection(rpc="privacy", data="privacy")) as secure
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from bmq.dev.hadoop_configuration import QUICK_PROPERTIES, configuration_xml
 from bmq.dev.hdfs import HdfsCluster
 from bmq.hdfs.config import HdfsConfig, HdfsSettings
 from bmq.hdfs.hadoop_site import hadoop_properties
 from bmq.hdfs.location import located
+from bmq.hdfs.sasl.gss import KerberosLogin
+from bmq.hdfs.sasl.logins import KerberosAuthentication
+from bmq.hdfs.security import HadoopSecurity
 from tests.support.free_ports import started_on_free_ports
 from tests.support.hdfs import HADOOP_JARS, PATIENT, outside_any_loop
 from tests.support.kdc import Kdc, running_kdc
+
+T = TypeVar("T")
 
 CLIENT: Final = "bmq"
 NAMENODE: Final = "nn/localhost"
@@ -98,12 +103,21 @@ def secure_properties(kdc: Kdc, protection: Protection) -> dict[str, str]:
     }
 
 
+def admin_login(kdc: Kdc, secure: Mapping[str, str]) -> KerberosAuthentication:
+    """The NameNodes' own principal is a superuser."""
+    principal = kdc.principal(NAMENODE)
+    security = HadoopSecurity.of(secure, principal=principal, keytab=secure["dfs.namenode.keytab.file"])
+    assert security is not None
+    return KerberosAuthentication(security, KerberosLogin(security.principal, security.keytab))
+
+
 @contextmanager
 def secure_hdfs(
     directory: Path,
     protection: Protection | None = None,
     *,
     datanodes: int = 1,
+    is_ha: bool = False,
     properties: Mapping[str, str] | None = None,
     ticket_life_s: int = 24 * 3600,
 ) -> Iterator[SecureHdfs]:
@@ -112,15 +126,22 @@ def secure_hdfs(
     names = iter(range(100))
     with running_kdc(directory, ticket_life_s=ticket_life_s) as kdc:
         secure = {**secure_properties(kdc, protection), **(properties or {})}
+
+        def run(order: Coroutine[None, None, T]) -> T:
+            with kdc.used_here():  # for the login of the administrator
+                return outside_any_loop(order)
+
         cluster = started_on_free_ports(
             lambda: HdfsCluster(
                 directory / f"hdfs-{next(names)}",
                 HADOOP_JARS,
                 datanodes=datanodes,
+                is_ha=is_ha,
                 properties={**QUICK_PROPERTIES, **secure},
                 jvm_properties={"java.security.krb5.conf": str(kdc.krb5_conf)},
+                admin_login=admin_login(kdc, secure),
             ),
-            outside_any_loop,
+            run,
         )
         try:
             client_conf = directory / "client-conf"

@@ -33,14 +33,16 @@ async def _pair(config: HdfsConfig) -> AsyncIterator[Pair]:
 @pytest.fixture(scope="class")
 def secure(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureHdfs]:
     """For the tests of one class, in its mode."""
-    with secure_hdfs(tmp_path_factory.mktemp("secure-hdfs"), request.cls.protection, datanodes=2) as cluster:
+    directory = tmp_path_factory.mktemp("secure-hdfs")
+    with secure_hdfs(directory, request.cls.protection, datanodes=2, is_ha=request.cls.is_ha) as cluster:
         yield cluster
 
 
 class SecureStoreContract(StoreContract):
-    """`protection`: of the cluster."""
+    """`protection`: of the cluster. `is_ha`: it has two NameNodes."""
 
     protection = Protection()
+    is_ha = False
     write_mode = WriteMode.FANOUT
 
     @pytest.fixture
@@ -88,3 +90,24 @@ class TestEncrypted(SecureStoreContract):
     """dfs.encrypt.data.transfer: by a key of the cluster's."""
 
     protection = Protection(data="", is_encrypted=True, is_aes=True)
+
+
+@in_campaign
+class TestTwoNameNodes(SecureStoreContract):
+    """One of them is a standby."""
+
+    is_ha = True
+
+    async def test_a_failover_needs_a_login_at_the_other(self, secure: SecureHdfs) -> None:
+        config = secure.config(fresh_root("failover"))
+        store = await HdfsStore.open(config, Random(1))
+        try:
+            await store.write_file("before", b"1", holder="h")
+            active = await secure.cluster.active_index()
+            assert active is not None
+            await secure.cluster.transition_to_active(1 - active)
+            await store.write_file("after", b"2", holder="h")
+            assert await store.read_file("before", length_bytes_max=10) == b"1"
+            assert await store.read_file("after", length_bytes_max=10) == b"2"
+        finally:
+            await store.close()
