@@ -14,6 +14,7 @@ from typing import Final
 from uuid import UUID
 
 from bmq.log.config import LogConfig
+from bmq.metadata.acl_journal import AclJournal
 from bmq.metadata.acls import acl_of, acl_record
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.client_quotas import ClientQuotaState
@@ -58,7 +59,6 @@ from bmq.protocol.metadata_records import (
     encode_record,
 )
 from bmq.protocol.record_batch import batches
-from bmq.security.acls import Acl
 
 LISTENER_NAME: Final = "PLAINTEXT"
 INTERNAL_LISTENER_NAME: Final = "INTERNAL"
@@ -97,7 +97,7 @@ class MetadataState:
         self._ids: dict[str, UUID] = {}
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
         self._features: dict[str, int] = {}
-        self._acls: dict[UUID, Acl] = {}
+        self._acls = AclJournal()
         self._deleted: set[UUID] = set()
         self._next_producer_id = 0
         self._controller_id = NO_LEADER
@@ -112,7 +112,6 @@ class MetadataState:
         self._are_group_configs_changed = False
         self._are_client_metrics_changed = False
         self._are_tables_changed = False
-        self._are_acls_changed = False
         self._is_changed = False
 
     def set_controller(self, node_id: int) -> None:
@@ -196,10 +195,9 @@ class MetadataState:
                 raise ImpossibleRecord(f"a {type(record).__name__} in the metadata log, which is never written here")
 
     def _replay_acl(self, record: AccessControlEntryRecord | RemoveAccessControlEntryRecord) -> None:
-        self._are_acls_changed = True
         if isinstance(record, AccessControlEntryRecord):
-            self._acls[record.id] = acl_of(record)
-        elif self._acls.pop(record.id, None) is None:
+            self._acls.put(record.id, acl_of(record))
+        elif not self._acls.remove(record.id):
             raise ImpossibleRecord(f"the removal of ACL {record.id}, which does not exist")
 
     def _topic(self, topic_id: UUID) -> _Topic:
@@ -307,7 +305,6 @@ class MetadataState:
                 for (resource_type, name), configs in self._configs.items()
                 if resource_type == RESOURCE_TYPE_TABLE and TABLE_CONFIG in configs
             }
-        acls = dict(self._acls) if self._are_acls_changed else old.acls
         told = {name: level for name, level in self._features.items() if not name.startswith(OWN_FEATURE_PREFIX)}
         topics, topics_by_id, partition_count = self._changed_topic_maps(old, broker_configs)
         self._image = MetadataImage(
@@ -322,7 +319,7 @@ class MetadataState:
             group_configs=group_configs,
             client_metrics=client_metrics,
             tables=tables,
-            acls=acls,
+            acls=self._acls.snapshot(),
             features=told if told != old.features else old.features,
             deleted_topics=frozenset(self._deleted) if self._deleted != old.deleted_topics else old.deleted_topics,
             next_producer_id=self._next_producer_id,
@@ -335,7 +332,6 @@ class MetadataState:
         self._reconfigured_topics.clear()
         self._are_nodes_changed = self._are_broker_configs_changed = self._are_group_configs_changed = False
         self._are_client_metrics_changed = self._are_tables_changed = self._is_changed = False
-        self._are_acls_changed = False
         return self._image
 
     def _configs_of(self, kind: int) -> dict[str, Mapping[str, str]]:
@@ -418,7 +414,7 @@ class MetadataState:
         for (resource_type, resource_name), configs in self._configs.items():
             for name, value in configs.items():
                 yield ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
-        for acl_id, acl in self._acls.items():
+        for acl_id, acl in self._acls.acls.items():
             yield acl_record(acl_id, acl)
         yield ProducerIdsRecord(broker_id=self._node_id, next_producer_id=self._next_producer_id)
         for topic_id in self._deleted:

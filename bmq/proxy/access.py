@@ -8,27 +8,28 @@ from uuid import UUID
 
 import structlog
 
+from bmq.metadata.acl_journal import AclSnapshot
 from bmq.metadata.image import MetadataImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.request_context import RequestContext
+from bmq.protocol.turns import Pace, Turns
 from bmq.security.acls import CLUSTER_NAME, OPERATIONS_OF, PRINTED, Acl, Operation, ResourceType
-from bmq.security.authorizer import Decider, Verdict, normal_host
+from bmq.security.authorizer import DECISIONS_KEPT_MAX, Decider, Verdict, normal_host
 
 AUDIT: Final = "kafka.authorizer.logger"
 _audit = structlog.get_logger(AUDIT)
 
 
 class Access:
-    """`decider` None: there is no authorizer, and everything is allowed. `acls`: those of the newest metadata."""
+    """`decider` None: there is no authorizer (`is_on`), and everything is allowed. `acls`: those of the newest metadata."""
 
     def __init__(self, decider: Decider | None, acls: Callable[[], Mapping[UUID, Acl]]) -> None:
         self._decider = decider
         self._acls = acls
         self._seen: Mapping[UUID, Acl] | None = None
-
-    @property
-    def is_on(self) -> bool:
-        return self._decider is not None
+        self._granted: dict[tuple[str, str, Operation], set[str]] = {}
+        self._granted_count = 0
+        self.is_on = decider is not None
 
     def allows(
         self,
@@ -44,18 +45,15 @@ class Access:
         """Whether the client may. `is_quiet`: a refusal is no event, as another right would do as well, or nobody asked.
         `count`: resources of the request that this stands for.
         """
-        if self._decider is None:
+        verdict = self._verdict(context.principal, context.client_host, operation, resource_type, name)
+        if verdict is None or verdict.is_allowed:
             return True
-        return self.allows_client(
-            context.principal,
-            context.client_host,
-            request_name(api_key),
-            operation,
-            resource_type,
-            name,
-            is_quiet=is_quiet,
-            count=count,
-        )
+        if not is_quiet:
+            request = request_name(api_key)
+            _log_refusal(
+                context.principal, context.client_host, operation, resource_type, name, request, count, verdict
+            )
+        return False
 
     def allows_client(
         self,
@@ -70,15 +68,43 @@ class Access:
         count: int = 1,
     ) -> bool:
         """The same for a request of any kind. `request`: its name in the audit."""
-        decider = self._current()
-        if decider is None:
+        verdict = self._verdict(principal, host, operation, resource_type, name)
+        if verdict is None or verdict.is_allowed:
             return True
-        host = normal_host(host)
-        verdict = decider.decide(principal, host, operation, resource_type, name)
-        if not verdict.is_allowed and not is_quiet:
-            resource = f"{PRINTED[resource_type]}:LITERAL:{_one_line(name)}"
-            _log_denial(principal, host, operation, resource, f"{request} with", count, verdict)
-        return verdict.is_allowed
+        if not is_quiet:
+            _log_refusal(principal, host, operation, resource_type, name, request, count, verdict)
+        return False
+
+    def granted_topics(self, principal: str, host: str, operation: Operation) -> set[str]:
+        """Topics that the client was allowed the operation with, by the ACLs of now; `grant_topic` adds to it."""
+        self._current()
+        key = (principal, host, operation)
+        granted = self._granted.get(key)
+        if granted is None:
+            granted = self._granted[key] = set()
+            self._count_granted()
+        return granted
+
+    def grant_topic(self, granted: set[str], name: str) -> None:
+        """The client was allowed the operation with it."""
+        granted.add(name)
+        self._count_granted()
+
+    def _count_granted(self) -> None:
+        self._granted_count += 1
+        if self._granted_count > DECISIONS_KEPT_MAX:
+            self._forget_granted()
+
+    def _forget_granted(self) -> None:
+        # Requests under way keep their own sets, and what they were told.
+        self._granted = {}
+        self._granted_count = 0
+
+    def _verdict(
+        self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
+    ) -> Verdict | None:
+        decider = self._current()
+        return None if decider is None else decider.decide(principal, normal_host(host), operation, resource_type, name)
 
     def allows_any(
         self, context: RequestContext, api_key: ApiKey, operation: Operation, resource_type: ResourceType
@@ -104,15 +130,47 @@ class Access:
             if decider is None or decider.decide(context.principal, host, operation, resource_type, name).is_allowed
         )
 
+    async def prepare(self, turns: Turns) -> None:
+        """Take the ACLs of now in turns of the event loop. A request that comes before has to take all of them at once."""
+        decider, acls, pace = self._decider, self._acls(), Pace()
+        if decider is None or self._seen is not None:
+            return
+        for acl_id, acl in acls.items():
+            decider.change(((acl_id, acl),))
+            if pace.is_over():
+                await turns.next()
+                if self._seen is not None:
+                    return
+        self._seen = acls
+
     def _current(self) -> Decider | None:
         """With the ACLs of the newest metadata."""
         decider = self._decider
         if decider is not None:
             acls = self._acls()
             if acls is not self._seen:
-                decider.replace(acls)
+                changes = acls.since(self._seen) if isinstance(acls, AclSnapshot) else None
+                if changes is None:
+                    decider.replace(acls)
+                else:
+                    decider.change(changes)
                 self._seen = acls
+                self._forget_granted()
         return decider
+
+
+def _log_refusal(
+    principal: str,
+    host: str,
+    operation: Operation,
+    resource_type: ResourceType,
+    name: str,
+    request: str,
+    count: int,
+    verdict: Verdict,
+) -> None:
+    resource = f"{PRINTED[resource_type]}:LITERAL:{_one_line(name)}"
+    _log_denial(principal, normal_host(host), operation, resource, f"{request} with", count, verdict)
 
 
 def _log_denial(
@@ -126,9 +184,11 @@ def _log_denial(
 
 
 class TopicRights:
-    """One right of one request's client over topics, asked once for each. `image`: in which ids have names."""
+    """One right of one request's client over topics, asked once for each. `image`: in which ids have names. `granted`: topics
+    that need not be asked for, since an earlier request of the client was allowed them.
+    """
 
-    __slots__ = ("_access", "_api_key", "_context", "_found", "_image", "_operation")
+    __slots__ = ("_access", "_api_key", "_context", "_image", "_operation", "_refused", "granted")
 
     def __init__(
         self, access: Access, context: RequestContext, api_key: ApiKey, operation: Operation, image: MetadataImage
@@ -138,7 +198,8 @@ class TopicRights:
         self._api_key = api_key
         self._operation = operation
         self._image = image
-        self._found: dict[str, bool] = {}
+        self._refused: set[str] | None = None
+        self.granted = access.granted_topics(context.principal, context.client_host, operation)
 
     def allow(self, name: str | None, topic_id: UUID | None) -> bool:
         """Whether the client may, with a topic by its name or its id. True for an id that no topic has: it is refused as
@@ -149,12 +210,17 @@ class TopicRights:
             if topic is None:
                 return True
             name = topic.name
-        found = self._found.get(name)
-        if found is None:
-            found = self._found[name] = self._access.allows(
-                self._context, self._api_key, self._operation, ResourceType.TOPIC, name
-            )
-        return found
+        if name in self.granted:
+            return True
+        if self._refused is None:
+            self._refused = set()
+        elif name in self._refused:
+            return False
+        if self._access.allows(self._context, self._api_key, self._operation, ResourceType.TOPIC, name):
+            self._access.grant_topic(self.granted, name)
+            return True
+        self._refused.add(name)
+        return False
 
 
 OPEN: Final = Access(None, dict)

@@ -313,7 +313,12 @@ class FetchJob:
     def _log_of(self, interest: Interest) -> PartitionLog | None:
         """The partition's log; None when it is in error or not ready: then its result is already in `_results`."""
         image = self._services.controller.image
-        if self._rights is not None and not self._rights.allow(interest.name, interest.topic_id):
+        rights = self._rights
+        if (
+            rights is not None
+            and interest.name not in rights.granted
+            and not rights.allow(interest.name, interest.topic_id)
+        ):
             return self._refuse(interest, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if interest.seen_image is not image:
             topic = (

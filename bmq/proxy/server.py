@@ -113,6 +113,7 @@ class KafkaServer:
         self.services = services
         # Now every handler is registered, also those of another package for its own listener.
         self.served = {int(key): (key, api) for key, api in self.apis.items() if key in HANDLERS or key in HOT_HANDLERS}
+        await services.access.prepare(self.turns)
         services.throttles.on_change(self._quotas_changed)
         self._is_serving = True
         for server in self._servers.values():

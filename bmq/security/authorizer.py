@@ -7,12 +7,13 @@ are for, refuses; a resource without any allows if `allow.everyone.if.no.acl.fou
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv6Address
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from bmq.security.acls import (
+    ANY_USER,
     IMPLIES_DESCRIBE,
     WILDCARD,
     Acl,
@@ -39,16 +40,19 @@ class Verdict(NamedTuple):
 
 
 class Decider:
-    """Holds the ACLs of a cluster. `super_users`: TYPE:NAME. Change them by `put` and `remove`."""
+    """Holds the ACLs of a cluster. `super_users`: TYPE:NAME. Change them by `put` and `remove`.
+
+    A decision looks at the ACLs of its own resource and principal alone, whatever else there is.
+    """
 
     def __init__(self, super_users: frozenset[str] = frozenset(), *, allows_without_acl: bool = False) -> None:
         self.super_users = super_users
         self.allows_without_acl = allows_without_acl
-        self._acls: dict[UUID, Acl] = {}
-        # By type and name.
-        self._literals: defaultdict[tuple[int, str], list[Acl]] = defaultdict(list)
-        self._prefixes: defaultdict[tuple[int, str], list[Acl]] = defaultdict(list)
+        self._acls: dict[UUID, Acl] = {}  # with their hosts as Java prints them
+        self._literals = _Patterns()
+        self._prefixes = _Patterns()
         self._prefix_lengths: defaultdict[int, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
+        self._of_principals: dict[tuple[int, str], dict[UUID, Acl]] = {}  # by resource type and principal
         self._kept: dict[tuple[str, str, int, int, str], Verdict] = {}
         self._kept_by_type: dict[tuple[str, str, int, int], Verdict] = {}
 
@@ -58,42 +62,57 @@ class Decider:
     # ---------------------------------------------------------------- the ACLs
 
     def replace(self, acls: Mapping[UUID, Acl]) -> None:
-        """Hold these in place of what there is; what stays costs next to nothing."""
-        for gone in [acl_id for acl_id, acl in self._acls.items() if acls.get(acl_id) != acl]:
-            self.remove(gone)
+        """Hold these in place of what there is. Looks at all of them: `change` does not."""
+        held = self._acls
         for acl_id, acl in acls.items():
-            if acl_id not in self._acls:
+            one = held.get(acl_id)
+            if one is not acl and one != _normal(acl):
+                self.change(((acl_id, acl),))
+        if len(held) > len(acls):
+            self.change([(acl_id, None) for acl_id in held if acl_id not in acls])
+
+    def change(self, changes: Iterable[tuple[UUID, Acl | None]]) -> None:
+        """Make these changes, in order; None: it is removed."""
+        for acl_id, acl in changes:
+            self.remove(acl_id)
+            if acl is not None:
                 self.put(acl_id, acl)
 
     def put(self, acl_id: UUID, acl: Acl) -> None:
-        self._acls[acl_id] = acl
-        self._kept.clear()
-        self._kept_by_type.clear()
-        acl = acl._replace(host=normal_host(acl.host))
+        """Add one; its id is not there."""
+        self._forget()
+        acl = self._acls[acl_id] = _normal(acl)
+        self._patterns_of(acl).put(acl_id, acl)
+        self._of_principals.setdefault((acl.resource_type, acl.principal), {})[acl_id] = acl
         if acl.pattern_type == PatternType.PREFIXED:
-            self._prefixes[acl.resource_type, acl.resource_name].append(acl)
             self._prefix_lengths[acl.resource_type][len(acl.resource_name)] += 1
-        else:
-            self._literals[acl.resource_type, acl.resource_name].append(acl)
 
     def remove(self, acl_id: UUID) -> None:
         """Unknown ids are ignored."""
         acl = self._acls.pop(acl_id, None)
         if acl is None:
             return
-        self._kept.clear()
-        self._kept_by_type.clear()
-        acl = acl._replace(host=normal_host(acl.host))
-        is_prefix = acl.pattern_type == PatternType.PREFIXED
-        index, key = (self._prefixes if is_prefix else self._literals), (acl.resource_type, acl.resource_name)
-        index[key].remove(acl)
-        if not index[key]:
-            del index[key]
-        if is_prefix:
+        self._forget()
+        self._patterns_of(acl).remove(acl_id, acl)
+        key = (acl.resource_type, acl.principal)
+        of_principal = self._of_principals[key]
+        del of_principal[acl_id]
+        if not of_principal:
+            del self._of_principals[key]
+        if acl.pattern_type == PatternType.PREFIXED:
             lengths = self._prefix_lengths[acl.resource_type]
             lengths[len(acl.resource_name)] -= 1
             if not lengths[len(acl.resource_name)]:
                 del lengths[len(acl.resource_name)]
+
+    def _patterns_of(self, acl: Acl) -> _Patterns:
+        return self._prefixes if acl.pattern_type == PatternType.PREFIXED else self._literals
+
+    def _forget(self) -> None:
+        if self._kept:
+            self._kept = {}
+        if self._kept_by_type:
+            self._kept_by_type = {}
 
     # ---------------------------------------------------------------- decisions
 
@@ -109,7 +128,7 @@ class Decider:
         return verdict
 
     def decide_by_type(self, principal: str, host: str, operation: int, resource_type: int) -> Verdict:
-        """Whether the client may do it with any resource of the type at all (KIP-679). Looks at every ACL, so it is kept."""
+        """Whether the client may do it with any resource of the type at all (KIP-679). Looks at all ACLs of the principal."""
         key = (principal, host, operation, resource_type)
         verdict = self._kept_by_type.get(key)
         if verdict is None:
@@ -125,24 +144,25 @@ class Decider:
             return verdict
         exact = [
             acl
-            for acl in self._acls.values()
-            if acl.resource_type == resource_type
-            and acl.operation in (operation, Operation.ALL)
-            and acl._replace(host=normal_host(acl.host)).applies_to(principal, host)
+            for one in dict.fromkeys((principal, ANY_USER))
+            for acl in self._of_principals.get((resource_type, one), {}).values()
+            if acl.operation in (operation, Operation.ALL) and acl.host in (host, WILDCARD)
         ]
         denied = [acl for acl in exact if acl.permission == Permission.DENY]
         literal = {acl.resource_name for acl in denied if acl.pattern_type == PatternType.LITERAL}
-        prefixes = tuple(acl.resource_name for acl in denied if acl.pattern_type == PatternType.PREFIXED)
+        prefixes = {acl.resource_name for acl in denied if acl.pattern_type == PatternType.PREFIXED}
+        lengths = {len(prefix) for prefix in prefixes}
         if WILDCARD in literal:
             return Verdict(False, DEFAULT_DENY)
         for acl in exact:
             if acl.permission != Permission.ALLOW:
                 continue
-            is_literal = acl.pattern_type == PatternType.LITERAL
-            if is_literal and acl.resource_name == WILDCARD:
+            is_literal, name = acl.pattern_type == PatternType.LITERAL, acl.resource_name
+            if is_literal and name == WILDCARD:
                 return Verdict(True, _rule_of(acl))
-            is_covered = acl.resource_name.startswith(prefixes) or (is_literal and acl.resource_name in literal)
-            if not is_covered:
+            if is_literal and name in literal:
+                continue
+            if not any(name[:length] in prefixes for length in lengths):
                 return Verdict(True, _rule_of(acl))
         return Verdict(False, DEFAULT_DENY)
 
@@ -151,27 +171,65 @@ class Decider:
             return Verdict(True, SUPER_USER)
         allowing: Acl | None = None
         has_acl = False
-        for acl in self._of(resource_type, name):
-            has_acl = True
-            if not acl.applies_to(principal, host) or not _covers(acl, operation):
+        for patterns, pattern in self._matching(resource_type, name):
+            if not patterns.has(resource_type, pattern):
                 continue
-            if acl.permission == Permission.DENY:
-                return Verdict(False, _rule_of(acl))
-            allowing = allowing or acl
+            has_acl = True
+            for acl in patterns.of(resource_type, pattern, principal):
+                if acl.host not in (host, WILDCARD) or not _covers(acl, operation):
+                    continue
+                if acl.permission == Permission.DENY:
+                    return Verdict(False, _rule_of(acl))
+                allowing = allowing or acl
         if allowing is not None:
             return Verdict(True, _rule_of(allowing))
         if has_acl or not self.allows_without_acl:
             return Verdict(False, DEFAULT_DENY)
         return Verdict(True, DEFAULT_ALLOW)
 
-    def _of(self, resource_type: int, name: str) -> Iterator[Acl]:
-        """All ACLs whose pattern has this name."""
-        yield from self._literals.get((resource_type, name), ())
+    def _matching(self, resource_type: int, name: str) -> Iterator[tuple[_Patterns, str]]:
+        """All patterns that this name may have."""
+        yield self._literals, name
         if name != WILDCARD:
-            yield from self._literals.get((resource_type, WILDCARD), ())
+            yield self._literals, WILDCARD
         for length in self._prefix_lengths.get(resource_type, ()):
             if length <= len(name):
-                yield from self._prefixes.get((resource_type, name[:length]), ())
+                yield self._prefixes, name[:length]
+
+
+class _Patterns:
+    """ACLs by the type and name of their pattern and by their principal."""
+
+    __slots__ = ("_acls", "_counts")
+
+    def __init__(self) -> None:
+        self._acls: dict[tuple[int, str, str], dict[UUID, Acl]] = {}
+        self._counts: dict[tuple[int, str], int] = {}
+
+    def put(self, acl_id: UUID, acl: Acl) -> None:
+        pattern = (acl.resource_type, acl.resource_name)
+        self._acls.setdefault((*pattern, acl.principal), {})[acl_id] = acl
+        self._counts[pattern] = self._counts.get(pattern, 0) + 1
+
+    def remove(self, acl_id: UUID, acl: Acl) -> None:
+        pattern = (acl.resource_type, acl.resource_name)
+        key = (*pattern, acl.principal)
+        acls = self._acls[key]
+        del acls[acl_id]
+        if not acls:
+            del self._acls[key]
+        self._counts[pattern] -= 1
+        if not self._counts[pattern]:
+            del self._counts[pattern]
+
+    def has(self, resource_type: int, name: str) -> bool:
+        """Whether there is an ACL for it, whoever it is for."""
+        return (resource_type, name) in self._counts
+
+    def of(self, resource_type: int, name: str, principal: str) -> Iterator[Acl]:
+        """Those that speak of the principal."""
+        for one in (principal, ANY_USER) if principal != ANY_USER else (ANY_USER,):
+            yield from self._acls.get((resource_type, name, one), {}).values()
 
 
 def _covers(acl: Acl, operation: int) -> bool:
@@ -192,6 +250,10 @@ def _rule_of(acl: Acl) -> str:
         f"principal={acl.principal}, host={acl.host}, operation={name_of(Operation, acl.operation)}, "
         f"permissionType={name_of(Permission, acl.permission)}])"
     )
+
+
+def _normal(acl: Acl) -> Acl:
+    return acl._replace(host=normal_host(acl.host)) if ":" in acl.host else acl
 
 
 def normal_host(host: str) -> str:

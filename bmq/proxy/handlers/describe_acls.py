@@ -52,9 +52,11 @@ async def describe_acls(
             )
         if pace.is_over():
             await context.turns.next()
-    return DescribeAclsResponse(
-        resources=[
-            DescribeAclsResource(resource_type=kind, resource_name=name, pattern_type=pattern, acls=acls)
-            for (kind, name, pattern), acls in found.items()
-        ]
-    )
+    resources = []
+    for (resource_type, name, pattern), acls in found.items():
+        resources.append(
+            DescribeAclsResource(resource_type=resource_type, resource_name=name, pattern_type=pattern, acls=acls)
+        )
+        if pace.is_over():
+            await context.turns.next()
+    return DescribeAclsResponse(resources=resources)

@@ -84,7 +84,8 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
     index = -1
     for produced in request.topics:
         topic, code = _topic_of(produced, image, may_write_internal)
-        is_denied = rights is not None and not rights.allow(produced.name, produced.topic_id)
+        name = produced.name if topic is None else topic.name
+        is_denied = rights is not None and name not in rights.granted and not rights.allow(name, produced.topic_id)
         topic_refusal = _NOT_ALLOWED if refusal is None and is_denied else refusal
         for partition, records in produced.partitions:
             index += 1
@@ -125,14 +126,14 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
 
 def _may_be_transactional(request: Produce, context: RequestContext, access: Access) -> bool:
     """Whether the client may write in its transaction; True for a request without one."""
+    if request.transactional_id is None:
+        return True  # transactional records without an id are refused by themselves
     is_transactional = any(
         records and transactional_producer_of(records) is not None
         for topic in request.topics
         for _, records in topic.partitions
     )
-    if not is_transactional or request.transactional_id is None:
-        return True  # transactional records without an id are refused by themselves
-    return access.allows(
+    return not is_transactional or access.allows(
         context, ApiKey.PRODUCE, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
     )
 

@@ -195,3 +195,25 @@ def test_the_rule_is_printed_as_kafka_prints_its_record() -> None:
 def test_an_acl_of_a_later_release_is_named_unknown() -> None:
     made = decider(acl(permission=Permission.DENY, operation=Operation.ALL)._replace(pattern_type=9))
     assert "patternType=UNKNOWN" in made.decide(ALICE, HOST, Operation.READ, ResourceType.TOPIC, "t").rule
+
+
+def test_any_topic_at_all_looks_at_the_acls_of_the_principal_alone() -> None:
+    made = decider(
+        *(acl(name=f"topic-{number}", principal=f"User:u{number % 1000}") for number in range(20_000)),
+        acl(name="of-all", principal="User:*", operation=Operation.WRITE),
+    )
+    assert max(map(len, made._of_principals.values())) == 20
+    assert made.decide_by_type("User:u7", HOST, Operation.READ, ResourceType.TOPIC).is_allowed
+    assert made.decide_by_type("User:nobody", HOST, Operation.WRITE, ResourceType.TOPIC).is_allowed
+    assert not made.decide_by_type("User:nobody", HOST, Operation.READ, ResourceType.TOPIC).is_allowed
+
+
+def test_nothing_is_left_of_acls_that_are_removed() -> None:
+    kinds = [acl(), acl(pattern=PatternType.PREFIXED), acl(host="::1"), acl(principal=BOB), acl(name="*")]
+    made = decider(*kinds)
+    made.change([(UUID(int=2), None), (UUID(int=1), acl(name="x")), (UUID(int=9), None)])
+    assert may(made, name="x") and len(made) == 5 - 1
+    made.replace({})
+    assert len(made) == 0 and not any(made._prefix_lengths.values()) and not made._of_principals
+    for patterns in (made._literals, made._prefixes):
+        assert not patterns._acls and not patterns._counts

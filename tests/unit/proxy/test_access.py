@@ -1,0 +1,146 @@
+"""Rights at a listener: what was granted ends with the ACL that granted it, and many ACLs hold no turn of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from uuid import UUID
+
+import pytest
+
+from bmq.metadata.acl_journal import AclJournal
+from bmq.metadata.image import MetadataImage
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.request_context import RequestContext
+from bmq.proxy import access as access_module
+from bmq.proxy.access import Access, TopicRights
+from bmq.security.acls import Acl, Operation, PatternType, Permission, ResourceType
+from bmq.security.authorizer import Decider
+from tests.unit.proxy.harness import TOPIC_ID, image_of, topic_image
+
+pytestmark = pytest.mark.unit
+
+ALICE = RequestContext(3, "c", "10.0.0.1", principal="User:alice")
+BOB = RequestContext(3, "c", "10.0.0.1", principal="User:bob")
+IMAGE = image_of(topic_image("t", TOPIC_ID, 1))
+
+
+def acl(name: str = "t", principal: str = "User:alice", operation: Operation = Operation.READ) -> Acl:
+    return Acl(ResourceType.TOPIC, name, PatternType.LITERAL, principal, "*", operation, Permission.ALLOW)
+
+
+class CountingDecider(Decider):
+    """`looked_at`: ACLs that changes and comparisons looked at."""
+
+    looked_at = 0
+
+    def replace(self, acls: Mapping[UUID, Acl]) -> None:
+        self.looked_at += len(acls)
+        super().replace(acls)
+
+    def put(self, acl_id: UUID, acl: Acl) -> None:
+        self.looked_at += 1
+        super().put(acl_id, acl)
+
+
+class Held:
+    """The ACLs of a cluster, and the access by them."""
+
+    def __init__(self, *acls: Acl) -> None:
+        self.journal = AclJournal()
+        self.ids: list[UUID] = []
+        for one in acls:
+            self.add(one)
+        self.decider = CountingDecider()
+        self.access = Access(self.decider, self.journal.snapshot)
+
+    def add(self, one: Acl) -> None:
+        self.ids.append(UUID(int=len(self.ids) + 1))
+        self.journal.put(self.ids[-1], one)
+
+    def rights(self, context: RequestContext = ALICE, image: MetadataImage = IMAGE) -> TopicRights:
+        return TopicRights(self.access, context, ApiKey.FETCH, Operation.READ, image)
+
+
+def test_a_grant_is_remembered_for_the_client_and_the_operation_alone() -> None:
+    held = Held(acl())
+    assert held.rights().allow("t", None) and held.rights().allow(None, TOPIC_ID)
+    assert "t" in held.rights().granted
+    assert not held.rights(BOB).granted
+    assert not held.access.granted_topics("User:alice", "10.0.0.2", Operation.READ)
+    assert not held.access.granted_topics("User:alice", "10.0.0.1", Operation.WRITE)
+    assert not held.rights(BOB).allow("t", None)
+    assert not held.rights().allow("other", None)
+    assert held.rights().granted == {"t"}
+
+
+def test_a_grant_ends_with_its_acl() -> None:
+    held = Held(acl(), acl("u"))
+    assert held.rights().allow("t", None)
+    held.journal.remove(held.ids[0])
+    assert "t" not in held.rights().granted and not held.rights().allow("t", None)
+    held.add(acl())
+    assert held.rights().allow("t", None)
+
+
+def test_what_a_request_was_refused_it_asks_once() -> None:
+    held = Held(acl("u"))
+    rights = held.rights()
+    assert not rights.allow("t", None)
+    held.add(acl())
+    assert not rights.allow("t", None) and held.rights().allow("t", None)
+
+
+def test_an_unknown_id_is_no_refusal() -> None:
+    assert Held().rights().allow(None, UUID(int=99))
+
+
+def test_grants_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access_module, "DECISIONS_KEPT_MAX", 10)
+    held = Held(acl("*"))
+    for number in range(100):
+        assert held.rights(RequestContext(3, "c", f"10.0.0.{number}", principal="User:alice")).allow("t", None)
+        assert sum(map(len, held.access._granted.values())) + len(held.access._granted) <= 10
+
+
+def test_a_change_among_many_acls_looks_at_itself_alone() -> None:
+    held = Held(*(acl(f"topic-{number}") for number in range(5_000)))
+    assert not held.rights().allow("t", None)
+    held.decider.looked_at = 0
+    held.add(acl())
+    assert held.rights().allow("t", None)
+    held.journal.remove(held.ids[-1])
+    assert not held.rights().allow("t", None)
+    assert held.decider.looked_at == 1
+
+
+async def test_many_acls_are_taken_in_turns_before_the_first_request() -> None:
+    held = Held(*(acl(f"topic-{number}") for number in range(5_000)))
+    turns = 0
+
+    class Counted:
+        async def next(self) -> None:
+            nonlocal turns
+            turns += 1
+            await asyncio.sleep(0)
+
+    await held.access.prepare(Counted())
+    assert turns >= 10
+    held.decider.looked_at = 0
+    assert held.rights().allow("topic-7", None)
+    assert held.decider.looked_at == 0
+    await held.access.prepare(Counted())
+    assert held.decider.looked_at == 0
+
+
+async def test_a_request_that_comes_meanwhile_is_decided_by_all_of_them() -> None:
+    held = Held(*(acl(f"topic-{number}") for number in range(5_000)))
+
+    class Asking:
+        async def next(self) -> None:
+            assert held.rights().allow("topic-4999", None)
+
+    await held.access.prepare(Asking())
+    held.add(acl())
+    assert held.rights().allow("t", None)
+    assert len(held.decider) == 5_001
