@@ -10,9 +10,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
 from bmq.broker.group_backlog import Backlog
+from bmq.broker.in_flight_batches import InFlightBatches
 from bmq.broker.partition_events import Event, OwnershipLost
 from bmq.broker.partition_load import PartitionLoad
-from bmq.broker.partition_states import InFlightBatches, Offline, Owning, State
+from bmq.broker.partition_states import Offline, State
 from bmq.broker.surroundings import Surroundings
 from bmq.broker.waiters import Waiters
 from bmq.log.config import LogConfig
@@ -92,7 +93,7 @@ class OwnedPartition:
 
     @property
     def is_owning(self) -> bool:
-        return isinstance(self.state, Owning)
+        return self.state.is_owning
 
     @property
     def log_start_offset(self) -> int:

@@ -28,27 +28,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final
 
+from bmq.broker.in_flight_batches import InFlightBatches
 from bmq.broker.partition_events import (
-    RECOVERED,
     Abandon,
     Acknowledge,
-    ClaimDirectory,
-    CloseFile,
-    DirectoriesSealed,
-    DirectoryClaimed,
     DirectoryReleased,
     DiscardSegment,
     Effect,
     EffectFailed,
     Event,
-    FileClosed,
     IdleDue,
-    Limits,
     LimitsChanged,
-    LogWalked,
-    ManifestWritten,
     MendSegment,
     OpenSegment,
     Outcome,
@@ -59,9 +51,7 @@ from bmq.broker.partition_events import (
     RetryDue,
     RetryLater,
     RollDue,
-    SaveRecoveredIndexes,
     ScheduleWrite,
-    SealDirectories,
     SealOwnDirectory,
     SealSegment,
     Segment,
@@ -73,76 +63,46 @@ from bmq.broker.partition_events import (
     SegmentSynced,
     StopRequested,
     WaitExpired,
-    WalkLog,
     WriteBatches,
     WriteDue,
-    WriteManifest,
     WriterBroken,
 )
+from bmq.broker.partition_start import step_start
 from bmq.broker.partition_states import (
+    AcknowledgedDataLost,
     AwaitingSegment,
     Blocked,
     Claiming,
     Closing,
     Draining,
     Fenced,
-    Following,
     Idle,
-    InFlightBatches,
+    ImpossibleEvent,
     Mending,
+    NextStatus,
     Offline,
     Opening,
     Owning,
     Recovering,
     Released,
     Releasing,
+    RollReason,
     Sealing,
+    SegmentToOpen,
     State,
-    Wish,
-    WithSegment,
+    Step,
     Writing,
 )
-from bmq.log.padding import padded_end
-from bmq.log.partition_log import Batch
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.errors import BmqError
 
 NOT_LEADER: Final = ErrorCode.NOT_LEADER_OR_FOLLOWER
 STORAGE_ERROR: Final = ErrorCode.KAFKA_STORAGE_ERROR
 TOO_FEW_REPLICAS: Final = ErrorCode.NOT_ENOUGH_REPLICAS
 
-
-class AcknowledgedDataLost(BmqError):
-    """The log ends before data that was acknowledged. The partition goes offline, loudly (rule 5)."""
-
-    code = ErrorCode.KAFKA_STORAGE_ERROR
-
-    def __init__(self, leader_epoch: int, end_offset: int, acknowledged_offset: int) -> None:
-        super().__init__(
-            f"in epoch {leader_epoch} the log ends at offset {end_offset}, "
-            f"but everything below {acknowledged_offset} was acknowledged"
-        )
-        self.leader_epoch = leader_epoch
-        self.end_offset = end_offset
-        self.acknowledged_offset = acknowledged_offset
-
-
-class ImpossibleEvent(Exception):
-    """An event that no order of effects can lead to: a bug."""
-
-
-_S = TypeVar("_S", Writing, Mending)
-
 Effects = tuple[Effect, ...]
-Step = tuple[State, Effects]
 
 _NOTHING: Final[Effects] = ()
 _SCHEDULE: Final[Effects] = (ScheduleWrite(),)
-
-
-def start(leader_epoch: int, limits: Limits, floor: int) -> Step:
-    """The first state and its effects."""
-    return Claiming(leader_epoch, limits, floor), (ClaimDirectory(),)
 
 
 def step(state: State, event: Event) -> Step:
@@ -170,7 +130,7 @@ def step(state: State, event: Event) -> Step:
         case _, LimitsChanged(limits):
             return replace(state, limits=limits), ()
         case Claiming() | Sealing() | Recovering() | Opening(), _:
-            return _step_start(state, event)
+            return step_start(state, event)
         case Writing() | Mending(), _:
             return _step_write(state, event)
         case AwaitingSegment() | Idle() | Blocked(), _:
@@ -195,70 +155,6 @@ def _fenced(state: State) -> Step:
     return Fenced(state.leader_epoch, state.limits), (Reject(left, NOT_LEADER), Abandon())
 
 
-# --- start -> recover
-
-
-def _step_start(state: State, event: Event) -> Step:
-    match state, event:
-        case Claiming(epoch, limits, floor), DirectoryClaimed(open_epochs, sealed_epochs):
-            if epoch in sealed_epochs or any(other > epoch for other in open_epochs | sealed_epochs):
-                return _fenced(state)
-            older = open_epochs - {epoch}
-            seal = SealDirectories(tuple(sorted(older - sealed_epochs)), tuple(sorted(older & sealed_epochs)))
-            return Sealing(epoch, limits, floor), (seal,)
-        case Sealing(epoch, limits, floor), DirectoriesSealed(open_files):
-            closing = tuple(CloseFile(file) for file in sorted(open_files))
-            # Recovery cannot affect our first segment, and opening it takes as long as closing theirs.
-            return Recovering(epoch, limits, floor, open_files), (*(closing or (WalkLog(),)), OpenSegment(roll=0))
-        case Recovering() | Opening(is_recorded=False), SegmentOpened(roll, replicas, bytes_max):
-            return replace(state, replicas=replicas, first_roll=roll, first_bytes_max=bytes_max), ()
-        case Recovering(open_files=files), FileClosed(file) if file in files:
-            left = files - {file}
-            return replace(state, open_files=left), () if left else (WalkLog(),)
-        case Recovering(epoch, limits, floor, files), LogWalked(end_offset, is_indexed) if not files:
-            if end_offset < floor:
-                raise AcknowledgedDataLost(epoch, end_offset, floor)
-            unindexed = frozenset() if is_indexed else frozenset({RECOVERED})
-            opening = Opening(
-                epoch,
-                limits,
-                end_offset,
-                unindexed,
-                replicas=state.replicas,
-                first_roll=state.first_roll,
-                first_bytes_max=state.first_bytes_max,
-            )
-            return opening, (WriteManifest(end_offset),)
-        case Opening(is_recorded=False, replicas=0), ManifestWritten():
-            return replace(state, is_recorded=True), ()
-        case Opening(is_recorded=False, replicas=replicas), ManifestWritten():
-            return _begin(state, replicas)
-        case Opening(is_recorded=True), SegmentOpened(roll, replicas, bytes_max):
-            return _begin(replace(state, first_roll=roll, first_bytes_max=bytes_max), replicas)
-        case _, StopRequested():
-            return Released(state.leader_epoch, state.limits), (Abandon(),)
-        case _, ProduceArrived(batch):
-            return state, (Reject((batch,), NOT_LEADER),)
-        case _, Outcome():
-            return state, ()
-    raise ImpossibleEvent(state, event)
-
-
-def _begin(state: Opening, replicas: int) -> Step:
-    """Manifest and first segment are confirmed: from here on we own the partition."""
-    first = Segment(state.leader_epoch, state.first_roll, base_offset=state.end_offset)
-    writing = Writing(
-        state.leader_epoch,
-        state.limits,
-        InFlightBatches(state.end_offset, state.first_bytes_max),
-        state.unindexed,
-        first,
-        replicas=replicas,
-        is_short=replicas < state.limits.replicas_min,
-    )
-    return writing, (SaveRecoveredIndexes(),) if state.unindexed else ()
-
-
 # --- write and mend
 
 
@@ -267,20 +163,21 @@ def _step_write(state: State, event: Event) -> Step:  # noqa: C901 a table of tr
         case Writing(segment=segment), WriterBroken(roll, is_full) if roll == segment.roll:
             return _break(state, is_full=is_full)
         case Writing(segment=segment), RollDue(roll) if roll == segment.roll and state.log.segment_bytes:
-            if state.following is Following.FAILED:
+            if state.next.status is NextStatus.FAILED:
                 return _write(replace(state, is_roll_due=True))
-            return _write(replace(state, wish=Wish.ROLL))
-        case Writing(segment=segment, wish=Wish.NONE), ReplicasDue(roll) if roll == segment.roll:
-            following = Following.ABSENT if state.following is Following.FAILED else state.following
-            return _write(replace(state, following=following, wish=Wish.MORE_REPLICAS))
+            return _write(replace(state, roll_reason=RollReason.AGE))
+        case Writing(segment=segment, roll_reason=RollReason.NONE), ReplicasDue(roll) if roll == segment.roll:
+            following = state.next
+            if following.status is NextStatus.FAILED:
+                following = replace(following, status=NextStatus.ABSENT)
+            return _write(replace(state, next=following, roll_reason=RollReason.MORE_REPLICAS))
         case Writing(segment=segment), IdleDue(roll) if roll == segment.roll and _is_quiet(state):
             idle = Idle(
                 state.leader_epoch,
                 state.limits,
                 state.log,
                 _unindexed_with(state),
-                _next_roll(state),
-                skipped_rolls=_next_roll(state) - roll - 1,
+                SegmentToOpen(_next_roll(state), skipped_rolls=_next_roll(state) - roll - 1),
             )
             return idle, _seal_current(state)
         case Writing(log=log, segment=segment), StopRequested():
@@ -300,11 +197,11 @@ def _step_write(state: State, event: Event) -> Step:  # noqa: C901 a table of tr
             return state, (Reject(log.take_waiting(), STORAGE_ERROR),)
         case ((Writing() | Mending()), SegmentOpened(roll, replicas, bytes_max)) if _awaits(state, roll):
             state.log.following_bytes_max = bytes_max
-            return _go_on(replace(state, following=Following.READY, following_replicas=replicas))
+            return _go_on(replace(state, next=state.next.opened(replicas)))
         case Writing(), SegmentOpenFailed(roll) if _awaits(state, roll):
-            return _write(replace(_without_following(state), wish=Wish.NONE))
+            return _write(replace(state, next=state.next.failed(), roll_reason=RollReason.NONE))
         case Mending(), SegmentOpenFailed(roll) if _awaits(state, roll):
-            return _without_following(state), ()
+            return replace(state, next=state.next.failed()), ()
         case ((Writing() | Mending()), SegmentSealed(roll)):
             return _go_on(replace(state, unindexed=state.unindexed - {roll}))
         case _, Outcome():
@@ -312,13 +209,8 @@ def _step_write(state: State, event: Event) -> Step:  # noqa: C901 a table of tr
     raise ImpossibleEvent(state, event)
 
 
-def _awaits(state: WithSegment, roll: int) -> bool:
-    return state.following is Following.ASKED and roll == state.following_roll
-
-
-def _without_following(state: _S) -> _S:
-    """The next segment could not be opened. Its creation may still be carried out late, so skip its roll (rule 21)."""
-    return replace(state, following=Following.FAILED, skipped_rolls=state.skipped_rolls + 1)
+def _awaits(state: Writing | Mending | Draining, roll: int) -> bool:
+    return state.next.is_opening() and roll == state.next.roll_after(state.segment)
 
 
 def _break(state: Writing | Draining, *, is_full: bool) -> Step:
@@ -328,9 +220,7 @@ def _break(state: Writing | Draining, *, is_full: bool) -> Step:
         state.log,
         state.unindexed,
         state.segment,
-        state.following,
-        state.following_replicas,
-        state.skipped_rolls,
+        state.next,
         is_full=is_full,
         is_stopping=isinstance(state, Draining),
     )
@@ -342,7 +232,7 @@ def _go_on(state: Writing | Mending) -> Step:
 
 
 def _is_quiet(state: Writing) -> bool:
-    return not state.log.written and not state.log.waiting and state.following is not Following.ASKED
+    return not state.log.written and not state.log.waiting and not state.next.is_opening()
 
 
 def _synced(state: Writing, log: InFlightBatches, event: SegmentSynced) -> Step:
@@ -368,64 +258,34 @@ def _write(state: Writing, outstanding: int = 0) -> Step:
     own = len(log.append_ends)
     may_append = not own or max(own, outstanding) < limits.appends_outstanding_max
     if log.waiting and not state.is_roll_due and may_append:
-        batches = _take_fitting(log, limits)
+        batches = log.take_fitting(limits)
         if batches:
             effects.append(WriteBatches(state.segment, batches))
         if log.waiting:
             state = replace(state, is_roll_due=True)
-    if state.wish is not Wish.NONE and state.following is Following.READY and not state.is_roll_due:
+    if state.roll_reason is not RollReason.NONE and state.next.is_ready() and not state.is_roll_due:
         state, more = _weigh(state)
         effects += more
-    if state.is_roll_due or state.wish is not Wish.NONE or _is_nearly_full(state):
+    if state.is_roll_due or state.roll_reason is not RollReason.NONE or log.is_nearly_full(limits):
         if state.is_roll_due and not log.written:
             after, rolling = _roll(state)
             return after, (*effects, *rolling)
         # Rule 4: segment n + 2 is not opened before index n is durable (discarded unused segments do not count).
-        if state.following is Following.ABSENT and not state.unindexed:
-            state = replace(state, following=Following.ASKED)
-            effects.append(OpenSegment(state.following_roll))
+        if state.next.status is NextStatus.ABSENT and not state.unindexed:
+            state = replace(state, next=state.next.opening())
+            effects.append(OpenSegment(state.next.roll_after(state.segment)))
     return state, tuple(effects)
 
 
 def _weigh(state: Writing) -> tuple[Writing, Effects]:
     """The next segment is open though this one is not full: take it, or throw it away if it is no better."""
-    if state.wish is Wish.ROLL or state.following_replicas > state.replicas:
-        return replace(state, is_roll_due=True, wish=Wish.NONE), ()
-    state = replace(state, wish=Wish.NONE)
-    if _is_nearly_full(state):
+    if state.roll_reason is RollReason.AGE or state.next.replicas > state.replicas:
+        return replace(state, is_roll_due=True, roll_reason=RollReason.NONE), ()
+    state = replace(state, roll_reason=RollReason.NONE)
+    if state.log.is_nearly_full(state.limits):
         return state, ()  # the next segment is needed soon anyway
-    discard = DiscardSegment(state.following_roll)
-    return replace(state, following=Following.ABSENT, skipped_rolls=state.skipped_rolls + 1), (discard,)
-
-
-def _segment_bytes_max(log: InFlightBatches, limits: Limits) -> int:
-    """The current segment's size limit: by the topic's settings, and by the size it was opened for."""
-    return min(limits.segment_bytes, log.segment_bytes_max)
-
-
-def _is_nearly_full(state: Writing) -> bool:
-    """Whether to open the next segment ahead of need: at the same share of a small segment as of a large one."""
-    log, limits = state.log, state.limits
-    return log.segment_bytes >= limits.preopen_bytes * _segment_bytes_max(log, limits) // limits.segment_bytes
-
-
-def _take_fitting(log: InFlightBatches, limits: Limits) -> tuple[Batch, ...]:
-    """Move what fits into the segment from waiting to written. An empty segment takes a batch of any size."""
-    waiting = log.waiting
-    room = _segment_bytes_max(log, limits) - log.segment_bytes
-    size = 0
-    taken: list[Batch] = []
-    while waiting:
-        after = size + waiting[0].size_bytes
-        if after > room and (taken or log.segment_bytes):
-            break
-        size = after
-        taken.append(waiting.popleft())
-    if taken:
-        log.written.extend(taken)
-        log.segment_bytes = padded_end(log.segment_bytes + size, limits.append_alignment_bytes)
-        log.append_ends.append(taken[-1].end_offset)
-    return tuple(taken)
+    discard = DiscardSegment(state.next.roll_after(state.segment))
+    return replace(state, next=state.next.discarded()), (discard,)
 
 
 def _roll(state: Writing) -> Step:
@@ -437,21 +297,13 @@ def _roll(state: Writing) -> Step:
     is_empty = _is_segment_empty(state)
     closing = DiscardSegment(segment.roll) if is_empty else SealSegment(segment, log.high_watermark)
     log.segment_bytes = 0
-    unindexed = _unindexed_with(state)
-    if state.following is Following.READY:
-        after, effects = _enter(state, unindexed, state.following_roll, state.following_replicas)
+    unindexed, following = _unindexed_with(state), state.next
+    roll = following.roll_after(segment)
+    if following.is_ready():
+        after, effects = _enter(state, unindexed, roll, following.replicas)
     else:
-        after, effects = _ask(
-            AwaitingSegment(
-                state.leader_epoch,
-                state.limits,
-                log,
-                unindexed,
-                state.following_roll,
-                is_asked=state.following is Following.ASKED,
-                skipped_rolls=state.skipped_rolls,
-            )
-        )
+        opening = SegmentToOpen(roll, following.is_opening(), following.skipped_rolls)
+        after, effects = _ask(AwaitingSegment(state.leader_epoch, state.limits, log, unindexed, opening))
     return after, (closing, *effects)
 
 
@@ -469,13 +321,13 @@ def _mended(state: Mending, end_offset: int, replicas: int) -> Step:
         unindexed |= {segment.roll}
     else:
         effects.append(DiscardSegment(segment.roll))
-    roll, is_ready = state.following_roll, state.following is Following.READY
+    following = state.next
+    roll, is_ready = following.roll_after(segment), following.is_ready()
     # A node is lost, and the next segment was most likely opened on it too; one opened now avoids that node.
     if is_ready and (state.is_stopping or state.is_full or replicas < limits.replicas_wanted):
         effects.append(DiscardSegment(roll))
         roll, is_ready = roll + 1, False
-    is_asked = state.following is Following.ASKED
-    skipped = roll - segment.roll - 1
+    opening = SegmentToOpen(roll, following.is_opening(), skipped_rolls=roll - segment.roll - 1)
     common = (state.leader_epoch, limits, log, unindexed)
     after: State
     more: Effects
@@ -486,11 +338,11 @@ def _mended(state: Mending, end_offset: int, replicas: int) -> Step:
         # A new file would not find more room. The remaining batches are not in the log, so they can be refused for
         # good.
         effects.append(Reject(log.take_waiting(), STORAGE_ERROR))
-        after, more = Blocked(*common, roll, is_asked, skipped), () if is_asked else (RetryLater(),)
+        after, more = Blocked(*common, opening), () if opening.is_asked else (RetryLater(),)
     elif is_ready:
-        after, more = _enter(state, unindexed, roll, state.following_replicas)
+        after, more = _enter(state, unindexed, roll, following.replicas)
     else:
-        after, more = _ask(AwaitingSegment(*common, roll, is_asked, skipped))
+        after, more = _ask(AwaitingSegment(*common, opening))
     return after, (*effects, *more)
 
 
@@ -516,28 +368,27 @@ def _step_between(state: State, event: Event) -> Step:
         case AwaitingSegment(log=log), ProduceArrived(batch):
             log.place(batch)
             return state, ()
-        case Idle(epoch, limits, log, unindexed, roll), ProduceArrived(batch):
+        case Idle(epoch, limits, log, unindexed, opening), ProduceArrived(batch):
             log.place(batch)
-            return _ask(AwaitingSegment(epoch, limits, log, unindexed, roll, skipped_rolls=state.skipped_rolls))
+            return _ask(AwaitingSegment(epoch, limits, log, unindexed, opening))
         case Blocked(), ProduceArrived(batch):
             return state, (Reject((batch,), STORAGE_ERROR),)
-        case ((AwaitingSegment() | Blocked()), SegmentOpened(roll, replicas, bytes_max)) if roll == state.roll:
+        case ((AwaitingSegment() | Blocked()), SegmentOpened(roll, replicas, bytes_max)) if roll == state.next.roll:
             state.log.following_bytes_max = bytes_max
             return _enter(state, state.unindexed, roll, replicas)
-        case ((AwaitingSegment(roll=roll) | Blocked(roll=roll)), SegmentOpenFailed(failed, is_full)) if failed == roll:
-            # The failed creation may still be carried out late, so this roll is not used again (rule 21).
-            passed = replace(state, roll=roll + 1, is_asked=False, skipped_rolls=state.skipped_rolls + 1)
+        case ((AwaitingSegment() | Blocked()), SegmentOpenFailed(roll, is_full)) if roll == state.next.roll:
+            passed = replace(state, next=state.next.failed())
             return _block(passed) if is_full else _wait(passed)
-        case AwaitingSegment(is_asked=False), SegmentSealFailed(_, True):
+        case AwaitingSegment(next=SegmentToOpen(is_asked=False)), SegmentSealFailed(_, True):
             return _block(state)
         case AwaitingSegment(log=log), WaitExpired():
             return state, (Reject(log.take_waiting(), STORAGE_ERROR),)
-        case AwaitingSegment(is_asked=False), RetryDue():
+        case AwaitingSegment(next=SegmentToOpen(is_asked=False)), RetryDue():
             return _ask(state)
         case ((AwaitingSegment() | Idle() | Blocked()), SegmentSealed(roll)):
             sealed = replace(state, unindexed=state.unindexed - {roll})
             return _ask(sealed) if isinstance(sealed, AwaitingSegment) else (sealed, ())
-        case Blocked(is_asked=False), RetryDue():
+        case Blocked(next=SegmentToOpen(is_asked=False)), RetryDue():
             asked, effects = _ask(state)
             return asked, effects or (RetryLater(),)
         case ((AwaitingSegment() | Idle() | Blocked()), StopRequested()):
@@ -551,25 +402,23 @@ def _step_between(state: State, event: Event) -> Step:
 
 
 def _ask(state: AwaitingSegment | Blocked) -> Step:
-    if state.is_asked or any(roll < state.last_roll for roll in state.unindexed):  # rule 4
+    opening = state.next
+    if opening.is_asked or any(roll < opening.last_roll for roll in state.unindexed):  # rule 4
         return state, ()
-    return replace(state, is_asked=True), (OpenSegment(state.roll),)
+    return replace(state, next=replace(opening, is_asked=True)), (OpenSegment(opening.roll),)
 
 
 def _block(state: AwaitingSegment | Blocked) -> Step:
     """The store is full: batches are refused at once, not kept waiting, while opening is retried."""
     refused = log.take_waiting() if (log := state.log).waiting else ()
-    blocked = Blocked(
-        state.leader_epoch, state.limits, log, state.unindexed, state.roll, skipped_rolls=state.skipped_rolls
-    )
+    blocked = Blocked(state.leader_epoch, state.limits, log, state.unindexed, replace(state.next, is_asked=False))
     return blocked, (Reject(refused, STORAGE_ERROR), RetryLater()) if refused else (RetryLater(),)
 
 
 def _wait(state: AwaitingSegment | Blocked) -> Step:
     """The store does not answer: batches wait, and opening is tried again."""
-    waiting = AwaitingSegment(
-        state.leader_epoch, state.limits, state.log, state.unindexed, state.roll, skipped_rolls=state.skipped_rolls
-    )
+    opening = replace(state.next, is_asked=False)
+    waiting = AwaitingSegment(state.leader_epoch, state.limits, state.log, state.unindexed, opening)
     return waiting, (RetryLater(),)
 
 
@@ -589,7 +438,7 @@ def _step_leave(state: State, event: Event) -> Step:
         case Draining(segment=segment), WriterBroken(roll, is_full) if roll == segment.roll:
             return _break(state, is_full=is_full)
         case Draining(), SegmentOpened(roll, replicas) if _awaits(state, roll):
-            return replace(state, following=Following.READY, following_replicas=replicas), ()
+            return replace(state, next=state.next.opened(replicas)), ()
         case Draining(), SegmentSealed(roll):
             return replace(state, unindexed=state.unindexed - {roll}), ()
         case Closing(), SegmentOpened(roll):
@@ -609,7 +458,7 @@ def _drain(state: Writing) -> Step:
     log = state.log
     effects: list[Effect] = []
     if log.waiting and not state.is_roll_due:
-        batches = _take_fitting(log, state.limits)
+        batches = log.take_fitting(state.limits)
         if batches:
             effects.append(WriteBatches(state.segment, batches))
     if log.waiting:
@@ -620,9 +469,7 @@ def _drain(state: Writing) -> Step:
         log,
         state.unindexed,
         state.segment,
-        state.following,
-        state.following_replicas,
-        state.skipped_rolls,
+        state.next,
         is_short=state.is_short,
     )
     if log.written:
@@ -651,7 +498,7 @@ def _unindexed_with(state: Writing | Draining) -> frozenset[int]:
 
 
 def _next_roll(state: Writing) -> int:
-    return state.following_roll + (1 if state.following is Following.READY else 0)
+    return state.next.roll_after(state.segment) + state.next.is_ready()
 
 
 def _seal_current(state: Writing | Draining) -> Effects:
@@ -661,6 +508,6 @@ def _seal_current(state: Writing | Draining) -> Effects:
         if _is_segment_empty(state)
         else SealSegment(segment, end_offset=state.log.high_watermark)
     ]
-    if state.following is Following.READY:
-        effects.append(DiscardSegment(state.following_roll))
+    if state.next.is_ready():
+        effects.append(DiscardSegment(state.next.roll_after(state.segment)))
     return tuple(effects)

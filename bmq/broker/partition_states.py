@@ -2,114 +2,104 @@
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import ClassVar
 
-from bmq.broker.partition_events import ANY_BYTES, Limits, Segment
-from bmq.log.partition_log import Batch
+from bmq.broker.in_flight_batches import InFlightBatches
+from bmq.broker.partition_events import ANY_BYTES, Effect, Limits, Segment
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
 
 
-class InFlightBatches:
-    """Batches placed but not durable, oldest first: `written` to the current segment, `waiting` to be written.
+class AcknowledgedDataLost(BmqError):
+    """The log ends before data that was acknowledged. The partition goes offline, loudly (rule 5)."""
 
-    `append_ends` has the end offset of each outstanding append. `segment_bytes` have been written to the current
-    segment, whose limit is `segment_bytes_max`; `following_bytes_max`: the limit of the next one, once it is open.
-    `taken`: the batches removed last; if the step fails afterwards, they can still be answered from here (rule 23).
-    """
+    code = ErrorCode.KAFKA_STORAGE_ERROR
 
-    __slots__ = (
-        "append_ends",
-        "following_bytes_max",
-        "high_watermark",
-        "log_end_offset",
-        "segment_bytes",
-        "segment_bytes_max",
-        "taken",
-        "waiting",
-        "written",
-    )
-
-    def __init__(self, high_watermark: int, segment_bytes_max: int = ANY_BYTES) -> None:
-        self.high_watermark = high_watermark
-        self.log_end_offset = high_watermark
-        self.segment_bytes = 0
-        self.segment_bytes_max = segment_bytes_max
-        self.following_bytes_max = ANY_BYTES
-        self.written: deque[Batch] = deque()
-        self.waiting: deque[Batch] = deque()
-        self.append_ends: deque[int] = deque()
-        self.taken: tuple[Batch, ...] = ()
-
-    def place(self, batch: Batch) -> None:
-        batch.base_offset = offset = self.log_end_offset
-        self.log_end_offset = offset + batch.offset_count
-        self.waiting.append(batch)
-
-    def take_synced(self, end_offset: int) -> tuple[Batch, ...]:
-        """Remove the batches below `end_offset`, now durable; the high watermark moves to their end."""
-        ends = self.append_ends
-        while ends and ends[0] <= end_offset:
-            ends.popleft()
-        written = self.written
-        synced: list[Batch] = []
-        while written and written[0].end_offset <= end_offset:
-            synced.append(written.popleft())
-        self.high_watermark = max(self.high_watermark, end_offset)
-        self.taken = tuple(synced)
-        return self.taken
-
-    def write_again(self) -> None:
-        """The segment is closed: batches written behind its end have to go into the next one."""
-        self.waiting.extendleft(reversed(self.written))
-        self.written.clear()
-        self.append_ends.clear()
-        self.segment_bytes = 0
-
-    def take_all(self) -> tuple[Batch, ...]:
-        self.taken = batches = (*self.written, *self.waiting)
-        self.written.clear()
-        self.waiting.clear()
-        self.append_ends.clear()
-        self.log_end_offset = self.high_watermark
-        return batches
-
-    def take_waiting(self) -> tuple[Batch, ...]:
-        self.taken = batches = tuple(self.waiting)
-        self.waiting.clear()
-        if batches:
-            self.log_end_offset = batches[0].base_offset
-        return batches
-
-    def take_acks_all(self) -> tuple[Batch, ...]:
-        """Remove the first waiting batch with acks=all and all after it, because their offsets are consecutive."""
-        waiting = self.waiting
-        kept = next((index for index, batch in enumerate(waiting) if batch.is_acks_all), len(waiting))
-        self.taken = batches = tuple(waiting)[kept:]
-        for _ in batches:
-            waiting.pop()
-        if batches:
-            self.log_end_offset = batches[0].base_offset
-        return batches
+    def __init__(self, leader_epoch: int, end_offset: int, acknowledged_offset: int) -> None:
+        super().__init__(
+            f"in epoch {leader_epoch} the log ends at offset {end_offset}, "
+            f"but everything below {acknowledged_offset} was acknowledged"
+        )
+        self.leader_epoch = leader_epoch
+        self.end_offset = end_offset
+        self.acknowledged_offset = acknowledged_offset
 
 
-class Following(Enum):
+class ImpossibleEvent(Exception):
+    """An event that no order of effects can lead to: a bug."""
+
+
+class NextStatus(Enum):
     """The segment after the current one: not asked for, being opened, open, or could not be opened ahead of need."""
 
     ABSENT = auto()
-    ASKED = auto()
+    OPENING = auto()
     READY = auto()
     FAILED = auto()
 
 
-class Wish(Enum):
+class RollReason(Enum):
     """Whether to switch to the next segment, once open, before the current one is full: always (age), or only if it is
     on more nodes."""
 
     NONE = auto()
-    ROLL = auto()
+    AGE = auto()
     MORE_REPLICAS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class NextSegment:
+    """The segment after the current one. `replicas`: how many nodes hold it, once it is open.
+
+    `skipped_rolls`: segments before it that were discarded unused or could not be opened; a name is not used twice,
+    because operations on the first file may be carried out late (rule 21).
+    """
+
+    status: NextStatus = NextStatus.ABSENT
+    replicas: int = 0
+    skipped_rolls: int = 0
+
+    def roll_after(self, current: Segment) -> int:
+        return current.roll + 1 + self.skipped_rolls
+
+    def is_opening(self) -> bool:
+        return self.status is NextStatus.OPENING
+
+    def is_ready(self) -> bool:
+        return self.status is NextStatus.READY
+
+    def opening(self) -> NextSegment:
+        return NextSegment(NextStatus.OPENING, self.replicas, self.skipped_rolls)
+
+    def opened(self, replicas: int) -> NextSegment:
+        return NextSegment(NextStatus.READY, replicas, self.skipped_rolls)
+
+    def failed(self) -> NextSegment:
+        """It could not be opened. Its creation may still be carried out late, so its roll is skipped (rule 21)."""
+        return NextSegment(NextStatus.FAILED, self.replicas, self.skipped_rolls + 1)
+
+    def discarded(self) -> NextSegment:
+        return NextSegment(NextStatus.ABSENT, self.replicas, self.skipped_rolls + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentToOpen:
+    """The segment to go on with, while none is open. `skipped_rolls`: skipped before its roll."""
+
+    roll: int
+    is_asked: bool = False
+    skipped_rolls: int = 0
+
+    @property
+    def last_roll(self) -> int:
+        """The segment before it."""
+        return self.roll - 1 - self.skipped_rolls
+
+    def failed(self) -> SegmentToOpen:
+        """The failed creation may still be carried out late, so its roll is not used again (rule 21)."""
+        return SegmentToOpen(self.roll + 1, skipped_rolls=self.skipped_rolls + 1)
 
 
 # --- states
@@ -117,10 +107,15 @@ class Wish(Enum):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Base of all states. `is_final`: nothing more happens. `is_leaving`: refuses new batches, finishes old ones."""
+    """Base of all states. `is_final`: nothing more happens. `is_leaving`: refuses new batches, finishes old ones.
+
+    `is_owning`: we own the partition. These states have `log` and `unindexed`: closed segments whose index is not durable
+    yet.
+    """
 
     is_final: ClassVar[bool] = False
     is_leaving: ClassVar[bool] = False
+    is_owning: ClassVar[bool] = False
 
     leader_epoch: int
     limits: Limits
@@ -152,7 +147,7 @@ class Recovering(State):
 
 @dataclass(frozen=True, slots=True)
 class Opening(State):
-    """`unindexed`: as in `Owning`, for earlier epochs. `is_recorded`: our manifest is durable. The rest: as before."""
+    """`unindexed`: as in `State`, for earlier epochs. `is_recorded`: our manifest is durable. The rest: as before."""
 
     end_offset: int
     unindexed: frozenset[int] = frozenset()
@@ -163,44 +158,29 @@ class Opening(State):
 
 
 @dataclass(frozen=True, slots=True)
-class Owning(State):
-    """Base of the states in which we own the partition. `unindexed`: closed segments whose index is not durable yet."""
+class Writing(State):
+    """`is_short`: `replicas` are fewer than `min.insync.replicas`. `is_roll_due`: nothing more goes into this segment."""
+
+    is_owning: ClassVar[bool] = True
 
     log: InFlightBatches
     unindexed: frozenset[int]
-
-
-@dataclass(frozen=True, slots=True)
-class WithSegment(Owning):
-    """Base of the states with a current segment.
-
-    `following_replicas`: how many nodes hold the next segment. `skipped_rolls`: next segments that were discarded
-    unused or could not be opened; a name is not used twice, because operations on the first file may be carried out
-    late (rule 21).
-    """
-
     segment: Segment
-    following: Following = Following.ABSENT
-    following_replicas: int = 0
-    skipped_rolls: int = 0
-
-    @property
-    def following_roll(self) -> int:
-        return self.segment.roll + 1 + self.skipped_rolls
-
-
-@dataclass(frozen=True, slots=True)
-class Writing(WithSegment):
-    """`is_short`: `replicas` are fewer than `min.insync.replicas`. `is_roll_due`: nothing more goes into this segment."""
-
+    next: NextSegment = field(default_factory=NextSegment)
     replicas: int = 1
     is_short: bool = False
     is_roll_due: bool = False
-    wish: Wish = Wish.NONE
+    roll_reason: RollReason = RollReason.NONE
 
 
 @dataclass(frozen=True, slots=True)
-class Mending(WithSegment):
+class Mending(State):
+    is_owning: ClassVar[bool] = True
+
+    log: InFlightBatches
+    unindexed: frozenset[int]
+    segment: Segment
+    next: NextSegment = field(default_factory=NextSegment)
     is_full: bool = False
     is_stopping: bool = False
 
@@ -210,48 +190,63 @@ class Mending(WithSegment):
 
 
 @dataclass(frozen=True, slots=True)
-class WithoutSegment(Owning):
-    """Base of the states without an open segment. `roll`: of the next one. `skipped_rolls`: skipped before that."""
+class AwaitingSegment(State):
+    is_owning: ClassVar[bool] = True
 
-    roll: int
-    is_asked: bool = False
-    skipped_rolls: int = 0
-
-    @property
-    def last_roll(self) -> int:
-        """The segment before the next one."""
-        return self.roll - 1 - self.skipped_rolls
+    log: InFlightBatches
+    unindexed: frozenset[int]
+    next: SegmentToOpen
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitingSegment(WithoutSegment):
-    pass
+class Idle(State):
+    is_owning: ClassVar[bool] = True
+
+    log: InFlightBatches
+    unindexed: frozenset[int]
+    next: SegmentToOpen
 
 
 @dataclass(frozen=True, slots=True)
-class Idle(WithoutSegment):
-    pass
+class Blocked(State):
+    is_owning: ClassVar[bool] = True
+
+    log: InFlightBatches
+    unindexed: frozenset[int]
+    next: SegmentToOpen
 
 
 @dataclass(frozen=True, slots=True)
-class Blocked(WithoutSegment):
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Draining(WithSegment):
+class Draining(State):
+    is_owning: ClassVar[bool] = True
     is_leaving: ClassVar[bool] = True
+
+    log: InFlightBatches
+    unindexed: frozenset[int]
+    segment: Segment
+    next: NextSegment = field(default_factory=NextSegment)
     is_short: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Closing(Owning):
+class Closing(State):
+    is_owning: ClassVar[bool] = True
     is_leaving: ClassVar[bool] = True
+
+    log: InFlightBatches
+    unindexed: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Releasing(Owning):
+class Releasing(State):
+    is_owning: ClassVar[bool] = True
     is_leaving: ClassVar[bool] = True
+
+    log: InFlightBatches
+    unindexed: frozenset[int]
+
+
+Owning = Writing | Mending | AwaitingSegment | Idle | Blocked | Draining | Closing | Releasing
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,3 +262,7 @@ class Fenced(State):
 @dataclass(frozen=True, slots=True)
 class Offline(State):
     is_final: ClassVar[bool] = True
+
+
+Step = tuple[State, tuple[Effect, ...]]
+"""The next state, and what is to be done, in order."""

@@ -35,10 +35,11 @@ from bmq.broker.outbox import Outbox
 from bmq.broker.own_directory import OwnDirectory
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.ownership import Ownership
-from bmq.broker.partition import offline, start, step
+from bmq.broker.partition import offline, step
 from bmq.broker.partition_compaction import PartitionCompaction
 from bmq.broker.partition_load import PartitionLoad
 from bmq.broker.partition_retention import PartitionRetention
+from bmq.broker.partition_start import start
 from bmq.broker.partition_states import Fenced, Mending, Offline, Opening, Owning, Recovering, State
 from bmq.broker.placement import Placement
 from bmq.broker.placement_checks import PlacementChecks
@@ -393,7 +394,7 @@ class PartitionRuntime:
             _PERFORMERS[type(effect)](self, effect)
 
     def _changed(self, before: State, after: State) -> None:
-        if isinstance(after, Owning) and not isinstance(before, Owning):
+        if not before.is_owning and isinstance(after, Owning):
             self._partition.log = after.log
             self._guard.tracker.assured_offset = after.log.high_watermark
             self._surroundings.counts.starts += 1

@@ -15,7 +15,6 @@ import structlog
 
 from bmq.broker.own_directory import OwnDirectory
 from bmq.broker.own_segment import OwnSegment
-from bmq.broker.partition import AcknowledgedDataLost
 from bmq.broker.partition_events import (
     RECOVERED,
     DirectoryReleased,
@@ -28,6 +27,7 @@ from bmq.broker.partition_events import (
     SegmentSealed,
     SegmentSealFailed,
 )
+from bmq.broker.partition_states import AcknowledgedDataLost
 from bmq.broker.segment_size import first_segment_bytes, next_segment_bytes
 from bmq.broker.surroundings import Surroundings
 from bmq.log.config import LogConfig

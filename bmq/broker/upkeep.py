@@ -6,9 +6,10 @@ from typing import Final
 
 from bmq.broker import partition_events as ev
 from bmq.broker.delegated_compaction import DelegatedCompaction
+from bmq.broker.in_flight_batches import InFlightBatches
 from bmq.broker.own_segment import OwnSegment
 from bmq.broker.owned_partition import OwnedPartition
-from bmq.broker.partition_states import AwaitingSegment, InFlightBatches, Mending, Writing
+from bmq.broker.partition_states import AwaitingSegment, Mending, Writing
 from bmq.broker.replica_guard import ReplicaGuard
 from bmq.broker.segment_lifecycle import SegmentLifecycle
 from bmq.log.partition_log import Batch

@@ -15,12 +15,13 @@ from structlog.testing import capture_logs
 from bmq.broker import partition_events as ev
 from bmq.broker import runtime as runtime_module
 from bmq.broker.append_batcher import AppendBatcher
+from bmq.broker.in_flight_batches import InFlightBatches
 from bmq.broker.log_writes import LogWrites
 from bmq.broker.manager import PartitionManager
 from bmq.broker.own_segment import OwnSegment
 from bmq.broker.partition import step
 from bmq.broker.partition_retention import PartitionRetention
-from bmq.broker.partition_states import InFlightBatches, Offline, Writing
+from bmq.broker.partition_states import Offline, Writing
 from bmq.broker.runtime import _PERFORMERS, PartitionRuntime
 from bmq.broker.segment_lifecycle import SegmentLifecycle
 from bmq.broker.tail_cache import PartitionTail

@@ -10,18 +10,22 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from bmq.broker import partition_events as ev
-from bmq.broker.partition import AcknowledgedDataLost, ImpossibleEvent, offline, start, step
+from bmq.broker.in_flight_batches import InFlightBatches
+from bmq.broker.partition import offline, step
+from bmq.broker.partition_start import start
 from bmq.broker.partition_states import (
+    AcknowledgedDataLost,
     AwaitingSegment,
     Blocked,
     Claiming,
     Closing,
     Draining,
     Fenced,
-    Following,
     Idle,
-    InFlightBatches,
+    ImpossibleEvent,
     Mending,
+    NextSegment,
+    NextStatus,
     Offline,
     Opening,
     Owning,
@@ -29,6 +33,7 @@ from bmq.broker.partition_states import (
     Released,
     Releasing,
     Sealing,
+    SegmentToOpen,
     State,
     Writing,
 )
@@ -216,9 +221,9 @@ class PartitionHistory(RuleBasedStateMachine):
         match self.state:
             case Writing(log=log) if log.waiting:
                 assert self.is_write_due or log.written
-            case AwaitingSegment(is_asked=is_asked):
+            case AwaitingSegment(next=SegmentToOpen(is_asked=is_asked)):
                 assert ev.OpenSegment in kinds if is_asked else kinds & {ev.SealSegment, ev.RetryLater}
-            case Blocked(is_asked=is_asked):
+            case Blocked(next=SegmentToOpen(is_asked=is_asked)):
                 assert ev.OpenSegment in kinds if is_asked else ev.RetryLater in kinds
             case Closing():
                 assert ev.SealSegment in kinds
@@ -423,7 +428,7 @@ def test_a_full_store_refuses_and_recovers() -> None:
 
 
 def test_while_the_store_is_away_batches_wait_and_are_written_when_it_is_back() -> None:
-    state: State = AwaitingSegment(5, LIMITS, InFlightBatches(100), frozenset(), 1, is_asked=True)
+    state: State = AwaitingSegment(5, LIMITS, InFlightBatches(100), frozenset(), SegmentToOpen(1, is_asked=True))
     batch = Batch(1, 1)
     assert step(state, ev.ProduceArrived(batch)) == (state, ())
     state, effects = step(state, ev.SegmentOpenFailed(1))
@@ -437,7 +442,7 @@ def test_while_the_store_is_away_batches_wait_and_are_written_when_it_is_back() 
 @pytest.mark.parametrize("is_full", [False, True])
 def test_no_roll_is_asked_for_twice_however_often_opening_fails(is_full: bool) -> None:
     """Rule 21. And rule 4 goes by the last segment that was written, however many rolls were passed over behind it."""
-    state: State = AwaitingSegment(5, LIMITS, InFlightBatches(100), frozenset({3}), 4)
+    state: State = AwaitingSegment(5, LIMITS, InFlightBatches(100), frozenset({3}), SegmentToOpen(4))
     asked: list[int] = []
     for _ in range(4):
         state, effects = step(state, ev.RetryDue())
@@ -454,12 +459,12 @@ def test_a_next_segment_that_fails_while_this_one_is_written_or_mended_loses_its
     state: State = writing()
     state, _ = step(state, ev.ReplicasDue(0))
     for kind in ("writing", "mending"):
-        asked = replace(state, following=Following.ASKED)  # type: ignore[call-arg]
+        asked = replace(state, next=NextSegment(NextStatus.OPENING))  # type: ignore[call-arg]
         if kind == "mending":
             asked, _ = step(asked, ev.WriterBroken(0))
         failed, _ = step(asked, ev.SegmentOpenFailed(1))
         assert isinstance(failed, Writing | Mending)
-        assert (failed.following, failed.following_roll) == (Following.FAILED, 2)
+        assert (failed.next.status, failed.next.roll_after(failed.segment)) == (NextStatus.FAILED, 2)
 
 
 def test_the_first_segment_may_have_a_higher_roll() -> None:
@@ -486,7 +491,7 @@ def test_what_waited_too_long_is_refused_for_good(kind: type[State]) -> None:
         state = Mending(5, LIMITS, log, frozenset(), ev.Segment(5, 0, 100))
         expected: tuple[Batch, ...] = (waiting,)  # what was written may be in the log
     else:
-        state = AwaitingSegment(5, LIMITS, log, frozenset(), 1, is_asked=True)
+        state = AwaitingSegment(5, LIMITS, log, frozenset(), SegmentToOpen(1, is_asked=True))
         expected = (written, waiting)
     same, effects = step(state, ev.WaitExpired())
     assert same == state and effects == (ev.Reject(expected, ErrorCode.KAFKA_STORAGE_ERROR),)
@@ -518,7 +523,9 @@ def test_what_a_mend_leaves_on_too_few_nodes_is_told_so_and_the_rest_refused() -
 
 
 def test_the_next_segment_is_thrown_away_with_the_lost_node() -> None:
-    mending = Mending(5, LIMITS, InFlightBatches(100), frozenset(), ev.Segment(5, 0, 100), Following.READY, 3)
+    mending = Mending(
+        5, LIMITS, InFlightBatches(100), frozenset(), ev.Segment(5, 0, 100), NextSegment(NextStatus.READY, 3)
+    )
     state, effects = step(mending, ev.SegmentMended(0, 100, replicas=2))
     assert effects[1:] == (ev.DiscardSegment(0), ev.DiscardSegment(1), ev.OpenSegment(2))
     assert isinstance(state, AwaitingSegment)
