@@ -45,7 +45,7 @@ from bmq.protocol.record_batch import BatchHeader, clear_log_append_time, is_sta
 from bmq.proxy.partitions import Partitions
 
 QUEUED_BYTES_MAX: Final = 64 * 1024 * 1024
-QUEUED_OVERHEAD_BYTES: Final = 512
+QUEUED_OVERHEAD_BYTES: Final = 1024
 """Of a batch that waits, beside its records: with small batches it is most of the memory."""
 APPENDS_PER_TURN_MAX: Final = 64
 """Batches that are handed over in one turn of the event loop once their partition's owner is found."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from functools import partial
 from uuid import UUID
 
@@ -90,6 +91,22 @@ async def test_small_batches_count_with_what_they_take_beside_their_bytes(retrie
     await until(lambda: len(told) == 12)
     assert {result.error_code for result in told[2:]} == {ErrorCode.NONE}
     assert appender.queued_bytes == 0
+
+
+async def test_a_batch_that_waits_takes_no_more_memory_than_it_counts_with() -> None:
+    partitions = SlowPartitions()
+    appender = Appender(partitions)
+    count = 2_000
+    records = [batch(b"v", number) for number in range(count)]
+    tracemalloc.start()
+    try:
+        for data in records:
+            appender.append(produced_batch(KEY, data, lambda result: None))
+        taken_bytes = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert taken_bytes < count * QUEUED_OVERHEAD_BYTES <= appender.queued_bytes
+    appender.stop()
 
 
 @pytest.mark.parametrize("retries", [False, True])
