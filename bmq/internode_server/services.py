@@ -49,7 +49,7 @@ class InternalServices(Services):
     known: KnownController
     metadata_seen: Callable[[], MetadataMark] = lambda: MetadataMark(-1, -1)
     tails: TailSessions = field(default_factory=TailSessions)
-    share_states: RequestHandler | None = None
+    share_calls: RequestHandler | None = None
     is_between_nodes: bool = True
     client_access: Access = OPEN
     _of_clients: Self | None = field(default=None, init=False, repr=False)

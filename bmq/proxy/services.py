@@ -95,6 +95,13 @@ class Transactions(RequestHandler, Protocol):
         """Get the id's coordinator ready; returns the node for clients, None: this one. Raises KafkaError."""
 
 
+class ShareCoordinators(Protocol):
+    """The shards that keep share partitions' state: those of this process, or all of the cluster's."""
+
+    async def prepare(self, key: str, /) -> Node | None:
+        """Get the key's shard ready; returns the node for clients, None: this one. Raises KafkaError."""
+
+
 class Markers(Protocol):
     """Writes the markers that end transactions, at the owners of the partitions."""
 
@@ -194,4 +201,5 @@ class Services:
     throttles: Throttles = field(default_factory=Throttles)
     response_budget: ResponseBudget = field(default_factory=lambda: ResponseBudget(_NO_LIMIT))  # that of the fetches
     share: ShareHandler | None = None  # None: share groups are not served
+    share_states: ShareCoordinators | None = None  # None: share groups are not served
     is_between_nodes: bool = False  # the listener for other nodes: clients' rights were checked at their node

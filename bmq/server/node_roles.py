@@ -383,6 +383,7 @@ class NodeRoles:
             logins=sasl_logins(self._login_threads, self._image, dependencies.clock, self.replica.broker_configs),
             token_macs=macs_of(self.replica.broker_configs.value_of(SECRET_KEY)),
             described_partitions_max=self.replica.broker_configs.number("max.request.partition.size.limit"),
+            share_states=self.share.routed,
         )
 
     def _internal_services(self) -> InternalServices:
@@ -407,7 +408,7 @@ class NodeRoles:
             manager=self.manager,
             releases=NodeReleases(self.assignments),
             known=self.known,
-            share_states=self.share.local,
+            share_calls=self.share.local,
             metadata_seen=lambda: self.replica.seen,
             client_access=self.client_services.access,
         )

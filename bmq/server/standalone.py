@@ -328,6 +328,7 @@ class StandaloneServer:
             logins=sasl_logins(self._login_threads, lambda: controller.image, self._clock, controller.broker_configs),
             token_macs=macs_of(controller.broker_configs.value_of(SECRET_KEY)),
             described_partitions_max=controller.broker_configs.number("max.request.partition.size.limit"),
+            share_states=share_states,
         )
         return StandaloneRoles(controller, groups, transactions, share_states, consumers, fetcher, services)
 

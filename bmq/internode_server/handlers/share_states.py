@@ -26,7 +26,7 @@ CALLS: Final = (
 
 async def call(api_key: ApiKey, request: Any, context: RequestContext, services: Services) -> Any:
     """The answer of this node's coordinator."""
-    states = internal(services).share_states
+    states = internal(services).share_calls
     if states is None:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "this node keeps no share partitions")
     return await states.handle(api_key, request, context)

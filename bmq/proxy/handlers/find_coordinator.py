@@ -1,14 +1,15 @@
-"""FindCoordinator: the coordinator of a group, or of a transactional id.
+"""FindCoordinator: the coordinator of a group, of a transactional id, or of a share partition's state.
 
 The answer names a node that clients can connect to; it may forward to the actual coordinator. Answering also creates
 the coordinators' topic, and loads the key's shard if it is owned here, for the client's next request. Unsupported key
-types fail with a permanent error, as in Kafka while share groups are off: on a retriable one clients would retry until
+types, and malformed keys of share partitions, fail with a permanent error: on a retriable one clients would retry until
 they time out.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Final
 
 from bmq.metadata.image import Node
@@ -25,7 +26,9 @@ GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
 KEYS_PER_TURN_MAX: Final = 10
 """A long key takes milliseconds, and finding a loaded shard does not yield to the loop."""
-_KEY_TYPES: Final = {2: "share groups"}
+SHARE_KEY: Final = 2
+_SHARE_KEY: Final = re.compile(r"(?s:.+):[A-Za-z0-9_-]{22}:[0-9]{1,10}", re.ASCII)
+"""Group, topic id and partition."""
 _BATCH_FROM_VERSION: Final = 4
 _NO_ERROR: Final = "NONE"
 """What Kafka calls the error of a single key that has none; versions that have no field for it leave it out."""
@@ -55,12 +58,18 @@ async def find_coordinator(
 
 
 async def _find(key_type: int, key: str, services: Services) -> Coordinator:
-    if key_type not in (GROUP_KEY, TRANSACTION_KEY):
-        what = _KEY_TYPES.get(key_type, f"coordinators of key type {key_type}")
-        return _nowhere(key, ErrorCode.INVALID_REQUEST, f"{what} are not served")
+    coordinators = {
+        GROUP_KEY: services.groups,
+        TRANSACTION_KEY: services.transactions,
+        SHARE_KEY: services.share_states,
+    }.get(key_type)
+    if coordinators is None:
+        return _nowhere(key, ErrorCode.INVALID_REQUEST, f"coordinators of key type {key_type} are not served")
+    if key_type == SHARE_KEY and not _SHARE_KEY.fullmatch(key):
+        return _nowhere(key, ErrorCode.INVALID_REQUEST, "the key is not group:topicId:partition")
     node: Node | None = None
     try:
-        node = await (services.groups if key_type == GROUP_KEY else services.transactions).prepare(key)
+        node = await coordinators.prepare(key)
     except BmqError as error:
         if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))

@@ -61,6 +61,7 @@ class GroupServices:
     node: Node
     groups: GroupCoordinator
     transactions: Any = None
+    share_states: Any = None
     access: Access = OPEN
     controller: Any = field(default_factory=lambda: SimpleNamespace(image=SimpleNamespace(nodes={})))
 
@@ -163,6 +164,29 @@ async def test_find_coordinator_of_something_else(wire: Wire, key_type: int) -> 
     assert (found.error_code, found.node_id, found.key) == (ErrorCode.INVALID_REQUEST, -1, "x")
     assert "not served" in found.error_message
     assert (await wire.ask(ApiKey.FIND_COORDINATOR, 1, request)).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("key", "error"),
+    [
+        ("a:group:ASNFZ4mrze8BI0VniavN7w:12", ErrorCode.NONE),
+        ("g:ASNFZ4mrze8BI0VniavN7w", ErrorCode.INVALID_REQUEST),
+        ("g:ASNFZ4mrze8BI0VniavN7w:-1", ErrorCode.INVALID_REQUEST),
+        (":ASNFZ4mrze8BI0VniavN7w:1", ErrorCode.INVALID_REQUEST),
+        ("g:not an id:1", ErrorCode.INVALID_REQUEST),
+        ("", ErrorCode.INVALID_REQUEST),
+    ],
+)
+async def test_find_coordinator_of_a_share_partition(wire: Wire, key: str, error: ErrorCode) -> None:
+    class Elsewhere:
+        async def prepare(self, asked: str, /) -> Node | None:
+            return Node(8, "other.example", 9093)
+
+    node, groups = wire.services.node, wire.cluster.coordinator
+    wire.services = cast(Any, GroupServices(node, groups, share_states=Elsewhere()))
+    request = FindCoordinatorRequest(coordinator_keys=[key], key_type=2)
+    (found,) = (await wire.ask(ApiKey.FIND_COORDINATOR, 6, request)).coordinators
+    assert (found.key, found.error_code, found.node_id) == (key, error, -1 if error else 8)
 
 
 async def test_find_coordinator_without_an_offsets_topic(wire: Wire) -> None:

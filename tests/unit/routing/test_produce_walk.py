@@ -18,10 +18,10 @@ from bmq.broker.manager import PartitionManager
 from bmq.internode_client.links import Links
 from bmq.metadata.image import Node
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.codec import decode_response, encode_request
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from bmq.protocol.record_batch import Record, encode_batch
 from bmq.proxy.appender import Appender
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.server import KafkaServer
