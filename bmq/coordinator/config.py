@@ -169,7 +169,7 @@ class ShareConfig(NewGroupConfig):
             self.min_record_lock_duration_ms,
             self.max_record_lock_duration_ms,
         )
-        may_renew = group_configs.get("share.renew.acknowledge.enable", "true") == "true"
+        may_renew = group_configs.get("share.renew.acknowledge.enable", "true").strip().lower() != "false"
         return ShareRecordTerms(limits, lock_duration_ms, may_renew)
 
 

@@ -428,6 +428,15 @@ def test_what_is_set_for_a_group_is_shown_in_front_of_the_brokers(cluster: Clust
         "consumer.assignment.interval.ms": "1000",
         "consumer.heartbeat.interval.ms": "5000",
         "consumer.session.timeout.ms": "45000",
+        "share.assignment.interval.ms": "1000",
+        "share.auto.offset.reset": "latest",
+        "share.delivery.count.limit": "5",
+        "share.heartbeat.interval.ms": "5000",
+        "share.isolation.level": "read_uncommitted",
+        "share.partition.max.record.locks": "2000",
+        "share.record.lock.duration.ms": "30000",
+        "share.renew.acknowledge.enable": "true",
+        "share.session.timeout.ms": "45000",
         "streams.assignment.interval.ms": "1000",
         "streams.heartbeat.interval.ms": "5000",
         "streams.initial.rebalance.delay.ms": "3000",
@@ -447,6 +456,30 @@ def test_what_is_set_for_a_group_is_shown_in_front_of_the_brokers(cluster: Clust
     assert cluster.image.group_configs == {}
 
 
+@pytest.mark.parametrize(
+    ("text", "is_valid"),
+    [
+        ("earliest", True),
+        ("LATEST", True),
+        ("by_duration:PT1H", True),
+        ("by_duration:P2DT3H4M5.5S", True),
+        ("by_duration:P1D", True),
+        ("by_duration:PT0S", False),
+        ("by_duration:PT-1S", False),
+        ("by_duration:P", False),
+        ("by_duration:PT", False),
+        ("by_duration:P1DT", False),
+        ("by_duration:", False),
+        ("none", False),
+        ("", False),
+    ],
+)
+def test_where_a_share_group_begins(cluster: Cluster, text: str, is_valid: bool) -> None:
+    code, message = alter(cluster, incremental(GROUP, "g", ("share.auto.offset.reset", SET, text)))
+    assert code == (ErrorCode.NONE if is_valid else ErrorCode.INVALID_CONFIG)
+    assert is_valid or "by_duration:<PnDTnHnMn.nS>" in str(message)
+
+
 def test_a_groups_configs_are_replaced(cluster: Cluster) -> None:
     for configs in ([("consumer.session.timeout.ms", "46000")], [("consumer.heartbeat.interval.ms", "6000")], []):
         decision = decide_alter_configs(cluster.image, full(GROUP, "aa", *configs), cluster.broker, 1)
@@ -460,7 +493,10 @@ def test_a_groups_configs_are_replaced(cluster: Cluster) -> None:
     ("name", "config", "value", "code", "message"),
     [
         ("g", "nope", "1", ErrorCode.INVALID_CONFIG, "Unknown group config name: nope"),
-        ("g", "share.session.timeout.ms", "45000", ErrorCode.INVALID_CONFIG, "Unknown group config name: share.session.timeout.ms"),
+        ("g", "errors.deadletterqueue.topic.name", "d", ErrorCode.INVALID_CONFIG, "Unknown group config name: errors.deadletterqueue.topic.name"),
+        ("g", "share.record.lock.duration.ms", "14999", ErrorCode.INVALID_CONFIG, "share.record.lock.duration.ms must be greater than or equal to group.share.min.record.lock.duration.ms"),
+        ("g", "share.delivery.count.limit", "11", ErrorCode.INVALID_CONFIG, "Invalid value 11 for configuration share.delivery.count.limit: Value must be no more than 10"),
+        ("g", "share.partition.max.record.locks", "4001", ErrorCode.INVALID_CONFIG, "share.partition.max.record.locks must be less than or equal to group.share.max.partition.max.record.locks"),
         ("g", "consumer.session.timeout.ms", "44999", ErrorCode.INVALID_CONFIG, "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms"),
         ("g", "consumer.heartbeat.interval.ms", "15001", ErrorCode.INVALID_CONFIG, "consumer.heartbeat.interval.ms must be less than or equal to group.consumer.max.heartbeat.interval.ms"),
         ("g", "consumer.assignment.interval.ms", "x", ErrorCode.INVALID_CONFIG, "Invalid value x for configuration consumer.assignment.interval.ms: Not a number of type INT"),
