@@ -126,7 +126,7 @@ def decide_expire(
         _require_right(token, principal)
         if period_ms < 0:
             return Decision(
-                ExpireDelegationTokenResponse(expiry_timestamp_ms=period_ms),
+                ExpireDelegationTokenResponse(expiry_timestamp_ms=times.now_ms),
                 (RemoveDelegationTokenRecord(token_id=token.token_id),),
             )
         if is_expired(token, times.now_ms):

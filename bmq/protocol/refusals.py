@@ -40,6 +40,8 @@ from bmq.protocol.messages.create_topics_request import CreateTopicsRequest
 from bmq.protocol.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from bmq.protocol.messages.delete_topics_request import DeleteTopicsRequest
 from bmq.protocol.messages.delete_topics_response import DeletableTopicResult, DeleteTopicsResponse
+from bmq.protocol.messages.describe_client_quotas_request import DescribeClientQuotasRequest
+from bmq.protocol.messages.describe_client_quotas_response import DescribeClientQuotasResponse
 from bmq.protocol.messages.describe_configs_request import DescribeConfigsRequest
 from bmq.protocol.messages.describe_configs_response import DescribeConfigsResponse, DescribeConfigsResult
 from bmq.protocol.messages.describe_share_group_offsets_request import DescribeShareGroupOffsetsRequest
@@ -49,6 +51,11 @@ from bmq.protocol.messages.describe_share_group_offsets_response import (
 )
 from bmq.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
 from bmq.protocol.messages.describe_transactions_response import DescribeTransactionsResponse, TransactionState
+from bmq.protocol.messages.describe_user_scram_credentials_request import DescribeUserScramCredentialsRequest
+from bmq.protocol.messages.describe_user_scram_credentials_response import (
+    DescribeUserScramCredentialsResponse,
+    DescribeUserScramCredentialsResult,
+)
 from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest
 from bmq.protocol.messages.elect_leaders_response import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 from bmq.protocol.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
@@ -292,6 +299,25 @@ def _share_offsets(request: DescribeShareGroupOffsetsRequest, code: ErrorCode, m
     )
 
 
+def _describe_users(
+    request: DescribeUserScramCredentialsRequest, code: ErrorCode, message: str
+) -> DescribeUserScramCredentialsResponse:
+    """A result for each user that is asked for, without the name, as Kafka does."""
+    return DescribeUserScramCredentialsResponse(
+        error_code=code,
+        error_message=message,
+        results=[
+            DescribeUserScramCredentialsResult(error_code=code, error_message=message) for _ in request.users or ()
+        ],
+    )
+
+
+def _describe_quotas(
+    request: DescribeClientQuotasRequest, code: ErrorCode, message: str
+) -> DescribeClientQuotasResponse:
+    return DescribeClientQuotasResponse(error_code=code, error_message=message, entries=None)
+
+
 _REFUSALS: Final[dict[ApiKey, Callable[[Any, ErrorCode, str], Any]]] = {
     ApiKey.SHARE_GROUP_DESCRIBE: _share_group_describe,
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: _share_offsets,
@@ -309,4 +335,6 @@ _REFUSALS: Final[dict[ApiKey, Callable[[Any, ErrorCode, str], Any]]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: _describe_transactions,
     ApiKey.WRITE_TXN_MARKERS: _write_markers,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_users,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _describe_users,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: _describe_quotas,
 }

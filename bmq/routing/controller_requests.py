@@ -259,7 +259,7 @@ class RemoteController:
         response = asked.response
         period_ms = getattr(request, "expiry_time_period_ms", 0)
         if asked.is_repeated and period_ms < 0 and response.error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND:
-            response.error_code, response.expiry_timestamp_ms = ErrorCode.NONE, period_ms
+            response.error_code = ErrorCode.NONE
         elif not response.error_code:
             made = getattr(response, "token_id", None)
             await self._until_shown(
