@@ -25,6 +25,7 @@ from bmq.protocol.messages.envelope_request import EnvelopeRequest
 from bmq.proxy.entrance import Entrance
 from bmq.proxy.limits import BETWEEN_NODES
 from bmq.server.internode_tls import INTERNAL, InternodeTls, WrongInternodeTls
+from bmq.server.node_process import _check
 from bmq.server.settings import Settings
 from tests.support.node_pki import HERE, NodePki
 from tests.unit.internode_server.internal_node import InternalNode, start_internal_node
@@ -359,6 +360,14 @@ def test_what_is_open_is_said_at_each_start(pki: NodePki, lines: list[Any]) -> N
     assert [line["event"] for line in lines] == ["internode_is_open"] * 2
     with pytest.raises(WrongInternodeTls, match="plaintext if the network is closed"):
         InternodeTls(Settings(internal="10.0.0.1:9093"))
+
+
+def test_a_node_that_is_open_beyond_its_machine_is_not_even_begun() -> None:
+    given: dict[str, Any] = {"store": "hdfs://namenode:8020/bmq", "zookeeper": "zk:2181", "internal": "10.0.0.1:9093"}
+    with pytest.raises(WrongInternodeTls, match="plaintext if the network is closed"):
+        _check(Settings(**given))
+    _check(Settings(**given, internode_security={"mode": "plaintext"}))
+    _check(Settings(**{**given, "internal": f"{HERE}:9093"}))
 
 
 @pytest.mark.parametrize(
