@@ -116,7 +116,8 @@ class BlockStream:
         ends = located.nodes if is_fanout else located.nodes[:1]
         chain_nodes = 1 if is_fanout else len(located.nodes)
         self._connections = tuple(
-            DataNodeConnection(node, self, loop, chain_nodes=chain_nodes, connector=config.connector) for node in ends
+            DataNodeConnection(node, self, loop, chain_nodes=chain_nodes, connector=config.required_connector)
+            for node in ends
         )
         self._sent: deque[_Sent] = deque()
         self._first_seqno = 0  # of the first packet in _sent

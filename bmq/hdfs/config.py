@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final, NamedTuple
 
-from bmq.hdfs.security import HadoopSecurity
+from bmq.hdfs.security import BadSecurity, HadoopSecurity
 from bmq.hdfs.transfer_connector import TransferConnector
 from bmq.log.json_adapter import Field
 from bmq.log.padding import UNIT_BYTES
@@ -92,3 +92,12 @@ class HdfsConfig(HdfsSettings):
     root: str
     security: HadoopSecurity | None = None
     connector: TransferConnector | None = None
+
+    @property
+    def required_connector(self) -> TransferConnector | None:
+        """The connector, which a secure cluster cannot do without: nothing is sent to its DataNodes in clear text."""
+        if self.security is not None and self.connector is None:
+            raise BadSecurity(
+                "connections to the DataNodes of a secure HDFS would not be secured: this is a bug of bmq"
+            )
+        return self.connector

@@ -148,7 +148,7 @@ class ReadConnections:
     def __init__(self, config: HdfsConfig, counts: ReadCounts) -> None:
         self._connect_timeout_s = config.connect_timeout_s
         self._idle_connection_s = config.idle_connection_s
-        self._connector = config.connector
+        self._connector = config.required_connector
         self._counts = counts
         self._idle: dict[Address, list[ReadConnection]] = {}
         self._idle_count = 0

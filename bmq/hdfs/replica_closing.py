@@ -52,7 +52,7 @@ async def close_replica(
         requested_checksum=Checksum(type=ChecksumType.CHECKSUM_CRC32C, bytes_per_checksum=config.checksum_chunk_bytes),
         storage_type=StorageType.DISK,
     )
-    connection = DataNodeConnection(node, _NO_LISTENER, asyncio.get_running_loop(), connector=config.connector)
+    connection = DataNodeConnection(node, _NO_LISTENER, asyncio.get_running_loop(), connector=config.required_connector)
     try:
         await connection.open(operation, token=located.token, timeout_s=config.connect_timeout_s)
     finally:

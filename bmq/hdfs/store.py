@@ -58,11 +58,11 @@ class HdfsStore:
     """Implements bmq.log.store.SegmentStore. Made by `open`; call `close()` in the end. All calls from one event loop."""
 
     def __init__(self, config: HdfsConfig, random: Random) -> None:
-        self.config = config
         self.read_counts = ReadCounts()
         self.namenode = NameNode(config, random)
         if config.security is not None:
             config = _secured(config, config.security, self.namenode)
+        self.config = config
         self.bad_nodes = BadNodes(config.bad_node_expiry_s)
         self._datanodes = DataNodeRpc(config)
         self._leases = LeaseRenewal(self.namenode, config.lease_renewal_s)

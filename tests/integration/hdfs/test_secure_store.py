@@ -7,9 +7,11 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from structlog.testing import capture_logs
 
 from bmq.hdfs.config import HdfsConfig, WriteMode
 from bmq.hdfs.store import HdfsStore
+from bmq.log.store import Durability
 from tests.support.hdfs import fresh_root
 from tests.support.secure_hdfs import Protection, SecureHdfs, secure_hdfs
 from tests.unit.log_store.contract import Pair, StoreContract
@@ -50,6 +52,16 @@ class SecureStoreContract(StoreContract):
         config = replace(secure.config(fresh_root(request.node.name)), write_mode=self.write_mode)
         async for pair in _pair(config):
             yield pair
+
+    async def test_a_takeover_needs_no_lease_recovery(self, pair: Pair) -> None:
+        """A DataNode that refuses the takeover's connections would only make it slow."""
+        owner, successor = pair.owner, pair.successor
+        writer = await owner.create_segment("log", holder="h", durability=Durability.HSYNC, segment_bytes=1 << 20)
+        assert await writer.append([b"x" * 5000]) == 5000
+        with capture_logs() as logs:
+            assert await successor.take_over("log", previous_holder="h", durability=Durability.HSYNC) == 5000
+        assert [line["event"] for line in logs] == []
+        writer.abandon()
 
 
 @in_gate

@@ -38,6 +38,13 @@ def test_the_configuration_comes_along_with_the_place() -> None:
     assert security == HadoopSecurity(principal="bmq@R", keytab="/k", namenode_principal="nn/_HOST@R")
 
 
+def test_a_secure_cluster_is_never_reached_in_clear_text() -> None:
+    config = located("hdfs://nn/bmq", HdfsSettings(), system_user="ann", hadoop=KERBEROS)
+    with pytest.raises(BadSecurity, match="would not be secured"):
+        _ = config.required_connector
+    assert located("hdfs://nn/bmq", HdfsSettings(), system_user="ann").required_connector is None
+
+
 def test_protections_keep_their_order() -> None:
     security = of(hadoop__rpc__protection="privacy, authentication", dfs__data__transfer__protection="Integrity")
     assert security.rpc == (Protection.PRIVACY, Protection.AUTHENTICATION)
