@@ -96,8 +96,7 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
                 # The topic may appear in the metadata between this batch and later ones that are on their way.
                 code = code if topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 if records:
-                    name = produced.name or produced.topic_id
-                    unknown.add((name, partition), records, pending.arrived_s, code)
+                    unknown.add((produced.name or produced.topic_id, partition), records, pending.arrived_s, code)
                 pending.put(index, AppendResult(code))
                 continue
             if not records:
