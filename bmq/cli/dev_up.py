@@ -14,6 +14,7 @@ from typing import Annotated, Final
 import typer
 
 from bmq.cli.dev_orders import DevOrders, say
+from bmq.cli.dev_secured import secured_files, what_to_type, write_users_once
 from bmq.cli.dev_watch import ClusterWatch
 from bmq.dev.bmq_cluster import BmqCluster
 from bmq.dev.bmq_plan import BROKER_IDS, CONTROLLER_IDS, PROXY_IDS, WholePlan, plan_servers
@@ -55,6 +56,10 @@ def up(
     datanodes: Annotated[
         int | None, typer.Option(min=1, max=DATANODES_MAX, help="Number of DataNodes [3, or as before]")
     ] = None,
+    is_secured: Annotated[
+        bool,
+        typer.Option("--secure", help="TLS, users alice, bob and admin, and an authorizer [as before, or open]"),
+    ] = False,
 ) -> None:
     """Start a whole cluster and run it until Ctrl-C. Its data stays for the next time, also with other nodes."""
     java_executable()
@@ -62,6 +67,7 @@ def up(
     class_path(ZOOKEEPER_JARS)
     with exclusive(data):
         before = _ORDERS.before(data)
+        secured = secured_files(data, is_wanted=is_secured, was_made=before is not None)
         internal_ports = pick_ports(HOST, brokers + proxies + controllers, Random())
         servers = plan_servers(
             brokers=brokers,
@@ -81,6 +87,8 @@ def up(
             plan,
             HdfsCluster(data / "hdfs", HADOOP_JARS, properties=one_machine_properties(system_user()), plan=plan.hdfs),
             ZooKeeperServer(data / "zookeeper", ZOOKEEPER_JARS, plan=plan.zookeeper),
+            secured,
+            None if secured is None else lambda: write_users_once(cluster, secured),
         )
         say(
             f"starting ZooKeeper, HDFS with {len(plan.hdfs.datanodes)} DataNode(s) and {len(servers)} node(s) in {data}"
@@ -116,9 +124,13 @@ async def _run(cluster: BmqCluster, data: Path) -> None:
 def _print_up(cluster: BmqCluster, data: Path, tell: Callable[[str], None]) -> None:
     option = "" if data == _DEFAULT_DATA else f" --data {data}"
     rest = cluster.plan.servers[0].rest
+    scheme = "http" if cluster.secured is None else "https"
     tell("the cluster is up")
     tell(f"  Kafka clients:  bootstrap.servers={cluster.bootstrap}")
-    tell(f"  REST:           http://{rest}/docs")
+    tell(f"  REST:           {scheme}://{rest}/docs")
+    if cluster.secured is not None:
+        for line in what_to_type(cluster.secured, str(cluster.plan.servers[0].kafka or cluster.bootstrap), str(rest)):
+            tell(f"  {line}")
     tell(f"  a node more:    bmq node --node-id 42 --store {cluster.store} --zookeeper {cluster.zookeeper_url} …")
     tell(f"from another terminal: bmq dev status{option}, bmq dev kill bmq1{option}; Ctrl-C ends it")
 

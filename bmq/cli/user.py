@@ -131,8 +131,8 @@ def bootstrap_user(
     settings = load(config, data=data, store=store).settings
     wanted = _mechanisms(mechanisms)
     password = _password(password_file)
-    keys = [_keys(name, mechanism, iterations, password) for mechanism in wanted]
-    asyncio.run(_write(settings, keys))
+    keys = [keys_for(name, mechanism, iterations, password) for mechanism in wanted]
+    asyncio.run(write_users(settings, keys))
     sys.stdout.write(f"user {name} may log in from the first start on, by {', '.join(one.name for one in wanted)}\n")
 
 
@@ -144,7 +144,8 @@ class TooLate(BmqError):
     """The cluster has been started, or has its first user already."""
 
 
-async def _write(settings: Settings, keys: list[UserScramCredentialRecord]) -> None:
+async def write_users(settings: Settings, keys: list[UserScramCredentialRecord]) -> None:
+    """Write the first users of a cluster that was never started. Raises TooLate, StoreError, RootError."""
     holder = f"operator-{random.Random().getrandbits(64):016x}"
     store = await open_store(settings, random.Random())  # locked: no server may be starting on it
     try:
@@ -162,7 +163,8 @@ async def _write(settings: Settings, keys: list[UserScramCredentialRecord]) -> N
         await store.close()
 
 
-def _keys(name: str, mechanism: ScramMechanism, iterations: int, password: str) -> UserScramCredentialRecord:
+def keys_for(name: str, mechanism: ScramMechanism, iterations: int, password: str) -> UserScramCredentialRecord:
+    """What is kept of a password, with a new salt."""
     salt = secrets.token_bytes(SALT_BYTES)
     keys = keys_of(mechanism, salted_password(mechanism, password.encode(), salt, iterations))
     return UserScramCredentialRecord(

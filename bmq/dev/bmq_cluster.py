@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -20,7 +20,9 @@ from bmq.dev.bmq_plan import SCALED_IDS, WholePlan
 from bmq.dev.cluster import Order
 from bmq.dev.daemon import Daemon
 from bmq.dev.hdfs import HdfsCluster
+from bmq.dev.http_get import HttpsAccess
 from bmq.dev.ports import check_free
+from bmq.dev.secured import SecuredFiles
 from bmq.dev.together import together
 from bmq.dev.zookeeper import ZooKeeperServer
 from bmq.protocol.errors import BmqError
@@ -38,17 +40,30 @@ class UnknownNode(BmqError):
 
 
 class BmqCluster:
-    """`hdfs`, `zookeeper`: of `plan`, not started. Implements bmq.dev.cluster.DevCluster."""
+    """`hdfs`, `zookeeper`: of `plan`, not started. `secured`: its files, which exist; None: everything is open.
+    `before_nodes`: is run once HDFS is there. Implements bmq.dev.cluster.DevCluster.
+    """
 
-    def __init__(self, directory: Path, plan: WholePlan, hdfs: HdfsCluster, zookeeper: ZooKeeperServer) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        plan: WholePlan,
+        hdfs: HdfsCluster,
+        zookeeper: ZooKeeperServer,
+        secured: SecuredFiles | None = None,
+        before_nodes: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self.directory = directory.resolve()
         self.plan = plan
         self.hdfs = hdfs
         self.zookeeper = zookeeper
         self._scaled = LocalProcesses(self.directory / SCALED, SCALED_IDS, _never_asked)
+        self.secured = secured
+        self._before_nodes = before_nodes
         settings = self.directory / SETTINGS_FILE
+        access = None if secured is None else HttpsAccess.of(secured.login())
         self.nodes = tuple(
-            BmqNode(server, self.directory, self.store, self.zookeeper_url, settings) for server in plan.servers
+            BmqNode(server, self.directory, self.store, self.zookeeper_url, settings, access) for server in plan.servers
         )
 
     # -- The whole cluster -------------------------------------------------------------------------------------------
@@ -62,6 +77,8 @@ class BmqCluster:
         await self._stop_scaled()
         try:
             await together((self.zookeeper.start(), self.hdfs.start()))
+            if self._before_nodes is not None:
+                await self._before_nodes()
             await together(node.start() for node in self.nodes)
         except BaseException:
             await together(daemon.kill() for daemon in self.daemons)
@@ -86,6 +103,7 @@ class BmqCluster:
             f"[hdfs]\nreplication = {min(3, len(self.plan.hdfs.datanodes))}\n"
             f'[scale]\ndriver = "local"\ndirectory = {json.dumps(str(self.directory / SCALED))}\n'
             f'first_node_id = {SCALED_IDS[0]}\nlast_node_id = {SCALED_IDS[-1]}\nroles = "{",".join(roles)}"\n'
+            + ("" if self.secured is None else self.secured.settings())
         )
 
     async def _stop_scaled(self) -> None:

@@ -14,7 +14,7 @@ import httpx
 
 from bmq.dev.bmq_plan import ServerPlan
 from bmq.dev.daemon import Daemon, DaemonFailed
-from bmq.dev.http_get import http_get
+from bmq.dev.http_get import HttpsAccess, http_get
 
 ANSWER_WAIT_S: Final = 1.0
 # The variable that names bmq's settings file.
@@ -42,10 +42,22 @@ class NodeReport:
 
 
 class BmqNode:
-    """`bmq node` as a daemon. `url`: of the store; `zookeeper`: hosts and chroot; `settings`: a TOML file."""
+    """`bmq node` as a daemon. `url`: of the store; `zookeeper`: hosts and chroot; `settings`: a TOML file.
 
-    def __init__(self, plan: ServerPlan, directory: Path, url: str, zookeeper: str, settings: Path) -> None:
+    `access`: how its REST address is asked; None: without TLS and login.
+    """
+
+    def __init__(
+        self,
+        plan: ServerPlan,
+        directory: Path,
+        url: str,
+        zookeeper: str,
+        settings: Path,
+        access: HttpsAccess | None = None,
+    ) -> None:
         self.plan = plan
+        self._access = access
         command = [sys.executable, "-P", "-m", "bmq.cli.main", "node", "--roles", ",".join(plan.roles)]
         command += ["--node-id", str(plan.node_id), "--store", url, "--zookeeper", zookeeper]
         command += ["--listen", str(plan.kafka)] if plan.kafka else []
@@ -74,7 +86,7 @@ class BmqNode:
             return NodeReport("paused")
         try:
             async with asyncio.timeout(ANSWER_WAIT_S):
-                seen = json.loads(await http_get(self.plan.rest, "/v1/cluster"))
+                seen = json.loads(await http_get(self.plan.rest, "/v1/cluster", self._access))
             nodes = seen["nodes"]
             is_registered = any(node["node_id"] == self.plan.node_id for node in nodes)
             state = "running" if is_registered else "not registered"
@@ -85,7 +97,7 @@ class BmqNode:
     async def _probe(self) -> str | None:
         try:
             async with asyncio.timeout(ANSWER_WAIT_S):
-                await http_get(self.plan.rest, "/v1/health")
+                await http_get(self.plan.rest, "/v1/health", self._access)
         except TimeoutError:
             return "it does not answer"
         except httpx.HTTPError as error:

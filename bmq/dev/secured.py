@@ -1,0 +1,106 @@
+"""The files of a secured development cluster: certificates, users' passwords, and settings for servers and clients.
+
+Everything is in `security` of the cluster's directory, made once and kept, and closed to others of the machine.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bmq.dev.certificates import new_certificates
+from bmq.rest_client.login import RestLogin
+
+DIRECTORY: Final = "security"
+ADMIN: Final = "admin"
+USERS: Final = (ADMIN, "alice", "bob")
+_MECHANISM: Final = "SCRAM-SHA-512"
+_PASSWORD_BYTES: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class SecuredFiles:
+    """In `directory`. `user` below is one of USERS."""
+
+    directory: Path
+
+    @classmethod
+    def of(cls, data: Path) -> SecuredFiles:
+        """Of the cluster in this directory, whether they exist or not."""
+        return cls(data.resolve() / DIRECTORY)
+
+    @property
+    def exist(self) -> bool:
+        return self.directory.is_dir()
+
+    def make(self, password: Callable[[], str] = lambda: secrets.token_urlsafe(_PASSWORD_BYTES)) -> None:
+        """Raises NoCertificates; then there are no files."""
+        authority, node = new_certificates()
+        made = self.directory.with_name(f".{DIRECTORY}")  # renamed when it is whole
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir(mode=0o700, parents=True)
+        _write(made / "ca.pem", authority)
+        _write(made / "node.pem", node)
+        for user in USERS:
+            word = password()
+            _write(made / f"{user}.password", f"{word}\n")
+            _write(made / f"{user}.properties", self._java(user, word))
+            _write(made / f"{user}.conf", self._librdkafka(user, word))
+            _write(made / f"{user}.rest.toml", self._rest(user))
+        made.rename(self.directory)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.directory)
+
+    def settings(self) -> str:
+        """For servers, as TOML: what a client has to show, at Kafka's listeners and at REST.
+
+        Between nodes there is neither: they are all on this machine. A mutual TLS of theirs has its settings here, too.
+        """
+        kafka = {
+            "listener.security.protocol.map": "PLAINTEXT:SASL_SSL",
+            "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
+            "ssl.keystore.location": str(self.directory / "node.pem"),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": f"User:{ADMIN}",
+        }
+        lines = [f"{json.dumps(name)} = {json.dumps(value)}" for name, value in kafka.items()]
+        return '[rest_security]\nprotocol = "https"\nlogins = "basic"\n[kafka]\n' + "\n".join(lines) + "\n"
+
+    def password(self, user: str) -> str:
+        return (self.directory / f"{user}.password").read_text().strip()
+
+    def login(self) -> RestLogin:
+        """The administrator's, at REST."""
+        return RestLogin(
+            ca_file=str(self.directory / "ca.pem"), user=ADMIN, password_file=str(self.directory / f"{ADMIN}.password")
+        )
+
+    def _java(self, user: str, password: str) -> str:
+        module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+        return (
+            f"security.protocol=SASL_SSL\nsasl.mechanism={_MECHANISM}\n"
+            f'sasl.jaas.config={module} required username="{user}" password="{password}";\n'
+            f"ssl.truststore.type=PEM\nssl.truststore.location={self.directory / 'ca.pem'}\n"
+        )
+
+    def _librdkafka(self, user: str, password: str) -> str:
+        return (
+            f"security.protocol=SASL_SSL\nsasl.mechanism={_MECHANISM}\nsasl.username={user}\nsasl.password={password}\n"
+            f"ssl.ca.location={self.directory / 'ca.pem'}\n"
+        )
+
+    def _rest(self, user: str) -> str:
+        files = {"ca_file": "ca.pem", "password_file": f"{user}.password"}
+        lines = [f"{name} = {json.dumps(str(self.directory / file))}" for name, file in files.items()]
+        return f"user = {json.dumps(user)}\n" + "\n".join(lines) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text)
