@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
+from bench.cluster.sides import COMBINED
+from bench.cluster.stage import Stage
 from bench.core.client import Client as FrameClient
 from bench.core.client import pinned_to
 from bench.criteria import BMQ
@@ -22,7 +24,7 @@ from bench.loads.client import Client
 from bench.measure import versions
 from bench.runner import Bench, main
 from bench.security import criteria, tuning
-from bench.security.criteria import ACLS, LOGINS, QUOTA_BYTES_PER_S, QUOTAS, STRANGERS, TLS
+from bench.security.criteria import ACLS, CLUSTER_QUOTAS, LOGINS, QUOTA_BYTES_PER_S, QUOTAS, STRANGERS, TLS
 from bench.security.loads import (
     Tls,
     add_acls,
@@ -34,8 +36,9 @@ from bench.security.loads import (
 )
 from bench.security.logins import handshakes_per_s, logins_per_s
 from bench.security.plan import PARTS, Plan, plan_of
-from bench.security.sides import AUTHORIZER, MAKERS, SASL, SSL, Certificates, Secured, add_user
+from bench.security.sides import AUTHORIZER, MAKERS, PLAIN, SASL, SSL, Certificates, Secured, add_user, bootstrap
 from bench.time_limit import seconds_since
+from bmq.metadata.broker_configs import QUOTA_SCOPE
 from tests.support.processes import REPOSITORY, kill_everything
 
 DATA: Final = REPOSITORY / ".cache" / "bench-security"
@@ -99,7 +102,7 @@ class Measuring:
             with self.findings.attempt([ACLS], f"round {number + 1}"):
                 for kind in kinds:
                     with self.node(BMQ, WITH_ACLS if kind == "with" else {}, is_pinned=True) as side:
-                        make_topic(side, "small")
+                        make_topic(bootstrap(side, PLAIN), "small")
                         if kind == "with":
                             add_acls(side, self.plan.acls, "small")
                         found[kind] = small_requests(side, self.frames, "small", self.plan)
@@ -109,15 +112,33 @@ class Measuring:
         done = self.findings.rounds(QUOTAS, name, self.plan.quota_rounds)
         for number in range(self.plan.quota_rounds):
             with self.findings.attempt([QUOTAS], f"{name}, round {number + 1}"), self.node(name) as side:
-                make_topic(side, "quota")
-                set_quota(side, QUOTA_BYTES_PER_S)
-                done({"bytes_per_s": rates_under_quota(side, self.client, self.plan)})
+                done(self._under_quota(bootstrap(side, PLAIN), [side.server.pid]))
+
+    def cluster_quotas(self) -> None:
+        """bmq alone: each client writes through three proxies, which share its quota."""
+        done = self.findings.rounds(CLUSTER_QUOTAS, BMQ, self.plan.quota_rounds)
+        stage = Stage(DATA / "cluster")
+        try:
+            stage.up()
+            for number in range(self.plan.quota_rounds):
+                with (
+                    self.findings.attempt([CLUSTER_QUOTAS], f"round {number + 1}"),
+                    stage.bmq(COMBINED, kafka={QUOTA_SCOPE: "cluster"}) as side,
+                ):
+                    done(self._under_quota(side.bootstrap, list(side.pids)))
+        finally:
+            stage.down()
+
+    def _under_quota(self, address: str, pids: list[int]) -> dict[str, Any]:
+        make_topic(address, "quota")
+        set_quota(address, QUOTA_BYTES_PER_S)
+        return {"bytes_per_s": rates_under_quota(address, pids, self.client, self.plan)}
 
     def strangers(self, name: str) -> None:
         done = self.findings.rounds(STRANGERS, name, self.plan.pairs)
         for number in range(self.plan.pairs):
             with self.findings.attempt([STRANGERS], f"{name}, round {number + 1}"), self.node(name) as side:
-                make_topic(side, "small")
+                make_topic(bootstrap(side, PLAIN), "small")
                 done(beside_strangers(side, self.frames, "small", self.plan))
 
 
@@ -131,6 +152,7 @@ def measure(plan: Plan, findings: Findings) -> dict[str, float]:
             TLS: lambda: measuring.pairs(TLS, tls.run),
             LOGINS: lambda: measuring.pairs(LOGINS, measuring.logins, is_pinned=True),
             ACLS: measuring.acls,
+            CLUSTER_QUOTAS: measuring.cluster_quotas,
             QUOTAS: lambda: [measuring.quotas(name) for name in plan.sides] and None,
             STRANGERS: lambda: [measuring.strangers(name) for name in plan.sides] and None,
         }

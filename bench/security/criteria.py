@@ -11,6 +11,7 @@ TLS: Final = "tls"
 LOGINS: Final = "logins"
 ACLS: Final = "acls"
 QUOTAS: Final = "quotas"
+CLUSTER_QUOTAS: Final = "cluster-quotas"
 STRANGERS: Final = "strangers"
 
 GB: Final = 1e9
@@ -65,6 +66,9 @@ ABSOLUTES: Final = (
              _overhead_percent, no_rival="bmq without an authorizer"),
     Absolute("quota_error_percent", QUOTAS, "a quota of 1 MB/s, from 30 s to 90 s, worst client", "%", 10,
              _quota_error_percent),
+    Absolute("cluster_quota_error_percent", CLUSTER_QUOTAS,
+             "a quota of 1 MB/s for three proxies together, from 30 s to 90 s, worst client", "%", 15,
+             _quota_error_percent, no_rival="Kafka's quotas hold for each broker"),
     Absolute("unauthenticated_5000", STRANGERS, "p99 of others beside 5,000 half-made connections", "x", 1.3,
              _strangers_factor),
 )  # fmt: skip

@@ -48,7 +48,7 @@ class Tls:
 
     def run(self, side: Secured, raw: dict[str, Any]) -> None:
         plan, properties = self._plan, self._certificates.of_clients
-        make_topic(side, "tls")
+        make_topic(bootstrap(side, PLAIN), "tls")
         pids = [side.server.pid]
         produced = self._client.produce(
             bootstrap(side, SSL),
@@ -74,10 +74,11 @@ class OneListener:
         self.processes: Mapping[str, int] = {side.server.name: side.server.pid}
 
 
-def make_topic(side: Secured, topic: str) -> None:
+def make_topic(address: str, topic: str) -> None:
+    """`address`: HOST:PORT of a plain listener."""
     run_tool(
         TOPICS,
-        *("--bootstrap-server", bootstrap(side, PLAIN), "--create", "--topic", topic),
+        *("--bootstrap-server", address, "--create", "--topic", topic),
         *("--partitions", str(PARTITIONS), "--replication-factor", "1"),
     )
 
@@ -124,29 +125,29 @@ def small_requests(side: Secured, frames: FrameClient, topic: str, plan: Plan) -
 # -- Quotas ----------------------------------------------------------------------------------------------------------
 
 
-def set_quota(side: Secured, bytes_per_s: int) -> None:
+def set_quota(address: str, bytes_per_s: int) -> None:
     """For each client id that has none of its own."""
     run_tool(
         CONFIGS,
-        *("--bootstrap-server", bootstrap(side, PLAIN), "--alter", "--entity-type", "clients", "--entity-default"),
+        *("--bootstrap-server", address, "--alter", "--entity-type", "clients", "--entity-default"),
         *("--add-config", f"producer_byte_rate={bytes_per_s}"),
     )
 
 
-def rates_under_quota(side: Secured, client: Client, plan: Plan) -> dict[str, float]:
+def rates_under_quota(address: str, pids: Sequence[int], client: Client, plan: Plan) -> dict[str, float]:
     """Bytes of values a second by client, while all produce as fast as they may, each under a client id of its own."""
     with ThreadPoolExecutor(2) as threads:
         clients = {
-            "librdkafka": threads.submit(_librdkafka_rate, side, client, plan),
-            "java": threads.submit(_java_rate, side, plan),
+            "librdkafka": threads.submit(_librdkafka_rate, address, pids, client, plan),
+            "java": threads.submit(_java_rate, address, plan),
         }
         return {name: rate.result() for name, rate in clients.items()}
 
 
-def _librdkafka_rate(side: Secured, client: Client, plan: Plan) -> float:
+def _librdkafka_rate(address: str, pids: Sequence[int], client: Client, plan: Plan) -> float:
     found = client.produce(
-        bootstrap(side, PLAIN),
-        [side.server.pid],
+        address,
+        pids,
         "quota",
         PARTITIONS,
         record_bytes=RECORD_BYTES,
@@ -158,10 +159,10 @@ def _librdkafka_rate(side: Secured, client: Client, plan: Plan) -> float:
     return float(found["records"]) * RECORD_BYTES / plan.quota_s
 
 
-def _java_rate(side: Secured, plan: Plan) -> float:
+def _java_rate(address: str, plan: Plan) -> float:
     """By the windows of five seconds that ProducerPerformance prints, each counted when it ended in the measured time."""
     arguments = (
-        *("--bootstrap-server", bootstrap(side, PLAIN), "--topic", "quota", "--record-size", str(RECORD_BYTES)),
+        *("--bootstrap-server", address, "--topic", "quota", "--record-size", str(RECORD_BYTES)),
         *("--num-records", "100000000", "--throughput", "-1"),
         *("--command-property", "client.id=java", "--command-property", "buffer.memory=2097152"),
     )

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench.runner import QUICK, SMOKE
-from bench.security.criteria import ACLS, LOGINS, QUOTAS, STRANGERS, TLS
+from bench.security.criteria import ACLS, CLUSTER_QUOTAS, LOGINS, QUOTAS, STRANGERS, TLS
 
-PARTS: Final = (TLS, LOGINS, ACLS, QUOTAS, STRANGERS)
+PARTS: Final = (TLS, LOGINS, ACLS, QUOTAS, CLUSTER_QUOTAS, STRANGERS)
 
 
 @dataclass(frozen=True, slots=True)

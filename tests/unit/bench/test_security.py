@@ -1,0 +1,40 @@
+"""The criteria of security: which samples lead to which figure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from bench.criteria import Evidence
+from bench.security.criteria import CLUSTER_QUOTAS, PART_OF, QUOTAS, judge
+from bench.security.plan import PARTS
+
+pytestmark = pytest.mark.unit
+
+
+def judged(parts: dict[str, Any]) -> dict[str, Any]:
+    measured = {part: {"revision": "abc"} for part in parts}
+    return {one["id"]: one for one in judge(Evidence(parts, {}, measured, {}))}
+
+
+def under_quota(**bytes_per_s: float) -> dict[str, Any]:
+    return {"wanted": 1, "rounds": [{"bytes_per_s": bytes_per_s}]}
+
+
+def test_every_criterion_is_of_a_part_that_is_run() -> None:
+    assert set(PART_OF.values()) == set(PARTS)
+
+
+def test_a_quota_of_three_proxies_may_be_missed_by_fifteen_percent_on_either_side() -> None:
+    for rate, holds in ((1_149_000.0, True), (851_000.0, True), (1_151_000.0, False), (849_000.0, False)):
+        found = judged({CLUSTER_QUOTAS: {"bmq": under_quota(librdkafka=1_000_000.0, java=rate)}})
+        one = found["cluster_quota_error_percent"]
+        assert one["bound"] == 15 and one["holds"] is holds, one
+        assert not found["quota_error_percent"]["holds"]
+
+
+def test_the_quota_of_one_node_may_be_missed_by_ten() -> None:
+    sides = {"bmq": under_quota(java=1_090_000.0), "kafka": under_quota(java=900_000.0)}
+    one = judged({QUOTAS: sides})["quota_error_percent"]
+    assert one["holds"] and one["value"] == pytest.approx(9)
