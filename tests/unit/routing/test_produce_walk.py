@@ -105,6 +105,7 @@ async def test_a_produce_walks_through_no_more_files_than_it_did() -> None:
     assert {"proxy/connection.py", "proxy/appender.py", "broker/admission.py", "broker/partition.py"} <= set(walk.files)
     assert len(walk.files) <= FILES_MAX, list(walk.files)
     writer.close()
+    await writer.wait_closed()
     await server.stop(1)
     await router.close()
     await links.close()
