@@ -43,6 +43,10 @@ class Files:
     def show(self, node: ClusterNode, pki: NodePki) -> None:
         self._put(self.certificate(node), pki.node(f"node-{node.node_id}").read_bytes())
 
+    def show_all(self, nodes: Iterable[ClusterNode], pki: NodePki) -> None:
+        for node in nodes:
+            self.show(node, pki)
+
     def believe(self, *authorities: NodePki) -> None:
         self._put(self.trust, b"".join(one.ca_file.read_bytes() for one in authorities))
 
@@ -122,9 +126,9 @@ def test_certificates_and_the_authority_are_replaced_under_load(
             load.wait_for_every_partition(20)
 
         first = {node: serial_of(node, files.certificate(node), files.trust) for node in nodes}
-        renewed(lambda: [files.show(node, files.pki) for node in nodes])
+        renewed(lambda: files.show_all(nodes, files.pki))
         renewed(lambda: files.believe(files.pki, other))
-        renewed(lambda: [files.show(node, other) for node in nodes])
+        renewed(lambda: files.show_all(nodes, other))
         renewed(lambda: files.believe(other))
         for node in nodes:
             assert serial_of(node, files.certificate(node), files.trust) != first[node]
