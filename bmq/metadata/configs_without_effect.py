@@ -234,18 +234,9 @@ _TABLE: Final[Mapping[str, str]] = {
         sasl.oauthbearer.assertion.template.file STRING -
         sasl.oauthbearer.client.credentials.client.id STRING -
         sasl.oauthbearer.client.credentials.client.secret PASSWORD -
-        sasl.oauthbearer.clock.skew.seconds INT 30
-        sasl.oauthbearer.expected.audience LIST ""
-        sasl.oauthbearer.expected.issuer STRING -
-        sasl.oauthbearer.jwks.endpoint.refresh.ms LONG 3600000
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms LONG 10000
-        sasl.oauthbearer.jwks.endpoint.retry.backoff.ms LONG 100
-        sasl.oauthbearer.jwks.endpoint.url STRING -
         sasl.oauthbearer.jwt.retriever.class CLASS org.apache.kafka.common.security.oauthbearer.DefaultJwtRetriever
         sasl.oauthbearer.jwt.validator.class CLASS org.apache.kafka.common.security.oauthbearer.DefaultJwtValidator
         sasl.oauthbearer.scope STRING -
-        sasl.oauthbearer.scope.claim.name STRING scope
-        sasl.oauthbearer.sub.claim.name STRING sub
         sasl.oauthbearer.token.endpoint.url STRING -
         sasl.server.callback.handler.class CLASS -
         sasl.server.max.receive.size INT 524288

@@ -8,7 +8,46 @@ from bmq.metadata.config_keys import ConfigKey, ConfigType, at_least
 
 _INT, _LONG, _LIST, _PASSWORD = ConfigType.INT, ConfigType.LONG, ConfigType.LIST, ConfigType.PASSWORD
 
+_STRING, _BOOLEAN = ConfigType.STRING, ConfigType.BOOLEAN
+_OAUTH: Final = "sasl.oauthbearer"
+JWKS_URL: Final = f"{_OAUTH}.jwks.endpoint.url"
+ISSUER: Final = f"{_OAUTH}.expected.issuer"
+AUDIENCE: Final = f"{_OAUTH}.expected.audience"
+ANY_ISSUER: Final = "bmq.sasl.oauthbearer.any.issuer"
+ANY_AUDIENCE: Final = "bmq.sasl.oauthbearer.any.audience"
+ALLOWED_URLS: Final = "bmq.sasl.oauthbearer.allowed.urls"
+
+_BEARER: Final = (
+    ConfigKey(JWKS_URL, _STRING, None, "Where the keys of bearer tokens are read: https:// or file://."),
+    ConfigKey(ALLOWED_URLS, _LIST, "", "The addresses that keys of bearer tokens may be read from."),
+    ConfigKey(ISSUER, _STRING, None, "The issuer that bearer tokens have to name."),
+    ConfigKey(AUDIENCE, _LIST, "", "Bearer tokens have to be for one of these audiences."),
+    ConfigKey(ANY_ISSUER, _BOOLEAN, "false", "Bearer tokens of every issuer are accepted."),
+    ConfigKey(ANY_AUDIENCE, _BOOLEAN, "false", "Bearer tokens for other services are accepted as well."),
+    ConfigKey(f"{_OAUTH}.clock.skew.seconds", _INT, "30", "How far clocks may be apart.", at_least(0)),
+    ConfigKey(f"{_OAUTH}.sub.claim.name", _STRING, "sub", "The claim with the name of the principal."),
+    ConfigKey(f"{_OAUTH}.scope.claim.name", _STRING, "scope", "The claim with the scopes."),
+    ConfigKey(
+        f"{_OAUTH}.jwks.endpoint.refresh.ms", _LONG, "3600000", "How often the keys are read again.", at_least(1)
+    ),
+    ConfigKey(
+        f"{_OAUTH}.jwks.endpoint.retry.backoff.ms",
+        _LONG,
+        "100",
+        "The first pause after the keys could not be read.",
+        at_least(1),
+    ),
+    ConfigKey(
+        f"{_OAUTH}.jwks.endpoint.retry.backoff.max.ms",
+        _LONG,
+        "10000",
+        "The longest pause after the keys could not be read.",
+        at_least(1),
+    ),
+)
+
 LOGIN_CONFIGS: Final = (
+    *_BEARER,
     ConfigKey(
         "connection.failed.authentication.delay.ms",
         _INT,

@@ -7,7 +7,7 @@ One exchange at a time: requests from before are answered first, and none is beg
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final, Protocol
 
 import structlog
@@ -17,7 +17,8 @@ from bmq.proxy.reply import Reply
 from bmq.proxy.sasl_logins import SaslLogins
 from bmq.proxy.stats import ProxyStats
 from bmq.security.listener_security import ListenerSecurity
-from bmq.security.sasl.authenticator import Answer, Authenticated, Failed, Outcome, PassOn, Work
+from bmq.security.sasl.authenticator import Answer, Authenticated, Failed, Outcome, PassOn, Waiting, Work
+from bmq.security.sasl.steps import Step
 
 log = structlog.get_logger("bmq.proxy")
 
@@ -100,15 +101,18 @@ class SaslGate:
                 slot((frame,))
             case Work(work):
                 self._connection.hold(slot)
-                self._connection.begin(self._work(work, slot))
+                self._connection.begin(self._work(lambda: self._logins.run(work), slot))
+            case Waiting(waiting):
+                self._connection.hold(slot)
+                self._connection.begin(self._work(lambda: self._logins.wait(waiting), slot))
             case Authenticated():
                 self._let_in(outcome, slot)
             case Failed():
                 self._fail(outcome, slot)
 
-    async def _work(self, work: Callable[[], Any], slot: Reply) -> None:
+    async def _work(self, work: Callable[[], Awaitable[Step]], slot: Reply) -> None:
         try:
-            outcome = self._authenticator.resume(await self._logins.run(work))
+            outcome = self._authenticator.resume(await work())
         except Exception as error:  # noqa: BLE001 a bug must not leave the client waiting
             log.error("login_failed", client=self._connection.host, error=type(error).__name__)
             self._connection.close("its login could not be checked")

@@ -11,8 +11,10 @@ from typing import Final
 from bmq.log.clock import Clock
 from bmq.metadata.image import MetadataImage
 from bmq.security.delegation_tokens import TokenMacs
-from bmq.security.listener_security import PLAIN, SERVED, ListenerSecurity
+from bmq.security.listener_security import OAUTHBEARER, PLAIN, SERVED, ListenerSecurity
+from bmq.security.oauth.verifier import BearerVerifier
 from bmq.security.sasl.authenticator import SaslAuthenticator
+from bmq.security.sasl.oauthbearer import OauthBearer
 from bmq.security.sasl.plain import Plain, RightPasswords
 from bmq.security.sasl.scram import Scram, ScramSecret
 from bmq.security.sasl.scram_keys import BY_NAME, ScramMechanism
@@ -35,7 +37,7 @@ async def at_once(work: Callable[[], Step]) -> Step:
 
 class SaslLogins:
     """`image`: the metadata in force. `run_blocking`: runs work of some milliseconds in a thread of its own. `token_macs`:
-    None: nobody logs in by a delegation token.
+    None: nobody logs in by a delegation token. `bearer`: checks tokens of OAUTHBEARER.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class SaslLogins:
         failure_delay_ms: int = FAILURE_DELAY_MS,
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
         token_macs: TokenMacs | None = None,
+        bearer: BearerVerifier | None = None,
     ) -> None:
         self._image = image
         self._clock = clock
@@ -55,6 +58,7 @@ class SaslLogins:
         self._secret = random_bytes(32)
         self._right_passwords = RightPasswords(random_bytes(32))
         self._token_keys = None if token_macs is None else TokenKeys(token_macs, random_bytes(32))
+        self._bearer = bearer
         self._waiting = 0
         self.failure_delay_s = failure_delay_ms / 1000
 
@@ -81,9 +85,22 @@ class SaslLogins:
         finally:
             self._waiting -= 1
 
+    async def wait(self, work: Callable[[], Awaitable[Step]]) -> Step:
+        """The step that work leads to which waits for others."""
+        if self._waiting >= WAITING_MAX:
+            return Unavailable(f"{self._waiting} logins wait already")
+        self._waiting += 1
+        try:
+            return await work()
+        finally:
+            self._waiting -= 1
+
     def _mechanism(self, name: str, security: ListenerSecurity) -> Mechanism:
         if name == PLAIN:
             return Plain(security.jaas_users, self._image().users, self._right_passwords, self._secret)
+        if name == OAUTHBEARER:
+            assert self._bearer is not None  # a listener with it needs keys to start
+            return OauthBearer(self._bearer)
         mechanism = BY_NAME[name]
         nonce = self._random_bytes(_NONCE_BYTES).hex()
         return Scram(mechanism, partial(self._keys, mechanism), nonce, self._secret)

@@ -18,7 +18,7 @@ OAUTHBEARER: Final = "OAUTHBEARER"
 GSSAPI: Final = "GSSAPI"
 MECHANISMS: Final = (GSSAPI, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
 """Every mechanism that Kafka's listeners may offer."""
-SERVED: Final = frozenset({PLAIN, SCRAM_SHA_256, SCRAM_SHA_512})
+SERVED: Final = frozenset({PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER})
 """Those that a login can be checked by here."""
 
 

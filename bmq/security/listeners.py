@@ -14,6 +14,7 @@ from typing import Final
 
 from bmq.security.listener_security import (
     MECHANISMS,
+    OAUTHBEARER,
     PLAIN,
     SCRAM_SHA_256,
     SCRAM_SHA_512,
@@ -33,6 +34,7 @@ ADVERTISED: Final = "advertised.listeners"
 PROTOCOLS: Final = "listener.security.protocol.map"
 MECHANISMS_SETTING: Final = "sasl.enabled.mechanisms"
 SESSION: Final = "connections.max.reauth.ms"
+JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 JAAS: Final = "sasl.jaas.config"
 LISTENER_PREFIX: Final = "listener.name."
 _ENTRY: Final = re.compile(r"([A-Za-z0-9_]+)://(?:\[([0-9A-Fa-f:%.a-z]*)\]|([^\s:/,\[\]]*)):([0-9]{1,5})")
@@ -142,6 +144,8 @@ def _security(name: str, protocols: Mapping[str, SecurityProtocol], configs: Map
         raise WrongListeners(
             f"listener {name}: {', '.join(sorted(mechanisms - SERVED))} is not served; {', '.join(sorted(SERVED))} are"
         )
+    if OAUTHBEARER in mechanisms and not configs.get(JWKS_URL, "").strip():
+        raise WrongListeners(f"listener {name}: OAUTHBEARER needs {JWKS_URL}, the address of its keys")
     return ListenerSecurity(
         name, protocol, mechanisms, _sessions(name, configs), _jaas_users(name, configs, mechanisms)
     )
@@ -162,10 +166,10 @@ def _sessions(name: str, configs: Mapping[str, str]) -> dict[str, int]:
 
 
 def _jaas_users(name: str, configs: Mapping[str, str], mechanisms: frozenset[str]) -> dict[str, str]:
-    """Users of PLAIN. Scram's module has none, and may be named as in Kafka."""
+    """Users of PLAIN. Those of SCRAM and OAUTHBEARER have none, and may be named as in Kafka."""
     for mechanism in MECHANISMS:
         line = configs.get(f"listener.name.{name.lower()}.{mechanism.lower()}.{JAAS}")
-        if line is None or mechanism in (SCRAM_SHA_256, SCRAM_SHA_512):
+        if line is None or mechanism in (SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER):
             continue
         if mechanism != PLAIN or PLAIN not in mechanisms:
             raise WrongListeners(f"listener {name}: only PLAIN has users in {JAAS}, and where it is enabled")

@@ -15,7 +15,9 @@ from bmq.metadata.image import MetadataImage
 from bmq.proxy.sasl_logins import SaslLogins
 from bmq.security.delegation_tokens import SECRET_KEY, macs_of
 from bmq.security.listener_security import ListenerSecurity
+from bmq.security.oauth.jwks_verifier import JwksVerifier
 from bmq.security.sasl.steps import Step
+from bmq.server.bearer_keys import bearer_verifier
 
 THREADS_MAX: Final = 2
 """hashlib gives up the interpreter's lock meanwhile, so two of them use two processors."""
@@ -24,10 +26,11 @@ _log = structlog.get_logger("bmq.cli")
 
 
 class LoginThreads:
-    """Threads begin with the first login that needs one."""
+    """Threads begin with the first login that needs one. `bearer`: what checks tokens of OAUTHBEARER, ended with them."""
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
+        self.bearer: JwksVerifier | None = None
 
     async def run(self, work: Callable[[], Step]) -> Step:
         """What the work returns."""
@@ -37,6 +40,8 @@ class LoginThreads:
 
     def close(self) -> None:
         """Take no more work; what is under way ends by itself."""
+        if self.bearer is not None:
+            self.bearer.close()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -44,10 +49,13 @@ class LoginThreads:
 def sasl_logins(
     threads: LoginThreads, image: Callable[[], MetadataImage], clock: Clock, configs: BrokerConfigs
 ) -> SaslLogins:
-    """What a listener with SASL needs; it costs nothing where there is none."""
+    """What a listener with SASL needs; it costs nothing where there is none. Raises InvalidConfig for OAUTHBEARER's."""
     delay_ms = configs.number("connection.failed.authentication.delay.ms")
     macs = macs_of(configs.value_of(SECRET_KEY))
-    return SaslLogins(image, clock, threads.run, failure_delay_ms=delay_ms, token_macs=macs)
+    threads.bearer = bearer = bearer_verifier(configs, clock)
+    if bearer is not None:
+        bearer.start()
+    return SaslLogins(image, clock, threads.run, failure_delay_ms=delay_ms, token_macs=macs, bearer=bearer)
 
 
 def warn_of_clear_passwords(security: ListenerSecurity) -> None:

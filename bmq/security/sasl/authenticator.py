@@ -9,7 +9,7 @@ Sources: KIP-43, KIP-152, KIP-368, SaslServerAuthenticator of Apache Kafka (4.3)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -22,7 +22,7 @@ from bmq.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequ
 from bmq.protocol.messages.sasl_authenticate_response import SaslAuthenticateResponse
 from bmq.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
 from bmq.protocol.messages.sasl_handshake_response import SaslHandshakeResponse
-from bmq.security.sasl.steps import Accepted, Challenge, Deferred, Mechanism, Rejected, Step, Unavailable
+from bmq.security.sasl.steps import Accepted, Awaited, Challenge, Deferred, Mechanism, Rejected, Step, Unavailable
 
 REAUTHENTICATION_PAUSE_S: Final = 1.0
 """From the beginning of one re-authentication to that of the next one."""
@@ -50,6 +50,13 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """Work that has to be awaited; call `resume` with its result before the next frame."""
+
+    work: Callable[[], Awaitable[Step]] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Authenticated:
     """`session_s`: how long it counts from now on; None: as long as the connection."""
 
@@ -69,7 +76,7 @@ class Failed:
     is_wrong: bool = False
 
 
-Outcome = PassOn | Answer | Work | Authenticated | Failed
+Outcome = PassOn | Answer | Work | Waiting | Authenticated | Failed
 
 
 class _State(Enum):
@@ -172,6 +179,8 @@ class SaslAuthenticator:
                 return Answer(self._answer(data))
             case Deferred(work):
                 return Work(work)
+            case Awaited(work):
+                return Waiting(work)
             case Unavailable(reason):
                 return Failed(None, f"its login by {self._name} cannot be checked now: {reason}")
             case Rejected(reason, message):

@@ -5,7 +5,7 @@ Reasons are for the server's log and say nothing secret. Messages go to the clie
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol, Union
 
@@ -49,7 +49,14 @@ class Deferred:
     work: Callable[[], Step] = field(repr=False)
 
 
-Step = Union[Challenge, Accepted, Rejected, Unavailable, Deferred]  # noqa: UP007  # it refers to itself
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """`work` may wait for others, and returns the real step."""
+
+    work: Callable[[], Awaitable[Step]] = field(repr=False)
+
+
+Step = Union[Challenge, Accepted, Rejected, Unavailable, Deferred, Awaited]  # noqa: UP007  # it refers to itself
 
 
 class Mechanism(Protocol):
