@@ -20,9 +20,9 @@ from uuid import UUID
 
 import structlog
 
+from bmq.broker.context import BrokerSettings
 from bmq.broker.manager import PartitionManager
 from bmq.broker.runtime import PartitionRuntime
-from bmq.broker.surroundings import BrokerSettings
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import AppendResult, LoneAppend, ProducedBatch, TopicPartition
 from bmq.log.store import Buffer, Durability, FileMissing, FileStatus

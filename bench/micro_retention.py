@@ -24,9 +24,9 @@ from uuid import UUID
 import structlog
 
 from bench.micro_append import InstantStore, WallClock
+from bmq.broker.context import BrokerSettings
 from bmq.broker.manager import UPKEEP_PER_TURN_MAX, PartitionManager
 from bmq.broker.runtime import PartitionRuntime
-from bmq.broker.surroundings import BrokerSettings
 from bmq.log.config import LogConfig
 from bmq.log.manifest import Extent
 from bmq.log.partition_log import AppendResult, TopicPartition

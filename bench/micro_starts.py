@@ -32,8 +32,8 @@ from bench.hdfs.client import open_store
 from bench.hdfs.cluster import hdfs_cluster
 from bench.measure import cpu_seconds
 from bench.micro_append import WallClock
+from bmq.broker.context import BrokerSettings
 from bmq.broker.manager import PartitionManager
-from bmq.broker.surroundings import BrokerSettings
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.http_get import http_get
 from bmq.dev.namenode_status import jmx_bean
@@ -69,7 +69,7 @@ async def _run(directory: Path, partitions: int, rounds: int, at_once: Sequence[
         for number in range(1, 1 + rounds * len(at_once) + 1):
             starts_max = at_once[number % len(at_once)]
             await asyncio.gather(*(_append(former, key) for key in keys))
-            await former.surroundings.store.close()  # its files stay open
+            await former.context.store.close()  # its files stay open
             heir = await _owner(hdfs, number + 1, starts_max)
             before, calls, began_s = _cpu_s(hdfs), await _calls(hdfs), time.monotonic()
             await _start(heir, keys, number + 1)

@@ -40,10 +40,10 @@ class PartitionAppends:
         self._refusals = refusals
         self._verification = verification
         self._placement = placement
-        self._surroundings = partition.surroundings
-        self._turns = partition.surroundings.turns
+        self._context = partition.context
+        self._turns = partition.context.turns
         self._admission = self._admission_by(partition.config)
-        self._queue = AppendQueue(asyncio.get_running_loop(), partition.surroundings.budget, self._take_up)
+        self._queue = AppendQueue(asyncio.get_running_loop(), partition.context.budget, self._take_up)
 
     def append(self, batch: ProducedBatch) -> None:
         """As PartitionLog.append."""
@@ -77,10 +77,10 @@ class PartitionAppends:
             if batch.request.is_internal:
                 self._placement.place(self._internal_batches(batch), batch)
                 return
-            now_ms = self._surroundings.clock.now_ms()
-            view, header = self._admission.admit(batch.records, batch.header, now_ms, self._surroundings.turn_room)
+            now_ms = self._context.clock.now_ms()
+            view, header = self._admission.admit(batch.records, batch.header, now_ms, self._context.turn_room)
         except TooMuchWork:
-            if not self._queue.open(batch, self._surroundings.opener, self._admission, now_ms):
+            if not self._queue.open(batch, self._context.opener, self._admission, now_ms):
                 self._refuse_for_want_of_room(batch)
         except Exception as error:  # noqa: BLE001 any bug is answered or logged
             self._refusals.for_error(error, batch)
@@ -123,7 +123,7 @@ class PartitionAppends:
         except Exception as error:  # noqa: BLE001 any bug is answered or logged
             self._refusals.for_error(error, batch)
             return
-        if not self._surroundings.budget.take(size_bytes):
+        if not self._context.budget.take(size_bytes):
             self._refuse_for_want_of_room(batch)
             return
         self._turns.took(size_bytes)

@@ -48,7 +48,7 @@ class BatchRefusals:
         self._partition = partition
         self._ownership = ownership
         self._guard = guard
-        self._counts = partition.surroundings.counts
+        self._counts = partition.context.counts
         self._loop = asyncio.get_running_loop()
         self._refused = RefusedSequences()
 
@@ -78,7 +78,7 @@ class BatchRefusals:
         """Prove ownership before a refusal that is fatal to the producer: the next owner may know better (rule 15)."""
         answer = AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         try:
-            async with asyncio.timeout(self._partition.surroundings.settings.storage_wait_max_s):
+            async with asyncio.timeout(self._partition.context.settings.storage_wait_max_s):
                 await self._ownership.prove()
             answer = refusal
         except (BmqError, TimeoutError) as error:

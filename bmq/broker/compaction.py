@@ -14,10 +14,10 @@ from typing import Final
 
 import structlog
 
+from bmq.broker.context import BrokerContext
 from bmq.broker.manifest_changes import ManifestChanges
 from bmq.broker.min_insync_tracker import shortage_of
 from bmq.broker.owned_partition import OwnedPartition
-from bmq.broker.surroundings import Surroundings
 from bmq.log.compaction import (
     Cleanable,
     CleanedBytes,
@@ -54,7 +54,7 @@ class Compaction:
         self._changes = changes
         self._files = files
         self._pace = pace
-        self._surroundings = partition.surroundings
+        self._context = partition.context
         self._paths = files.paths
         self._producers = partition.producers
         self._file: _CleanedFile | None = None
@@ -78,7 +78,7 @@ class Compaction:
             marker_retention_ms=max(
                 config.delete_retention_ms,
                 config.file_delete_delay_ms,
-                self._surroundings.settings.compaction_marker_retention_ms,
+                self._context.settings.compaction_marker_retention_ms,
             )
             + later_ms,
             aborted=tuple(entry for entry in self._producers.aborted if entry.first_offset < end_offset),
@@ -86,7 +86,7 @@ class Compaction:
                 (producer_id, entry.batches[-1].last_offset if entry.batches else None, entry.epoch)
                 for producer_id, entry in self._producers.entries()
             ),
-            map_bytes=self._surroundings.compaction.map_bytes,
+            map_bytes=self._context.compaction.map_bytes,
             index_interval_bytes=files.index_interval_bytes,
         )
 
@@ -123,20 +123,20 @@ class Compaction:
 
     def _require_replicas(self, writer: SegmentWriter) -> None:
         """It is enough to look once: a file that loses a node is not finished."""
-        wanted = self._surroundings.store.replicas_wanted
+        wanted = self._context.store.replicas_wanted
         if shortage := shortage_of(writer.path, writer.replicas, self._partition.config, wanted):
             raise CleaningInterrupted(shortage)
 
     async def _open(self, group: Iterable[Extent]) -> _CleanedFile:
-        store, roll = self._surroundings.store, self._files.next_cleaned_roll()
+        store, roll = self._context.store, self._files.next_cleaned_roll()
         writer = await store.create_segment(
             self._paths.segment(self._paths.leader_epoch, roll),
-            holder=self._surroundings.holder,
+            holder=self._context.holder,
             # Where the topic asks for more, all of it is synced at once when it is closed.
             durability=Durability.HFLUSH,
             segment_bytes=sum(extent.length for extent in group) * GROWTH_MAX + 1024 * 1024,
         )
-        return _CleanedFile(self._surroundings, writer, roll)
+        return _CleanedFile(self._context, writer, roll)
 
     async def _swap(self, replaced: tuple[Extent, ...], index: SegmentIndex, dropped_aborts: tuple[int, ...]) -> None:
         file = self._file
@@ -170,10 +170,10 @@ class Compaction:
 class _CleanedFile:
     """The file of one group, until a manifest names it."""
 
-    def __init__(self, surroundings: Surroundings, writer: SegmentWriter, roll: int) -> None:
+    def __init__(self, context: BrokerContext, writer: SegmentWriter, roll: int) -> None:
         self.writer = writer
         self.roll = roll
-        self._surroundings = surroundings
+        self._context = context
         self._is_closed = False
 
     async def close(self, durability: Durability) -> int:
@@ -181,8 +181,8 @@ class _CleanedFile:
         closed_bytes = await self.writer.close()
         self._is_closed = True
         if durability is Durability.HSYNC:
-            closed_bytes = await self._surroundings.store.take_over(
-                self.writer.path, previous_holder=self._surroundings.holder, durability=durability
+            closed_bytes = await self._context.store.take_over(
+                self.writer.path, previous_holder=self._context.holder, durability=durability
             )
         return closed_bytes
 
@@ -194,7 +194,7 @@ class _CleanedFile:
         except StoreError:
             self.writer.abandon()
         try:
-            await self._surroundings.store.delete(self.writer.path)
+            await self._context.store.delete(self.writer.path)
         except StoreError as error:
             _log.info("compacted_segment_not_removed", path=self.writer.path, reason=str(error))
             return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from bmq.broker.surroundings import Surroundings
+from bmq.broker.context import BrokerContext
 from bmq.log.compaction import LogCleaning
 
 WHOLE: Final = 1.0
@@ -29,8 +29,8 @@ def share_of_time(busy_share: float, at_work_s: float, *, are_producers_there: b
 class CompactionShare:
     """Tells a cleaning its share while there is something to clean."""
 
-    def __init__(self, surroundings: Surroundings, cleaning: LogCleaning) -> None:
-        self._surroundings = surroundings
+    def __init__(self, context: BrokerContext, cleaning: LogCleaning) -> None:
+        self._context = context
         self._cleaning = cleaning
         self._began_s = 0.0
         self._appended_before = 0
@@ -50,9 +50,9 @@ class CompactionShare:
 
     def _look(self) -> None:
         loop = asyncio.get_running_loop()
-        appended = self._surroundings.counts.appended_batches
+        appended = self._context.counts.appended_batches
         share = share_of_time(
-            self._surroundings.settings.compaction_busy_share,
+            self._context.settings.compaction_busy_share,
             loop.time() - self._began_s,
             are_producers_there=appended != self._appended_before,
         )

@@ -14,8 +14,8 @@ from typing import Final
 import structlog
 
 from bmq.broker.compaction_share import CompactionShare
+from bmq.broker.context import BrokerContext
 from bmq.broker.runtime import PartitionRuntime
-from bmq.broker.surroundings import Surroundings
 from bmq.log.compaction import Cleanable, CleanerUnavailable, LogCleaning, Uncleanable, is_due
 from bmq.protocol.errors import BmqError
 
@@ -33,14 +33,14 @@ class Compactor:
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        context: BrokerContext,
         cleaning: LogCleaning,
         runtimes: Callable[[], Iterable[PartitionRuntime]],
     ) -> None:
-        self._surroundings = surroundings
+        self._context = context
         self._cleaning = cleaning
-        self._pacing = CompactionPacing(surroundings)
-        self._share = CompactionShare(surroundings, cleaning)
+        self._pacing = CompactionPacing(context)
+        self._share = CompactionShare(context, cleaning)
         self._runtimes = runtimes
         self._refused: set[PartitionRuntime] = set()  # their logs cannot be decoded
         self._changed = asyncio.Event()
@@ -78,7 +78,7 @@ class Compactor:
     @property
     def _rest_s(self) -> float:
         """From one look to the next."""
-        usual_s = self._surroundings.compaction.check_interval_ms / 1000
+        usual_s = self._context.compaction.check_interval_ms / 1000
         return max(usual_s, min(usual_s * float(1 << min(self._unavailable, 32)), UNAVAILABLE_REST_MAX_S))
 
     async def _rest(self, looked_s: float) -> None:
@@ -93,7 +93,7 @@ class Compactor:
 
     async def _next(self, tried: set[PartitionRuntime]) -> PartitionRuntime | None:
         """The partition to compact now: the one with the greatest share of dirty bytes; None when none is due."""
-        now_ms = self._surroundings.clock.now_ms()
+        now_ms = self._context.clock.now_ms()
         runtimes = tuple(self._runtimes())
         self._refused &= set(runtimes)
         found: list[tuple[float, PartitionRuntime]] = []
@@ -116,7 +116,7 @@ class Compactor:
 
     async def compact(self, runtime: PartitionRuntime) -> None:
         """One compaction, whatever becomes of it."""
-        now_ms, counts = self._surroundings.clock.now_ms(), self._surroundings.counts
+        now_ms, counts = self._context.clock.now_ms(), self._context.counts
         began_s = asyncio.get_running_loop().time()
         names = {"topic": runtime.topic_name, "partition": runtime.topic_partition.partition}
         try:
@@ -158,15 +158,15 @@ class Compactor:
 class CompactionPacing:
     """Gives way to producers: waits after so many bytes as long as the event loop kept it waiting, several times over."""
 
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._surroundings = surroundings
+    def __init__(self, context: BrokerContext) -> None:
+        self._context = context
 
     async def pace(self, size_bytes: int) -> None:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         await asyncio.sleep(_PROBE_S)
         lag_s = loop.time() - began_s - _PROBE_S
-        rate_s = size_bytes / self._surroundings.compaction.bytes_per_s_max
+        rate_s = size_bytes / self._context.compaction.bytes_per_s_max
         pause_s = max(min(PAUSE_MAX_S, lag_s * LAG_FACTOR), rate_s)
         if pause_s > _PROBE_S:
             await asyncio.sleep(pause_s)

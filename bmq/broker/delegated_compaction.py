@@ -58,7 +58,7 @@ class DelegatedCompaction:
     """The compaction of one partition, as another process does it."""
 
     def __init__(self, partition: OwnedPartition, changes: ManifestChanges, log: DelegatingLog) -> None:
-        self._surroundings = partition.surroundings
+        self._context = partition.context
         self._partition = partition
         self._changes = changes
         self._log = log
@@ -76,7 +76,7 @@ class DelegatedCompaction:
 
         Raises DelegationRefused, KafkaError.
         """
-        now_ms = self._surroundings.clock.now_ms()
+        now_ms = self._context.clock.now_ms()
         self.expire(now_ms)
         if not self._partition.is_owning:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not owned here")
@@ -96,15 +96,15 @@ class DelegatedCompaction:
         deadline_ms = now_ms + time_limit_ms
         if is_dry_run:
             return DelegatedPlan("", job, self._partition.leader_epoch, deadline_ms, "", cleaning)
-        reservation = f"{self._surroundings.random.getrandbits(_RESERVATION_BITS):016x}"
+        reservation = f"{self._context.random.getrandbits(_RESERVATION_BITS):016x}"
         directory = f"{files.paths.own}/{delegated_name(reservation)}"
-        replicas = self._surroundings.store.replicas_wanted
+        replicas = self._context.store.replicas_wanted
         # Before anything is awaited: nobody else compacts it from here on.
         plan = self._plan = DelegatedPlan(
             reservation, job, self._partition.leader_epoch, deadline_ms, directory, cleaning, replicas
         )
         try:
-            await self._surroundings.store.make_directory(directory)
+            await self._context.store.make_directory(directory)
         except FileMissing as error:
             self._forget()
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{files.paths.own} is gone") from error
@@ -143,7 +143,7 @@ class DelegatedCompaction:
             reservation,
             leader_epoch,
             own_epoch=self._partition.leader_epoch,
-            now_ms=self._surroundings.clock.now_ms(),
+            now_ms=self._context.clock.now_ms(),
         )
         if self._swap is None:
             # A task of its own: the job may lose its connection, and then asks again.
@@ -165,7 +165,7 @@ class DelegatedCompaction:
     def _forget(self) -> None:
         plan, self._plan = self._plan, None
         if plan is not None:
-            self._surroundings.trash.put((plan.directory,), 0)
+            self._context.trash.put((plan.directory,), 0)
 
     def _names(self) -> dict[str, Any]:
         return {"topic": self._partition.topic_name, "partition": self._partition.topic_partition.partition}
@@ -179,8 +179,8 @@ class _Swap:
         plan: DelegatedPlan,
         pace: Callable[[int], Awaitable[None]],
     ) -> None:
-        self._surroundings = partition.surroundings
-        self._store = partition.surroundings.store
+        self._context = partition.context
+        self._store = partition.context.store
         self._partition = partition
         self._changes = changes
         self._plan = plan
@@ -199,7 +199,7 @@ class _Swap:
             replacements = [
                 await self._take_in(file, group) for file, group in zip(described, plan.groups, strict=True)
             ]
-            if self._surroundings.clock.now_ms() > self._plan.deadline_ms:
+            if self._context.clock.now_ms() > self._plan.deadline_ms:
                 raise DelegationRefused(f"the reservation {self._plan.reservation} ended while its files were checked")
             self._require_owning()
         except StoreError as error:
@@ -267,7 +267,7 @@ class _Swap:
             raise DelegationRefused(shortage)
         if self._partition.config.durability is Durability.HSYNC:
             await self._store.take_over(
-                target, previous_holder=self._surroundings.holder, durability=self._partition.config.durability
+                target, previous_holder=self._context.holder, durability=self._partition.config.durability
             )
         summary = replace(
             index.summary,
@@ -296,7 +296,7 @@ class _Swap:
         self._changes.compacted_below(end_offset)
 
     def _end(self, described: list[CleanedFile]) -> DelegationEnd:
-        plan, counts = self._plan.cleaning, self._surroundings.counts
+        plan, counts = self._plan.cleaning, self._context.counts
         end = DelegationEnd(
             first_dirty_offset=described[-1].end_offset,
             records_read=sum(file.records_read for file in described),

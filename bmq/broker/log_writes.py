@@ -40,7 +40,7 @@ class LogWrites:
         self._refusals = refusals
         self._guard = guard
         self._loop = asyncio.get_running_loop()
-        self._turns = partition.surroundings.turns
+        self._turns = partition.context.turns
         self._current: OwnSegment | None = None
 
     def due(self) -> None:
@@ -92,7 +92,7 @@ class LogWrites:
         feed = self._partition.machine.feed
         error = None if answer.cancelled() else answer.exception()
         if error is None and not answer.cancelled():
-            counts = self._partition.surroundings.counts
+            counts = self._partition.context.counts
             counts.appends += 1
             counts.store_latency.observe(self._loop.time() - began_s)
             feed(ev.SegmentSynced(roll, end_offset, self._turns.outstanding))
@@ -120,7 +120,7 @@ class LogWrites:
             size_bytes += batch.size_bytes
             answer((batch, ErrorCode.NONE))
         partition.producers.synced(effect.high_watermark)
-        counts = partition.surroundings.counts
+        counts = partition.context.counts
         counts.appended_batches += len(batches)
         counts.appended_bytes += size_bytes
         partition.load.bytes_in += size_bytes

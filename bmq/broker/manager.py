@@ -17,12 +17,12 @@ from typing import Final
 import structlog
 
 from bmq.broker.compactor import Compactor
+from bmq.broker.context import USUAL_RETRY, BrokerContext, BrokerSettings, CompactionPace, VerificationRetry
 from bmq.broker.group_backlog import GroupBacklogs
 from bmq.broker.idle_starts import SHARE_SOON, IdleStarts
 from bmq.broker.metrics import BrokerCollector
 from bmq.broker.partition_states import Fenced, Offline
 from bmq.broker.runtime import PartitionRuntime
-from bmq.broker.surroundings import USUAL_RETRY, BrokerSettings, CompactionPace, Surroundings, VerificationRetry
 from bmq.log.clock import Clock
 from bmq.log.committed_offsets import CommittedOffsets
 from bmq.log.compaction import LogCleaning
@@ -70,7 +70,7 @@ def _report_failure(event: str, runtime: PartitionRuntime, error: Exception) -> 
 class PartitionManager:
     """Implements bmq.proxy.partitions.Partitions. All calls come from one event loop, which runs when it is made.
 
-    `holder` names this process incarnation in the store: never the same for two of them. `may_pad`: see Surroundings.
+    `holder` names this process incarnation in the store: never the same for two of them. `may_pad`: see BrokerContext.
     """
 
     def __init__(
@@ -84,10 +84,10 @@ class PartitionManager:
         may_pad: bool = True,
     ) -> None:
         self.settings = settings or BrokerSettings()
-        self.surroundings = Surroundings(store, holder, clock, random, self.settings, may_pad)
-        self.budget = self.surroundings.budget
-        self.tail_cache = self.surroundings.tail_cache
-        self.counts = self.surroundings.counts
+        self.context = BrokerContext(store, holder, clock, random, self.settings, may_pad)
+        self.budget = self.context.budget
+        self.tail_cache = self.context.tail_cache
+        self.counts = self.context.counts
         self.collector = BrokerCollector(self.counts, self.tail_cache, self.budget, self.states)
         self._assignments: dict[TopicPartition, _Assignment] = {}
         self._expected: dict[TopicPartition, tuple[int, asyncio.Future[None]]] = {}
@@ -95,7 +95,7 @@ class PartitionManager:
         self._started: dict[PartitionRuntime, None] = {}  # every runtime that has not ended
         self._unserved: dict[PartitionRuntime, None] = {}
         self._loop = asyncio.get_running_loop()
-        self._starts = self.surroundings.starts
+        self._starts = self.context.starts
         self._starting: dict[asyncio.Task[None], None] = {}
         self._backlogs = GroupBacklogs(clock)
         self._retention: asyncio.Task[None] | None = None
@@ -118,13 +118,13 @@ class PartitionManager:
 
     def use_transactions(self, verifier: TransactionVerifier, retry: VerificationRetry = USUAL_RETRY) -> None:
         """Accept transactional batches from now on, and verify their transactions with `verifier`."""
-        self.surroundings.transactions = verifier
-        self.surroundings.verification_retry = retry
+        self.context.transactions = verifier
+        self.context.verification_retry = retry
 
     def use_cleaning(self, cleaning: LogCleaning) -> None:
         """Compact logs from now on."""
         assert self._compactor is None
-        self._compactor = Compactor(self.surroundings, cleaning, lambda: self._started)
+        self._compactor = Compactor(self.context, cleaning, lambda: self._started)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -134,13 +134,13 @@ class PartitionManager:
 
     def pace_compaction(self, pace: CompactionPace) -> None:
         """From the next look, the next compaction and the next append on."""
-        self.surroundings.compaction = pace
+        self.context.compaction = pace
         if self._compactor is not None:
             self._compactor.pace_changed()
 
     def expire_producer_ids_after(self, idle_ms: int) -> None:
         """Producers that are silent for so long are forgotten, from the next check of retention on."""
-        self.surroundings.producer_id_expiration_ms = idle_ms
+        self.context.producer_id_expiration_ms = idle_ms
 
     def use_committed_offsets(self, offsets: CommittedOffsets) -> None:
         """From now on obey topics' bmq.retention.groups and backlog quotas; before, no group's offsets are known."""
@@ -308,7 +308,7 @@ class PartitionManager:
     async def prove_looks(self) -> bool:
         """Implements bmq.proxy.partitions.Partitions: the store's root file cannot be shown by a server that was
         replaced."""
-        return await self.surroundings.store.prove(ROOT_FILE) is not None
+        return await self.context.store.prove(ROOT_FILE) is not None
 
     async def never_written(self, topic_partition: TopicPartition) -> int | None:
         """Implements bmq.proxy.partitions.Partitions. An owner makes the partition's directory before anything else, and
@@ -317,7 +317,7 @@ class PartitionManager:
         assignment = self._assignments.get(topic_partition)
         if assignment is None or assignment.runtime is not None or assignment.floor > 0 or self._is_closed:
             return None
-        if await self.surroundings.store.status(partition_directory(topic_partition)) is not None:
+        if await self.context.store.status(partition_directory(topic_partition)) is not None:
             return None
         if self._assignments.get(topic_partition) is not assignment or topic_partition in self._expected:
             return None
@@ -325,7 +325,7 @@ class PartitionManager:
 
     def _start(self, assignment: _Assignment, *, is_awaited: bool) -> PartitionRuntime:
         runtime = PartitionRuntime(
-            self.surroundings,
+            self.context,
             assignment.topic_partition,
             assignment.topic_name,
             assignment.leader_epoch,
@@ -376,7 +376,7 @@ class PartitionManager:
         async def is_clean(key: TopicPartition) -> bool:
             async with listings:
                 try:
-                    entries = await self.surroundings.store.list_directory(partition_directory(key))
+                    entries = await self.context.store.list_directory(partition_directory(key))
                 except StoreError:
                     return True  # never written, or not to be read now
             return not EpochListing.of(entries).open_epochs
@@ -419,7 +419,7 @@ class PartitionManager:
 
     async def apply_retention(self) -> None:
         """One round over all started partitions, one after the other."""
-        await self._backlogs.apply_retention(tuple(self._started), self.surroundings.clock.now_ms())
+        await self._backlogs.apply_retention(tuple(self._started), self.context.clock.now_ms())
 
     async def close(self) -> None:
         """Stop in order, at most `stop_wait_max_s`: in-flight produces finish, checkpoints are saved, epochs sealed."""
@@ -454,8 +454,8 @@ class PartitionManager:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        self.surroundings.opener.close()
-        await self.surroundings.trash.close()
+        self.context.opener.close()
+        await self.context.trash.close()
         _log.info("partitions_closed", count=len(runtimes))
 
     def _upkeep(self) -> None:
@@ -466,7 +466,7 @@ class PartitionManager:
         """The next of these partitions, and after the other callbacks that are due the rest: there may be thousands."""
         if self._is_closed:
             return
-        now_s, now_ms = self._loop.time(), self.surroundings.clock.now_ms()
+        now_s, now_ms = self._loop.time(), self.context.clock.now_ms()
         with_quotas = []
         count = 0
         for runtime in islice(runtimes, UPKEEP_PER_TURN_MAX):

@@ -64,7 +64,7 @@ class MarkerWriter:
             end,
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,
-            timestamp_ms=partition.surroundings.clock.now_ms(),
+            timestamp_ms=partition.context.clock.now_ms(),
         )
         view = memoryview(data)
         batch, header = internal_batch(partition.topic_partition, view, done), BatchHeader.parse(view)

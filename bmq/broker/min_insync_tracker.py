@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from bmq.broker.context import BrokerContext
 from bmq.broker.own_segment import OwnSegment
 from bmq.broker.partition_states import Writing
-from bmq.broker.surroundings import Surroundings
 from bmq.log.config import LogConfig
 from bmq.log.partition_files import PartitionFiles
 from bmq.log.partition_log import AppendResult, ProducedBatch
@@ -46,14 +46,14 @@ class MinInsyncTracker:
     being counted. `unconfirmed`: per producer id the last batch in the log that is not known to be on enough nodes.
     """
 
-    __slots__ = ("_searched_s", "_surroundings", "assured_offset", "has_refused", "looks", "unconfirmed")
+    __slots__ = ("_context", "_searched_s", "assured_offset", "has_refused", "looks", "unconfirmed")
 
-    def __init__(self, surroundings: Surroundings) -> None:
+    def __init__(self, context: BrokerContext) -> None:
         self.assured_offset = 0
         self.has_refused = False
         self.looks = 0
         self.unconfirmed: dict[int, _Unconfirmed] = {}
-        self._surroundings = surroundings
+        self._context = context
         self._searched_s = float("-inf")
 
     def is_search_due(self, state: Writing, segment: OwnSegment, now_s: float) -> bool:
@@ -66,13 +66,13 @@ class MinInsyncTracker:
             self.has_refused = False
         if state.replicas >= state.limits.replicas_wanted:
             return False
-        settings = self._surroundings.settings
+        settings = self._context.settings
         if state.is_short:
             is_wanted, pause_s = self.has_refused or segment.written_bytes > 0, settings.min_insync_retry_s
-            pace = self._surroundings.urgent_searches
+            pace = self._context.urgent_searches
         else:
             is_wanted = segment.written_bytes > 0 and segment.last_append_s >= self._searched_s
-            pause_s, pace = settings.replicas_retry_s, self._surroundings.searches
+            pause_s, pace = settings.replicas_retry_s, self._context.searches
         if not is_wanted or now_s - max(segment.opened_s, self._searched_s) < pause_s or not pace.take(now_s):
             return False
         self._searched_s = now_s

@@ -21,7 +21,7 @@ class Outbox:
         self.is_wake_due = False
 
     def refuse(self, batch: ProducedBatch, code: ErrorCode) -> None:
-        self._partition.surroundings.counts.refused_batches += 1
+        self._partition.context.counts.refused_batches += 1
         self.batches.append((batch, code))
 
     def send(self) -> None:
@@ -29,7 +29,7 @@ class Outbox:
         if self._is_sending:
             return
         self._is_sending = True
-        batches, budget = self.batches, self._partition.surroundings.budget
+        batches, budget = self.batches, self._partition.context.budget
         freed_bytes = 0
         try:
             while batches or self.is_wake_due:

@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Protocol, TypeVar
 
+from bmq.broker.context import BrokerContext
 from bmq.broker.group_backlog import Backlog
 from bmq.broker.in_flight_batches import InFlightBatches
 from bmq.broker.partition_events import Event, OwnershipLost
 from bmq.broker.partition_load import PartitionLoad
 from bmq.broker.partition_states import Offline, State
-from bmq.broker.surroundings import Surroundings
 from bmq.broker.waiters import Waiters
 from bmq.log.config import LogConfig
 from bmq.log.damage import StateDamaged
@@ -50,6 +50,7 @@ class OwnedPartition:
     __slots__ = (
         "backlog",
         "config",
+        "context",
         "files",
         "leader_epoch",
         "load",
@@ -58,7 +59,6 @@ class OwnedPartition:
         "paths",
         "producers",
         "state",
-        "surroundings",
         "tail",
         "topic_name",
         "topic_partition",
@@ -67,7 +67,7 @@ class OwnedPartition:
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        context: BrokerContext,
         topic_partition: TopicPartition,
         topic_name: str,
         leader_epoch: int,
@@ -75,7 +75,7 @@ class OwnedPartition:
         state: State,
         machine: Machine,
     ) -> None:
-        self.surroundings = surroundings
+        self.context = context
         self.topic_partition = topic_partition
         self.topic_name = topic_name
         self.leader_epoch = leader_epoch
@@ -86,7 +86,7 @@ class OwnedPartition:
         self.log: InFlightBatches | None = None
         self.files: PartitionFiles | None = None
         self.producers = ProducerStates()
-        self.tail = surroundings.tail_cache.partition()
+        self.tail = context.tail_cache.partition()
         self.waiters = Waiters()
         self.load = PartitionLoad()
         self.backlog = Backlog()

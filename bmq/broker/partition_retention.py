@@ -42,7 +42,7 @@ class PartitionRetention:
         """Forget producers not heard of for long."""
         partition = self._partition
         if partition.files is not None and partition.is_owning:
-            partition.producers.expire(now_ms, partition.surroundings.producer_id_expiration_ms)
+            partition.producers.expire(now_ms, partition.context.producer_id_expiration_ms)
 
     def is_due(self, now_ms: int) -> bool:
         """Whether retention.ms and retention.bytes ask for something to be dropped."""
@@ -98,7 +98,7 @@ class PartitionRetention:
         )
         await self._drop_below(wanted, "backlog_eviction")
         left_bytes = self.backlog_from(consumed_offset).size_bytes
-        self._partition.surroundings.counts.backlog_evicted_bytes += max(0, before_bytes - left_bytes)
+        self._partition.context.counts.backlog_evicted_bytes += max(0, before_bytes - left_bytes)
 
     def _files(self) -> PartitionFiles | None:
         return self._partition.files if self._partition.is_owning else None

@@ -24,7 +24,7 @@ class Placement:
     def place(self, batches: Sequence[ProducedBatch], append: ProducedBatch) -> None:
         """All batches of one append, if there is room for their bytes; else it is refused."""
         partition = self._partition
-        if not partition.surroundings.budget.take(sum(batch.size_bytes for batch in batches)):
+        if not partition.context.budget.take(sum(batch.size_bytes for batch in batches)):
             self._refusals.for_want_of_room(append)
             return
         for batch in batches:
@@ -38,7 +38,7 @@ class Placement:
     def _remember(self, batch: ProducedBatch, header: BatchHeader) -> None:
         producers = self._partition.producers
         marker = parse_end_transaction_marker(batch.view) if header.is_control else None
-        now_ms = self._partition.surroundings.clock.now_ms()
+        now_ms = self._partition.context.clock.now_ms()
         if marker is not None:
             self._guards.drop(header.producer_id)
             producers.place_marker(header, batch.base_offset, marker, now_ms)

@@ -24,8 +24,8 @@ class PlacementChecks:
         self._partition = partition
         self._refusals = refusals
         self._guard = guard
-        surroundings = partition.surroundings
-        self._producer_limit = ProducerLimit(surroundings.settings.producers_max, surroundings.counts, partition.names)
+        context = partition.context
+        self._producer_limit = ProducerLimit(context.settings.producers_max, context.counts, partition.names)
 
     def may_write(self, batch: ProducedBatch) -> bool:
         """Whether enough nodes hold what acks=all writes."""
@@ -64,14 +64,14 @@ class PlacementChecks:
         """All of these checks, for a batch of a producer that has waited. Raises BmqError."""
         return (
             self.may_write(batch)
-            and self.is_new(batch, header, self._partition.surroundings.clock.now_ms())
+            and self.is_new(batch, header, self._partition.context.clock.now_ms())
             and self.is_within_quota(batch)
         )
 
     def _answer_repeated(self, batch: ProducedBatch, header: BatchHeader, repeated: PlacedBatch) -> None:
         """Answer a duplicate with the original's offset, once that is durable (rule 11)."""
         partition = self._partition
-        partition.surroundings.counts.duplicates += 1
+        partition.context.counts.duplicates += 1
         log = partition.log
         assert log is not None
         if repeated.last_offset >= log.high_watermark:

@@ -19,7 +19,7 @@ class ReplicaGuard:
     def __init__(self, partition: OwnedPartition) -> None:
         self._partition = partition
         self._loop = asyncio.get_running_loop()
-        self.tracker = MinInsyncTracker(partition.surroundings)
+        self.tracker = MinInsyncTracker(partition.context)
         self.is_on = False
 
     def state_changed(self) -> None:

@@ -25,6 +25,7 @@ import structlog
 from bmq.broker import partition_events as ev
 from bmq.broker.appends import PartitionAppends
 from bmq.broker.batch_refusals import BatchRefusals
+from bmq.broker.context import BrokerContext
 from bmq.broker.group_backlog import Backlog, lift_refusal
 from bmq.broker.log_reads import LogReads
 from bmq.broker.log_writes import LogWrites
@@ -47,7 +48,6 @@ from bmq.broker.replica_guard import ReplicaGuard
 from bmq.broker.segment_lifecycle import SegmentLifecycle
 from bmq.broker.start_effects import StartEffects
 from bmq.broker.starting import Start
-from bmq.broker.surroundings import Surroundings
 from bmq.broker.tail_cache import PartitionTail
 from bmq.broker.transaction_guard import TransactionGuards
 from bmq.broker.transaction_verification import TransactionVerification
@@ -77,16 +77,16 @@ PREOPEN_SHARE: Final = 0.75  # the next segment is opened when this share of the
 _log = structlog.get_logger("bmq.broker")
 
 
-def limits_of(config: LogConfig, surroundings: Surroundings) -> ev.Limits:
+def limits_of(config: LogConfig, context: BrokerContext) -> ev.Limits:
     """The machine's limits, from the topic's settings and the store."""
-    segment_bytes, wanted = config.segment_bytes, surroundings.store.replicas_wanted
+    segment_bytes, wanted = config.segment_bytes, context.store.replicas_wanted
     return ev.Limits(
         segment_bytes,
         int(segment_bytes * PREOPEN_SHARE),
-        surroundings.settings.appends_outstanding_max,
+        context.settings.appends_outstanding_max,
         wanted,
         replicas_min(config, wanted),
-        surroundings.alignment_bytes(config.durability),
+        context.alignment_bytes(config.durability),
     )
 
 
@@ -120,7 +120,7 @@ class PartitionRuntime:
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        context: BrokerContext,
         topic_partition: TopicPartition,
         topic_name: str,
         leader_epoch: int,
@@ -128,17 +128,17 @@ class PartitionRuntime:
         floor: int,
         on_change: Callable[[PartitionRuntime], None],
     ) -> None:
-        limits = limits_of(config, surroundings)
+        limits = limits_of(config, context)
         state, self._first_effects = start(leader_epoch, limits, floor)
         self._offline = Offline(leader_epoch, limits)
         self.topic_partition = topic_partition
         self.topic_name = topic_name
-        self._surroundings = surroundings
+        self._context = context
         self._on_change = on_change
         self._loop = asyncio.get_running_loop()
-        self._turns = surroundings.turns
+        self._turns = context.turns
         self.tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
-        self._open_backoff = surroundings.backoff()
+        self._open_backoff = context.backoff()
         self._started_s = 0.0
         self._offline_reason = ""
         self._offline_damage: Damage | None = None
@@ -149,20 +149,20 @@ class PartitionRuntime:
         self.started: asyncio.Future[None] = self._loop.create_future()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         self._partition = OwnedPartition(
-            surroundings, topic_partition, topic_name, leader_epoch, config, state, machine=self
+            context, topic_partition, topic_name, leader_epoch, config, state, machine=self
         )
         self._join_parts(floor)
 
     def _join_parts(self, floor: int) -> None:
         """Make the parts, those that others use first."""
-        partition, surroundings = self._partition, self._surroundings
+        partition, context = self._partition, self._context
         paths, config = partition.paths, partition.config
-        directory = OwnDirectory(surroundings.store, paths.own)
+        directory = OwnDirectory(context.store, paths.own)
         self._lifecycle = lifecycle = SegmentLifecycle(
-            surroundings, paths, directory, config, self.feed, lambda: partition.state.is_final, self.spawn
+            context, paths, directory, config, self.feed, lambda: partition.state.is_final, self.spawn
         )
         self._start = Start(
-            surroundings, paths, directory, config.segment_index_interval_bytes, durability=config.durability
+            context, paths, directory, config.segment_index_interval_bytes, durability=config.durability
         )
         self._outbox = Outbox(partition)
         self._guards = guards = TransactionGuards()
@@ -397,7 +397,7 @@ class PartitionRuntime:
         if not before.is_owning and isinstance(after, Owning):
             self._partition.log = after.log
             self._guard.tracker.assured_offset = after.log.high_watermark
-            self._surroundings.counts.starts += 1
+            self._context.counts.starts += 1
             self._outbox.is_wake_due = True
             if not self.started.done():
                 self.started.set_result(None)
@@ -476,9 +476,9 @@ class PartitionRuntime:
         self._attempt(self._refuse_held)
         self._attempt(self._abandon_writers)
         self._attempt(partition.tail.clear)
-        self._attempt(lambda: self._surroundings.indexes.drop_partition(partition.paths.partition))
+        self._attempt(lambda: self._context.indexes.drop_partition(partition.paths.partition))
         if isinstance(partition.state, Fenced) and not self._is_given_up:
-            self._surroundings.counts.fenced += 1
+            self._context.counts.fenced += 1
             _log.warning("partition_fenced", **partition.names(), high_watermark=self.high_watermark)
         if not self.started.done():
             error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"the partition is {self.state_name}")
@@ -494,7 +494,7 @@ class PartitionRuntime:
         """Refuse batches that wait for their coordinator's verdict, or to be opened: the next owner will do it."""
         for batch, _, _ in self._guards.end_all():
             self._outbox.refuse(batch, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self._surroundings.counts.refused_batches += self._appends.refuse_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._context.counts.refused_batches += self._appends.refuse_waiting(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _attempt(self, action: Callable[[], object]) -> None:
         try:
@@ -533,7 +533,7 @@ class PartitionRuntime:
         self.backlog.ask_again()
         if not config.has_backlog_quota:
             lift_refusal(self)
-        self.feed(ev.LimitsChanged(limits_of(config, self._surroundings)))
+        self.feed(ev.LimitsChanged(limits_of(config, self._context)))
 
     def upkeep(self, now_s: float, now_ms: int) -> None:
         """Called every second or so: roll by age, close a segment that nobody writes to, look for lost replicas."""
@@ -555,7 +555,7 @@ class PartitionRuntime:
         )
 
     def _report_offline(self, error: BaseException) -> None:
-        self._surroundings.counts.offline += 1
+        self._context.counts.offline += 1
         self._offline_reason = str(error) if isinstance(error, BmqError) else f"{type(error).__name__}: {error}"
         self._offline_damage = error.damage if isinstance(error, StateDamaged) else None
         reason = f"{type(error).__name__}: {error}"

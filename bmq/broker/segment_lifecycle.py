@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import structlog
 
+from bmq.broker.context import BrokerContext
 from bmq.broker.own_directory import OwnDirectory
 from bmq.broker.own_segment import OwnSegment
 from bmq.broker.partition_events import (
@@ -29,7 +30,6 @@ from bmq.broker.partition_events import (
 )
 from bmq.broker.partition_states import AcknowledgedDataLost
 from bmq.broker.segment_size import first_segment_bytes, next_segment_bytes
-from bmq.broker.surroundings import Surroundings
 from bmq.log.config import LogConfig
 from bmq.log.names import PartitionPaths
 from bmq.log.partition_files import PartitionFiles
@@ -58,7 +58,7 @@ class SegmentLifecycle:
 
     def __init__(
         self,
-        surroundings: Surroundings,
+        context: BrokerContext,
         paths: PartitionPaths,
         directory: OwnDirectory,
         config: LogConfig,
@@ -69,8 +69,8 @@ class SegmentLifecycle:
         self.config = config
         self.segments: dict[int, OwnSegment] = {}
         self.files: PartitionFiles | None = None  # set once the log was walked, so before anything is written
-        self._surroundings = surroundings
-        self._store = surroundings.store
+        self._context = context
+        self._store = context.store
         self._paths = paths
         self._directory = directory
         self._report = report
@@ -109,7 +109,7 @@ class SegmentLifecycle:
         try:
             writer = await self._store.create_segment(
                 self._paths.segment(self._paths.leader_epoch, roll),
-                holder=self._surroundings.holder,
+                holder=self._context.holder,
                 durability=durability,
                 segment_bytes=segment_bytes,
             )
@@ -123,9 +123,9 @@ class SegmentLifecycle:
             roll,
             writer,
             now_s=loop.time(),
-            now_ms=self._surroundings.clock.now_ms(),
+            now_ms=self._context.clock.now_ms(),
             durability=durability,
-            alignment_bytes=self._surroundings.alignment_bytes(durability),
+            alignment_bytes=self._context.alignment_bytes(durability),
         )
         try:
             await self.look()
@@ -145,12 +145,12 @@ class SegmentLifecycle:
             return
         self._is_failing = False
         self.segments[roll] = segment
-        self._surroundings.counts.rolls += 1
+        self._context.counts.rolls += 1
         self._report(SegmentOpened(roll, writer.replicas, segment_bytes))
 
     def _segment_bytes(self) -> int:
         """The size limit of the segment being opened."""
-        config, first_bytes = self.config, self._surroundings.settings.segment_first_bytes
+        config, first_bytes = self.config, self._context.settings.segment_first_bytes
         if not self._store.is_reserving:
             return config.segment_bytes
         written = [segment for segment in self.segments.values() if segment.first_append_s is not None]
@@ -177,8 +177,8 @@ class SegmentLifecycle:
         """Close a broken segment and find out what it holds (rules 7 and 9). Keeps trying; ends in an event."""
         own = self.segments[segment.roll]
         batches = tuple(written)
-        self._surroundings.counts.mends += 1
-        backoff = self._surroundings.backoff()
+        self._context.counts.mends += 1
+        backoff = self._context.backoff()
         while not self._is_over():
             try:
                 await self.look()
@@ -257,7 +257,7 @@ class SegmentLifecycle:
 
         Around one try: a store that fails or hangs for some partitions must not keep others from their next segment.
         """
-        starts = self._surroundings.starts
+        starts = self._context.starts
         turn = asyncio.ensure_future(starts.leftovers.acquire())
         began_s = asyncio.get_running_loop().time()
         try:
@@ -273,8 +273,8 @@ class SegmentLifecycle:
                 starts.leftover_done(began_s)
 
     async def _wait_for_quiet(self) -> None:
-        loop, starts = asyncio.get_running_loop(), self._surroundings.starts
-        until_s = loop.time() + self._surroundings.settings.index_wait_max_s
+        loop, starts = asyncio.get_running_loop(), self._context.starts
+        until_s = loop.time() + self._context.settings.index_wait_max_s
         while not (starts.is_idle or self._is_over() or self._is_urgent() or loop.time() >= until_s):
             either = {starts.idle(), self._leaving}
             await asyncio.wait(either, timeout=INDEX_LOOK_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED)
@@ -288,7 +288,7 @@ class SegmentLifecycle:
         """Whether the partition stops or rolls, or a segment has half of the size that a first one gets."""
         if self._leaving.done():
             return True
-        half_bytes = first_segment_bytes(self.config, self._surroundings.settings.segment_first_bytes) // 2
+        half_bytes = first_segment_bytes(self.config, self._context.settings.segment_first_bytes) // 2
         return len(self.segments) != 1 or any(one.written_bytes >= half_bytes for one in self.segments.values())
 
     async def _save(
@@ -299,7 +299,7 @@ class SegmentLifecycle:
         turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext,
     ) -> None:
         """Call `save` until it succeeds, each time in a `turn`. `path`: for log messages."""
-        backoff = self._surroundings.backoff()
+        backoff = self._context.backoff()
         while not self._is_over():
             try:
                 async with turn():
@@ -350,7 +350,7 @@ class SegmentLifecycle:
                 own.closed_bytes = await own.writer.close()
             except StoreError:
                 own.writer.abandon()
-        backoff = self._surroundings.backoff()
+        backoff = self._context.backoff()
         while not self._is_over():
             try:
                 if not await self._store.delete(own.writer.path):
@@ -368,7 +368,7 @@ class SegmentLifecycle:
         """Seal our own directory. Keeps trying; ends in an event."""
         if self._discards:
             await asyncio.wait(self._discards)
-        backoff = self._surroundings.backoff()
+        backoff = self._context.backoff()
         while not self._is_over():
             try:
                 await self._store.rename(self._paths.own, self._paths.own_sealed)

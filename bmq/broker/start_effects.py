@@ -39,7 +39,7 @@ class StartEffects:
     async def persist(self, action: Callable[[], Awaitable[ev.Event | None]]) -> None:
         """Perform an effect of the start, retrying with growing pauses until it ends in an event or we are fenced."""
         partition = self._partition
-        backoff = partition.surroundings.backoff()
+        backoff = partition.context.backoff()
         while not partition.state.is_final:
             try:
                 event: ev.Event | None = await action()

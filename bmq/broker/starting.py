@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from bmq.broker.claim import OpenFile, claim_directory, find_open_files, open_files_in, seal_directories
+from bmq.broker.context import BrokerContext
 from bmq.broker.own_directory import OwnDirectory
 from bmq.broker.partition_events import (
     CloseFile,
@@ -19,7 +20,6 @@ from bmq.broker.partition_events import (
     ManifestWritten,
     SealDirectories,
 )
-from bmq.broker.surroundings import Surroundings
 from bmq.log.checkpoint import FilesLeftOpen
 from bmq.log.names import EpochListing, PartitionPaths
 from bmq.log.partition_files import PartitionFiles
@@ -34,7 +34,7 @@ class Start:
     `orphans`: directories of compactions that somebody else was to carry out for an older owner.
     """
 
-    surroundings: Surroundings
+    context: BrokerContext
     paths: PartitionPaths
     directory: OwnDirectory
     index_interval_bytes: int
@@ -48,13 +48,13 @@ class Start:
 
     async def claim(self) -> DirectoryClaimed:
         is_repeated, self.has_claim_begun = self.has_claim_begun, True
-        store, holder = self.surroundings.store, self.surroundings.holder
+        store, holder = self.context.store, self.context.holder
         claim = await claim_directory(store, self.paths, holder, is_repeated=is_repeated)
         self.listing, self.directory.file_id = claim.listing, claim.directory_id
         return DirectoryClaimed(self.listing.open_epochs, self.listing.sealed_epochs)
 
     async def seal(self, effect: SealDirectories) -> DirectoriesSealed:
-        store, paths = self.surroundings.store, self.paths
+        store, paths = self.context.store, self.paths
         await seal_directories(store, paths, effect.epochs, effect.leftovers)
         older = self.listing.older_epochs(paths.leader_epoch)
         found = await find_open_files(
@@ -70,20 +70,20 @@ class Start:
 
     async def _close(self, file: OpenFile) -> None:
         try:
-            await self.surroundings.store.take_over(file.path, previous_holder=file.holder, durability=self.durability)
+            await self.context.store.take_over(file.path, previous_holder=file.holder, durability=self.durability)
         except FileMissing:
             pass  # deleted by a former owner's retention, so nothing counts on it
-        self.surroundings.counts.takeovers += 1
+        self.context.counts.takeovers += 1
 
     async def walk(self) -> LogWalked:
         """Raises FilesLeftOpen after closing open files that were not found before: then the next try passes."""
         try:
             self.recovered = recovered = await recover_log(
-                self.surroundings.store,
+                self.context.store,
                 self.paths,
                 self.listing.older_epochs(self.paths.leader_epoch),
                 index_interval_bytes=self.index_interval_bytes,
-                now_ms=self.surroundings.clock.now_ms(),
+                now_ms=self.context.clock.now_ms(),
             )
         except FilesLeftOpen as error:
             for file in open_files_in(error.path, error.entries):
@@ -91,11 +91,11 @@ class Start:
                 await self._close(file)
             raise
         self.files = PartitionFiles(
-            self.surroundings.store,
+            self.context.store,
             self.paths,
             recovered,
-            holder=self.surroundings.holder,
-            indexes=self.surroundings.indexes,
+            holder=self.context.holder,
+            indexes=self.context.indexes,
             index_interval_bytes=self.index_interval_bytes,
             look=self.directory.look,
         )

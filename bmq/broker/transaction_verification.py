@@ -59,7 +59,7 @@ class TransactionVerification:
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
                 "a transactional record batch without a transactional id",
             )
-        if partition.surroundings.transactions is None:
+        if partition.context.transactions is None:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, "no transaction of this producer is open here")
         if not guards or not guards.is_asking(header.producer_id):
             entry = partition.producers.entry(header.producer_id)
@@ -69,7 +69,7 @@ class TransactionVerification:
                 return True
             if claim.may_add:
                 partition.producers.check_first_sequence(header)
-        budget = partition.surroundings.budget
+        budget = partition.context.budget
         if not budget.take(batch.size_bytes):
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "too many bytes are on their way into the log")
         guard = guards.hold(HeldBatch(batch, header, claim))
@@ -84,7 +84,7 @@ class TransactionVerification:
 
     async def _verify(self, guard: Guard) -> None:
         """Ask until there is a final answer, then release the batches that wait for it."""
-        retry = self._partition.surroundings.verification_retry
+        retry = self._partition.context.verification_retry
         pause_s = retry.backoff_ms / 1000
         until_s = self._loop.time() + retry.backoff_max_ms / 1000
         code = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -117,11 +117,11 @@ class TransactionVerification:
 
     async def _ask(self, guard: Guard) -> ErrorCode:
         partition = self._partition
-        verifier = partition.surroundings.transactions
+        verifier = partition.context.transactions
         assert verifier is not None
         number = partition.topic_partition.partition
         try:
-            async with asyncio.timeout(partition.surroundings.settings.transaction_verification_wait_max_s):
+            async with asyncio.timeout(partition.context.settings.transaction_verification_wait_max_s):
                 (code,) = await verifier.verify(
                     guard.claim, guard.producer_id, guard.producer_epoch, partition.topic_name, (number,)
                 )
@@ -135,7 +135,7 @@ class TransactionVerification:
     def _release(self, guard: Guard, code: ErrorCode) -> None:
         for held in self._guards.end(guard):
             batch, header, claim = held
-            self._partition.surroundings.budget.give_back(batch.size_bytes)
+            self._partition.context.budget.give_back(batch.size_bytes)
             is_about = (
                 header.producer_epoch == guard.producer_epoch and claim.transactional_id == guard.claim.transactional_id
             )

@@ -81,13 +81,13 @@ class Upkeep:
             base_timestamp_ms=-1 if base_ms is None else base_ms,
             max_timestamp_ms=index.max_timestamp_ms,
             valid_bytes=index.valid_bytes,
-            check_interval_ms=self._partition.surroundings.settings.retention_check_interval_ms,
+            check_interval_ms=self._partition.context.settings.retention_check_interval_ms,
         )
 
     def _limit_wait(self, log: InFlightBatches, now_s: float) -> None:
         oldest, since_s = self._oldest_waiting
         if not log.waiting or oldest is not log.waiting[0]:
             self._oldest_waiting = (log.waiting[0] if log.waiting else None, now_s)
-        elif now_s - since_s >= self._partition.surroundings.settings.storage_wait_max_s:
+        elif now_s - since_s >= self._partition.context.settings.storage_wait_max_s:
             self._oldest_waiting = (None, 0.0)
             self._partition.machine.feed(ev.WaitExpired())

@@ -64,7 +64,7 @@ _NO_ROOM: Final = AppendResult(
 
 
 @dataclass(slots=True)
-class RemoteSurroundings:
+class RemoteLogContext:
     """What all remote logs of a process share. `follow`: called when somebody waits at the end of a log that is not
     followed. `detached`: called when an attached log can no longer take appends. Both may be called repeatedly.
     `topic_name`: name of a topic id, as far as this node knows; None: the topic was deleted.
@@ -90,16 +90,16 @@ class RemoteLog:
     """
 
     def __init__(
-        self, topic_partition: TopicPartition, owner: int, leader_epoch: int, surroundings: RemoteSurroundings
+        self, topic_partition: TopicPartition, owner: int, leader_epoch: int, context: RemoteLogContext
     ) -> None:
         self.topic_partition = topic_partition
         self.owner = owner
         self.leader_epoch = leader_epoch
         self.is_followed = False
         self.is_wanted = False
-        self._surroundings = surroundings
-        self._config = surroundings.config
-        self._remote_state = RemoteState(surroundings.tail_cache.partition())
+        self._context = context
+        self._config = context.config
+        self._remote_state = RemoteState(context.tail_cache.partition())
         self._waiters = Waiters()
         self._link: Link | None = None
         self._appends: dict[ProducedBatch, None] = {}  # forwarded and not answered, in order
@@ -155,7 +155,7 @@ class RemoteLog:
         Raises LinkLost, UnsupportedVersion, and KafkaError with the owner's code: NOT_LEADER_OR_FOLLOWER,
         PartitionStarting, KAFKA_STORAGE_ERROR.
         """
-        link = await self._surroundings.links.link(self.owner, PRODUCE_PURPOSE)
+        link = await self._context.links.link(self.owner, PRODUCE_PURPOSE)
         if link.version(ApiKey.PRODUCE) != FORWARDED_PRODUCE_VERSION:
             raise UnsupportedVersion(f"node {self.owner} does not speak Produce {FORWARDED_PRODUCE_VERSION}")
         await self.prove_ownership()
@@ -166,7 +166,7 @@ class RemoteLog:
     def detach(self) -> None:
         """Take no appends for now. Forwarded ones are still answered, or lost with their link."""
         if self._link is not None:
-            self._surroundings.detached(self)  # while `link` still has its link
+            self._context.detached(self)  # while `link` still has its link
             self._link = None
             self._waiters.wake_all()
 
@@ -193,7 +193,7 @@ class RemoteLog:
         if link is None or request.is_internal:
             batch.complete(_MOVED if self.ended.done() or request.is_internal else _LOST)
             return
-        if not self._surroundings.budget.take(len(records)):
+        if not self._context.budget.take(len(records)):
             batch.complete(_NO_ROOM)
             return
         # The owner accepts it only at this epoch, so no batch gets in between those that an older owner refused.
@@ -236,7 +236,7 @@ class RemoteLog:
         self._settle(batch, result)
 
     def _settle(self, batch: ProducedBatch, result: AppendResult) -> None:
-        self._surroundings.budget.give_back(len(batch.records))
+        self._context.budget.give_back(len(batch.records))
         batch.complete(result)
 
     # --- reading
@@ -348,7 +348,7 @@ class RemoteLog:
     def _want(self) -> None:
         self.is_wanted = True
         if not self.is_followed and not self.ended.done():
-            self._surroundings.follow(self)
+            self._context.follow(self)
 
     # --- asking
 
@@ -357,7 +357,7 @@ class RemoteLog:
         return {"topic_id": topic_id, "partition": partition, "leader_epoch": self.leader_epoch}
 
     def _topic_name(self) -> str:
-        name = self._surroundings.topic_name(self.topic_partition.topic_id)
+        name = self._context.topic_name(self.topic_partition.topic_id)
         if name is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
         return name
@@ -382,9 +382,9 @@ class RemoteLog:
         """The owner's answer. Raises KafkaError; NOT_LEADER_OR_FOLLOWER for a lost link, since clients retry it."""
         if self.ended.done():
             raise _moved()
-        surroundings = self._surroundings
+        context = self._context
         timeout_s = self._config.call_timeout_ms / 1000
-        asking = asyncio.ensure_future(surroundings.links.call(self.owner, api_key, request, timeout_s=timeout_s))
+        asking = asyncio.ensure_future(context.links.call(self.owner, api_key, request, timeout_s=timeout_s))
         try:
             await asyncio.wait({asking, self.ended}, return_when=asyncio.FIRST_COMPLETED)
             if not asking.done():

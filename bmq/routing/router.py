@@ -22,7 +22,7 @@ from bmq.metadata.image import NO_LEADER, MetadataImage, Node
 from bmq.protocol.error_codes import NOT_LEADER_AT_EPOCH, ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.routing.metrics import RouterCollector, RouterCounts
-from bmq.routing.remote_log import RemoteLog, RemoteSurroundings
+from bmq.routing.remote_log import RemoteLog, RemoteLogContext
 from bmq.routing.settings import RouterSettings
 from bmq.routing.tail_stream import TailStreams
 
@@ -64,11 +64,9 @@ class Router:
         self._config = config
         self._loop = asyncio.get_running_loop()
         self.tails = TailStreams(links, config, random)
-        self.surroundings = RemoteSurroundings(links, config, self.tails.follow, self._detached, self._topic_name)
+        self.context = RemoteLogContext(links, config, self.tails.follow, self._detached, self._topic_name)
         self.counts = RouterCounts()
-        self.collector = RouterCollector(
-            self.counts, self.surroundings.tail_cache, self.surroundings.budget, self._levels
-        )
+        self.collector = RouterCollector(self.counts, self.context.tail_cache, self.context.budget, self._levels)
         self._logs: dict[TopicPartition, RemoteLog] = {}  # for the owner and epoch in the image
         self._ready: dict[TopicPartition, RemoteLog] = {}  # attached
         self._attached: dict[Link, dict[RemoteLog, None]] = {}
@@ -146,7 +144,7 @@ class Router:
                 self._let_go(log, is_owner_alive=False)
             if self._is_closed:
                 raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this node stops")
-            log = RemoteLog(topic_partition, target.leader, target.leader_epoch, self.surroundings)
+            log = RemoteLog(topic_partition, target.leader, target.leader_epoch, self.context)
             self._logs[topic_partition] = log
         if log.link is None:
             await self._opened(log, deadline_s)

@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from bmq.broker.surroundings import CompactionPace, VerificationRetry
+from bmq.broker.context import CompactionPace, VerificationRetry
 from bmq.coordinator.config import ConsumerConfig, CoordinatorConfig, NewGroupConfig, ShareConfig, StreamsConfig
 from bmq.coordinator.transactions.config import TransactionConfig
 from bmq.metadata.broker_configs import BROKER_CONFIGS, SHARE_RECORD_NAMES, BrokerConfigs

@@ -24,7 +24,7 @@ from pydantic_settings import (
 
 from bmq.admin.drivers.settings import ScaleSettings
 from bmq.admin.rest.security_settings import RestSecuritySettings
-from bmq.broker.surroundings import BrokerSettings
+from bmq.broker.context import BrokerSettings
 from bmq.election.zookeeper_security import ZooKeeperSecurity
 from bmq.hdfs.config import HdfsSettings
 from bmq.hdfs.location import is_hdfs

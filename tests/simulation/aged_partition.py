@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
+from bmq.broker.context import BrokerSettings
 from bmq.broker.manager import PartitionManager
 from bmq.broker.partition_states import Offline
 from bmq.broker.runtime import PartitionRuntime
-from bmq.broker.surroundings import BrokerSettings
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import AppendResult, TopicPartition
 from bmq.log.store import Durability, StoreError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from bmq.broker.surroundings import BrokerSettings
+from bmq.broker.context import BrokerSettings
 from bmq.log.config import LogConfig
 from bmq.log.store import Durability
 from tests.fakes.store import Faults

@@ -184,7 +184,7 @@ def _check_shards(node: NodeProcess, roles: NodeRoles) -> None:
 
 
 def _check_memory(roles: NodeRoles) -> None:
-    here, elsewhere = roles.manager, roles.router.surroundings
+    here, elsewhere = roles.manager, roles.router.context
     caches = [here.tail_cache, elsewhere.tail_cache]
     budgets = [here.budget, elsewhere.budget]
     for cache in caches:
@@ -199,7 +199,7 @@ def check_nothing_is_left(roles: NodeRoles) -> None:
     """Everything was answered, so nothing is on its way any more. Raises Violation."""
     left = {
         "append budget": roles.manager.budget.bytes_used,
-        "forwarded": roles.router.surroundings.budget.bytes_used,
+        "forwarded": roles.router.context.budget.bytes_used,
         "requests": roles.client_services.stats.in_flight_bytes,
     }
     if any(left.values()):

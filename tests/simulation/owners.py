@@ -153,8 +153,8 @@ class Owners:
             client, holder, SimulatedClock(self.loop), dice, self.chances.settings
         )
         openings = self._dice(f"openings {owner.leader_epoch}")
-        manager.surroundings.opener = FakeOpener(self.loop, openings)
-        manager.surroundings.turn_room = FakeTurnRoom(openings, share=0.7)
+        manager.context.opener = FakeOpener(self.loop, openings)
+        manager.context.turn_room = FakeTurnRoom(openings, share=0.7)
         manager.assign(PARTITION, owner.leader_epoch, "events", self.chances.config, owner.floor)
         self._assign_aged(owner, manager, client)
         while True:

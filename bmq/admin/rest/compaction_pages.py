@@ -95,7 +95,7 @@ def compaction_pages(sources: RestSources) -> APIRouter:
     ) -> DelegationEndView:
         """Check the files in the reservation's directory, and make them part of the log: all or nothing."""
         manager, log = await owned(name, number)
-        pacing = CompactionPacing(manager.surroundings)
+        pacing = CompactionPacing(manager.context)
         end = await log.compaction.delegation.swap(reservation, order.leader_epoch, pacing.pace)
         return DelegationEndView(
             first_dirty_offset=end.first_dirty_offset,

@@ -37,7 +37,7 @@ def large(sequence: int = -1, *, producer_id: int = -1) -> bytearray:
 
 
 def opener_of(world: World) -> FakeOpener:
-    opener = world.owners[-1].manager.surroundings.opener
+    opener = world.owners[-1].manager.context.opener
     assert isinstance(opener, FakeOpener)
     return opener
 
@@ -138,7 +138,7 @@ def test_a_batch_that_was_refused_is_not_written_to_by_its_opening(is_append_tim
     async def main() -> None:
         world = World()
         owner = world.owner()
-        opener = owner.manager.surroundings.opener = LateOpener()
+        opener = owner.manager.context.opener = LateOpener()
         log = await owner.log()
         log.update_config(replace(CONFIG, message_timestamp_type_is_append_time=is_append_time))
         records = large()
@@ -222,7 +222,7 @@ async def test_threads_open_what_is_long_and_what_is_longer() -> None:
     world = World()
     owner = world.owner()
     opener = ThreadOpener(asyncio.get_running_loop())
-    owner.manager.surroundings.opener = opener
+    owner.manager.context.opener = opener
     log = await owner.log()
     longest = encode_batch(
         [Record(b"k", bytes(5 << 20), timestamp_ms=world.clock.now_ms() + n) for n in (1, 0)],

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from bmq.broker.context import CompactionPace
 from bmq.broker.runtime import PartitionRuntime
-from bmq.broker.surroundings import CompactionPace
 from bmq.compaction.cleaning import CleaningHere
 from bmq.log.compaction import (
     CleanerUnavailable,
@@ -82,7 +82,7 @@ async def settled(log: PartitionRuntime) -> None:
 
 
 async def compact(owner: Owner, log: PartitionRuntime, cleaning: LogCleaning | None = None) -> CleaningEnd:
-    end = await log.compaction.run(cleaning or cleaning_of(owner), owner.manager.surroundings.clock.now_ms(), at_once)
+    end = await log.compaction.run(cleaning or cleaning_of(owner), owner.manager.context.clock.now_ms(), at_once)
     assert end is not None
     return end
 
@@ -321,7 +321,7 @@ def test_nothing_past_the_last_stable_offset_is_compacted() -> None:
         for number in range(40):
             await put(log, b"other", b"x" * 60 + b"%d" % number)
         await settled(log)
-        found = log.compaction.cleanable(owner.manager.surroundings.clock.now_ms())
+        found = log.compaction.cleanable(owner.manager.context.clock.now_ms())
         assert found is not None and not found.dirty_bytes
         assert await log.compaction.run(cleaning_of(owner), 0, at_once) is None
         await owner.manager.close()

@@ -57,17 +57,17 @@ class Told:
 
 def test_a_cleaning_is_told_of_producers_while_there_is_something_to_clean() -> None:
     async def main() -> None:
-        surroundings = World(compaction_busy_share=0.125).owner().manager.surroundings
+        context = World(compaction_busy_share=0.125).owner().manager.context
         cleaning = Told()
-        share = CompactionShare(surroundings, cleaning)
+        share = CompactionShare(context, cleaning)
         share.begin()
         for appended in (0, 3, 1, 0):
-            surroundings.counts.appended_batches += appended
+            context.counts.appended_batches += appended
             share.begin()  # the next partition: nothing new
             await asyncio.sleep(LOOK_S)
         assert cleaning.shares == [1.0, 1.0, 0.125, 0.125, 1.0]
         share.end()
-        surroundings.counts.appended_batches += 1
+        context.counts.appended_batches += 1
         await asyncio.sleep(10 * LOOK_S)
         assert len(cleaning.shares) == 5, "nothing is left to clean"
         share.begin()

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from bmq.broker.surroundings import CompactionPace
+from bmq.broker.context import CompactionPace
 from bmq.log.names import parse_cleaned
 from bmq.log.partition_log import TopicPartition
 from bmq.log.store import Durability, SegmentWriter, StorageFull
@@ -52,15 +52,15 @@ def test_a_map_smaller_than_a_segments_keys_cleans_what_fits(map_bytes: int) -> 
             records = [Record(b"%d" % key, b"%d" % number, timestamp_ms=now_ms) for key in range(12)]
             assert not (await append(log, encode_batch(records))).error_code
         before = await read(log)
-        owner.manager.surroundings.compaction = CompactionPace(1_000, map_bytes, 10**9)
+        owner.manager.context.compaction = CompactionPace(1_000, map_bytes, 10**9)
         log.update_config(replace(COMPACT, segment_bytes=10**6, segment_ms=1))
         files = log.inspect().files
         assert files is not None
-        owner.manager.surroundings.clock.advance(10_000)  # type: ignore[attr-defined]
+        owner.manager.context.clock.advance(10_000)  # type: ignore[attr-defined]
         await rolled(owner)
         reached = files.first_dirty_offset
         for _ in range(60):
-            found = log.compaction.cleanable(owner.manager.surroundings.clock.now_ms())
+            found = log.compaction.cleanable(owner.manager.context.clock.now_ms())
             if found is None or not found.dirty_bytes:
                 break
             await compact(owner, log)

@@ -32,7 +32,7 @@ async def after_a_kill(world: World) -> tuple[Owner, PartitionRuntime, asyncio.T
 
 
 async def other_start(owner: Owner) -> None:
-    async with owner.manager.surroundings.starts.slot("another partition", is_awaited=True):
+    async with owner.manager.context.starts.slot("another partition", is_awaited=True):
         await asyncio.Event().wait()
 
 
@@ -140,7 +140,7 @@ async def hanging_indexes(owner: Owner) -> AsyncIterator[None]:
     """As many other partitions as may write theirs at once have a store that does not answer."""
     async with AsyncExitStack() as turns:
         for _ in range(LEFTOVERS_MAX):
-            await turns.enter_async_context(owner.manager.surroundings.starts.leftovers)
+            await turns.enter_async_context(owner.manager.context.starts.leftovers)
         yield
 
 
@@ -187,7 +187,7 @@ def test_a_store_that_fails_for_one_partition_keeps_no_other_from_writing_its_in
     async def main() -> None:
         world = World()
         owner, log, hanging = await after_a_kill_with_hanging_indexes(world)
-        leftovers = owner.manager.surroundings.starts.leftovers
+        leftovers = owner.manager.context.starts.leftovers
         world.store.faults.unavailable_rate = 1.0
         await hanging.aclose()
         await asyncio.sleep(10)
@@ -213,7 +213,7 @@ def test_a_partition_that_ends_leaves_its_turn_to_others() -> None:
         await asyncio.sleep(1)
         await hanging.aclose()
         await asyncio.sleep(1)
-        leftovers = owner.manager.surroundings.starts.leftovers
+        leftovers = owner.manager.context.starts.leftovers
         async with asyncio.timeout(1), AsyncExitStack() as turns:
             for _ in range(LEFTOVERS_MAX):
                 await turns.enter_async_context(leftovers)

@@ -473,7 +473,7 @@ def test_an_old_name_node_does_not_hide_what_a_newer_owner_wrote() -> None:
         newer = world.owner()
         world.store.fail_over(stale_s=1_000.0)
         for client in world.store.clients:
-            client.is_at_old_name_node = client is former.manager.surroundings.store
+            client.is_at_old_name_node = client is former.manager.context.store
         await produce(await newer.log(), b"a")
         assert await former.manager.never_written(KEY) == 1, "a look alone is not enough"
         assert await former.manager.prove_looks()

@@ -453,7 +453,7 @@ def test_unconfirmed_batches_of_producers_that_never_come_again_are_forgotten() 
         return BatchHeader.parse(batch_of(b"a", producer_id=producer_id, producer_epoch=0, base_sequence=0))
 
     async def main() -> None:
-        tracker = MinInsyncTracker(World().owner().manager.surroundings)
+        tracker = MinInsyncTracker(World().owner().manager.context)
         for number in range(100):
             tracker.note_unconfirmed(header(number), 10 + number, float(number))
         tracker.note_unconfirmed(header(0), 500, 150.0)

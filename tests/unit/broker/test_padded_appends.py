@@ -94,7 +94,7 @@ def test_nothing_is_padded_where_nobody_asks_for_it_or_the_root_has_an_older_for
         for config, may_pad in ((CONFIG, True), (HSYNC, False)):
             world = World()
             owner = world.owner(config)
-            owner.manager.surroundings.may_pad = may_pad
+            owner.manager.context.may_pad = may_pad
             log = await owner.log()
             batches = [batch_of(b"v" * size) for size in SIZES]
             for batch in batches:

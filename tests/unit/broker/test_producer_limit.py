@@ -32,7 +32,7 @@ async def known(log: PartitionRuntime) -> list[int]:
 
 
 def counts_of(owner: Owner) -> PartitionCounts:
-    return owner.manager.surroundings.counts
+    return owner.manager.context.counts
 
 
 @on_owner(producers_max=3)

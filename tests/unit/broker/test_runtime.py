@@ -118,7 +118,7 @@ def test_while_others_append_what_comes_behind_an_own_append_shares_the_next() -
         assert [answer.base_offset for answer in answers] == [0, *range(5)]
         # One elsewhere, one with the first batch though that was on its way, one with all that came behind it.
         assert owner.manager.counts.appends == 3
-        assert owner.manager.surroundings.turns.outstanding == 0
+        assert owner.manager.context.turns.outstanding == 0
         await owner.manager.close()
 
     virtual(main)
@@ -130,11 +130,11 @@ def test_an_append_that_fails_is_not_on_its_way_any_more() -> None:
         log = await owner.log()
         result = append(log, batch_of(b"a"))
         await asyncio.sleep(0.001)
-        assert owner.manager.surroundings.turns.outstanding == 1
+        assert owner.manager.context.turns.outstanding == 1
         owner.client.writers[0].break_off()
         assert (await result).base_offset == 0
         assert owner.manager.counts.mends == 1
-        assert owner.manager.surroundings.turns.outstanding == 0
+        assert owner.manager.context.turns.outstanding == 0
         await owner.manager.close()
 
     virtual(main)

@@ -323,7 +323,7 @@ def test_an_epoch_of_somebody_else_is_never_written() -> None:
         world.leader_epoch -= 1  # the same epoch is given twice
         twin = world.owner()
         twin.name = "twin"
-        twin.manager.surroundings.holder = "twin"
+        twin.manager.context.holder = "twin"
         with pytest.raises(KafkaError) as caught:
             await twin.log()
         assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -112,7 +112,7 @@ async def test_without_an_id_or_a_coordinator_transactions_are_refused(
     world: World, owner: Owner, log: PartitionRuntime, verifier: FakeVerifier
 ) -> None:
     assert (await send(log, claim=None)).error_code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    owner.manager.surroundings.transactions = None
+    owner.manager.context.transactions = None
     assert (await send(log)).error_code is ErrorCode.INVALID_TXN_STATE
     assert log.log_end_offset == 0
 

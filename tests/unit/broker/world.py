@@ -9,9 +9,9 @@ from random import Random
 from typing import Any, TypeVar
 from uuid import UUID
 
+from bmq.broker.context import BrokerSettings
 from bmq.broker.manager import PartitionManager
 from bmq.broker.runtime import PartitionRuntime
-from bmq.broker.surroundings import BrokerSettings
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import AppendResult, TopicPartition
 from bmq.protocol.batch_records import Record, decode_records
@@ -50,7 +50,7 @@ class Owner:
         self.name = f"owner-{leader_epoch}"
         self.client: FakeClient = world.store.client(self.name)
         self.manager = PartitionManager(self.client, self.name, world.clock, Random(leader_epoch), world.settings)
-        self.manager.surroundings.opener = FakeOpener(asyncio.get_running_loop(), Random(leader_epoch))
+        self.manager.context.opener = FakeOpener(asyncio.get_running_loop(), Random(leader_epoch))
         self.manager.assign(KEY, leader_epoch, "topic", config, floor)
 
     async def log(self) -> PartitionRuntime:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from bmq.broker.surroundings import BrokerSettings
+from bmq.broker.context import BrokerSettings
 from bmq.cli.log_files import SNAPSHOT_BYTES_MAX
 from bmq.internode_client.link import FRAME_BYTES_MAX
 from bmq.log.aborted_files import FILE_BYTES_MAX, FILE_ENTRIES_MAX, encode_file

@@ -37,7 +37,7 @@ class FakeDataNodes:
         return replica[1]
 
 
-class Surroundings:
+class BrokerContext:
     def __init__(self) -> None:
         self.datanodes = FakeDataNodes()
         self.bad_nodes = BadNodes(60.0)
@@ -54,12 +54,12 @@ def located(stamp: int = 1, nodes: tuple[DataNode, ...] = (A, B, C)) -> LocatedB
 
 
 async def test_replicas_are_presumed_to_be_written() -> None:
-    found = Surroundings()
+    found = BrokerContext()
     assert set(found.states(located()).values()) == {ReplicaState.WRITABLE}
 
 
 async def test_only_a_replica_that_refuses_twice_in_the_same_state_is_settled() -> None:
-    found = Surroundings()
+    found = BrokerContext()
     await found.survey.refused([A], located().block)
     assert not found.survey.has_learned
     assert found.states(located())[A] is ReplicaState.WRITABLE
@@ -74,7 +74,7 @@ async def test_only_a_replica_that_refuses_twice_in_the_same_state_is_settled() 
 
 async def test_replicas_that_refuse_at_unequal_lengths_are_doubted_for_longer() -> None:
     """No writer finalizes them like that: a rival is at work on them."""
-    found = Surroundings()
+    found = BrokerContext()
     found.datanodes.replicas[A] = (1, 9_000)
     for _ in range(3):
         await found.survey.refused([A, B, C], located().block)
@@ -84,7 +84,7 @@ async def test_replicas_that_refuse_at_unequal_lengths_are_doubted_for_longer() 
 
 
 async def test_what_was_found_out_is_good_for_one_try() -> None:
-    found = Surroundings()
+    found = BrokerContext()
     found.datanodes.replicas[A] = ReplicaMissing("none")
     await found.survey.refused([A], located().block)
     assert found.states(located())[A] is ReplicaState.ABSENT
@@ -92,7 +92,7 @@ async def test_what_was_found_out_is_good_for_one_try() -> None:
 
 
 async def test_what_was_found_out_is_void_when_somebody_moved_the_block_on() -> None:
-    found = Surroundings()
+    found = BrokerContext()
     found.survey.replicas(located())
     for _ in range(2):
         await found.survey.refused([A], located().block)
@@ -100,7 +100,7 @@ async def test_what_was_found_out_is_void_when_somebody_moved_the_block_on() -> 
 
 
 async def test_a_newer_stamp_than_the_namenodes_is_seen() -> None:
-    found = Surroundings()
+    found = BrokerContext()
     found.datanodes.replicas[A] = (5, 100)
     for _ in range(2):
         await found.survey.refused([A], located().block)
@@ -108,7 +108,7 @@ async def test_a_newer_stamp_than_the_namenodes_is_seen() -> None:
 
 
 async def test_stale_replicas_and_those_of_restarted_nodes_wait_for_recovery() -> None:
-    found = Surroundings()
+    found = BrokerContext()
     found.datanodes.replicas[A] = (0, 100)
     found.datanodes.replicas[B] = (1, (1 << 64) - 1)
     await found.survey.refused([A, B], located().block)
@@ -117,7 +117,7 @@ async def test_stale_replicas_and_those_of_restarted_nodes_wait_for_recovery() -
 
 
 async def test_a_silent_node_is_left_out_and_remembered() -> None:
-    found = Surroundings()
+    found = BrokerContext()
     found.datanodes.replicas[A] = StorageUnavailable("silence")
     await found.survey.refused([A], located().block)
     for _ in range(2):
@@ -132,7 +132,7 @@ async def test_a_silent_node_is_left_out_and_remembered() -> None:
 
 
 async def test_nodes_that_others_suspect_are_tried_when_no_other_is_left() -> None:
-    found = Surroundings()
+    found = BrokerContext()
     for node in (A, B, C):
         found.bad_nodes.add(node)
     assert set(found.states(located()).values()) == {ReplicaState.WRITABLE}
@@ -142,14 +142,14 @@ async def test_nodes_that_others_suspect_are_tried_when_no_other_is_left() -> No
 
 
 async def test_nodes_listed_at_first_are_still_tried_when_a_rival_left_them_out() -> None:
-    found = Surroundings()
+    found = BrokerContext()
     found.survey.replicas(located())
     replicas = found.survey.replicas(located(stamp=2, nodes=(C,)))
     assert {(r.node, r.is_listed) for r in replicas} == {(A, False), (B, False), (C, True)}
 
 
 async def test_who_holds_all_of_a_closed_block() -> None:
-    found = Surroundings()
+    found = BrokerContext()
     found.datanodes.replicas[A] = StorageUnavailable("silence")
     found.datanodes.replicas[B] = (1, 99)
     assert await found.survey.holders([A, B, C], located().block.with_length(100)) == (C,)
@@ -157,7 +157,7 @@ async def test_who_holds_all_of_a_closed_block() -> None:
 
 
 async def test_a_bug_is_no_answer() -> None:
-    found = Surroundings()
+    found = BrokerContext()
     found.datanodes.replicas = {}
     for ask in (found.survey.refused, found.survey.lengths, found.survey.holders):
         with pytest.raises(KeyError):

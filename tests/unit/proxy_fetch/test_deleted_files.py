@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
+from bmq.broker.context import BrokerSettings
 from bmq.broker.manager import PartitionManager
 from bmq.broker.runtime import PartitionRuntime
-from bmq.broker.surroundings import BrokerSettings
 from bmq.local_store import file_part
 from bmq.local_store.store import LocalStore
 from bmq.log.config import LogConfig
@@ -74,7 +74,7 @@ class Owner:
         return await answer
 
     async def until_deleted(self) -> None:
-        trash = self.manager.surroundings.trash
+        trash = self.manager.context.trash
         await until(lambda: not (trash._due or trash._workers or trash._timers))
 
     async def close(self) -> None:

@@ -20,9 +20,9 @@ import bmq.internode_server.handlers.locate_offset
 import bmq.internode_server.handlers.prove_ownership
 import bmq.internode_server.handlers.tail_fetch
 import bmq.proxy.handlers.describe_producers  # noqa: F401 - these register themselves
+from bmq.broker.context import BrokerSettings
 from bmq.broker.manager import PartitionManager
 from bmq.broker.runtime import PartitionRuntime
-from bmq.broker.surroundings import BrokerSettings
 from bmq.internode_client.links import Links
 from bmq.internode_server.services import InternalServices
 from bmq.log.config import LogConfig

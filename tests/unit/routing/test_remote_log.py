@@ -24,7 +24,7 @@ from bmq.protocol.messages.produce_response import (
     TopicProduceResponse,
 )
 from bmq.protocol.record_batch import BatchHeader
-from bmq.routing.remote_log import RemoteLog, RemoteSurroundings
+from bmq.routing.remote_log import RemoteLog, RemoteLogContext
 from bmq.routing.settings import RouterSettings
 from tests.support.produced_batch import produced_batch
 from tests.unit.routing.owner_nodes import TOPIC_ID, Cluster, append, batch_of, key, records_of, until
@@ -51,7 +51,7 @@ def on_cluster(**options: Any) -> Callable[[Callable[[Cluster], Coroutine[Any, A
 
 async def opened(cluster: Cluster, *, owner: int = 2, leader_epoch: int = 1) -> RemoteLog:
     """Beside the router, which has its own."""
-    log = RemoteLog(key(), owner, leader_epoch, cluster.router.surroundings)
+    log = RemoteLog(key(), owner, leader_epoch, cluster.router.context)
     await log.open()
     return log
 
@@ -94,7 +94,7 @@ async def test_appends_are_answered_as_the_owner_answers_them(cluster: Cluster) 
     log.append(produced_batch(key(), damaged, answers.append))
     await until(lambda: len(answers) == 2)
     assert answers[1].error_code is ErrorCode.CORRUPT_MESSAGE and answers[1].message
-    assert log.append_count == 0 and cluster.router.surroundings.budget.bytes_used == 0
+    assert log.append_count == 0 and cluster.router.context.budget.bytes_used == 0
 
 
 @on_cluster()
@@ -124,7 +124,7 @@ async def test_many_appends_arrive_in_order(cluster: Cluster) -> None:
 async def test_a_lost_link_leaves_the_outcome_unknown(cluster: Cluster) -> None:
     log = await opened(cluster)
     detached: list[RemoteLog] = []
-    cluster.router.surroundings.detached = detached.append
+    cluster.router.context.detached = detached.append
     answers = [append(log, b"a"), append(log, b"b")]
     await asyncio.sleep(0)
     cluster.network.reset_between("node-2")
@@ -148,7 +148,7 @@ async def test_closing_fails_what_is_under_way_at_once_and_late_answers_are_igno
     assert await refusal(proof) is MOVED  # type: ignore[arg-type]
     assert cluster.loop.time() == now_s
     assert (await append(log, b"b")).error_code is MOVED
-    assert cluster.router.surroundings.budget.bytes_used == 0
+    assert cluster.router.context.budget.bytes_used == 0
     owned = await cluster.nodes[2].log()
     await until(lambda: owned.high_watermark == 1)  # it was written, and the answer comes to nobody
     await asyncio.sleep(1)
@@ -203,7 +203,7 @@ def test_questions_at_another_epoch_are_refused(believed: int, ask: Callable[[Re
 
     async def main() -> None:
         await append(await cluster.nodes[2].log(), b"a")
-        log = RemoteLog(key(), 2, believed, cluster.router.surroundings)
+        log = RemoteLog(key(), 2, believed, cluster.router.context)
         assert await refusal(ask(log)) is MOVED
 
     cluster.run(main)
@@ -246,7 +246,7 @@ def test_a_proof_that_comes_in_the_turn_in_which_the_log_ends_proves_nothing(end
     async def run(cluster: Cluster) -> None:
         log = await opened(cluster)
         await append(await cluster.nodes[2].log(), b"a", b"b")
-        links = cluster.router.surroundings.links
+        links = cluster.router.context.links
         call = links.call
 
         async def call_and_end(*args: Any, **options: Any) -> Any:
@@ -418,8 +418,8 @@ def test_answers_that_are_unusual_or_none(frame: bytearray, expected: ErrorCode 
 
 
 @on_cluster()
-async def test_surroundings_are_shared(cluster: Cluster) -> None:
-    shared: RemoteSurroundings = cluster.router.surroundings
+async def test_the_context_is_shared(cluster: Cluster) -> None:
+    shared: RemoteLogContext = cluster.router.context
     logs = [RemoteLog(key(number), 2, 1, shared) for number in range(2)]
     links = [stubbed(log) for log in logs]
     for log in logs:

@@ -144,7 +144,7 @@ async def test_producers_are_listed_by_the_owner(cluster: Cluster) -> None:
     await (await cluster.nodes[2].log()).write_marker(marker())
     assert await log.active_producers() == [ActiveProducer(P, 0, 0, cluster.clock.now_ms(), 4, -1)]
     cluster.delete_topic()
-    elsewhere = RemoteLog(key(), 2, 1, cluster.router.surroundings)
+    elsewhere = RemoteLog(key(), 2, 1, cluster.router.context)
     assert await refusal(elsewhere.active_producers()) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

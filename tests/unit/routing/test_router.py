@@ -568,6 +568,6 @@ def test_whatever_happens_order_is_kept_and_every_produce_is_answered_once(seed:
             for value, answer in producers.answers.items():
                 if value.split(b"/")[1] == b"%d" % partition and answer.error_code is ErrorCode.NONE:
                     assert stored[answer.base_offset] == value
-        assert cluster.router.surroundings.budget.bytes_used == 0
+        assert cluster.router.context.budget.bytes_used == 0
 
     cluster.run(main)

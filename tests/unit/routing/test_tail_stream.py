@@ -265,8 +265,8 @@ def test_what_an_earlier_poll_says_is_not_about_a_later_interest() -> None:
 
         backoff = Backoff(Random(1), first_s=0.001, max_s=0.001)
         stream = TailStream(2, OneLink(), RouterSettings(), backoff)  # type: ignore[arg-type]
-        old = RemoteLog(key(), 2, 1, cluster.router.surroundings)
-        new = RemoteLog(key(), 2, 2, cluster.router.surroundings)
+        old = RemoteLog(key(), 2, 1, cluster.router.context)
+        new = RemoteLog(key(), 2, 2, cluster.router.context)
         stream.follow(old)
         await until(lambda: len(asked) == 1)
         stream.forget(old)
@@ -293,13 +293,13 @@ def test_the_memory_of_all_tails_is_bounded() -> None:
         for round_ in range(40):
             for number in range(4):
                 await append(await cluster.nodes[2].log(number), bytes(500) + b"%d" % round_)
-                assert cluster.router.surroundings.tail_cache.bytes_used <= 20_000
+                assert cluster.router.context.tail_cache.bytes_used <= 20_000
         await until(lambda: all(log.high_watermark == 40 for log in logs))
         assert all(values_in(log, 0) is None for log in logs)
         newest = [values_in(log, 39) for log in logs]
         assert any(newest) and all(values in (None, [bytes(500) + b"39"]) for values in newest)
         await cluster.router.close()
-        assert cluster.router.surroundings.tail_cache.bytes_used == 0
+        assert cluster.router.context.tail_cache.bytes_used == 0
 
     cluster.run(main)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bmq.broker.surroundings import BrokerSettings
+from bmq.broker.context import BrokerSettings
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.server.machine_memory import cache_bytes, memory_bytes
 from bmq.server.renamed_settings import RENAMED, with_present_names

@@ -138,7 +138,7 @@ def test_altered_broker_configs_are_followed_at_once() -> None:
                 ("group.streams.assignment.interval.ms", 0, "88"),
             ),
         )
-        assert server.manager.surroundings.producer_id_expiration_ms == 1234
+        assert server.manager.context.producer_id_expiration_ms == 1234
         assert roles.groups.config.consumer.assignment_interval_ms == 77
         assert roles.groups.config.streams.assignment_interval_ms == 88
         limits = roles.services.connection_limits
@@ -147,7 +147,7 @@ def test_altered_broker_configs_are_followed_at_once() -> None:
         again = await ground.start()
         roles = again.inspect()
         assert roles is not None and roles.groups.config.consumer.assignment_interval_ms == 77
-        assert again.manager is not None and again.manager.surroundings.producer_id_expiration_ms == 1234
+        assert again.manager is not None and again.manager.context.producer_id_expiration_ms == 1234
         await again.stop()
 
     ground.run(main)

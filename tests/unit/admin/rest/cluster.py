@@ -46,7 +46,7 @@ NODES = (
 class _Partitions:
     """Of a node that owns all it is asked for, none of which has anything to clean."""
 
-    surroundings = None
+    context = None
 
     @property
     def problems(self) -> tuple[str, ...]:

@@ -113,7 +113,7 @@ USUAL_RETRY: Final = VerificationRetry()
 
 
 @dataclass(slots=True)
-class Surroundings:
+class BrokerContext:
     """Handed to every partition. `holder` names this process incarnation in the store.
 
     `may_pad`: the root's format allows padding between appends (log/padding.py). `transactions`: verifies transactional
