@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 
 from bmq.hdfs.security import BadSecurity, HadoopSecurity
-from bmq.hdfs.transfer_connector import TransferConnector
 from bmq.log.json_adapter import Field
 from bmq.log.padding import UNIT_BYTES
+
+if TYPE_CHECKING:
+    from bmq.hdfs.transfer_connector import TransferConnector
 
 BLOCK_BYTES_MIN: Final = 1024 * 1024  # dfs.namenode.fs-limits.min-block-size
 NAMENODE_PORT: Final = 8020

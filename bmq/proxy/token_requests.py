@@ -1,4 +1,8 @@
-"""Which requests about delegation tokens go to the controller: a node answers for its own client as Kafka's brokers do."""
+"""Which requests about delegation tokens go to the controller: a node answers for its own client as Kafka's brokers do.
+
+The node that carries out a forwarded request looks at the client's rights again. It does not know by which listener the
+client came: the client's own node looked at that.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,11 @@ def refusal_of(api_key: ApiKey, request: Any, context: RequestContext, services:
 
 
 def _code_of(api_key: ApiKey, request: Any, context: RequestContext, services: Services) -> ErrorCode:
-    if not may_ask(services.security.protocol, context.principal, is_token=context.is_token):
+    if services.is_between_nodes:
+        may = not context.is_token
+    else:
+        may = may_ask(services.security.protocol, context.principal, is_token=context.is_token)
+    if not may:
         return ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
     if api_key is ApiKey.CREATE_DELEGATION_TOKEN and not _may_create(request, context, services):
         return ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED

@@ -59,6 +59,7 @@ from bmq.protocol.messages.delete_groups_response import DeletableGroupResult, D
 from bmq.protocol.messages.delete_share_group_offsets_response import DeleteShareGroupOffsetsResponse
 from bmq.protocol.messages.describe_groups_request import DescribeGroupsRequest
 from bmq.protocol.messages.describe_groups_response import DescribedGroup, DescribeGroupsResponse
+from bmq.protocol.messages.describe_share_group_offsets_request import DescribeShareGroupOffsetsRequest
 from bmq.protocol.messages.describe_share_group_offsets_response import (
     DescribeShareGroupOffsetsResponse,
     DescribeShareGroupOffsetsResponseGroup,
@@ -80,6 +81,7 @@ from bmq.protocol.messages.offset_fetch_request import (
     OffsetFetchRequestTopics,
 )
 from bmq.protocol.messages.offset_fetch_response import OffsetFetchResponse, OffsetFetchResponseGroup
+from bmq.protocol.messages.share_group_describe_request import ShareGroupDescribeRequest
 from bmq.protocol.messages.share_group_describe_response import DescribedGroup as DescribedShareGroup
 from bmq.protocol.messages.share_group_describe_response import ShareGroupDescribeResponse
 from bmq.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
@@ -437,47 +439,51 @@ class ShareHeartbeat(GroupRequest):
         return part
 
 
-class _ManyGroups(GroupRequest):
-    """A request about many groups whose answer has a list of them."""
-
-    request_field: str
-    response_class: type
-    group_class: type
-
-    @property
-    def group_ids(self) -> Sequence[str]:
-        return [getattr(one, "group_id", one) for one in getattr(self.request, self.request_field)]
-
-    def about(self, group_ids: Sequence[str], places: Sequence[int]) -> Any:
-        asked = getattr(self.request, self.request_field)
-        return replace(self.request, **{self.request_field: [asked[place] for place in places]})
-
-    def parts(self, response: Any) -> Sequence[Any]:
-        return cast(Sequence[Any], response.groups)
-
-    def refusal(self, group_id: str, code: ErrorCode) -> Any:
-        return self.group_class(group_id=group_id, error_code=code)
-
-    def response(self, parts: Sequence[Any]) -> Any:
-        return self.response_class(groups=parts)
-
-
-class DescribeShares(_ManyGroups):
+class DescribeShares(GroupRequest):
     """ShareGroupDescribe."""
 
     api_key = ApiKey.SHARE_GROUP_DESCRIBE
-    request_field = "group_ids"
-    response_class = ShareGroupDescribeResponse
-    group_class = DescribedShareGroup
+
+    @property
+    def group_ids(self) -> Sequence[str]:
+        return cast(Sequence[str], self.request.group_ids)
+
+    def about(self, group_ids: Sequence[str], places: Sequence[int]) -> ShareGroupDescribeRequest:
+        asked: ShareGroupDescribeRequest = self.request
+        return replace(asked, group_ids=group_ids)
+
+    def parts(self, response: ShareGroupDescribeResponse) -> Sequence[DescribedShareGroup]:
+        return response.groups
+
+    def refusal(self, group_id: str, code: ErrorCode) -> DescribedShareGroup:
+        return DescribedShareGroup(group_id=group_id, error_code=code)
+
+    def response(self, parts: Sequence[DescribedShareGroup]) -> ShareGroupDescribeResponse:
+        return ShareGroupDescribeResponse(groups=parts)
 
 
-class DescribeShareOffsets(_ManyGroups):
+class DescribeShareOffsets(GroupRequest):
     """DescribeShareGroupOffsets."""
 
     api_key = ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS
-    request_field = "groups"
-    response_class = DescribeShareGroupOffsetsResponse
-    group_class = DescribeShareGroupOffsetsResponseGroup
+
+    @property
+    def group_ids(self) -> Sequence[str]:
+        asked: DescribeShareGroupOffsetsRequest = self.request
+        return [one.group_id for one in asked.groups]
+
+    def about(self, group_ids: Sequence[str], places: Sequence[int]) -> DescribeShareGroupOffsetsRequest:
+        asked: DescribeShareGroupOffsetsRequest = self.request
+        return replace(asked, groups=[asked.groups[place] for place in places])
+
+    def parts(self, response: DescribeShareGroupOffsetsResponse) -> Sequence[DescribeShareGroupOffsetsResponseGroup]:
+        return response.groups
+
+    def refusal(self, group_id: str, code: ErrorCode) -> DescribeShareGroupOffsetsResponseGroup:
+        return DescribeShareGroupOffsetsResponseGroup(group_id=group_id, error_code=code)
+
+    def response(self, parts: Sequence[DescribeShareGroupOffsetsResponseGroup]) -> DescribeShareGroupOffsetsResponse:
+        return DescribeShareGroupOffsetsResponse(groups=parts)
 
 
 class AlterShareOffsets(GroupRequest):

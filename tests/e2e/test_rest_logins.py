@@ -19,6 +19,7 @@ from bmq.spark.jobs.outcome import JobFailed
 from bmq.spark.jobs.partition_owner import PartitionOwner
 from bmq.spark.tables.cluster_tables import ClusterTable
 from bmq.spark.tables.errors import TableJobError, TableMismatch
+from tests.support.patience import Patience
 from tests.support.processes import eventually
 from tests.support.servers import BmqServer, bmq_command
 
@@ -76,7 +77,7 @@ class SecuredServer(BmqServer):
             [bmq_command(), *arguments],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=Patience(60).limit_s,
             env={**os.environ, "NO_COLOR": "1", **variables},
         )
 

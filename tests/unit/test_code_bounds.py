@@ -20,8 +20,6 @@ INHERITANCE_LEVELS_MAX = 2
 GENERATED = ("protocol/messages/", "hdfs/proto/")
 
 LONG_MODULES = {
-    "broker/partition.py",
-    "proxy/connection.py",
     "proxy/fetch_job.py",
 }
 """Longer than the bound today: none may be added."""
@@ -33,9 +31,6 @@ MANY_PARAMETERS = {
     "hdfs/writer.py HdfsWriter.__init__",
 }
 """More parameters than the bound today: none may be added. An option of a command is a parameter for typer."""
-DEEP_CLASSES = {"AwaitingSegment", "Blocked", "Draining", "Idle", "Mending", "Writing"}
-"""More levels than the bound today: none may be added."""
-
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -135,4 +130,4 @@ def test_no_function_has_more_parameters_than_the_bound() -> None:
 
 def test_no_class_has_more_levels_than_the_bound() -> None:
     deep = {name: level for name, level in levels().items() if level > INHERITANCE_LEVELS_MAX}
-    assert deep.keys() == DEEP_CLASSES, deep
+    assert deep == {}

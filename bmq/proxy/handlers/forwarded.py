@@ -47,7 +47,7 @@ async def forward(api_key: ApiKey, request: Any, context: RequestContext, servic
     field for that."""
     if api_key in _OF_AUTHORIZER and not services.access.is_on and not services.is_between_nodes:
         return acls_refused(api_key, request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
-    if api_key in TOKEN_CHANGES and not services.is_between_nodes:
+    if api_key in TOKEN_CHANGES:
         refusal = refusal_of(api_key, request, context, services)
         if refusal is not None:
             return refusal

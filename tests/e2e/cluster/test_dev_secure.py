@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.cluster.test_dev_up import DevUp, dev_up
+from tests.support.patience import Patience
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(400)]
@@ -28,7 +29,7 @@ def typed(command: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "NO_COLOR": "1"}
     return subprocess.run(
-        command, shell=True, env=environment, input=stdin, capture_output=True, text=True, timeout=120
+        command, shell=True, env=environment, input=stdin, capture_output=True, text=True, timeout=Patience(120).limit_s
     )
 
 

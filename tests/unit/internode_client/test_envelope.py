@@ -209,7 +209,22 @@ async def test_the_node_that_acts_looks_at_the_clients_rights_again(
     assert [topic.name for _, request, _ in node.controller.asked for topic in request.topics] == ["n"] * may
 
 
-@pytest.mark.parametrize("api_key", sorted(FORWARDED - FILTERED))
+OF_OWNERS = {ApiKey.RENEW_DELEGATION_TOKEN, ApiKey.EXPIRE_DELEGATION_TOKEN}
+"""A token's owner and renewers alone may do these, and the controller looks at them itself."""
+
+
+@pytest.mark.parametrize("api_key", sorted(OF_OWNERS | {ApiKey.CREATE_DELEGATION_TOKEN}))
+async def test_a_client_that_logged_in_by_a_token_changes_none_through_another_node(
+    node: InternalNode, links: Links, api_key: ApiKey
+) -> None:
+    request = full_request(api_key, APIS[api_key].version_max)
+    context = replace(at(APIS[api_key].version_max), is_token=True)
+    response = await forward(links, NODE, api_key, request, context, timeout_s=LONG_S)
+    assert response.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+    assert node.controller.asked == []
+
+
+@pytest.mark.parametrize("api_key", sorted(FORWARDED - FILTERED - OF_OWNERS))
 async def test_no_forwarded_api_gets_past_the_rights(
     node: InternalNode, links: Links, monkeypatch: pytest.MonkeyPatch, api_key: ApiKey
 ) -> None:

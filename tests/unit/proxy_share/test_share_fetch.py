@@ -15,6 +15,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import TRANSACTIONAL
 from bmq.protocol.share_state_messages import RECORD_LIMIT
+from tests.support.produced_batch import produced_batch
 from tests.unit.proxy_fetch.cluster import TOPIC_ID
 from tests.unit.proxy_share.share_client import Member, ShareCluster, acquired_of, partitions_of, turns
 
@@ -127,7 +128,7 @@ async def test_aborted_records_are_archived_where_committed_ones_are_read(cluste
         EndTransactionMarker(ControlType.ABORT, 0), producer_id=5, producer_epoch=0, timestamp_ms=1
     )
     for data in (aborted, marker, encode_batch(records), aborted):
-        log.append(memoryview(data), lambda _: None)
+        log.append(produced_batch(TopicPartition(TOPIC_ID, 0), memoryview(data), lambda _: None))
     log.aborted = [(AbortedTransaction(5, 0), 1)]
     log.last_stable_offset_bound = 3
     response = await Member(cluster).fetch()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from random import Random
 from typing import Any, cast
 from uuid import UUID
 
@@ -36,7 +37,8 @@ from bmq.protocol.share_state_messages import (
     ShareWaitRequest,
     WaitPartition,
 )
-from bmq.routing.shard_routing import ShardRoutingConfig
+from bmq.proxy.stall_watch import StallWatch
+from bmq.routing.shard_routing import NodeRoutes, ShardRoutingConfig
 from bmq.routing.share_states import RoutedShareStates
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
@@ -92,9 +94,8 @@ class ShareCluster:
                 lambda gone_id, epoch: has_ended(self.image, gone_id, epoch),
             )
             config = ShardRoutingConfig()
-            self.states[node_id] = RoutedShareStates(
-                node_id, self.own[node_id], cast(Any, self.links), lambda: self.image, self, config
-            )
+            routes = NodeRoutes(node_id, cast(Any, self.links), lambda: self.image, self, Random(node_id), StallWatch())
+            self.states[node_id] = RoutedShareStates(self.own[node_id], routes, config)
             given = services_over(FakeController(self.image), FakePartitions())
             given.appender.stop()
             services[node_id] = internal_services(given, share_calls=self.own[node_id])
