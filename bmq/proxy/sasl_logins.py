@@ -12,7 +12,7 @@ from bmq.log.clock import Clock
 from bmq.metadata.image import MetadataImage
 from bmq.security.delegation_tokens import TokenMacs
 from bmq.security.listener_security import OAUTHBEARER, PLAIN, SERVED, ListenerSecurity
-from bmq.security.oauth.verifier import BearerVerifier
+from bmq.security.oauth.verifier import SessionVerifier
 from bmq.security.sasl.authenticator import SaslAuthenticator
 from bmq.security.sasl.oauthbearer import OauthBearer
 from bmq.security.sasl.plain import Plain, RightPasswords
@@ -49,7 +49,7 @@ class SaslLogins:
         failure_delay_ms: int = FAILURE_DELAY_MS,
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
         token_macs: TokenMacs | None = None,
-        bearer: BearerVerifier | None = None,
+        bearer: SessionVerifier | None = None,
     ) -> None:
         self._image = image
         self._clock = clock

@@ -49,7 +49,8 @@ class WrongRestSecurity(BmqError):
 
 class RestSecurity:
     """Reads all its files when it is made. `image`: the newest metadata. `are_users_known`: whether that is there; once true
-    it is not asked again. `tokens`: who decides about bearer tokens that are not of our own form.
+    it is not asked again. `tokens`: who decides about bearer tokens that are not of our own form;
+    None: what checks those of logins by OAUTHBEARER, if there is one.
 
     Raises WrongRestSecurity, WrongTls, BadTokenFile.
     """
@@ -81,13 +82,14 @@ class RestSecurity:
         logins = sasl_logins(self._threads, image, clock, configs)
         self._failure_delay_s = logins.failure_delay_s
         self._passwords = Passwords(logins, jaas_users, are_users_known) if BASIC in self._schemes else None
+        others = tokens or self._threads.bearer
         file = settings.rest_security.tokens_file
-        self._token_file = TokenFile(Path(file), clock, tokens) if file else None
-        self._tokens: BearerVerifier | None = self._token_file or tokens
+        self._token_file = TokenFile(Path(file), clock, others) if file else None
+        self._tokens: BearerVerifier | None = self._token_file or others
         if BEARER in self._schemes and self._tokens is None:
             raise WrongRestSecurity(
                 "the REST address: rest_security.logins has bearer, which needs rest_security.tokens_file; "
-                "`bmq token create` writes it"
+                "`bmq token create` writes it; or sasl.oauthbearer.jwks.endpoint.url"
             )
 
     @property

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bmq.security.oauth.verifier import BearerRefused, VerifiedBearer
+from bmq.security.bearer import BearerRefused
+from bmq.security.oauth.verifier import VerifiedBearer
 
 NAME_CHARS_MAX: Final = 1_024
 SCOPES_MAX: Final = 1_000

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import structlog
 
+from bmq.security.bearer import BearerRefused, BearerUnavailable
 from bmq.security.oauth.claims import ClaimRules, verified
 from bmq.security.oauth.key_set import KeySet, UnknownKey, WrongKeySet
-from bmq.security.oauth.verifier import BearerRefused, BearerUnavailable, VerifiedBearer
+from bmq.security.oauth.verifier import VerifiedBearer
 
 _log = structlog.get_logger("bmq.server")
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from bmq.security.oauth.verifier import BearerRefused
+from bmq.security.bearer import BearerRefused
 
 if TYPE_CHECKING:
     from jwt.types import Options

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from bmq.security.oauth.verifier import BearerRefused, BearerUnavailable, BearerVerifier
+from bmq.security.bearer import BearerRefused, BearerUnavailable
+from bmq.security.oauth.verifier import SessionVerifier
 from bmq.security.sasl.steps import Accepted, Awaited, Challenge, Rejected, Step, Unavailable
 
 INVALID_TOKEN: Final = '{"status":"invalid_token"}'
@@ -24,7 +25,7 @@ _GIVE_UP: Final = b"\x01"
 class OauthBearer:
     """One exchange."""
 
-    def __init__(self, verifier: BearerVerifier) -> None:
+    def __init__(self, verifier: SessionVerifier) -> None:
         self._verifier = verifier
         self._refused: str | None = None
 

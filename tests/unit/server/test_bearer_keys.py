@@ -11,7 +11,7 @@ import structlog
 
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.config_keys import InvalidConfig
-from bmq.security.oauth.verifier import BearerRefused, BearerUnavailable
+from bmq.security.bearer import BearerRefused, BearerUnavailable
 from bmq.server.bearer_keys import bearer_verifier
 from tests.fakes.clock import FakeClock
 from tests.unit.security.oauth.issuer import AUDIENCE, ISSUER, Issuer

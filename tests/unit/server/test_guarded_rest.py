@@ -28,6 +28,7 @@ from bmq.server.tls import WrongTls
 from bmq.server.token_file import BadTokenFile, write_tokens
 from tests.fakes.clock import FakeClock
 from tests.unit.internode_client.waiting import until
+from tests.unit.security.oauth.issuer import AUDIENCE, ISSUER, Issuer
 from tests.unit.security.sasl.scram_client import keys as user_keys
 
 pytestmark = pytest.mark.unit
@@ -358,3 +359,21 @@ def test_a_file_of_tokens_is_written_by_its_owner_alone(tmp_path: Path) -> None:
     with pytest.raises(BadTokenFile, match="may be written by others: chmod go-w"):
         Address(tmp_path, {"logins": "bearer", "tokens_file": str(file)}, {})
     assert sorted(one.name for one in tmp_path.iterdir()) == ["ca.pem", "node.pem", "tokens.json"]
+
+
+async def test_a_token_of_oauthbearer_logs_in_too(tmp_path: Path) -> None:
+    issuer, keys = Issuer(FakeClock().now_ms() / 1000), tmp_path / "keys.json"
+    keys.write_bytes(issuer.key_set())
+    kafka = {
+        "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+        "bmq.sasl.oauthbearer.allowed.urls": keys.as_uri(),
+        "sasl.oauthbearer.expected.issuer": ISSUER,
+        "sasl.oauthbearer.expected.audience": AUDIENCE,
+    }
+    async with running(tmp_path, {"logins": "bearer"}, kafka) as address:
+        async with asyncio.timeout(5):
+            while (await address.ask(**bearer(issuer.token()))).status_code == 503:
+                pass  # until the keys are read
+        assert (await address.ask(**bearer(issuer.token()))).text == "User:alice 127.0.0.1"
+        for wrong in (Issuer(issuer.now_s).token(), issuer.token()[:-8] + "AAAAAAAA", "bmq_nothing"):
+            assert (await address.ask(**bearer(wrong))).status_code == 401

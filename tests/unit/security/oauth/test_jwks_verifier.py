@@ -14,10 +14,10 @@ import jwt
 import pytest
 import structlog
 
+from bmq.security.bearer import BearerRefused, BearerUnavailable
 from bmq.security.oauth.claims import ClaimRules
 from bmq.security.oauth.jwks_verifier import JwksVerifier, KeysNotRead, RefreshTimes
 from bmq.security.oauth.key_set import KEYS_MAX, KeySet, WrongKeySet
-from bmq.security.oauth.verifier import BearerRefused, BearerUnavailable
 from tests.unit.controller.controller_lab import on_virtual_time
 from tests.unit.security.oauth.issuer import AUDIENCE, ISSUER, Issuer
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from bmq.security.oauth.verifier import BearerRefused, BearerUnavailable, VerifiedBearer
+from bmq.security.bearer import BearerRefused, BearerUnavailable
+from bmq.security.oauth.verifier import VerifiedBearer
 from bmq.security.sasl.oauthbearer import OauthBearer
 from bmq.security.sasl.steps import Accepted, Awaited, Challenge, Rejected, Step, Unavailable
 
