@@ -81,12 +81,12 @@ INTENDED: Final[tuple[Intended, ...]] = (
     ),
     Intended(
         "Features of parts that bmq does not have",
-        "KRaft's metadata and quorum, eligible leader replicas and share groups: bmq has nothing that a client could use at these levels, so it does not announce them.",
+        "KRaft's metadata and quorum, and eligible leader replicas: bmq has nothing that a client could use at these levels, so it does not announce them.",
         frozenset({API_VERSIONS}),
         paths=tuple(
             f"{kind}_features/{name}"
             for kind in ("supported", "finalized")
-            for name in ("metadata.version", "kraft.version", "eligible.leader.replicas.version", "share.version")
+            for name in ("metadata.version", "kraft.version", "eligible.leader.replicas.version")
         ),
         bmq=(MISSING,),
     ),
@@ -249,12 +249,6 @@ INTENDED: Final[tuple[Intended, ...]] = (
         ("of a follower that does not exist",),
         ("node_endpoints/*",),
         kafka=(MISSING,),
-    ),
-    Intended(
-        "Share groups",
-        "They are not served, so neither are their coordinators.",
-        frozenset({FIND_COORDINATOR}),
-        ("of a share partition",),
     ),
     Intended(
         "A feature named twice",

@@ -76,7 +76,9 @@ def server(tmp_path_factory: pytest.TempPathFactory, keys: KeyServer) -> Iterato
         "sasl.oauthbearer.expected.audience": AUDIENCE,
     }
     server = BmqServer(
-        tmp_path_factory.mktemp("oauth") / "data", {"BMQ_KAFKA": json.dumps(settings), "BMQ_LOG_LEVEL": "debug"}
+        tmp_path_factory.mktemp("oauth") / "data",
+        {"BMQ_KAFKA": json.dumps(settings), "BMQ_LOG_LEVEL": "debug"},
+        has_extras=True,  # PyJWT
     )
     server.start()
     admin = AdminClient(of_librdkafka(server, keys.issuer.token()))

@@ -120,7 +120,10 @@ class Server(ABC):
 
 
 class BmqServer(Server):
-    """`bmq standalone`; ready when `GET /v1/health` answers 200. `store`: a URL in place of a data directory."""
+    """`bmq standalone`; ready when `GET /v1/health` answers 200. `store`: a URL in place of a data directory.
+
+    `has_extras`: by the command beside this interpreter, for tests that are about an extra.
+    """
 
     name = "bmq"
     stop_timeout_s = STOP_TIMEOUT_S
@@ -128,10 +131,18 @@ class BmqServer(Server):
     patience: Mapping[str, str] = {}
     rest_port = 0
 
-    def __init__(self, directory: Path, environment: Mapping[str, str] | None = None, *, store: str = "") -> None:
+    def __init__(
+        self,
+        directory: Path,
+        environment: Mapping[str, str] | None = None,
+        *,
+        store: str = "",
+        has_extras: bool = False,
+    ) -> None:
         patience = {name: value for name, value in self.patience.items() if name not in os.environ}
         super().__init__(directory, {**patience, **(environment or {})})
         self.store = store
+        self._command = bmq_command() if has_extras else server_command()
 
     def wait_until_ready(self) -> None:
         patience = Patience(self.ready_timeout_s)
@@ -167,7 +178,7 @@ class BmqServer(Server):
     def _arguments(self) -> list[str]:
         listen = f"127.0.0.1:{self.port}"
         return [
-            server_command(),
+            self._command,
             *standalone_arguments(self.directory, listen),
             *(["--store", self.store] if self.store else []),
         ]

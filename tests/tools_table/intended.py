@@ -91,37 +91,11 @@ INTENDED: Final[tuple[Intended, ...]] = (
         ),
     ),
     Intended(
-        "Share groups are not served",
-        "bmq has no share groups (KIP-932): it knows none of their configs, does not announce their APIs, and clients say so.",
-        (
-            "kafka-configs",
-            "kafka-share-groups",
-            "kafka-console-share-consumer",
-            "kafka-verifiable-share-consumer",
-            "kafka-share-consumer-perf-test",
-        ),
-        kafka=(r" share\.",),
-        refusal=r"Unknown group config name: share\.|does not support \w*SHARE|is not a share group",
-    ),
-    Intended(
-        "Credentials are not served",
-        "bmq knows no SCRAM credentials. It does not announce the APIs, and tools say so.",
-        ("kafka-configs",),
-        refusal=r"does not support (DESCRIBE|ALTER)_USER_SCRAM_CREDENTIALS",
-    ),
-    Intended(
-        "Access control is not served",
-        "bmq checks no rights and gives out no delegation tokens: it does not announce the APIs, and tools say so. Kafka without an authorizer, or without "
-        "an encrypted connection, refuses as well, in other words.",
-        ("kafka-acls", "kafka-delegation-tokens"),
-        refusal=r"does not support \w+_(ACLS|DELEGATION_TOKEN)",
-    ),
-    Intended(
         "Features of parts that bmq does not have",
-        "KRaft's metadata and quorum, eligible leader replicas and share groups are no features of bmq: they are not described, and an upgrade that names them, or a "
+        "KRaft's metadata and quorum, and eligible leader replicas are no features of bmq: they are not described, and an upgrade that names them, or a "
         "release with them, is refused.",
         ("kafka-features",),
-        kafka=(r"Feature: (eligible\.leader\.replicas|kraft|metadata|share)\.version ",),
+        kafka=(r"Feature: (eligible\.leader\.replicas|kraft|metadata)\.version ",),
         refusal=r"for feature (kraft|metadata)\.version\. Local controller 1 does not support this feature",
     ),
     Intended(
