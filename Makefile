@@ -187,25 +187,25 @@ $(VENV)/.compiled: $(VENV)/.installed $(shell find bmq -name '*.py')
 	@touch $@
 
 $(VENV)/.installed-dev: $(PACKAGE) | $(BIN)/python
-	@deploy/dev/install-tools.sh cc libkrb5
+	@deploy/dev/install-tools.sh cc python-headers libkrb5
 	@echo "installing bmq and its development tools into $(VENV)"
 	@$(PIP) install --editable '.[dev]'
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-spark: $(PACKAGE) | $(BIN)/python
-	@deploy/dev/install-tools.sh cc libkrb5
+	@deploy/dev/install-tools.sh cc python-headers libkrb5
 	@echo "installing bmq, its development tools, PySpark and a notebook's kernel into $(VENV)"
 	@$(PIP) install --editable '.[dev,spark,notebook]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev
 
 $(VENV)/.installed-fuzz: $(PACKAGE) | $(BIN)/python
-	@deploy/dev/install-tools.sh cc libkrb5
+	@deploy/dev/install-tools.sh cc python-headers libkrb5
 	@echo "installing bmq, its development tools and libFuzzer for Python into $(VENV)"
 	@$(PIP) install --editable '.[dev,fuzz]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev
 
 $(VENV)/.installed-bench: $(PACKAGE) | $(BIN)/python
-	@deploy/dev/install-tools.sh cc libkrb5
+	@deploy/dev/install-tools.sh cc python-headers libkrb5
 	@echo "installing bmq and what its benchmarks need into $(VENV)"
 	@$(PIP) install --editable '.[dev,bench]'
 	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev

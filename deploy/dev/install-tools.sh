@@ -1,6 +1,6 @@
 #!/bin/sh
 # Make sure that the programs named as arguments are there: python, java, javac, mvn, ip, mkfs.ext4, cc, librdkafka (to compile
-# against), libclang-rt, kdc (a Kerberos server and its tools), libkrb5 (to compile against), or any other that is a
+# against), libclang-rt, kdc (a Kerberos server and its tools), libkrb5 and python-headers (to compile against), or any other that is a
 # package's name.
 # As root with apt they are installed, without asking; otherwise one sentence says what to install, and this fails.
 set -eu
@@ -68,6 +68,14 @@ for tool in "$@"; do
                 break
             }
         done
+        ;;
+    python-headers)
+        # Of the interpreter in .venv, to compile against.
+        "${VENV:-.venv}/bin/python" -c 'import os, sysconfig, sys
+sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' 2>/dev/null || {
+            missing="$missing Python's-headers"
+            packages="$packages python3-dev"
+        }
         ;;
     libkrb5)
         echo '#include <gssapi/gssapi_ext.h>' | cc -E -x c - >/dev/null 2>&1 || {
