@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-import bmq.internode_server.handlers.envelope  # noqa: F401 - registers its handler
 from bmq.internode_client.link import Link
 from bmq.internode_client.link_tls import LinkTls
+from bmq.internode_server import handlers as internal_handlers
 from bmq.internode_server.local_roles import LocalController
 from bmq.internode_server.services import InternalServices
 from bmq.metadata.image import MetadataImage
@@ -23,6 +23,8 @@ from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.stats import ProxyStats
 from tests.fakes.partition_log import FakePartitions
 from tests.unit.proxy.harness import TOPIC_ID, Client, FakeController, image_of, services_over, topic_image
+
+internal_handlers.load_all()  # a listener serves what is registered when it begins
 
 
 class FakeLeadership:
