@@ -6,7 +6,6 @@ an authority of `ca_file`, to be of a node, and, where a node is connected to, t
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from functools import partial
 from pathlib import Path
@@ -15,14 +14,12 @@ from typing import Final
 import structlog
 
 from bmq.internode_client.link_tls import LinkTls
-from bmq.protocol.errors import BmqError
 from bmq.proxy.entrance import Entrance
-from bmq.proxy.server import KafkaServer
 from bmq.security.handshake_failures import node_accept_failure, node_dial_failure
 from bmq.security.internode import NO_NODE, TABLE, InternodeMode, WrongInternodeSecurity, is_loopback, why_no_node
 from bmq.security.listener_security import ListenerSecurity, SecurityProtocol
 from bmq.security.node_certificates import node_of
-from bmq.server.served_certificate import FILES_LOOK_S
+from bmq.server.served_certificate import RenewedFiles, watch
 from bmq.server.settings import Settings, split_address
 from bmq.server.tls import VERSIONS, TlsFiles, WrongTls, make_context
 
@@ -33,7 +30,7 @@ _TURNS_MAX: Final = 8
 """Of both sides; a handshake takes three."""
 
 
-class WrongInternodeTls(BmqError):
+class WrongInternodeTls(WrongTls):
     """Nodes cannot talk as it is set; the message is one sentence."""
 
 
@@ -58,28 +55,27 @@ class InternodeTls:
         self._is_reached = not (is_loopback(self._address) and is_loopback(settings.internal))
         self._server: ssl.SSLContext | None = None
         self._client: ssl.SSLContext | None = None
-        self._files: TlsFiles | None = None
-        self._seen_ns: tuple[int, ...] = ()
+        self._entrance: Entrance | None = None
+        self.files: RenewedFiles[tuple[ssl.SSLContext, ssl.SSLContext]] | None = None
         if self.mode.has_tls:
             security = settings.internode_security
-            self._files = TlsFiles(
-                INTERNAL, Path(security.certificate_file), Path(security.ca_file), client_auth="required"
-            )
-            self._seen_ns = self._files.changed_ns
-            self._server, self._client = self._contexts(self._files)
+            files = TlsFiles(INTERNAL, Path(security.certificate_file), Path(security.ca_file), client_auth="required")
+            self.files = RenewedFiles(files, self._contexts, self._take)
+            self._take(self._contexts(files))
 
     def entrance(self) -> Entrance:
         """The way in for other nodes."""
         if self._server is None:
             return Entrance()
         allows_plaintext = self.mode is InternodeMode.MIXED
-        return Entrance(
+        self._entrance = Entrance(
             ListenerSecurity(INTERNAL, SecurityProtocol.SSL),
             self._server,
             allows_plaintext=allows_plaintext,
             why_refused=partial(why_no_node, allows_plaintext=allows_plaintext),
             failure=node_accept_failure,
         )
+        return self._entrance
 
     def link(self) -> LinkTls | None:
         """How to connect to other nodes now; None: in plaintext."""
@@ -87,24 +83,15 @@ class InternodeTls:
             return None
         return LinkTls(self._client, falls_back=self.mode is InternodeMode.MIXED)
 
-    async def watch(self, internal: KafkaServer) -> None:
+    async def watch(self) -> None:
         """Take files anew when they change, for later connections; what cannot be used leaves the old ones in force."""
-        while self._files is not None:
-            await asyncio.sleep(FILES_LOOK_S)
-            if self._files.changed_ns != self._seen_ns:
-                await self.renew(internal, self._files)
+        if self.files is not None:
+            await watch([self.files])
 
-    async def renew(self, internal: KafkaServer, files: TlsFiles) -> None:
-        seen_ns = files.changed_ns
-        try:
-            server, self._client = await asyncio.to_thread(self._contexts, files)
-        except (WrongInternodeTls, OSError) as error:
-            _log.warning("certificate_not_renewed", listener=INTERNAL, reason=str(error))
-        else:
-            self._server = server
-            internal.entrances[INTERNAL].context = server
-            _log.info("certificate_renewed", listener=INTERNAL)
-        self._seen_ns = seen_ns
+    def _take(self, contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
+        self._server, self._client = contexts
+        if self._entrance is not None:
+            self._entrance.context = self._server
 
     def _contexts(self, files: TlsFiles) -> tuple[ssl.SSLContext, ssl.SSLContext]:
         """Of the server's and of the client's side. Raises WrongInternodeTls."""

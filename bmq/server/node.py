@@ -185,7 +185,7 @@ class NodeServer:
         self._dependencies.stalls.start()
         await self._internal.serve(roles.internal_services)
         if self._internode.mode.has_tls:
-            self._spawn(self._internode.watch(self._internal))
+            self._spawn(self._internode.watch())
         self._dependencies.election.on_leader(roles.leader_changed)
         self._dependencies.election.on_members(roles.members_changed)
         if ROLE_CONTROLLER in self._dependencies.roles:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
 import structlog
 
@@ -13,24 +13,22 @@ from bmq.server.tls import TlsFiles, WrongTls, fault_of, make_context
 
 _log = structlog.get_logger("bmq.server")
 
+T = TypeVar("T")
+
 FILES_LOOK_S: Final = 5.0
 """How often files of certificates, and of tokens, are looked at."""
 
 
-class ServedCertificate:
-    """`use`: takes a context for later connections; those that are there go on."""
+class RenewedFiles(Generic[T]):
+    """`make`: what the files give, for a thread; raises WrongTls, OSError. `use`: takes it for later connections; those that
+    are there go on.
+    """
 
-    def __init__(self, files: TlsFiles, use: Callable[[ssl.SSLContext], None]) -> None:
+    def __init__(self, files: TlsFiles, make: Callable[[TlsFiles], T], use: Callable[[T], None]) -> None:
         self.files = files
+        self._make = make
         self._use = use
         self._seen_ns = files.changed_ns
-
-    def first(self) -> None:
-        """Make the context of the start; a line about a certificate that clients will refuse. Raises WrongTls."""
-        context = make_context(self.files)
-        self._use(context)
-        if fault := fault_of(self.files, context):
-            _log.warning("certificate_not_valid", listener=self.files.listener, reason=fault)
 
     async def look(self) -> None:
         """Take the files anew if they have changed."""
@@ -41,7 +39,7 @@ class ServedCertificate:
         """What cannot be used leaves the old ones in force."""
         seen_ns = self.files.changed_ns
         try:
-            self._use(await asyncio.to_thread(_renewed, self.files))
+            self._use(await asyncio.to_thread(self._make, self.files))
         except (WrongTls, OSError) as error:
             _log.warning("certificate_not_renewed", listener=self.files.listener, reason=str(error))
         else:
@@ -49,7 +47,21 @@ class ServedCertificate:
         self._seen_ns = seen_ns
 
 
-async def watch(certificates: Sequence[ServedCertificate]) -> None:
+class ServedCertificate(RenewedFiles[ssl.SSLContext]):
+    """The context of one listener."""
+
+    def __init__(self, files: TlsFiles, use: Callable[[ssl.SSLContext], None]) -> None:
+        super().__init__(files, _renewed, use)
+
+    def first(self) -> None:
+        """Make the context of the start; a line about a certificate that clients will refuse. Raises WrongTls."""
+        context = make_context(self.files)
+        self._use(context)
+        if fault := fault_of(self.files, context):
+            _log.warning("certificate_not_valid", listener=self.files.listener, reason=fault)
+
+
+async def watch(certificates: Sequence[RenewedFiles[Any]]) -> None:
     """Look at all of them until cancelled."""
     while True:
         await asyncio.sleep(FILES_LOOK_S)

@@ -281,16 +281,16 @@ async def test_certificate_and_trust_are_replaced_and_links_stay(
     tls = tls_of(certificate, trusted)
     node = await start(tls.entrance())
     first = await node.link(tls.link())
-    files: Any = tls._files
+    files: Any = tls.files
 
     show(other_pki.node())  # its authority is not trusted yet: no other node would take it
-    await tls.renew(node.server, files)
+    await files.renew()
     (reason,) = reasons(lines, "certificate_not_renewed")
     assert "other nodes will refuse the certificate" in reason
     assert await works(await node.link(tls.link()))
 
     trusted.write_bytes(pki.ca_file.read_bytes() + other_pki.ca_file.read_bytes())
-    await tls.renew(node.server, files)
+    await files.renew()
     assert [line["event"] for line in lines].count("certificate_renewed") == 1
     second = await node.link(tls.link())
     assert second._transport is not None
@@ -299,7 +299,7 @@ async def test_certificate_and_trust_are_replaced_and_links_stay(
     assert await works(await node.link(tls_of(pki.node(), trusted).link()))  # not renewed yet, and believed
 
     trusted.write_bytes(other_pki.ca_file.read_bytes())
-    await tls.renew(node.server, files)
+    await files.renew()
     with pytest.raises(LinkNotEncrypted):
         await node.link(tls_of(pki.node(), pki.ca_file).link())
     assert await works(first)
