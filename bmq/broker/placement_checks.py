@@ -18,7 +18,7 @@ LOOKS_MAX: Final = 64  # repeated batches whose replicas are being counted
 
 
 class PlacementChecks:
-    """What is checked before a batch is placed in one partition. A batch that may not be placed has been answered."""
+    """Checks batches before they are placed in one partition. A batch that may not be placed has been answered."""
 
     def __init__(self, partition: OwnedPartition, refusals: BatchRefusals, guard: ReplicaGuard) -> None:
         self._partition = partition

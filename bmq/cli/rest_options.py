@@ -36,7 +36,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def current_login() -> RestLogin:
-    """Of the command that runs."""
+    """The login that the command's options give."""
     return _LOGIN.get()
 
 

@@ -164,7 +164,7 @@ async def write_users(settings: Settings, keys: list[UserScramCredentialRecord])
 
 
 def keys_for(name: str, mechanism: ScramMechanism, iterations: int, password: str) -> UserScramCredentialRecord:
-    """What is kept of a password, with a new salt."""
+    """The record of a password's keys, with a new salt."""
     salt = secrets.token_bytes(SALT_BYTES)
     keys = keys_of(mechanism, salted_password(mechanism, password.encode(), salt, iterations))
     return UserScramCredentialRecord(

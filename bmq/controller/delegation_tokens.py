@@ -32,7 +32,7 @@ from bmq.security.delegation_tokens import (
 )
 
 TOKENS_MAX: Final = 10_000
-"""Of a cluster. Every node keeps them all."""
+"""Most tokens of a cluster. Every node keeps them all."""
 RENEWERS_MAX: Final = 1_000
 NAME_CHARS_MAX: Final = 1_024
 _TIMESTAMP_MAX: Final = 2**63 - 1

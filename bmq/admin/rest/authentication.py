@@ -1,4 +1,4 @@
-"""Who sends a request: its password or token, else its client's certificate. In front of everything else.
+"""Finds out who sends a request: by its password or token, else by its client's certificate. In front of everything else.
 
 A login is demanded before a request's body is read and before its path is looked at, so that no page can be forgotten: only
 OPEN_PATHS are there for clients without one. Imported at the start, so without the pages' libraries.

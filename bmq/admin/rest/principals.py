@@ -1,4 +1,4 @@
-"""Who sends an HTTP request. Apart from the pages, which take long to import."""
+"""The principal of an HTTP request. Apart from the pages, which take long to import."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from bmq.protocol.messages.share_group_heartbeat_response import (
 )
 
 MEMBER_ID_CHARACTERS_MAX: Final = 36
-"""Of a UUID as text, which clients make up."""
+"""Longest member id: clients make up a UUID, as text."""
 AT_ONCE_MS: Final = 0
 """Timestamp of a target that the next one may follow without waiting for the assignment interval."""
 
