@@ -172,7 +172,11 @@ async def measure(log: PartitionRuntime, batches: list[memoryview], group: int) 
 
 async def run(batch_count: int, group: int, size_bytes: int, *, is_idempotent: bool) -> float:
     manager = PartitionManager(
-        InstantStore(), "bench", WallClock(), Random(1), BrokerSettings(append_bytes_max=1 << 30)
+        InstantStore(),  # type: ignore[arg-type]
+        "bench",
+        WallClock(),
+        Random(1),
+        BrokerSettings(append_bytes_max=1 << 30),
     )
     best = float("inf")
     for number in range(ROUNDS):

@@ -62,7 +62,7 @@ def main() -> None:
     chosen = parser.parse_args()
     with staged("failover") as stage, stage.combined(chosen.server) as side:
         make_topic(side, chosen.partitions, topic=TOPIC)
-        load = SteadyLoad(side.bootstrap, TOPIC, chosen.partitions, chosen.rate, **CLIENT)
+        load = SteadyLoad(side.bootstrap, TOPIC, chosen.partitions, chosen.rate, **CLIENT)  # type: ignore[arg-type]
         with load:
             took_s = load.wait_until_flowing(timeout_s=FILL_WAIT_S)
             print(f"{side.name}: {chosen.partitions} partitions in use after {took_s:.1f} s", flush=True)

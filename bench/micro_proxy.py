@@ -119,13 +119,13 @@ async def _serve(pipe: Pipe) -> None:
     services = Services(
         node=node,
         store=store,
-        partitions=partitions,
+        partitions=partitions,  # type: ignore[arg-type]
         controller=controller,  # type: ignore[arg-type]
         groups=None,  # type: ignore[arg-type]
         transactions=None,  # type: ignore[arg-type]
         markers=None,  # type: ignore[arg-type]
         clock=None,  # type: ignore[arg-type]
-        appender=Appender(partitions, retries=False),
+        appender=Appender(partitions, retries=False),  # type: ignore[arg-type]
         fetcher=Fetcher(store, FetchSettings(), random=Random(1)),
         producer_ids=ProducerIds(controller.allocate_producer_ids),
         stats=stats,
@@ -242,7 +242,7 @@ def main() -> None:
     began_s = time.monotonic()
     samples = measure(options.count, options.in_flight, options.repeats)
     medians = {name: sorted(values)[len(values) // 2] for name, values in samples.items()}
-    criteria = [
+    criteria: list[dict[str, Any]] = [
         {
             "id": "produce_request_us",
             "value": medians["produce_1_partition_16k_us"],

@@ -29,10 +29,11 @@ from bmq.broker.manager import UPKEEP_PER_TURN_MAX, PartitionManager
 from bmq.broker.runtime import PartitionRuntime
 from bmq.log.config import LogConfig
 from bmq.log.manifest import Extent
-from bmq.log.partition_log import AppendResult, TopicPartition
+from bmq.log.partition_log import AppendResult, LoneAppend, ProducedBatch, TopicPartition
 from bmq.log.store import Buffer, FileStatus
 from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.record_batch import parsed_header
 
 SHARE_BOUND: Final = 0.05
 TURN_BOUND_MS: Final = 10.0
@@ -124,7 +125,7 @@ async def owner_of(
 ) -> tuple[PartitionManager, list[PartitionRuntime]]:
     """A manager with so many owned partitions, whose timers are off."""
     settings = BrokerSettings(upkeep_interval_s=1e9, retention_check_interval_ms=10**12, starts_max=64)
-    manager = PartitionManager(ListingStore(), "bench", WallClock(), Random(1), settings)
+    manager = PartitionManager(ListingStore(), "bench", WallClock(), Random(1), settings)  # type: ignore[arg-type]
     manager.use_committed_offsets(CaughtUpGroups())
     keys = [
         TopicPartition(UUID(int=1 + number // PARTITIONS_PER_TOPIC), number % PARTITIONS_PER_TOPIC)
@@ -150,7 +151,8 @@ async def _produce(log: PartitionRuntime, producer_id: int, now_ms: int) -> None
     answer: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
     record = Record(None, b"value", timestamp_ms=now_ms)
     batch = encode_batch([record], producer_id=producer_id, producer_epoch=0, base_sequence=0)
-    log.append(memoryview(batch), answer.set_result)
+    records = memoryview(batch)
+    log.append(ProducedBatch(LoneAppend(answer.set_result), log.topic_partition, records, parsed_header(records)))
     assert (await answer).error_code is ErrorCode.NONE
 
 

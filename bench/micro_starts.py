@@ -38,9 +38,10 @@ from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.http_get import http_get
 from bmq.dev.namenode_status import jmx_bean
 from bmq.log.config import LogConfig
-from bmq.log.partition_log import AppendResult, TopicPartition
+from bmq.log.partition_log import AppendResult, LoneAppend, ProducedBatch, TopicPartition
 from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.record_batch import parsed_header
 from bmq.server.scheduling import run_in_batches
 
 SETTLE_S: Final = 5.0
@@ -102,9 +103,8 @@ async def _start(manager: PartitionManager, keys: Sequence[TopicPartition], lead
 async def _append(manager: PartitionManager, key: TopicPartition) -> None:
     log = await manager.leader_of(key)
     done: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
-    log.append(
-        memoryview(encode_batch([Record(b"", bytes(100), timestamp_ms=time.time_ns() // 10**6)])), done.set_result
-    )
+    records = memoryview(encode_batch([Record(b"", bytes(100), timestamp_ms=time.time_ns() // 10**6)]))
+    log.append(ProducedBatch(LoneAppend(done.set_result), key, records, parsed_header(records)))
     result = await done
     assert result.error_code is ErrorCode.NONE, result
 

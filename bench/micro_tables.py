@@ -17,6 +17,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -103,14 +104,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for batch in range(options.batches):
             for name, table in tables.items():
                 rows = rows_of(spark, batch, options.rows)
-                took[name].append(seconds(lambda table=table, rows=rows, batch=batch: table.write(rows, batch)))
+                took[name].append(seconds(partial(table.write, rows, batch)))  # type: ignore[attr-defined]
         last = options.batches * options.rows * 99 // 100
         for name, table in tables.items():
             whole = min(
-                seconds(lambda t=table: t.read(spark).selectExpr("sum(id + length(note))").collect()) for _ in range(3)
+                seconds(lambda t=table: t.read(spark).selectExpr("sum(id + length(note))").collect())  # type: ignore[misc]
+                for _ in range(3)
             )
             tail = min(
-                seconds(lambda t=table: t.read(spark).where(f"id >= {last}").selectExpr("sum(length(note))").collect())
+                seconds(lambda t=table: t.read(spark).where(f"id >= {last}").selectExpr("sum(length(note))").collect())  # type: ignore[misc]
                 for _ in range(3)
             )
             median = statistics.median(took[name][1:])

@@ -235,13 +235,14 @@ def sources() -> dict[str, str]:
     for key, api in ALL_APIS.items():
         if key >= OWN_API_KEYS_FROM:
             continue
+        later: dict[str, Any]
         package, later = LATER_MESSAGES.get(int(key)) or (api_key_map[int(key)], {})
         for kind in ("request", "response"):
             title = "".join(part.capitalize() for part in package.split("_")) + kind.capitalize()
-            versions = {}
+            versions: dict[int, Any] = {}
             for version in range(api.version_min, api.version_max + 1):
                 if later:
-                    versions[version] = later[kind]
+                    versions[version] = later[kind]  # type: ignore[index]
                     continue
                 module = importlib.import_module(f"kio.schema.{package}.v{min(version, api.schema_max)}.{kind}")
                 versions[version] = getattr(module, title)

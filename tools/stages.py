@@ -247,8 +247,8 @@ def run_noting(stage: Stage, running: Path, environment: Mapping[str, str]) -> O
         if process.stdout is not None:
             process.stdout.close()
     seconds = time.monotonic() - began
-    for process in left_behind(mark):
-        print(f"warning: the stage left behind: {process}", flush=True)
+    for left in left_behind(mark):
+        print(f"warning: the stage left behind: {left}", flush=True)
     shares = pressure().since(waited).over(seconds, os.cpu_count() or 1)
     if costs := read_costs(Path(environment[MEASURED])) if MEASURED in environment else {}:
         print("\n".join(described_costs(costs)), flush=True)

@@ -26,7 +26,7 @@ from bench.hdfs.client import address_of, open_store
 from bench.hdfs.commands import serve
 from bench.hdfs.pattern import content
 from bmq.hdfs.store import HdfsStore
-from bmq.log.store import Durability, SegmentWriter, StoreError
+from bmq.log.store import Appended, Durability, SegmentWriter, StoreError
 
 FILES_MAX: Final = 4096
 WORD_BYTES: Final = 8
@@ -60,7 +60,7 @@ class OwnedFile:
         self._random = rng
         self._task: asyncio.Task[str] | None = None
 
-    def append(self) -> asyncio.Future[int]:
+    def append(self) -> Appended:
         data = content(self._number, self._writer.accepted_bytes, self._random.randint(1, APPEND_BYTES_MAX))
         future = self._writer.append((data,))
         future.add_done_callback(self._acknowledged)
@@ -78,7 +78,7 @@ class OwnedFile:
         under_way: deque[asyncio.Future[int]] = deque()
         try:
             while self._writer.accepted_bytes < SEGMENT_BYTES - APPEND_BYTES_MAX:
-                under_way.append(self.append())
+                under_way.append(self.append())  # type: ignore[arg-type]
                 if len(under_way) >= WINDOW:
                     await under_way.popleft()
                 await asyncio.sleep(PAUSE_S)

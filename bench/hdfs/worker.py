@@ -14,7 +14,6 @@ PATH is absolute, below ROOT. Reading is all that hdfs-native is asked for: it c
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import random
 import time
@@ -28,7 +27,7 @@ from bench.hdfs.client import CHECKSUM_CHUNK_BYTES, address_of, open_store
 from bench.hdfs.commands import serve
 from bmq.hdfs.config import WriteMode
 from bmq.hdfs.store import HdfsStore
-from bmq.log.store import Durability, SegmentWriter
+from bmq.log.store import Appended, Durability, SegmentWriter
 
 STREAM_WINDOW_BYTES: Final = 16 * 1024 * 1024
 CREATE_TRIES_MAX: Final = 5
@@ -148,7 +147,7 @@ def _read_answer(began_s: float, cpu_s: float, latencies_us: list[int], read_byt
 
 
 async def _append_in_window(writer: SegmentWriter, data: tuple[bytes, ...], count: int, window: int) -> None:
-    under_way: deque[asyncio.Future[int]] = deque()
+    under_way: deque[Appended] = deque()
     for _ in range(count):
         if len(under_way) == window:
             await under_way.popleft()

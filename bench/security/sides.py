@@ -122,8 +122,8 @@ class BmqWithSettings(BmqServer):
 
 
 MAKERS: Final[Mapping[str, Callable[[Path, Certificates, Mapping[str, str]], Secured]]] = {
-    BMQ: SecuredBmq,
-    KAFKA: SecuredKafka,
+    BMQ: SecuredBmq,  # type: ignore[dict-item]
+    KAFKA: SecuredKafka,  # type: ignore[dict-item]
 }
 
 

@@ -276,7 +276,7 @@ def main() -> None:
     job, directory, *arguments = sys.argv[1:]
     spark = session(Path(directory) / "warehouse")
     spark.sparkContext.setLogLevel("ERROR")
-    result = {"steps": steps, "files": files, "copy": copy}[job](spark, Path(directory), *arguments)
+    result = {"steps": steps, "files": files, "copy": copy}[job](spark, Path(directory), *arguments)  # type: ignore[operator]
     spark.stop()
     print(json.dumps(result))
 

@@ -407,8 +407,8 @@ class Steps:
             pool.Add(file)
         message = GetMessageClass(pool.FindMessageTypeByName("shop.Order"))
         full = message(id=7, count=-3)
-        full.customer.name = "Ada"
-        full.at.FromJsonString("2026-11-24T01:02:03Z")
+        full.customer.name = "Ada"  # type: ignore[attr-defined]
+        full.at.FromJsonString("2026-11-24T01:02:03Z")  # type: ignore[attr-defined]
         definition = TableDefinition.model_validate(
             {
                 "name": "t",
@@ -544,7 +544,7 @@ class Steps:
         """Rows, different ids, and their sum, of the files that pyiceberg finds in the table's directory; neither knows bmq."""
         scan = StaticTable.from_metadata(str(self.directory / "warehouse" / "tables" / "orders")).scan()
         files = [task.file.file_path.removeprefix("file:") for task in scan.plan_files()]
-        found = duckdb.sql(
+        found = duckdb.sql(  # type: ignore[union-attr]
             f"SELECT count(*), count(DISTINCT id), sum(id) FROM read_parquet({files}, union_by_name = true)"
         ).fetchall()
         return [int(each) for each in found[0]]

@@ -25,13 +25,13 @@ from tests.support.java import (
     ToolResult,
 )
 from tests.support.processes import eventually
-from tests.support.servers import Server
+from tests.support.servers import Bootstrap, Server
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 
 
-def fill(server: Server, topic: str, count: int, partition: int = 0) -> None:
+def fill(server: Bootstrap, topic: str, count: int, partition: int = 0) -> None:
     producer = Producer({"bootstrap.servers": server.bootstrap})
     for number in range(count):
         producer.produce(topic, str(number).encode(), partition=partition)
@@ -57,9 +57,9 @@ def groups(server: Server, *arguments: str, check: bool = True) -> ToolResult:
     return run_tool(CONSUMER_GROUPS, "--bootstrap-server", server.bootstrap, *arguments, check=check)
 
 
-def group_rows(server: Server, group: str) -> dict[int, tuple[str, str, str]]:
+def group_rows(server: Bootstrap, group: str) -> dict[int, tuple[str, str, str]]:
     """Partition -> (current offset, log end offset, lag), as kafka-consumer-groups prints them."""
-    out = groups(server, "--describe", "--group", group).out
+    out = groups(server, "--describe", "--group", group).out  # type: ignore[arg-type]
     rows = [line.split() for line in out.splitlines() if line.startswith(group)]
     return {int(row[2]): (row[3], row[4], row[5]) for row in rows}
 

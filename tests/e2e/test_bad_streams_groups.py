@@ -151,8 +151,8 @@ def test_unknown_members_and_epochs_that_are_not_its_own(client: StreamsClient, 
             client.beat(group_id, "member", epoch, active=tasks, standby={}, warmup={}).error_code is E.invalid_request
         )
     assert client.beat(group_id, "member", epoch, active={}).error_code is E.invalid_request
-    other = client.join(group_id, subtopology("0", [neighbour], state_changelog_topics=(topic("log"),)))
-    assert other.error_code is E.invalid_request, "the topology cannot be changed"
+    changed = client.join(group_id, subtopology("0", [neighbour], state_changelog_topics=(topic("log"),)))
+    assert changed.error_code is E.invalid_request, "the topology cannot be changed"
     assert client.beat(group_id, "member", epoch).error_code is E.none
     assert client.beat(group_id, "member", LEAVE).error_code is E.none
 

@@ -49,11 +49,11 @@ def test_members_come_and_go(server: Server, make_topic: TopicMaker, assignor: s
     produced = fill(server, topic, "first")
     members: list[Member] = []
     with closed_at_the_end(members):
-        members.append(join(server, topic, group, **{"group.remote.assignor": assignor}))
+        members.append(join(server, topic, group, **{"group.remote.assignor": assignor}))  # type: ignore[arg-type]
         assert read(members, RECORDS) == produced
         members[0].commit()
         for count in (2, 3):
-            members.append(join(server, topic, group, **{"group.remote.assignor": assignor}))
+            members.append(join(server, topic, group, **{"group.remote.assignor": assignor}))  # type: ignore[arg-type]
             eventually(lambda: evenly_balanced(members), 40, f"{count} members have as many partitions each")
         produced += fill(server, topic, "second")
         assert read(members, 2 * RECORDS) == produced, "a record was lost or came twice"
@@ -79,12 +79,12 @@ def test_a_pattern_finds_topics_made_later(server: Server) -> None:
 
 def test_a_static_member_that_returns_gets_its_partitions_back(server: Server, make_topic: TopicMaker) -> None:
     topic, group = make_topic(partitions=PARTITIONS), unique_name("consumers")
-    members = [join(server, topic, group, **{"group.instance.id": f"instance-{number}"}) for number in range(2)]
+    members = [join(server, topic, group, **{"group.instance.id": f"instance-{number}"}) for number in range(2)]  # type: ignore[arg-type]
     with closed_at_the_end(members):
         eventually(lambda: balanced(members), 40, "two static members share the partitions")
         before, others = members[0].partitions, members[1].partitions
         members[0].close()
-        members[0] = join(server, topic, group, **{"group.instance.id": "instance-0"})
+        members[0] = join(server, topic, group, **{"group.instance.id": "instance-0"})  # type: ignore[arg-type]
         eventually(lambda: balanced(members), 40, "it is back")
         assert members[0].partitions == before
         assert members[1].partitions == others

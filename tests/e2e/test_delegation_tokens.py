@@ -228,7 +228,12 @@ class Story:
 
     def tell(self) -> list[tuple[str, Any]]:
         user = {"principal_type": "User"}
-        create = {"owner_principal_type": None, "owner_principal_name": None, "renewers": [], "max_lifetime_ms": -1}
+        create: dict[str, Any] = {
+            "owner_principal_type": None,
+            "owner_principal_name": None,
+            "renewers": [],
+            "max_lifetime_ms": -1,
+        }
         bobs = [{**user, "principal_name": "bob"}]
         for version in (1, 2, 3):
             self.ask(f"create v{version}", "alice", CREATE, version, **create)

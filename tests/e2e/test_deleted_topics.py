@@ -373,7 +373,7 @@ def test_a_consumer_of_two_topics_goes_on_with_the_one_that_is_left(
         assert client.produce(kept, wire.record_batch([b"%d" % number])).error_code == wire.NONE
     eventually(lambda: has(kept, 10), WAIT_S, "the topic that is left is read", 0)
     unknown = KafkaError.UNKNOWN_TOPIC_OR_PART
-    eventually(lambda: polled() or unknown in errors, WAIT_S, "the consumer hears that the other one is gone", 0)
+    eventually(lambda: polled() or unknown in errors, WAIT_S, "the consumer hears that the other one is gone", 0)  # type: ignore[func-returns-value]
     consumer.close()
     assert numbers == {doomed: [*range(5)], kept: [*range(10)]}
     assert errors == {unknown}

@@ -13,7 +13,7 @@ from tests.e2e.conftest import TopicMaker, unique_name
 from tests.support.group_members import CLASSIC, CONSUMER, Member, closed_at_the_end, shared_by
 from tests.support.java import CONSUMER_GROUPS, TOPICS, ToolResult
 from tests.support.processes import eventually
-from tests.support.servers import Server
+from tests.support.servers import Bootstrap, Server
 from tests.support.tool_runner import run_tool
 from tests.support.word_count import WordCount, compile_word_count
 
@@ -48,7 +48,7 @@ def commit(server: Server, group: str, topic: str, offsets: dict[int, int]) -> N
     consumer.close()
 
 
-def fill(server: Server, topic: str, partitions: int) -> None:
+def fill(server: Bootstrap, topic: str, partitions: int) -> None:
     producer = Producer({"bootstrap.servers": server.bootstrap})
     for number in range(RECORDS * partitions):
         producer.produce(topic, b"%d" % number, partition=number % partitions)

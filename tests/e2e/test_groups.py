@@ -11,7 +11,7 @@ from tests.e2e.conftest import TopicMaker, unique_name
 from tests.support import group_members
 from tests.support.group_members import CLASSIC, Member, read, shared_by
 from tests.support.processes import eventually
-from tests.support.servers import Server
+from tests.support.servers import Bootstrap, Server
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 
@@ -19,11 +19,11 @@ PARTITIONS = 6
 RECORDS = 600
 
 
-def join(server: Server, topic: str, group: str, **config: object) -> Member:
+def join(server: Bootstrap, topic: str, group: str, **config: object) -> Member:
     return Member(server.bootstrap, topic, group, {**CLASSIC, **config})
 
 
-def fill(server: Server, topic: str, prefix: str, count: int = RECORDS) -> Counter[bytes]:
+def fill(server: Bootstrap, topic: str, prefix: str, count: int = RECORDS) -> Counter[bytes]:
     return group_members.fill(server.bootstrap, topic, PARTITIONS, prefix, count)
 
 
@@ -121,7 +121,7 @@ def test_dead_member_is_replaced_after_its_session(server: Server, make_topic: T
     produced = fill(server, topic, "all")
     # The first member never polls after it joined: librdkafka leaves the group by itself after max.poll.interval.ms.
     silent = join(server, topic, group, **{"session.timeout.ms": 6_000, "max.poll.interval.ms": 6_000})
-    eventually(lambda: (silent.poll(), silent.partitions)[1], 30, "the first member joined")
+    eventually(lambda: (silent.poll(), silent.partitions)[1], 30, "the first member joined")  # type: ignore[func-returns-value]
     living = join(server, topic, group, **{"session.timeout.ms": 30_000})
 
     def took_over() -> bool:
@@ -134,7 +134,9 @@ def test_dead_member_is_replaced_after_its_session(server: Server, make_topic: T
         silent.poll()
     # librdkafka's close() waits for ever, now and then, when the loss of its partitions is still to be called back.
     eventually(
-        lambda: (silent.poll(), silent.revocations)[1], 30, "the silent member heard that it lost its partitions"
+        lambda: (silent.poll(), silent.revocations)[1],  # type: ignore[func-returns-value]
+        30,
+        "the silent member heard that it lost its partitions",
     )
     silent.close()
     living.close()

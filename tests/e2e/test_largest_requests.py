@@ -84,7 +84,7 @@ def resident_bytes(server: Server, name: str) -> int:
     return int(found[1]) * 1024
 
 
-def test_others_are_answered_and_memory_stays(server: Server) -> None:
+def test_others_are_answered_and_memory_stays(server: BmqServer) -> None:
     with WireClient(server.port, timeout_s=ANSWER_S) as client:
         topic = CreatableTopic(name="t", num_partitions=PARTITIONS, replication_factor=1)
         made = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)

@@ -69,7 +69,7 @@ def take(consumer: Consumer, count: int, timeout_s: float = 20) -> list[Message]
 def test_codecs(server: Server, make_topic: TopicMaker, codec: str) -> None:
     topic = make_topic()
     values = [b"%d " % number + b"compressible " * 20 for number in range(1_000)]
-    delivered = produce(server, topic, values, **{"compression.type": codec, "linger.ms": 20})
+    delivered = produce(server, topic, values, **{"compression.type": codec, "linger.ms": 20})  # type: ignore[arg-type]
     assert [message.offset() for message in delivered] == list(range(1_000))
     consumer = assigned_consumer(server, topic, **{"check.crcs": True})
     assert [message.value() for message in take(consumer, 1_000)] == values

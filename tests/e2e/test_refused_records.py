@@ -28,12 +28,12 @@ DAY_MS = 24 * 3600 * 1000
 
 
 def produce(server: Server, topic: str, records: Sequence[Record]) -> PartitionProduceResponse:
-    data = PartitionProduceData(index=i32(0), records=bytes(encode_batch(records)))
+    data = PartitionProduceData(index=i32(0), records=bytes(encode_batch(records)))  # type: ignore[arg-type]
     request = ProduceRequest(
         transactional_id=None,
         acks=i16(-1),
         timeout=i32Timedelta.parse(timedelta(seconds=30)),
-        topic_data=(TopicProduceData(name=topic, partition_data=(data,)),),
+        topic_data=(TopicProduceData(name=topic, partition_data=(data,)),),  # type: ignore[arg-type]
     )
     with WireClient(server.port) as client:
         return call(client, request, ProduceResponse).responses[0].partition_responses[0]

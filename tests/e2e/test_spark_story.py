@@ -19,7 +19,7 @@ from tests.support.table_topics import order, produce
 pytestmark = [pytest.mark.spark, pytest.mark.bmq_only, pytest.mark.timeout(300)]
 
 PARTITIONS = 2
-VALUES: list[bytes | None] = [order(number) for number in range(200)] + [b"no JSON", None]
+VALUES: list[bytes | None] = [*map(order, range(200)), b"no JSON", None]
 JOB_WAIT_S = 280
 
 

@@ -144,6 +144,6 @@ def fake_copies(monkeypatch: pytest.MonkeyPatch) -> Any:
     def start(here: FakeCluster, there: FakeCluster, **request: Any) -> mirror.Mirror:
         given: Any = SimpleNamespace()
         clusters: Any = here, there
-        return mirror.Mirror(given, given, *clusters, mirror.MirrorRequest(groups="", **request))
+        return mirror.Mirror(given, given, *clusters, mirror.MirrorRequest(groups="", **request))  # type: ignore[arg-type,call-arg]
 
     return start

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -35,7 +35,7 @@ Answer = Callable[[Any], Any]
 class FakeProxy:
     """A context manager. An API without an answer closes the connection. `requests`: what it was asked, in order."""
 
-    def __init__(self, answers: dict[ApiKey, Answer]) -> None:
+    def __init__(self, answers: Mapping[ApiKey, Callable[[Any], Any]]) -> None:
         self.answers = answers
         self.requests: list[Any] = []
         self.port = 0

@@ -51,7 +51,7 @@ def instrumented_target(name: str) -> Target:
         return atheris.instrument_func(made) if type(source) is wire.ReaderSource else made
 
     if name in ("requests", "responses", "internal_messages", "stored_records", "envelope", "consumer_protocol"):
-        wire._Source.compiled = instrumented  # type: ignore[method-assign]
+        wire._Source.compiled = instrumented  # type: ignore[method-assign,assignment]
     target = target_of(name)
     for module_name, module in list(sys.modules.items()):
         if module is not None and module_name.startswith(target.instrumented):

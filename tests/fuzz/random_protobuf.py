@@ -22,6 +22,7 @@ _RANGES: Final = {
 def random_protobuf(message_class: type[M], dice: Random, depth: int = 0) -> M:
     """All required fields, and some of the others."""
     message = message_class()
+    field: Any
     for field in message.DESCRIPTOR.fields:
         if field.is_required or dice.randrange(2):
             set_field(message, field, dice, depth)
@@ -30,7 +31,7 @@ def random_protobuf(message_class: type[M], dice: Random, depth: int = 0) -> M:
 
 def changed_protobuf(message: M, dice: Random) -> M:
     """The message with one field, at any depth, drawn anew or left out."""
-    fields = list(message.DESCRIPTOR.fields)
+    fields: list[Any] = list(message.DESCRIPTOR.fields)
     if not fields:
         return message
     field = dice.choice(fields)

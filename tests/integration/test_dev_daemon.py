@@ -33,9 +33,9 @@ while True:
 
 def new_daemon(directory: Path, *arguments: str, program: str = SERVER) -> Daemon:
     async def probe() -> str | None:
-        return None if "ready" in daemon.log_head() else "it has not said so"
+        return None if "ready" in daemon.log_head() else "it has not said so"  # type: ignore[attr-defined]
 
-    daemon = Daemon("server", [sys.executable, "-c", program, *arguments], directory / "server.log", probe)
+    daemon: Daemon = Daemon("server", [sys.executable, "-c", program, *arguments], directory / "server.log", probe)
     return daemon
 
 

@@ -104,7 +104,7 @@ def test_offsets_of_many_groups(target: Target, tmp_path: Path) -> None:
 def test_members_gather_and_leave(target: Target) -> None:
     target.make_topic("gathering", 10)
     for number in range(2):
-        found = rebalance(target, "gathering", 10, 10, number)
+        found = rebalance(target, "gathering", 10, 10, number)  # type: ignore[arg-type]
         assert 0 < found["assigned_s"] <= found["settled_s"]
         assert found["heartbeats"] >= 2 * 10
 

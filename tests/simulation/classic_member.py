@@ -219,7 +219,7 @@ class ClassicMember(GroupMember):
 
     def _places(self, assignment: bytes) -> frozenset[Place]:
         """Raises Unhappy for topics that it has not heard of, Violation for such that it did not ask for."""
-        places = set()
+        places: set[Place] = set()
         for part in decode_assignment(assignment).assigned:
             if part.topic not in self._names():
                 raise Violation(f"{self.name} was given {part.topic}, and subscribes to {self._names()}")

@@ -328,7 +328,7 @@ class Cluster:
         await self._until_reported(admin)
         await self._check_floors(admin, ends)
         for partition in range(PARTITIONS):
-            said = await admin.until_done(lambda p=partition: listed_offset(admin, p, LATEST))
+            said = await admin.until_done(lambda p=partition: listed_offset(admin, p, LATEST))  # type: ignore[misc]
             if said != ends[partition]:
                 raise Violation(f"{partition} ends at {said} after a move, it did at {ends[partition]} before")
         await self._check_commits(admin)
@@ -344,7 +344,7 @@ class Cluster:
 
     async def _check_commits(self, admin: Client) -> None:
         for partition in range(PARTITIONS):
-            offset = await admin.until_done(lambda p=partition: committed_offset(admin, Consumer.GROUP, p))
+            offset = await admin.until_done(lambda p=partition: committed_offset(admin, Consumer.GROUP, p))  # type: ignore[misc]
             self.history.fetched_commit(partition, offset, self.history.committed[partition])
 
     async def _until_reported(self, admin: Client) -> None:

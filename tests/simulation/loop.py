@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Callable
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,8 @@ class _Timer(asyncio.TimerHandle):
 
     __slots__ = ("number",)
     number: int
+    _when: float  # asyncio's own, which its types leave out, as of the loop below
+    _scheduled: bool
 
     def __lt__(self, other: Any) -> bool:
         return (self._when, self.number) < (other._when, other.number)
@@ -49,6 +52,10 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     """Ends with `discard()`. `failures` collects what would have been logged as an unhandled exception."""
 
     network: Network | None = None
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[_Timer]
+    _stopping: bool
+    _timer_cancelled_count: int
 
     def __init__(self, *, time_limit_s: float = 3600.0) -> None:
         super().__init__()
@@ -96,7 +103,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
             handle = ready.popleft()
             if handle._cancelled:
                 continue
-            process = handle._context.get(PROCESS)
+            process = handle._context.get(PROCESS)  # type: ignore[attr-defined]
             if process is None or process.admits(handle):
                 self.callback_count += 1
                 self._callbacks_at_now += 1
@@ -129,7 +136,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
             heapq.heapify(self._scheduled)
             self._timer_cancelled_count = 0
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> Any:  # type: ignore[override]
         raise AssertionError(f"threads are not simulated: {func}")
 
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:

@@ -143,7 +143,7 @@ class Network:
         address = (host or (process.host if process else OUTSIDE_HOST), port or self._new_port())
         if address in self._listeners:
             raise OSError(98, f"address {address} already in use")
-        server = SimulatedServer(self, factory, address, process)
+        server = SimulatedServer(self, factory, address, process)  # type: ignore[abstract]
         self._listeners[address] = server
         return server
 

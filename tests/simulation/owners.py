@@ -154,7 +154,7 @@ class Owners:
         )
         openings = self._dice(f"openings {owner.leader_epoch}")
         manager.context.opener = FakeOpener(self.loop, openings)
-        manager.context.turn_room = FakeTurnRoom(openings, share=0.7)
+        manager.context.turn_room = FakeTurnRoom(openings, share=0.7)  # type: ignore[assignment]
         manager.assign(PARTITION, owner.leader_epoch, "events", self.chances.config, owner.floor)
         self._assign_aged(owner, manager, client)
         while True:

@@ -129,7 +129,7 @@ class Transactions(Cluster):
             lives |= copying_owners(world, copying, self._ownership, self._member_habits, 2)
         else:
             for _, number in SOURCES:
-                lives[f"copy{number}"] = lambda producer, number=number: copying.live(producer, number)
+                lives[f"copy{number}"] = lambda producer, number=number: copying.live(producer, number)  # type: ignore[misc]
         if self._is_deleting_topics:
             admin = self.client("deleter")
             lives["d"] = deleted_topic.WritingToDeleted(world, SOURCES, admin, self.outcome).live

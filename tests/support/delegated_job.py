@@ -33,9 +33,9 @@ async def keys_of(store: SegmentStore, plan: DelegatedPlan) -> tuple[dict[int, K
     by_group = {}
     for group in range(len(cleaning.groups)):
         rows = [(*key, last) for key, (last, groups) in found.items() if group in groups and last >= 0]
-        first, second, newest = zip(*rows, strict=True) if rows else ((), (), ())
-        columns = array("Q", first), array("Q", second), array("q", newest)
-        by_group[group] = KeyHashes(*map(memoryview, columns))
+        first, second, newest = zip(*rows, strict=True) if rows else ((), (), ())  # type: ignore[assignment]
+        columns = array("Q", first), array("Q", second), array("q", newest)  # type: ignore[call-overload]
+        by_group[group] = KeyHashes(*map(memoryview, columns))  # type: ignore[arg-type]
     return by_group, states_of(cleaning, parts)
 
 

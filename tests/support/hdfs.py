@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from bmq.dev.hadoop_configuration import LOCAL_READERS, QUICK_PROPERTIES
 from bmq.dev.hdfs import HdfsCluster
@@ -101,7 +101,7 @@ def shared(directory: Callable[[], Path], **wishes: int) -> Iterator[HdfsCluster
     if there := shared_hdfs():
         yield there
         return
-    cluster = started_on_free_ports(lambda: new_cluster(directory(), **wishes), outside_any_loop)
+    cluster = started_on_free_ports(lambda: new_cluster(directory(), **wishes), outside_any_loop)  # type: ignore[arg-type]
     try:
         yield cluster
     finally:
@@ -151,10 +151,10 @@ async def reserved_bytes(cluster: HdfsCluster) -> list[int]:
     return found
 
 
-def config_of(cluster: HdfsCluster, root: str, user: str = USER, **settings: float) -> HdfsConfig:
+def config_of(cluster: HdfsCluster, root: str, user: str = USER, **settings: Any) -> HdfsConfig:
     """How a store finds its files under `root` in this cluster."""
     config = HdfsConfig(namenodes=cluster.namenodes, root=root, user=user)
-    return replace(config, **settings)  # type: ignore[arg-type]
+    return replace(config, **settings)
 
 
 def fresh_root(test_name: str, random: Random | None = None) -> str:

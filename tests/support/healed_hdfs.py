@@ -63,8 +63,8 @@ async def healed(cluster: HdfsCluster) -> None:
             await daemon.start()
     await cluster.wait_live(len(cluster.datanodes))
     for transfer in cluster.datanodes:
-        await until(lambda transfer=transfer: is_heard(cluster, transfer), HEARD_WAIT_S, f"{transfer} is used again")
-    namenode = NameNode(config_of(cluster, "/", **PATIENT), Random())
+        await until(lambda transfer=transfer: is_heard(cluster, transfer), HEARD_WAIT_S, f"{transfer} is used again")  # type: ignore[misc]
+    namenode = NameNode(config_of(cluster, "/", **PATIENT), Random())  # type: ignore[arg-type]
     try:
         # Blocks of dead tests would be copied to make up for dead daemons, beside the next test.
         for entry in await namenode.listing("/"):

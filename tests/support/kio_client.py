@@ -21,6 +21,6 @@ def call(client: WireClient, request: Any, response_type: type[T]) -> T:
     reader = client.call(request.__api_key__, request.__version__, b"\0" + body.getvalue())
     assert reader.one(">B") == 0
     answer = reader.raw(reader.left)
-    response, end = entity_reader(response_type)(answer, 0)
+    response, end = entity_reader(response_type)(answer, 0)  # type: ignore[type-var]
     assert end == len(answer), "bytes are left behind the response"
     return response

@@ -40,7 +40,7 @@ class MeasuredTests:
         largest_used_share()
         self._java_starts, self._outcome = 0, "passed"
         began_s, began_cpu = time.monotonic(), os.times()
-        result = yield
+        result = yield  # type: ignore[misc]
         ended_cpu = os.times()
         line = {
             "name": item.nodeid,

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -52,6 +53,13 @@ PATIENCE = {
     "BMQ_BROKER__STOP_WAIT_MAX_S": "30",
     "BMQ_LOOP_STALL_MAX_MS": "30000",
 }
+
+
+class Bootstrap(Protocol):
+    """A server or a cluster that Kafka clients can reach."""
+
+    @property
+    def bootstrap(self) -> str: ...
 
 
 class Server(ABC):

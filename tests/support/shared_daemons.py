@@ -55,7 +55,7 @@ def main() -> None:
     hdfs = started_on_free_ports(lambda: new_cluster(directory / f"hdfs-{next(names)}"), outside_any_loop)
     zookeeper = started_on_free_ports(lambda: new_zookeeper(directory / f"zookeeper-{next(names)}"), outside_any_loop)
     found = {
-        name: {"directory": str(daemons.directory), "plan": asdict(daemons.plan)}
+        name: {"directory": str(daemons.directory), "plan": asdict(daemons.plan)}  # type: ignore[attr-defined]
         for name, daemons in {"hdfs": hdfs, "zookeeper": zookeeper}.items()
     }
     (directory / FILE_NAME).write_text(json.dumps(found))

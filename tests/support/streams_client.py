@@ -58,7 +58,7 @@ class StreamsClient:
             "standby": {},
             "warmup": {},
         }
-        return self.beat(group_id, epoch=0, **(said | fields))
+        return self.beat(group_id, epoch=0, **(said | fields))  # type: ignore[arg-type]
 
     def beat(
         self,

@@ -191,7 +191,7 @@ def committed_values(bootstrap: str, topic: str, partitions: int) -> dict[int, l
     """What readers of committed records see, by partition, once no transaction is open any more. Raises AssertionError."""
 
     def all_ended() -> bool:
-        committed, written = (end_offsets(bootstrap, topic, partitions, isolation) for isolation in LEVELS)
+        committed, written = (end_offsets(bootstrap, topic, partitions, isolation) for isolation in LEVELS)  # type: ignore[arg-type]
         return committed == written
 
     eventually(all_ended, 40, "no transaction is open")

@@ -12,6 +12,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import crc32c
 
@@ -209,7 +210,7 @@ class WireClient:
         self._correlation_ids = itertools.count(1)
         self._reading = self._socket.makefile("rb", buffering=1 << 16)
 
-    def __enter__(self) -> WireClient:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -35,7 +35,7 @@ def test_the_command_is_one_of_this_interpreter_and_of_no_index_that_has_bmq(mon
 
 def test_without_metadata_the_project_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def nothing(_: str) -> list[str]:
-        raise extras.PackageNotFoundError
+        raise extras.PackageNotFoundError  # type: ignore[attr-defined]
 
     monkeypatch.setattr(extras, "requires", nothing)
     assert install_command("spark").endswith("what the extra 'spark' of bmq's pyproject.toml names")

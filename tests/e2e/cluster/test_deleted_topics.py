@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from hdfs_native import Client
@@ -62,7 +63,7 @@ def test_a_topic_made_again_has_nothing_of_the_old_one(separated: BmqCluster, ma
             "every client is served by the last one",
         )
     assert codes <= {wire.NONE, CLOSED, *GONE}, codes
-    found = []
+    found: list[Any] = []
     with TopicClient(separated.proxies[1].kafka_port) as reader:
         end = reader.list_offsets(topic, [0], -1)[0][1]
         while len(found) < end:

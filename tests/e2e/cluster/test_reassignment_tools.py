@@ -76,9 +76,7 @@ def test_reassignment_from_plan_to_verification(cluster: BmqCluster, make_topic:
     moved = [owners[1], owners[2], owners[0]]
     rotation = plan_file(tmp_path, topic, {number: [node] for number, node in enumerate(moved)}, "rotation.json")
     # The owner stays where it may stay, though it is not preferred.
-    back = {
-        number: sorted(cluster.nodes, key=lambda node, last=last: node == last) for number, last in enumerate(moved)
-    }
+    back = {number: sorted(cluster.nodes, key=last.__eq__) for number, last in enumerate(moved)}
 
     with producing(cluster.bootstrap, topic, 3) as load:
         started = reassign(cluster, "--reassignment-json-file", rotation, "--execute").out

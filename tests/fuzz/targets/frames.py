@@ -38,7 +38,8 @@ def check(data: bytes) -> bool:
 
 def _cut(stream: bytes, piece_bytes: int) -> tuple[list[bytes], bool, int]:
     """Frames, whether the stream was refused, and the memory for an incomplete frame."""
-    splitter, frames, place = FrameSplitter(_shared, FRAME_BYTES_MAX, AT_FIRST_MAX), [], 0
+    frames: list[bytes] = []
+    splitter, place = FrameSplitter(_shared, FRAME_BYTES_MAX, AT_FIRST_MAX), 0
     while place < len(stream):
         room = splitter.get_buffer()
         assert len(room), "no room for the next bytes"

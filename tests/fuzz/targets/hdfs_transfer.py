@@ -13,8 +13,9 @@ from crc32c import crc32c
 
 from bmq.hdfs.blocks import DataNode
 from bmq.hdfs.config import Address
-from bmq.hdfs.datanode_connection import DataNodeConnection, SetupRefused
+from bmq.hdfs.datanode_connection import DataNodeConnection
 from bmq.hdfs.delimited import delimited
+from bmq.hdfs.errors import SetupRefused
 from bmq.hdfs.packets import INCOMPLETE, UNUSUAL, Ack, BadAck, decode_ack, packet_head, read_ack
 from bmq.hdfs.proto.transfer_pb2 import BlockOpResponse, PipelineAck, TransferStatus
 from bmq.hdfs.read_packets import BlockReceiver, ReplicaError
@@ -121,7 +122,7 @@ def seeds() -> Iterator[bytes]:
     yield bytes((_READ, 255)) + _block()
     yield bytes((_READ, 0)) + _block()
     for status in TransferStatus.values():
-        reply = BlockOpResponse(status=status, message="no\nwhy", first_bad_link="dn1")
+        reply = BlockOpResponse(status=status, message="no\nwhy", first_bad_link="dn1")  # type: ignore[arg-type]
         yield bytes((_READ, 9)) + delimited(reply)
         yield bytes((_WRITE, 9)) + delimited(reply)
     success = delimited(BlockOpResponse(status=TransferStatus.SUCCESS))

@@ -22,7 +22,7 @@ def by_hand(kind: Kind, body: bytes, message: Any) -> None:
     # The one by hand refuses tagged fields of a later version, which no node sends to us.
     if found is not None and message is not None:
         for part in found.partitions:
-            part.topic_id = part.topic_id if part.topic_id and part.topic_id.int else None
+            part.topic_id = part.topic_id if part.topic_id and part.topic_id.int else None  # type: ignore[assignment]
         assert found == message, "TailFetch read by hand differs"
 
 

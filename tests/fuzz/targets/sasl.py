@@ -40,7 +40,7 @@ def _authenticator() -> SaslAuthenticator:
 
         return Scram(BY_NAME[name], lookup, _NONCE, _SECRET)
 
-    mechanisms = {
+    mechanisms: dict[str, Any] = {
         "PLAIN": lambda: Plain({USER: PASSWORD}, _USERS, RightPasswords(_SECRET), _SECRET),
         SHA_256.name: lambda: scram(SHA_256.name),
         SHA_512.name: lambda: scram(SHA_512.name),

@@ -55,7 +55,7 @@ def seeds() -> Iterator[bytes]:
         yield b"\0" + len(body).to_bytes(4, "big") + body
     yield from (b"\1" + number for number in (b"0", b"17", b"2147483647", b"2147483648", b"-1"))
     for number, value in enumerate((_CLAIM, _MEMBER, _MARK)):
-        yield bytes([2 + number]) + layout.encoded(value)
+        yield bytes([2 + number]) + layout.encoded(value)  # type: ignore[arg-type]
 
 
 def mutate(data: bytes, dice: Random) -> bytes:

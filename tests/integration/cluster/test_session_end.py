@@ -65,7 +65,7 @@ def test_what_a_dead_process_held_goes_at_once(ground: Ground) -> None:
         await ground.cut(dead)
         waiting = ground.later(other.campaign(member(2)))
         again = await ground.started(1)
-        joining = ground.later(again.join(member(1, "b")))
+        joining = ground.later(again.join(member(1, "b")))  # type: ignore[arg-type]
         assert not waiting.done() and not joining.done()
         assert await ground.end(ground.keys[1][0])
         await within(joining)
@@ -170,7 +170,7 @@ def test_what_the_short_lived_process_says(own_zookeeper: ZooKeeperServer, monke
 
     def settings(session_ms: int) -> Settings:
         cluster = {"zookeeper_session_ms": session_ms}
-        return Settings(node_id=4, zookeeper=f"{own_zookeeper.address}/bmq", cluster=cluster)  # type: ignore[arg-type]
+        return Settings(node_id=4, zookeeper=f"{own_zookeeper.address}/bmq", cluster=cluster)
 
     async def story() -> None:
         patient, hasty = settings(int(WAIT_S * 1000)), settings(300)

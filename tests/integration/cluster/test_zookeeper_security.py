@@ -223,7 +223,7 @@ def test_certificates_are_read_at_each_connection(secure: SecureZooKeeper, root:
         fresh = tmp_path / "fresh.pem"
         secure.authority.cert_pem.write_to_path(fresh)
         fresh.replace(authorities)
-        await within(starting)
+        await within(starting)  # type: ignore[arg-type]
         await one.close()
 
     asyncio.run(story())

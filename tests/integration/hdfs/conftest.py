@@ -44,4 +44,4 @@ def own_ha_hdfs(tmp_path: Path) -> Iterator[HdfsCluster]:
 @pytest.fixture
 def hdfs_config(hdfs: HdfsCluster, request: pytest.FixtureRequest) -> HdfsConfig:
     """The shared cluster, with a root directory that is this test's alone and does not exist yet."""
-    return config_of(hdfs, fresh_root(request.node.name), **PATIENT)
+    return config_of(hdfs, fresh_root(request.node.name), **PATIENT)  # type: ignore[arg-type]

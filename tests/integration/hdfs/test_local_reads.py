@@ -40,7 +40,7 @@ def own_open_hdfs(tmp_path: Path) -> Iterator[HdfsCluster]:
 @pytest.fixture
 def open_config(open_hdfs: HdfsCluster, request: pytest.FixtureRequest) -> HdfsConfig:
     # So patient that a busy machine changes no test's outcome.
-    return config_of(open_hdfs, fresh_root(request.node.name), **PATIENT, local_read_timeout_s=10.0)
+    return config_of(open_hdfs, fresh_root(request.node.name), **PATIENT, local_read_timeout_s=10.0)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ async def test_without_the_right_datanodes_are_asked_as_ever(hdfs: HdfsCluster, 
 
 @pytest.mark.campaign("hdfs-faults")
 async def test_a_dead_datanode_leaves_its_files_to_the_others(own_open_hdfs: HdfsCluster) -> None:
-    store = await HdfsStore.open(config_of(own_open_hdfs, "/dead", **PATIENT), Random(1))
+    store = await HdfsStore.open(config_of(own_open_hdfs, "/dead", **PATIENT), Random(1))  # type: ignore[arg-type]
     try:
         file_id = await closed_segment(store)
         for number in range(2):

@@ -254,7 +254,7 @@ async def check_mended(client: Client, name: str, length_bytes: int, replicas: i
 
 @pytest.mark.hurt
 async def test_a_killed_datanode_costs_one_replica_and_no_byte(own_hdfs: HdfsCluster) -> None:
-    config = config_of(own_hdfs, fresh_root("killed"), **PATIENT)
+    config = config_of(own_hdfs, fresh_root("killed"), **PATIENT)  # type: ignore[arg-type]
     async with clients(config, "own") as (own,), opening(own) as segments:
         writer = await open_writer(segments, own, "f")
         is_acked = asyncio.Event()
@@ -274,7 +274,7 @@ async def test_a_killed_datanode_costs_one_replica_and_no_byte(own_hdfs: HdfsClu
 @pytest.mark.campaign("hdfs-faults")
 async def test_a_hung_datanode_costs_its_timeouts_and_no_byte(own_hdfs: HdfsCluster) -> None:
     # Short enough to be waited for once, and long enough for the nodes that do not hang.
-    config = config_of(own_hdfs, fresh_root("hung"), **{**PATIENT, "ack_timeout_s": 4.0})
+    config = config_of(own_hdfs, fresh_root("hung"), **{**PATIENT, "ack_timeout_s": 4.0})  # type: ignore[arg-type]
     loop = asyncio.get_running_loop()
     async with clients(config, "own") as (own,), opening(own) as segments:
         writer = await open_writer(segments, own, "f")
@@ -299,7 +299,7 @@ async def test_a_hung_datanode_costs_its_timeouts_and_no_byte(own_hdfs: HdfsClus
 
 @pytest.mark.campaign("hdfs-faults")
 async def test_a_hung_datanode_that_has_what_was_acknowledged_is_waited_for(own_hdfs: HdfsCluster) -> None:
-    config = config_of(own_hdfs, fresh_root("waited"), **PATIENT_WITH_PAUSED)
+    config = config_of(own_hdfs, fresh_root("waited"), **PATIENT_WITH_PAUSED)  # type: ignore[arg-type]
     async with clients(config, "own") as (own,):
         segment = await left_by_lengths(own, f"{config.root}/f", [9_000, 5_000, 5_000])
         hung = own_hdfs.datanode_at(segment.nodes[0].transfer)
@@ -316,7 +316,7 @@ async def test_a_hung_datanode_that_has_what_was_acknowledged_is_waited_for(own_
 
 @pytest.mark.hurt
 async def test_a_datanode_that_dies_during_the_repair_is_left_out_too(own_hdfs: HdfsCluster) -> None:
-    config = config_of(own_hdfs, fresh_root("during"), **PATIENT)
+    config = config_of(own_hdfs, fresh_root("during"), **PATIENT)  # type: ignore[arg-type]
     async with clients(config, "own") as (own,):
         segment = await left_by_lengths(own, f"{config.root}/f", [9_000, 9_000, 9_000])
         own.namenode.before["update_pipeline"] = [own_hdfs.datanode(0).kill]
@@ -329,7 +329,7 @@ async def test_a_datanode_that_dies_during_the_repair_is_left_out_too(own_hdfs: 
 @pytest.mark.campaign("hdfs-faults")
 async def test_without_any_datanode_it_is_tried_again_until_they_are_back(own_hdfs: HdfsCluster) -> None:
     """They come back with replicas that only lease recovery can use: the last resort."""
-    config = config_of(own_hdfs, fresh_root("none"), **PATIENT)
+    config = config_of(own_hdfs, fresh_root("none"), **PATIENT)  # type: ignore[arg-type]
     async with clients(config, "own") as (own,):
         segment = await left_by_lengths(own, f"{config.root}/f", [9_000, 9_000, 9_000])
         for index in range(3):

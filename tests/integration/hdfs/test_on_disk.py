@@ -214,7 +214,7 @@ async def test_a_segment_that_is_full_can_still_be_synced(hdfs: HdfsCluster, hdf
 
 @pytest.mark.hurt
 async def test_a_node_that_is_down_is_left_out_when_a_closed_file_is_synced(own_hdfs: HdfsCluster) -> None:
-    config = config_of(own_hdfs, fresh_root("down"), **PATIENT)
+    config = config_of(own_hdfs, fresh_root("down"), **PATIENT)  # type: ignore[arg-type]
     async with clients(config, "old", "new") as (old, new):
         segment = await finalized(old, f"{config.root}/f")
         await segment.complete_at_last(LENGTH_BYTES)

@@ -124,7 +124,7 @@ def test_a_whole_file_outlives_it(unsafe_hdfs: tuple[HdfsCluster, tuple[UnsafeDi
     contents = {f"manifest.{number}": Random(number).randbytes(size) for number, size in enumerate(SIZES_BYTES)}
 
     async def write_and_read() -> dict[str, bytes]:
-        store = await HdfsStore.open(config_of(cluster, "/whole", **PATIENT), Random(1))
+        store = await HdfsStore.open(config_of(cluster, "/whole", **PATIENT), Random(1))  # type: ignore[arg-type]
         try:
             for name, content in contents.items():
                 await store.write_file(name, content, holder="owner")
@@ -146,7 +146,7 @@ def test_what_was_synced_outlives_an_append_behind_it(
     synced = b"s" * 10_000
 
     async def write_and_close() -> int:
-        store = await HdfsStore.open(config_of(cluster, "/rewritten", **PATIENT), Random(1))
+        store = await HdfsStore.open(config_of(cluster, "/rewritten", **PATIENT), Random(1))  # type: ignore[arg-type]
         try:
             await store.make_directory("t")
             writer = await store.create_segment(
@@ -184,7 +184,7 @@ def test_a_file_that_is_being_closed_outlives_it(
     cluster, disks = unsafe_hdfs
 
     async def cut_short_and_repeated() -> None:
-        config = config_of(cluster, "/closed", **PATIENT)
+        config = config_of(cluster, "/closed", **PATIENT)  # type: ignore[arg-type]
         async with clients(config, "old", "new") as (old, new):
             segment = await Segment.open(old, f"{config.root}/f")
             length_bytes = await segment.writing.send([content(0, LENGTH_BYTES)], is_sync=True)
@@ -206,7 +206,7 @@ def test_a_file_that_lease_recovery_has_closed_outlives_it(
     cluster, disks = unsafe_hdfs
 
     async def closed_and_repeated() -> None:
-        config = config_of(cluster, "/recovered", **PATIENT)
+        config = config_of(cluster, "/recovered", **PATIENT)  # type: ignore[arg-type]
         async with clients(config, "old", "new") as (old, new):
             segment = await Segment.open(old, f"{config.root}/f")
             length_bytes = await segment.writing.send([content(0, LENGTH_BYTES)], is_sync=True)
@@ -226,7 +226,7 @@ def test_a_file_closed_with_more_than_the_disks_had_waits_as_it_is(
     cluster, disks = unsafe_hdfs
 
     async def closed_and_repeated() -> None:
-        config = config_of(cluster, "/short", **PATIENT)
+        config = config_of(cluster, "/short", **PATIENT)  # type: ignore[arg-type]
         async with clients(config, "old", "new") as (old, new):
             segment = await Segment.open(old, f"{config.root}/f")
             await segment.writing.send([content(0, LENGTH_BYTES)], is_sync=True)

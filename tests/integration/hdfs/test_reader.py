@@ -213,7 +213,7 @@ async def test_replicas_that_rotted_on_disk_are_noticed(hdfs: HdfsCluster, hdfs_
 
 @pytest.mark.hurt
 async def test_hung_and_dead_daemons(own_hdfs: HdfsCluster) -> None:
-    config = replace(config_of(own_hdfs, fresh_root("hung-and-dead"), **PATIENT_WITH_PAUSED), retry_max_s=10.0)
+    config = replace(config_of(own_hdfs, fresh_root("hung-and-dead"), **PATIENT_WITH_PAUSED), retry_max_s=10.0)  # type: ignore[arg-type]
     async with client(config) as here:
         file = await here.create("file", CONTENT)
         await here.close(file)

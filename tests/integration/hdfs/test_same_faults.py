@@ -91,7 +91,7 @@ def hurt_hdfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HdfsCluster]
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_hurt_history_ends_the_same_on_the_fake_and_on_hdfs(seed: int, hurt_hdfs: HdfsCluster) -> None:
     patience = {**PATIENT_WITH_PAUSED, "ack_timeout_s": ACK_TIMEOUT_S}
-    config = config_of(hurt_hdfs, fresh_root(f"hurt-{seed}"), **patience, bad_node_expiry_s=0.5)
+    config = config_of(hurt_hdfs, fresh_root(f"hurt-{seed}"), **patience, bad_node_expiry_s=0.5)  # type: ignore[arg-type]
 
     async def play() -> dict[str, int]:
         site = HdfsSite(hurt_hdfs, config)

@@ -157,7 +157,7 @@ async def test_nodes_that_are_only_suspected_are_used_rather_than_to_close_on_on
 @pytest.mark.hurt
 async def test_a_hung_datanode_that_comes_back_with_a_stale_replica_harms_nothing(own_hdfs: HdfsCluster) -> None:
     """It even goes on answering its old writer; the NameNode drops what it has, and copies the block anew."""
-    config = config_of(own_hdfs, fresh_root("back"), **PATIENT_WITH_PAUSED)
+    config = config_of(own_hdfs, fresh_root("back"), **PATIENT_WITH_PAUSED)  # type: ignore[arg-type]
     store = await HdfsStore.open(config, Random(1))
     try:
         async with clients(config, "old") as (old,):
@@ -186,7 +186,7 @@ async def test_a_hung_datanode_that_comes_back_with_a_stale_replica_harms_nothin
 
 @pytest.mark.campaign("hdfs-faults")
 async def test_a_dead_datanode_does_not_count_although_it_is_listed(own_hdfs: HdfsCluster) -> None:
-    config = config_of(own_hdfs, fresh_root("counted"), **PATIENT)
+    config = config_of(own_hdfs, fresh_root("counted"), **PATIENT)  # type: ignore[arg-type]
     store = await HdfsStore.open(config, Random(1))
     try:
         async with clients(config, "old") as (old,):
@@ -208,7 +208,7 @@ async def test_a_dead_datanode_does_not_count_although_it_is_listed(own_hdfs: Hd
 
 @pytest.mark.hurt
 async def test_with_a_killed_datanode_the_others_close_the_file(own_hdfs: HdfsCluster) -> None:
-    config = config_of(own_hdfs, fresh_root("killed"), **PATIENT, bad_node_expiry_s=BAD_NODE_EXPIRY_S)
+    config = config_of(own_hdfs, fresh_root("killed"), **PATIENT, bad_node_expiry_s=BAD_NODE_EXPIRY_S)  # type: ignore[arg-type]
     async with clients(config, "old", "new") as (old, new):
         segments = [await Segment.open(old, f"{config.root}/{number}", 1_000 + number) for number in range(4)]
         empty = await Segment.allocate(old, f"{config.root}/empty")
@@ -232,7 +232,7 @@ async def test_with_a_killed_datanode_the_others_close_the_file(own_hdfs: HdfsCl
 
 @pytest.mark.campaign("hdfs-faults")
 async def test_a_hung_datanode_costs_one_timeout_and_the_next_takeover_skips_it(own_hdfs: HdfsCluster) -> None:
-    config = config_of(own_hdfs, fresh_root("hung"), **PATIENT_WITH_PAUSED, bad_node_expiry_s=BAD_NODE_EXPIRY_S)
+    config = config_of(own_hdfs, fresh_root("hung"), **PATIENT_WITH_PAUSED, bad_node_expiry_s=BAD_NODE_EXPIRY_S)  # type: ignore[arg-type]
     async with clients(config, "old", "new") as (old, new):
         segments = [await Segment.open(old, f"{config.root}/{number}", 1_000 + number) for number in range(3)]
         await own_hdfs.datanode(2).pause()
@@ -268,7 +268,7 @@ def suspicions_of(client: Client) -> list[DataNode]:
 
 @pytest.mark.campaign("hdfs-faults")
 async def test_no_datanode_at_all_is_said_at_once_and_a_later_call_works(own_hdfs: HdfsCluster) -> None:
-    config = config_of(own_hdfs, fresh_root("none"), **PATIENT_WITH_PAUSED)
+    config = config_of(own_hdfs, fresh_root("none"), **PATIENT_WITH_PAUSED)  # type: ignore[arg-type]
     async with clients(config, "old", "new") as (old, new):
         segment = await Segment.open(old, f"{config.root}/f", 5_000)
         for index in range(3):
@@ -288,7 +288,7 @@ async def test_no_datanode_at_all_is_said_at_once_and_a_later_call_works(own_hdf
 
 @pytest.mark.hurt
 async def test_a_restarted_datanode_waits_for_recovery_and_is_left_out(own_hdfs: HdfsCluster) -> None:
-    config = config_of(own_hdfs, fresh_root("restarted"), **PATIENT)
+    config = config_of(own_hdfs, fresh_root("restarted"), **PATIENT)  # type: ignore[arg-type]
     async with clients(config, "old", "new") as (old, new):
         segment = await Segment.open(old, f"{config.root}/f", 5_000)
         everywhere = await Segment.open(old, f"{config.root}/g", 6_000)

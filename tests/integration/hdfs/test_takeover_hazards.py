@@ -684,7 +684,7 @@ async def test_nothing_is_corrupt_when_all_datanodes_have_reported_everything_ag
 
     Method: many ways to leave a block, takers at once among them; then restart the DataNodes, which report everything.
     """
-    config = config_of(own_hdfs, fresh_root("reported"), **PATIENT)
+    config = config_of(own_hdfs, fresh_root("reported"), **PATIENT)  # type: ignore[arg-type]
     async with clients(config, "own", "new", "newer") as (own, new, newer):
         closed: dict[str, int] = {}
         for number in range(24):

@@ -81,7 +81,7 @@ def replica(cluster: HdfsCluster, index: int, block_id: int) -> tuple[Path, Path
 
 
 def test_rotten_and_differing_replicas_are_named_with_their_nodes(own_hdfs: HdfsCluster) -> None:
-    config = config_of(own_hdfs, fresh_root("verify"), **PATIENT)
+    config = config_of(own_hdfs, fresh_root("verify"), **PATIENT)  # type: ignore[arg-type]
     tasks, blocks = asyncio.run(written(config))
     rotten, _ = replica(own_hdfs, 0, blocks[0])
     with rotten.open("r+b") as file:

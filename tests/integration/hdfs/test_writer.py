@@ -106,7 +106,7 @@ async def test_appends_of_any_size_are_read_back_by_another_client(
 @pytest.mark.hurt
 async def test_the_other_client_does_check(own_hdfs: HdfsCluster) -> None:
     """Guards the test above: with one bit of every replica flipped on disk the file can no longer be read."""
-    config = config_of(own_hdfs, fresh_root("checks"), **PATIENT)
+    config = config_of(own_hdfs, fresh_root("checks"), **PATIENT)  # type: ignore[arg-type]
     async with store_of(config) as store:
         writer = await store.create_segment("s", holder="me", durability=Durability.HSYNC, segment_bytes=SEGMENT_BYTES)
         data = Random(5).randbytes(50_000)
@@ -207,7 +207,7 @@ async def test_a_late_connection_with_an_old_stamp_is_refused(hdfs_config: HdfsC
 async def test_a_killed_datanode_breaks_the_writer_and_is_left_out_of_the_next_segment(
     own_hdfs: HdfsCluster, mode: WriteMode
 ) -> None:
-    config = replace(config_of(own_hdfs, fresh_root("killed"), **PATIENT), write_mode=mode)
+    config = replace(config_of(own_hdfs, fresh_root("killed"), **PATIENT), write_mode=mode)  # type: ignore[arg-type]
     async with store_of(config) as store:
         writer = await store.create_segment("s", holder="me", durability=Durability.HFLUSH, segment_bytes=SEGMENT_BYTES)
         first = Random(2).randbytes(100_000)
@@ -241,7 +241,7 @@ async def test_a_killed_datanode_breaks_the_writer_and_is_left_out_of_the_next_s
 @MODES
 async def test_a_hung_datanode_is_found_in_time(own_hdfs: HdfsCluster, mode: WriteMode) -> None:
     # Nodes that do not hang have to answer in that time on a busy machine, too.
-    config = config_of(own_hdfs, fresh_root("hung"), **{**PATIENT_WITH_PAUSED, "ack_timeout_s": 3.0})
+    config = config_of(own_hdfs, fresh_root("hung"), **{**PATIENT_WITH_PAUSED, "ack_timeout_s": 3.0})  # type: ignore[arg-type]
     config = replace(config, write_mode=mode)
     loop = asyncio.get_running_loop()
     async with store_of(config) as store:
@@ -284,7 +284,7 @@ async def test_a_datanode_reserves_a_segments_own_size(own_hdfs: HdfsCluster, mo
 
     One chunk more, so that the block is never full and can be opened again.
     """
-    config = replace(config_of(own_hdfs, fresh_root(f"reserved-{mode}"), **PATIENT), write_mode=mode)
+    config = replace(config_of(own_hdfs, fresh_root(f"reserved-{mode}"), **PATIENT), write_mode=mode)  # type: ignore[arg-type]
     segment_bytes = 3 * 1024 * 1024
     async with store_of(config) as store:
         before = await settled_reserved_bytes(own_hdfs)

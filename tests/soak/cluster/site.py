@@ -72,7 +72,7 @@ class Site:
         namenode, self.hdfs_addresses = self.hdfs.namenodes[0], (self.hdfs_address,)
         if Kind.LATE_CALLS in hazards:
             namenode = Address(network.add_service(), namenode.port)
-            self.hdfs_addresses = (self.hdfs_address, namenode.host)
+            self.hdfs_addresses = (self.hdfs_address, namenode.host)  # type: ignore[assignment]
             self.late_calls = LateCalls(self.hdfs.namenodes[0], Random(seed), namenode)
         kafka = {"BMQ_KAFKA": json.dumps({**json.loads(CLUSTER_ENVIRONMENT["BMQ_KAFKA"]), **HSYNC})}
         self.cluster = BmqCluster(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from functools import partial
 from weakref import ref
 
 import pytest
@@ -182,7 +183,7 @@ async def test_deadlines_fire_in_time_and_never_before() -> None:
             done.set_result(None)
 
     for delay_s in (0.02, 0.005, 0.03):
-        deadlines.add(lambda delay_s=delay_s: expire(delay_s), begun_s + delay_s)
+        deadlines.add(partial(expire, delay_s), begun_s + delay_s)
 
     def never() -> None:
         raise AssertionError("discarded")

@@ -47,9 +47,9 @@ def test_produces_are_what_a_client_would_send() -> None:
         (topic,) = request.topics
         assert topic.name == "some"
         for partition, records in topic.partitions:
-            ((position, batch),) = batches(records)
-            verify_crc(records, position, batch)
-            values = [record.value for record in decode_records(records, position)]
+            ((position, batch),) = batches(records)  # type: ignore[arg-type]
+            verify_crc(records, position, batch)  # type: ignore[arg-type]
+            values = [record.value for record in decode_records(records, position)]  # type: ignore[arg-type]
             assert [len(value or b"") for value in values] == [100] * 7
             found.append(partition)
     assert found == [0, 1, 2, 3, 4, 5]
@@ -63,9 +63,9 @@ def test_compressed_batches_shrink_and_hold_the_records(codec: Compression) -> N
     (frame,) = split(made.data)
     header = parse_request_header(frame)
     ((_, records),) = parse_produce(frame, header.body_position, header.api_version).topics[0].partitions
-    ((position, batch),) = batches(records)
+    ((position, batch),) = batches(records)  # type: ignore[arg-type]
     assert batch.compression is codec
-    assert [len(record.value or b"") for record in decode_records(records, position)] == [100] * BATCH_100B
+    assert [len(record.value or b"") for record in decode_records(records, position)] == [100] * BATCH_100B  # type: ignore[arg-type]
 
 
 def test_the_place_of_a_produces_error_code() -> None:

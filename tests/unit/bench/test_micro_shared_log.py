@@ -58,7 +58,7 @@ class KeepingWriter:
 @pytest.mark.parametrize("rate_per_s", [0.0, 5_000.0])
 @pytest.mark.parametrize("name", ["own", "shared"])
 async def test_a_run_ends_when_all_is_acknowledged(name: str, rate_per_s: float) -> None:
-    way = (await open_ways(InstantStore(), (6,)))[6][name]
+    way = (await open_ways(InstantStore(), (6,)))[6][name]  # type: ignore[arg-type]
     sample = await measure(way, 6, rate_per_s, 0.02, 1, [os.getpid()])
     assert sample.batches_per_s > 0
     assert sample.batches_per_append >= 1

@@ -13,7 +13,7 @@ import pytest
 from bench.criteria import BMQ, Criterion, Evidence
 from bench.runner import FULL, QUICK, SMOKE
 from bench.spark import criteria
-from bench.spark.__main__ import CONTENDERS, RUNS, in_turn, topic_of
+from bench.spark.__main__ import CONTENDERS, RUNS, in_turn, topic_of  # type: ignore[attr-defined]
 from bench.spark.campaigns import CAMPAIGNS
 from bench.spark.criteria import (
     CLOSED,

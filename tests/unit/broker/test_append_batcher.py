@@ -33,11 +33,11 @@ class Recorder(asyncio.AbstractEventLoop):
 
 
 def test_what_one_turn_queued_is_written_in_the_next() -> None:
-    loop, written = Recorder(), []
+    loop, written = Recorder(), []  # type: ignore[abstract,var-annotated]
     turns = AppendBatcher(loop)
     for name in ("a", "b"):
         turns.took(1000)
-        turns.schedule(lambda name=name: written.append(name))
+        turns.schedule(partial(written.append, name))
     assert len(loop.scheduled) == 1
     loop.turn()
     assert written == ["a", "b"]
@@ -50,7 +50,7 @@ def busy(loop: Recorder, turns: AppendBatcher) -> None:
 
 
 def test_after_a_busy_turn_what_comes_in_the_next_one_is_taken_along() -> None:
-    loop, written = Recorder(), []
+    loop, written = Recorder(), []  # type: ignore[abstract]
     turns = AppendBatcher(loop)
     busy(loop, turns)
     turns.took(10)
@@ -66,7 +66,7 @@ def test_after_a_busy_turn_what_comes_in_the_next_one_is_taken_along() -> None:
 
 
 def test_after_a_pause_nothing_waits() -> None:
-    loop, written = Recorder(), []
+    loop, written = Recorder(), []  # type: ignore[abstract]
     turns = AppendBatcher(loop)
     busy(loop, turns)
     loop.now_s += BUSY_GAP_S_MAX
@@ -76,7 +76,7 @@ def test_after_a_pause_nothing_waits() -> None:
 
 
 def test_what_is_scheduled_while_writing_comes_in_a_turn_of_its_own() -> None:
-    loop, written = Recorder(), []
+    loop, written = Recorder(), []  # type: ignore[abstract]
     turns = AppendBatcher(loop)
     turns.schedule(lambda: turns.schedule(lambda: written.append("later")))
     loop.turn()

@@ -585,7 +585,7 @@ def test_a_swap_of_unknown_outcome_keeps_the_file_until_a_newer_manifest(is_writ
                 raise StorageUnavailable("no answer")
             return await write_file(path, data, **more)
 
-        owner.client.write_file = write  # type: ignore[method-assign]
+        owner.client.write_file = write  # type: ignore[method-assign,assignment]
         with pytest.raises(KafkaError):
             await compact(owner, log)
         fails = False

@@ -97,8 +97,8 @@ class FullDisk:
         self._step = step
         self._client = owner.client
         self._create_segment, self._write_file = owner.client.create_segment, owner.client.write_file
-        owner.client.create_segment = self.create_segment  # type: ignore[method-assign]
-        owner.client.write_file = self.write_file  # type: ignore[method-assign]
+        owner.client.create_segment = self.create_segment  # type: ignore[method-assign,assignment]
+        owner.client.write_file = self.write_file  # type: ignore[method-assign,assignment]
 
     def meets(self, step: str) -> None:
         if self.is_full and step == self._step:

@@ -56,17 +56,19 @@ class State:
 
     def __init__(self, world: World, log: PartitionLog) -> None:
         self.values: dict[bytes | None, bytes | None] = {}
-        self.log = StateLog(log, world.clock)
+        self.log = StateLog(log, world.clock)  # type: ignore[arg-type]
 
     async def replay(self) -> State:
         await self.log.replay(self.values.__setitem__, self._take)
         return self
 
     def _take(self, data: bytes) -> None:
-        self.values.update(pair.split(b"=") for pair in data.split(b"|"))  # type: ignore[arg-type]
+        self.values.update(pair.split(b"=") for pair in data.split(b"|"))  # type: ignore[misc]
 
     async def save(self) -> None:
-        await self.log.save_snapshot(lambda: b"|".join(b"%b=%b" % pair for pair in self.values.items()), force=True)
+        await self.log.save_snapshot(
+            lambda: b"|".join(b"%b=%b" % (key or b"", value or b"") for key, value in self.values.items()), force=True
+        )
 
 
 async def state_with_a_snapshot(world: World) -> tuple[PartitionRuntime, State, str]:
@@ -135,7 +137,8 @@ def test_a_batch_that_is_not_where_it_should_be_is_not_passed_over(
         for number in range(16):
             await state.log.append([(b"%d-%d" % (number, n), b"x" * 200) for n in range(records_per_batch)])
         await asyncio.sleep(1)  # indexes follow in the background
-        extent = log.inspect().files.extents[1] if log.inspect().files else None
+        files = log.inspect().files
+        extent = files.extents[1] if files else None
         assert extent is not None
         data = world.store.namespace.file(log.inspect().paths.segment(extent.leader_epoch, extent.roll)).data
         starts = [position for position, _ in batches(bytes(data))]

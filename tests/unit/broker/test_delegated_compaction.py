@@ -166,7 +166,7 @@ def test_files_of_a_failed_swap_go_with_a_newer_manifest(fails_at: str) -> None:
                 raise StorageUnavailable("no answer")
             return await write_file(path, data, **more)
 
-        owner.client.write_file = write  # type: ignore[method-assign]
+        owner.client.write_file = write  # type: ignore[method-assign,assignment]
         with pytest.raises(KafkaError):
             await swap(log, plan)
         fails = False

@@ -153,7 +153,12 @@ def test_starts_are_bounded_and_unclean_ones_come_first() -> None:
             second.assign(key, 2, "topic", CONFIG)
         started: list[TopicPartition] = []
         real = second._changed
-        second._changed = lambda runtime: (started.append(runtime.topic_partition), real(runtime))[1]  # type: ignore[method-assign,func-returns-value,assignment]
+
+        def changed(runtime: PartitionRuntime) -> None:
+            started.append(runtime.topic_partition)
+            real(runtime)
+
+        second._changed = changed  # type: ignore[method-assign]
         most = 0
 
         async def watch() -> None:

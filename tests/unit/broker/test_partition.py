@@ -189,7 +189,7 @@ class PartitionHistory(RuleBasedStateMachine):
     @rule(kind=st.sampled_from([ev.IdleDue, ev.RollDue, ev.ReplicasDue, ev.WaitExpired]))
     def hint(self, kind: type[ev.Event]) -> None:
         roll = self.state.segment.roll if isinstance(self.state, Writing) else 0
-        self.send(ev.WaitExpired() if kind is ev.WaitExpired else kind(roll))
+        self.send(ev.WaitExpired() if kind is ev.WaitExpired else kind(roll))  # type: ignore[call-arg]
 
     @rule(dice=st.integers(0, 9))
     def stop(self, dice: int) -> None:

@@ -107,7 +107,7 @@ def test_the_most_that_may_be_set_fits_into_an_index() -> None:
     assert field is not None
     most = 1_000_000
     with pytest.raises(ValueError, match="producers_max"):
-        Settings(broker={"producers_max": most + 1})  # type: ignore[arg-type]
+        Settings(broker={"producers_max": most + 1})
     full = ProducerEntry(0, 0, 0, -1, (PlacedBatch(0, 0, 0, 0, 0),) * 5, 0)
     states = ProducerStates()
     states._entries[1] = full

@@ -376,7 +376,8 @@ def test_rolling_keeps_everything_readable_and_indexed() -> None:
         after = world.owner()
         assert await read_from_store(after) == expected
         log = await after.log()
-        assert log.inspect().start.recovered is not None and log.inspect().start.recovered.scanned_bytes == 0
+        recovered = log.inspect().start.recovered
+        assert recovered is not None and recovered.scanned_bytes == 0
         assert not log.inspect().start.open_files
         await after.manager.close()
 
@@ -582,7 +583,8 @@ def test_a_snapshot_of_a_long_log_leaves_little_to_walk() -> None:
         owner.kill()
         log = await world.owner().log()
         assert log.inspect().start.recovered is not None
-        assert 0 < log.inspect().start.recovered.scanned_bytes < 2 * len(small)
+        recovered = log.inspect().start.recovered
+        assert recovered is not None and 0 < recovered.scanned_bytes < 2 * len(small)
         assert await log.latest_snapshot() == StateSnapshot(4, b"state")
         assert log.log_start_offset == 0  # the next snapshot drops what was closed behind the last one
         await log.save_snapshot(StateSnapshot(4, b"state again"))

@@ -178,7 +178,7 @@ def test_a_zombie_wakes_at_any_point_and_harms_nothing(recover_lease_rate: float
         await asyncio.gather(*(ledger.send(log) for _ in range(3)))
         assert before.items() <= ledger.acknowledged.items()
         runtime = old.manager.runtime(KEY)
-        assert runtime is not None and runtime.state.is_final, (point, runtime.state, life)
+        assert runtime is not None and runtime.state.is_final, (point, runtime.state, life)  # type: ignore[union-attr]
         log.inspect().tail.clear()
         await _check_from(log, ledger)
         await old.manager.close()

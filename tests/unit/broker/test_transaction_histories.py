@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -142,7 +143,8 @@ def _value(epoch: int, number: int) -> bytes:
 
 async def check(log: PartitionRuntime, producer: Producer) -> None:
     """What lies between two markers of a producer is one transaction, whole and in order, with the outcome it was given."""
-    offset, between, first_offset = 0, [], -1
+    between: list[Any] = []
+    offset, first_offset = 0, -1
     told = {(one.producer_id, one.first_offset) for one in log.aborted_transactions(0, log.last_stable_offset)}
     aborted, epochs_seen = set(), []
     while (chunk := await log.read(offset, 100_000)) is not None:

@@ -143,7 +143,8 @@ async def test_batches_wait_in_order_behind_the_question(
     verifier.asked[0].answer.set_result(NONE)
     assert [(await answer).base_offset for answer in answers] == [1, 2, 3, 4]
     verifier.asked[1].answer.set_result(NONE)
-    assert (await others[1]).base_offset == 5  # type: ignore[union-attr]
+    result: Any = await others[1]
+    assert result.base_offset == 5
     assert [value for _, value in await read_all(log)] == [b"other", b"0", b"1", b"2", b"3", b"0"]
 
 

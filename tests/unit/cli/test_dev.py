@@ -7,12 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from bmq.cli.commands import app
 from bmq.dev.cluster_file import ClusterBusy, ClusterFile, NoCluster, exclusive
-from bmq.dev.hdfs import DaemonFailed
+from bmq.dev.daemon import DaemonFailed
 from bmq.dev.java import JarsMissing, JavaMissing
 from tests.unit.dev.plans import make_jars, make_java, plan_of
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from bmq.cli.commands import app
 from bmq.dev.cluster_file import ClusterBusy, ClusterFile, NoCluster, exclusive

@@ -44,7 +44,7 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch, what: str) -> None
 
 def test_lines_elsewhere(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     now_s = iter([100.0, 101.0, 110.0, 111.0, 112.0])
-    monkeypatch.setattr(progress_module.time, "monotonic", lambda: next(now_s))
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: next(now_s))  # type: ignore[attr-defined]
     with JobProgress("find") as progress:
         for done in (0, 1, 2, 10, 10):
             progress.show(done, 10, "offsets")

@@ -87,7 +87,7 @@ def test_a_full_map_says_how_far_it_came(keys: list[bytes]) -> None:
 
 @given(count=st.integers(0, 300))
 def test_a_map_of_the_size_for_its_keys_is_not_full(count: int) -> None:
-    keys = [b"key %d" % number for number in range(count)] or [None]
+    keys = [b"key %d" % number for number in range(count)] or [None]  # type: ignore[list-item]
     map_of_keys = KeyMap(bytes_for(count), 0, SEED)
     assert map_of_keys.note(opened(keys, 0), b"\0", 0).full_offset == -1
     assert len(map_of_keys) == count

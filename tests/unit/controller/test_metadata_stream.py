@@ -144,7 +144,7 @@ async def test_a_node_whose_records_were_lost_begins_again_even_when_later_ones_
         await lab.create("t", 2)
         offset, epoch = lab.image.offset, lab.epoch
         # An earlier epoch's records ended at 2; the node has 3 of them, and the log is longer than that by now.
-        lab.log.epoch_end_offset = lambda asked: (asked, 2) if asked < epoch else (asked, offset)  # type: ignore[method-assign]
+        lab.log.epoch_end_offset = lambda leader_epoch: (leader_epoch, 2 if leader_epoch < epoch else offset)  # type: ignore[method-assign]
         assert offset > 3
         lost = await lab.fetch(3, offset_epoch=epoch - 1)
         assert lost.is_snapshot and lost.end_offset == offset

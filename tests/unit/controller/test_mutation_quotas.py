@@ -14,11 +14,12 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.request_context import RequestContext, by_itself, is_own
+from bmq.security.quotas.entities import Quotas
 from tests.unit.controller.support import Cluster, create, delete, grow, topic
 
 pytestmark = pytest.mark.unit
 
-QUOTAS = {(("user", "u"),): {"controller_mutation_rate": 1.0}}
+QUOTAS: Quotas = {(("user", "u"),): {"controller_mutation_rate": 1.0}}
 STRICT, OLD = 7, 2
 
 
@@ -103,7 +104,7 @@ def test_others_are_not_charged() -> None:
 
 def test_clients_in_memory_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mutation_quotas, "BUCKETS_MAX", 2)
-    quotas = {(("user", None),): {"controller_mutation_rate": 1.0}}
+    quotas: Quotas = {(("user", None),): {"controller_mutation_rate": 1.0}}
     now_ms = 0
     buckets = MutationQuotas(lambda: now_ms)
 

@@ -38,8 +38,7 @@ from bmq.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestTopic,
 )
 from bmq.protocol.record_batch import BatchHeader
-from bmq.protocol.request_context import Received
-from bmq.protocol.turns import NO_TURNS, Turns
+from bmq.protocol.request_context import RequestContext
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog
 from tests.unit.coordinator.classic.group_bench import subscription
@@ -48,13 +47,8 @@ NOW_MS = 1_700_000_000_000
 FAST = CoordinatorConfig(group_initial_rebalance_delay_ms=0, group_min_session_timeout_ms=10)
 
 
-@dataclass(frozen=True)
-class FakeContext:
-    api_version: int = 9
-    client_id: str | None = "client"
-    client_host: str = "127.0.0.1"
-    received: Received | None = None
-    turns: Turns = NO_TURNS
+def request_context(api_version: int = 9, client_id: str | None = "client") -> RequestContext:
+    return RequestContext(api_version, client_id, "127.0.0.1")
 
 
 @dataclass(frozen=True)
@@ -84,7 +78,7 @@ class FencingLog(FakePartitionLog):
 
     def __init__(self, topic_partition: TopicPartition) -> None:
         super().__init__(topic_partition)
-        self.producers = ProducerStates()
+        self.producer_states = ProducerStates()
 
     def append(self, batch: ProducedBatch) -> None:
         records = batch.records
@@ -96,11 +90,11 @@ class FencingLog(FakePartitionLog):
         base_offset = self.log_end_offset
         try:
             if marker is None:
-                self.producers.check(header, is_client=False)
-                self.producers.place(header, base_offset, NOW_MS)
+                self.producer_states.check(header, is_client=False)
+                self.producer_states.place(header, base_offset, NOW_MS)
             else:
-                self.producers.check_marker(header, marker)
-                self.producers.place_marker(header, base_offset, marker, NOW_MS)
+                self.producer_states.check_marker(header, marker)
+                self.producer_states.place_marker(header, base_offset, marker, NOW_MS)
         except KafkaError as error:
             asyncio.get_running_loop().call_soon(batch.complete, AppendResult(error.code))  # ownership is proven first
         else:
@@ -235,7 +229,7 @@ class Cluster:
         )
         for name, value in fields.items():
             setattr(request, name, value)
-        return await self.coordinator.classic.join_group(request, FakeContext(version))
+        return await self.coordinator.classic.join_group(request, request_context(version))
 
     async def stable(self, group_id: str = "g", **fields: object) -> str:
         """A group with one member that has its assignment; the member's id."""
@@ -247,7 +241,7 @@ class Cluster:
                 member_id=joined.member_id,
                 assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"mine")],
             ),
-            FakeContext(3),
+            request_context(3),
         )
         assert (synced.error_code, synced.assignment) == (0, b"mine")
         return joined.member_id
@@ -282,7 +276,7 @@ class Cluster:
                 for (topic, partition), offset in offsets.items()
             ],
         )
-        response = await self.coordinator.offsets.offset_commit(request, FakeContext(version))
+        response = await self.coordinator.offsets.offset_commit(request, request_context(version))
         return {asked: answer.partitions[0].error_code for asked, answer in zip(offsets, response.topics, strict=True)}
 
     async def commit_in_transaction(
@@ -319,7 +313,7 @@ class Cluster:
                 for (topic, partition), offset in offsets.items()
             ],
         )
-        response = await self.coordinator.transactional_offsets.txn_offset_commit(request, FakeContext(version))
+        response = await self.coordinator.transactional_offsets.txn_offset_commit(request, request_context(version))
         return {asked: answer.partitions[0].error_code for asked, answer in zip(offsets, response.topics, strict=True)}
 
     async def end(
@@ -334,7 +328,7 @@ class Cluster:
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)], require_stable=require_stable
         )
-        response = await self.coordinator.offsets.offset_fetch(request, FakeContext(8))
+        response = await self.coordinator.offsets.offset_fetch(request, request_context(8))
         assert response.groups[0].error_code == 0
         return {
             (topic.name, part.partition_index): part.committed_offset
@@ -357,7 +351,7 @@ class Cluster:
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id=group_id, topics=[asked])], require_stable=require_stable
         )
-        response = await self.coordinator.offsets.offset_fetch(request, FakeContext(version))
+        response = await self.coordinator.offsets.offset_fetch(request, request_context(version))
         group = response.groups[0]
         if group.error_code:
             return group.error_code, -1

@@ -20,7 +20,7 @@ from bmq.protocol.messages.heartbeat_request import HeartbeatRequest
 from bmq.protocol.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
 from bmq.protocol.messages.list_groups_request import ListGroupsRequest
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.unit.coordinator.cluster import FAST, Cluster, FakeContext
+from tests.unit.coordinator.cluster import FAST, Cluster, request_context
 from tests.unit.proxy.harness import until
 
 pytestmark = pytest.mark.unit
@@ -35,7 +35,7 @@ async def cluster() -> AsyncIterator[Cluster]:
 
 async def heartbeat(cluster: Cluster, member_id: str, generation: int = 1, group_id: str = "g") -> int:
     request = HeartbeatRequest(group_id=group_id, generation_id=generation, member_id=member_id)
-    return (await cluster.coordinator.classic.heartbeat(request, FakeContext(4))).error_code
+    return (await cluster.coordinator.classic.heartbeat(request, request_context(4))).error_code
 
 
 async def rebalance_begins(cluster: Cluster, member_id: str) -> None:
@@ -68,7 +68,7 @@ async def test_a_group_lives_through_join_sync_heartbeat_leave(cluster: Cluster)
     assert member_id.startswith("client-")
     assert await heartbeat(cluster, member_id) == ErrorCode.NONE
     request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=member_id)])
-    left = await cluster.coordinator.classic.leave_group(request, FakeContext(5))
+    left = await cluster.coordinator.classic.leave_group(request, request_context(5))
     assert [answer.error_code for answer in left.members] == [ErrorCode.NONE]
     assert await heartbeat(cluster, member_id, 2) == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -81,9 +81,9 @@ async def test_invalid_requests_are_named(cluster: Cluster) -> None:
     assert await heartbeat(cluster, "m", group_id="") == ErrorCode.INVALID_GROUP_ID
     sync = SyncGroupRequest(group_id="g", member_id="m")
     assert (
-        await cluster.coordinator.classic.sync_group(sync, FakeContext(4))
+        await cluster.coordinator.classic.sync_group(sync, request_context(4))
     ).error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    answer = await cluster.coordinator.classic.sync_group(sync, FakeContext(5))
+    answer = await cluster.coordinator.classic.sync_group(sync, request_context(5))
     assert answer.error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
     assert not any(shard.groups for shard in cluster.coordinator.directory.ready.values())
 
@@ -92,13 +92,13 @@ async def test_version_0_to_2_leave_names_one_member(cluster: Cluster) -> None:
     member_id = await cluster.stable()
     request = LeaveGroupRequest(group_id="g", member_id="other")
     assert (
-        await cluster.coordinator.classic.leave_group(request, FakeContext(2))
+        await cluster.coordinator.classic.leave_group(request, request_context(2))
     ).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     request = LeaveGroupRequest(group_id="g", member_id=member_id)
-    assert (await cluster.coordinator.classic.leave_group(request, FakeContext(2))).error_code == ErrorCode.NONE
+    assert (await cluster.coordinator.classic.leave_group(request, request_context(2))).error_code == ErrorCode.NONE
     request = LeaveGroupRequest(group_id="nowhere", member_id=member_id)
     assert (
-        await cluster.coordinator.classic.leave_group(request, FakeContext(0))
+        await cluster.coordinator.classic.leave_group(request, request_context(0))
     ).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
@@ -138,7 +138,7 @@ async def test_a_restart_brings_groups_back(cluster: Cluster) -> None:
     cluster.restart()
     assert await heartbeat(cluster, member_id) == ErrorCode.NONE
     sync = SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id)
-    assert (await cluster.coordinator.classic.sync_group(sync, FakeContext(3))).assignment == b"mine"
+    assert (await cluster.coordinator.classic.sync_group(sync, request_context(3))).assignment == b"mine"
 
 
 async def test_who_waits_is_sent_away_when_the_shard_is_lost(cluster: Cluster) -> None:
@@ -156,7 +156,9 @@ async def test_a_fenced_write_loses_the_shard(cluster: Cluster) -> None:
     joined = await cluster.join()
     cluster.log_of("g").refuse_with = ErrorCode.NOT_LEADER_OR_FOLLOWER
     sync = SyncGroupRequest(group_id="g", generation_id=1, member_id=joined.member_id)
-    assert (await cluster.coordinator.classic.sync_group(sync, FakeContext(3))).error_code == ErrorCode.NOT_COORDINATOR
+    assert (
+        await cluster.coordinator.classic.sync_group(sync, request_context(3))
+    ).error_code == ErrorCode.NOT_COORDINATOR
     assert cluster.coordinator.directory.find("g") is None
     assert cluster.coordinator.metrics.lost_shards == 1
 
@@ -166,7 +168,7 @@ async def test_a_full_disk_fails_the_sync_and_the_group_recovers(cluster: Cluste
     log = cluster.log_of("g")
     log.refuse_with = ErrorCode.NOT_ENOUGH_REPLICAS
     sync = SyncGroupRequest(group_id="g", generation_id=1, member_id=joined.member_id)
-    answer = await cluster.coordinator.classic.sync_group(sync, FakeContext(3))
+    answer = await cluster.coordinator.classic.sync_group(sync, request_context(3))
     assert answer.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     log.refuse_with = None
     again = await cluster.join(member_id=joined.member_id)
@@ -222,7 +224,7 @@ async def test_a_client_that_hangs_up_while_joining_does_no_harm(cluster: Cluste
 
 
 async def list_groups(cluster: Cluster, **filters: list[str]) -> dict[str, tuple[str, str]]:
-    answer = await cluster.coordinator.administration.list_groups(ListGroupsRequest(**filters), FakeContext(5))
+    answer = await cluster.coordinator.administration.list_groups(ListGroupsRequest(**filters), request_context(5))
     assert answer.error_code == ErrorCode.NONE
     assert all(group.group_type == "classic" for group in answer.groups)
     return {group.group_id: (group.group_state, group.protocol_type) for group in answer.groups}
@@ -249,7 +251,9 @@ async def test_groups_are_described(cluster: Cluster) -> None:
     member_id = await cluster.stable()
     await cluster.commit("simple", {("t", 0): 1})
     request = DescribeGroupsRequest(groups=["g", "simple", "none"], include_authorized_operations=True)
-    stable, simple, missing = (await cluster.coordinator.administration.describe_groups(request, FakeContext(6))).groups
+    stable, simple, missing = (
+        await cluster.coordinator.administration.describe_groups(request, request_context(6))
+    ).groups
     assert (stable.group_state, stable.protocol_type, stable.protocol_data) == ("Stable", "consumer", "range")
     (member,) = stable.members
     assert (member.member_id, member.client_id, member.client_host) == (member_id, "client", "/127.0.0.1")
@@ -259,7 +263,7 @@ async def test_groups_are_described(cluster: Cluster) -> None:
     assert (missing.group_state, missing.error_code) == ("Dead", ErrorCode.GROUP_ID_NOT_FOUND)
     assert "none" in (missing.error_message or "")
     assert missing.authorized_operations == DescribedGroup().authorized_operations, "of nothing there is none"
-    older = (await cluster.coordinator.administration.describe_groups(request, FakeContext(5))).groups[2]
+    older = (await cluster.coordinator.administration.describe_groups(request, request_context(5))).groups[2]
     assert (older.group_state, older.error_code) == ("Dead", ErrorCode.NONE)
 
 
@@ -270,7 +274,7 @@ async def test_groups_are_deleted_when_nobody_is_in(cluster: Cluster) -> None:
 
     async def delete(*groups: str) -> dict[str, int]:
         request = DeleteGroupsRequest(groups_names=list(groups))
-        results = (await cluster.coordinator.administration.delete_groups(request, FakeContext(3))).results
+        results = (await cluster.coordinator.administration.delete_groups(request, request_context(3))).results
         assert all((result.error_message is None) == (result.error_code == 0) for result in results)
         return {result.group_id: result.error_code for result in results}
 
@@ -280,7 +284,7 @@ async def test_groups_are_deleted_when_nobody_is_in(cluster: Cluster) -> None:
         "none": ErrorCode.GROUP_ID_NOT_FOUND,
     }
     leave = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=member_id)])
-    await cluster.coordinator.classic.leave_group(leave, FakeContext(5))
+    await cluster.coordinator.classic.leave_group(leave, request_context(5))
     assert await delete("g", "g") == {"g": ErrorCode.NONE}
     assert await list_groups(cluster) == {}
     cluster.restart()
@@ -294,7 +298,7 @@ async def test_deleting_takes_commits_along_that_are_on_their_way(cluster: Clust
     committing = asyncio.create_task(cluster.commit("simple", {("t", 1): 2}))
     await asyncio.sleep(0)
     request = DeleteGroupsRequest(groups_names=["simple"])
-    deleting = asyncio.create_task(cluster.coordinator.administration.delete_groups(request, FakeContext(2)))
+    deleting = asyncio.create_task(cluster.coordinator.administration.delete_groups(request, request_context(2)))
     await asyncio.sleep(0.01)
     log.is_acknowledging = True
     log.acknowledge()
@@ -348,7 +352,7 @@ async def test_an_assignment_larger_than_a_record_may_be_is_refused(cluster: Clu
         assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=bytes(2 * 1024 * 1024))],
     )
     assert (
-        await cluster.coordinator.classic.sync_group(request, FakeContext(3))
+        await cluster.coordinator.classic.sync_group(request, request_context(3))
     ).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert log.log_end_offset == written
     assert await cluster.commit("h", {("t", 0): 1}) == {("t", 0): 0}
@@ -360,7 +364,7 @@ async def test_a_late_record_of_a_forgotten_group_is_not_taken_for_the_next_ones
     log = cluster.log_of("g")
     log.is_acknowledging = False
     leaving = LeaveGroupRequest(group_id="g", member_id=first.member_id)
-    await cluster.coordinator.classic.leave_group(leaving, FakeContext(2))
+    await cluster.coordinator.classic.leave_group(leaving, request_context(2))
     one = await cluster.join()
     sync = asyncio.create_task(
         cluster.coordinator.classic.sync_group(
@@ -370,7 +374,7 @@ async def test_a_late_record_of_a_forgotten_group_is_not_taken_for_the_next_ones
                 member_id=one.member_id,
                 assignments=[SyncGroupRequestAssignment(member_id=one.member_id, assignment=b"mine")],
             ),
-            FakeContext(3),
+            request_context(3),
         )
     )
     await until(lambda: log.pending_count == 2)

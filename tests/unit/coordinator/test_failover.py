@@ -30,7 +30,7 @@ from bmq.protocol.messages.offset_fetch_request import (
 )
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest
 from bmq.protocol.request_context import RequestContext
-from tests.unit.coordinator.cluster import Cluster, FakeContext
+from tests.unit.coordinator.cluster import Cluster, request_context
 from tests.unit.proxy.harness import until
 
 pytestmark = pytest.mark.unit
@@ -53,7 +53,7 @@ async def new(old: Cluster) -> AsyncIterator[Cluster]:
 
 async def beat(cluster: Cluster, member_id: str, generation: int = 1, group_id: str = "g") -> int:
     request = HeartbeatRequest(group_id=group_id, generation_id=generation, member_id=member_id)
-    return (await cluster.coordinator.classic.heartbeat(request, FakeContext(4))).error_code
+    return (await cluster.coordinator.classic.heartbeat(request, request_context(4))).error_code
 
 
 async def test_generation_and_members_live_on_without_a_rebalance(old: Cluster, new: Cluster) -> None:
@@ -61,7 +61,7 @@ async def test_generation_and_members_live_on_without_a_rebalance(old: Cluster, 
     assert await old.commit("g", {("t", 0): 42}, member_id=member_id, generation=1) == {("t", 0): 0}
     assert await beat(new, member_id) == ErrorCode.NONE
     synced = await new.coordinator.classic.sync_group(
-        SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id), FakeContext(3)
+        SyncGroupRequest(group_id="g", generation_id=1, member_id=member_id), request_context(3)
     )
     assert (synced.error_code, synced.assignment) == (0, b"mine")
     assert await new.commit("g", {("t", 0): 43}, member_id=member_id, generation=1) == {("t", 0): 0}
@@ -97,11 +97,11 @@ async def test_a_fenced_owner_acknowledges_nothing_and_denies_nothing(old: Clust
         await new.coordinator.prepare(group_id)
     not_coordinator = ErrorCode.NOT_COORDINATOR
     described = await old.coordinator.administration.describe_groups(
-        DescribeGroupsRequest(groups=["none"]), FakeContext(5)
+        DescribeGroupsRequest(groups=["none"]), request_context(5)
     )
     assert described.groups[0].error_code == not_coordinator, "a group that is not in memory may be in the log"
     deleted = await old.coordinator.administration.delete_groups(
-        DeleteGroupsRequest(groups_names=["none"]), FakeContext(2)
+        DeleteGroupsRequest(groups_names=["none"]), request_context(2)
     )
     assert deleted.results[0].error_code == not_coordinator
     assert await old.fetch("other", "t", 1) == (not_coordinator, -1)
@@ -162,7 +162,7 @@ async def test_offsets_of_a_shard_lost_while_another_is_proven_are_not_denied(ol
     slow.log.prove_ownership = prove_late  # type: ignore[method-assign]
     topics = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=name, topics=topics) for name in names])
-    asking = asyncio.create_task(old.coordinator.offsets.offset_fetch(request, FakeContext(8)))
+    asking = asyncio.create_task(old.coordinator.offsets.offset_fetch(request, request_context(8)))
     for _ in range(20):
         await asyncio.sleep(0)
     old.coordinator.resign(first)
@@ -175,7 +175,7 @@ async def test_offsets_of_a_shard_lost_while_another_is_proven_are_not_denied(ol
 async def test_groups_are_not_listed_while_a_shard_is_lost(old: Cluster) -> None:
     await old.commit("g", {("t", 0): 7})
     old.shards.error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not assigned here")
-    listed = await old.coordinator.administration.list_groups(ListGroupsRequest(), FakeContext(5))
+    listed = await old.coordinator.administration.list_groups(ListGroupsRequest(), request_context(5))
     assert listed.error_code == ErrorCode.NOT_COORDINATOR
 
 
@@ -184,14 +184,18 @@ async def test_without_an_offsets_topic_nobody_here_is_the_coordinator(old: Clus
     coordinator, code = old.coordinator, ErrorCode.NOT_COORDINATOR
     assert await beat(old, "m") == code
     sync = SyncGroupRequest(group_id="g", member_id="m")
-    assert (await coordinator.classic.sync_group(sync, FakeContext(3))).error_code == code
+    assert (await coordinator.classic.sync_group(sync, request_context(3))).error_code == code
     leave = LeaveGroupRequest(group_id="g", member_id="m")
-    assert (await coordinator.classic.leave_group(leave, FakeContext(2))).error_code == code
-    described = await coordinator.administration.describe_groups(DescribeGroupsRequest(groups=["g"]), FakeContext(5))
-    deleted = await coordinator.administration.delete_groups(DeleteGroupsRequest(groups_names=["g"]), FakeContext(2))
+    assert (await coordinator.classic.leave_group(leave, request_context(2))).error_code == code
+    described = await coordinator.administration.describe_groups(
+        DescribeGroupsRequest(groups=["g"]), request_context(5)
+    )
+    deleted = await coordinator.administration.delete_groups(
+        DeleteGroupsRequest(groups_names=["g"]), request_context(2)
+    )
     assert (described.groups[0].error_code, deleted.results[0].error_code) == (code, code)
     assert await old.fetch("g", "t", 0) == (code, -1)
-    listed = await coordinator.administration.list_groups(ListGroupsRequest(), FakeContext(5))
+    listed = await coordinator.administration.list_groups(ListGroupsRequest(), request_context(5))
     assert (listed.error_code, list(listed.groups)) == (0, [])
     await coordinator.prepare("g")
     assert await beat(old, "m") == ErrorCode.UNKNOWN_MEMBER_ID

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.dev.hadoop_configuration import (
+from bmq.dev.hadoop_configuration import (  # type: ignore[attr-defined]
     HOST,
     ClusterPlan,
     client_properties,

@@ -77,7 +77,7 @@ class Writing:
 
     def acknowledge(self, seqno: int, statuses: Sequence[int] = ()) -> None:
         ack = PipelineAck(seqno=seqno, downstream_ack_time_nanos=0, flag=[0] * self._chain_nodes)
-        ack.reply.extend(TransferStatus.values()[status] for status in statuses or [0] * self._chain_nodes)
+        ack.reply.extend(TransferStatus.ValueType(status) for status in statuses or [0] * self._chain_nodes)  # type: ignore[misc]
         body = ack.SerializeToString()
         self.send_raw(varint(len(body)) + body)
 

@@ -611,7 +611,7 @@ async def test_aborting_fails_everything_and_tells_the_given_reason(nodes: list[
         stream.abort(FencedWriter("taken over"))
         for waiting in (*answers, beating):
             with pytest.raises(FencedWriter):
-                await waiting
+                await waiting  # type: ignore[misc]
         assert stream.failed == {}
 
 

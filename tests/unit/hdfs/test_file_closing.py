@@ -132,7 +132,7 @@ def test_a_length_that_is_not_the_expected_one_is_corruption() -> None:
         namenode.file.locations.file_length = 0
         return True
 
-    namenode.complete = swallow  # type: ignore[assignment]
+    namenode.complete = swallow  # type: ignore[method-assign]
     with pytest.raises(CorruptFile, match="9000 bytes, the NameNode says 0"):
         run(taking_over(namenode))
 
@@ -178,7 +178,7 @@ def test_a_path_that_names_another_file_meanwhile_is_missing() -> None:
         namenode.file = status(file_id=8)
         return True
 
-    namenode.complete = replaced  # type: ignore[assignment]
+    namenode.complete = replaced  # type: ignore[method-assign]
     with pytest.raises(FileMissing, match="another file"):
         run(taking_over(namenode))
 

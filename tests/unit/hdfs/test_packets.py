@@ -198,7 +198,7 @@ def framed(message: PipelineAck) -> bytes:
 
 
 @given(st.lists(ACKS, min_size=1, max_size=5), st.integers(0, 40), st.sampled_from([1, 3]))
-@example([PipelineAck(seqno=7, reply=[0, 0, 0], downstream_ack_time_nanos=544021, flag=[0, 0, 0])], 0, 3)
+@example([PipelineAck(seqno=7, reply=[0, 0, 0], downstream_ack_time_nanos=544021, flag=[0, 0, 0])], 0, 3)  # type: ignore[list-item]
 def test_acknowledgements_are_read_as_protobuf_reads_them(
     messages: list[PipelineAck], cut: int, node_count: int
 ) -> None:

@@ -161,4 +161,4 @@ async def test_a_bug_is_no_answer() -> None:
     found.datanodes.replicas = {}
     for ask in (found.survey.refused, found.survey.lengths, found.survey.holders):
         with pytest.raises(KeyError):
-            await ask([A], located().block)  # type: ignore[operator]
+            await ask([A], located().block)

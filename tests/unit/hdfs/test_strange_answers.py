@@ -8,7 +8,8 @@ import pytest
 
 from bmq.hdfs.blocks import DataNode
 from bmq.hdfs.config import Address
-from bmq.hdfs.datanode_connection import DataNodeConnection, SetupRefused
+from bmq.hdfs.datanode_connection import DataNodeConnection
+from bmq.hdfs.errors import SetupRefused
 from bmq.hdfs.packets import BadAck, decode_ack
 from bmq.hdfs.read_packets import BlockReceiver, ReplicaMalformed
 from bmq.hdfs.rpc_codec import MalformedAnswer, parse_answer

@@ -506,7 +506,7 @@ async def test_what_was_long_on_its_way_is_not_carried_out(
         request = EnvelopeRequest(
             request_data=request_data, request_principal=encode_principal("User:a"), connection_age_ms=sent_ms
         )
-        return ErrorCode((await envelope(request, replace(at(0), peer=AgedPeer(age_s)), node.services)).error_code)
+        return ErrorCode((await envelope(request, replace(at(0), peer=AgedPeer(age_s)), node.services)).error_code)  # type: ignore[arg-type]
 
     assert await code_of(10 + FORWARDING_DELAY_S_MAX + 0.1, 10_000) is code
     assert node.groups.asked == [] and node.controller.asked == []

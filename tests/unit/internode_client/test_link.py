@@ -312,7 +312,7 @@ async def test_a_lost_link_resolves_everything_once_and_in_order(peer: ScriptedP
         link.send_frame(
             BEFORE,
             (encode("request", BEFORE, 0, ask(number)),),
-            lambda frame, number=number: events.append((number, frame)),
+            lambda frame, number=number: events.append((number, frame)),  # type: ignore[misc]
         )
     connection = (await peer.request(9)).connection
     if how == "closed here":

@@ -112,14 +112,14 @@ def test_each_request_is_resolved_exactly_once(seed: int, waits_ms: list[int], f
                 link.send_frame(
                     BEFORE,
                     (body[:number], body[number:]),
-                    lambda frame, number=number: ended(
+                    lambda frame, number=number: ended(  # type: ignore[misc]
                         number, None if frame is None else decode_response(BEFORE, 0, frame)[1].log_start_offset
                     ),
                 )
             else:
                 future = link.send(BEFORE, request, timeout_s=STEP_S)
                 future.add_done_callback(
-                    lambda done, number=number: ended(
+                    lambda done, number=number: ended(  # type: ignore[misc]
                         number, None if done.exception() else done.result().log_start_offset
                     )
                 )

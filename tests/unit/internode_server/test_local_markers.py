@@ -40,7 +40,7 @@ class Recorder:
 async def test_where_a_marker_goes() -> None:
     partitions, groups = Recorder(), Recorder()
     image = image_of(topic_image("t", TOPIC_ID, 2))
-    markers = LocalMarkers(partitions, groups, lambda: image)  # type: ignore[arg-type]
+    markers = LocalMarkers(partitions, groups, lambda: image)
     await markers.write(TopicPartition(TOPIC_ID, 1), MARKER)
     assert partitions.written == [TopicPartition(TOPIC_ID, 1), (MARKER,)] and not groups.written
     image = image_of(topic_image("t", TOPIC_ID, 2), topic_image(OFFSETS_TOPIC_NAME, OFFSETS_ID, 9))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -28,9 +29,9 @@ class Owner:
     """Two partitions at epoch 1, and the session of one connection."""
 
     def __init__(self) -> None:
-        self.partitions = FakePartitions()
+        self.partitions: Any = FakePartitions()
         self.logs = [self.partitions.add(TOPIC_ID, number, leader_epoch=1) for number in range(2)]
-        self.session = TailSession(self.partitions)
+        self.session = TailSession(self.partitions)  # type: ignore[arg-type]
         self.answers: list[list[tuple[int, int, int]]] = []
 
     def poll(
@@ -172,8 +173,8 @@ def test_a_lost_connection_takes_everything_with_it() -> None:
     async def main() -> None:
         owner = Owner()
         sessions, peer = TailSessions(), FakePeer()
-        session = owner.session = sessions.of(peer, owner.partitions)
-        assert sessions.of(peer, owner.partitions) is session and len(peer.lost) == 1
+        session = owner.session = sessions.of(peer, owner.partitions)  # type: ignore[arg-type]
+        assert sessions.of(peer, owner.partitions) is session and len(peer.lost) == 1  # type: ignore[arg-type]
         owner.poll(0, 1)
         owner.poll()
         peer.lost[0]()

@@ -185,7 +185,7 @@ async def test_a_file_that_no_manifest_came_to_name_is_deleted_behind_the_next_o
             raise StorageUnavailable(path)
         await write_file(path, *arguments, **options)  # type: ignore[arg-type]
 
-    owner.store.write_file = refuse_manifests  # type: ignore[method-assign, assignment]
+    owner.store.write_file = refuse_manifests  # type: ignore[method-assign]
     with pytest.raises(StorageUnavailable):
         await owner.files.advance_log_start(1)
     assert files_of(owner.files.manifest()) == [] and len(owner.files.manifest().aborted) == 3

@@ -316,4 +316,4 @@ def test_a_snapshot_stands_for_records_that_the_log_lost_behind_its_end() -> Non
 
 
 def _as_store(store: FlakyStore) -> SegmentStore:
-    return store  # type: ignore[return-value]
+    return store

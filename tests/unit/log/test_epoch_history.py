@@ -16,7 +16,7 @@ EPOCHS = st.lists(st.integers(-1, 4), max_size=8)
 
 def history_of(epochs: list[int]) -> tuple[EpochHistory, list[int]]:
     """The history, and for each offset the epoch that wrote it."""
-    history, written = EpochHistory(), []
+    history, written = EpochHistory(), []  # type: ignore[var-annotated]
     for epoch, count in enumerate(epochs):
         if count >= 0:
             history.assign(epoch, len(written))

@@ -37,12 +37,12 @@ def test_every_name_is_parsed_back_and_by_nobody_else(first: int, second: int) -
         names.parse_snapshot: {names.snapshot_name(first): first},
     }
     # A segment that compaction made is nobody's: only a manifest names it.
-    everything = [names.segment_name(first), *(name for table in made.values() for name in table)]
+    everything = [names.segment_name(first), *(name for table in made.values() for name in table)]  # type: ignore[attr-defined]
     everything = list(dict.fromkeys(everything))
     assert len(set(everything)) == len(everything)
     for parse, table in made.items():
         for name in everything:
-            assert parse(name) == table.get(name)
+            assert parse(name) == table.get(name)  # type: ignore[attr-defined]
 
 
 @given(st.text(max_size=20))

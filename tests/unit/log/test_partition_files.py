@@ -24,7 +24,7 @@ pytestmark = pytest.mark.unit
 
 async def written(fake: FakeStore, segments: list[int], epoch: int = 1, **options: IndexCache) -> Owner:
     """An owner with batches of two records in these segments; the last one stays open."""
-    owner = await Owner(fake.client(f"c{epoch}"), epoch, **options).start()
+    owner = await Owner(fake.client(f"c{epoch}"), epoch, **options).start()  # type: ignore[arg-type]
     for number, count in enumerate(segments):
         for _ in range(count):
             await owner.produce(batch_of(2, value_bytes=30))

@@ -468,7 +468,7 @@ class ProducerHistory(RuleBasedStateMachine):
     @invariant()
     def nothing_undecided_lies_below_the_last_stable_offset(self) -> None:
         """A transaction is decided once its marker is durable."""
-        undecided, open_since = [self.high_watermark], {}
+        undecided, open_since = [self.high_watermark], {}  # type: ignore[var-annotated]
         for item in self.log:
             producer = item.header.producer_id
             if item.marker is None:

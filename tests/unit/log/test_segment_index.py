@@ -135,7 +135,7 @@ def test_tables_that_contradict_each_other_are_refused(change: dict[str, array[i
     assert len(index.positions) == 3
     assert SegmentIndex.decode(index.encode()).summary == index.summary
     with pytest.raises(CorruptIndex):
-        SegmentIndex.decode(replace(index, **change).encode())
+        SegmentIndex.decode(replace(index, **change).encode())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_a_head_that_contradicts_itself_is_refused(change: dict[str, object]) ->
     builder = built(GOOD, interval_bytes=1)
     index = builder.build(builder.valid_bytes)
     with pytest.raises(CorruptIndex):
-        SegmentIndex.decode(replace(index, summary=replace(index.summary, **change)).encode())
+        SegmentIndex.decode(replace(index, summary=replace(index.summary, **change)).encode())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

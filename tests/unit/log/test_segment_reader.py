@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import accumulate
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -27,7 +28,7 @@ def batches_of(sizes: list[int]) -> list[bytes]:
     return [bytes(batch_of(2, value_bytes=size, base_offset=2 * n)) for n, size in enumerate(sizes)]
 
 
-def file_of(data: bytes) -> tuple[CountingStore, Location]:
+def file_of(data: bytes) -> tuple[Any, Location]:
     fake = FakeStore()
     file_id = fake.put_file(PATH, data)
     return CountingStore(fake.client("a")), Location(PATH, file_id, 0, len(data), 0, 100, True)
@@ -118,9 +119,9 @@ async def test_whole_batches_from_an_offset_on(sizes: list[int], data: st.DataOb
     assert found is not None
     base_offset, data_found = found
     assert base_offset == 2 * first
-    taken = []
+    taken = []  # type: ignore[var-annotated]
     for batch in eligible:
-        if taken and sum(map(len, taken)) + len(batch) > length_bytes_max:
+        if taken and sum(map(len, taken)) + len(batch) > length_bytes_max:  # type: ignore[arg-type]
             break
         taken.append(batch)
     assert bytes(data_found) == b"".join(taken)

@@ -189,7 +189,7 @@ async def test_a_failed_snapshot_is_due_again() -> None:
     async def fail(snapshot: object) -> None:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
 
-    log.save_snapshot = fail  # type: ignore[method-assign, assignment]
+    log.save_snapshot = fail  # type: ignore[method-assign]
     with pytest.raises(KafkaError):
         await state.save_snapshot(table.encode)
     assert state.is_snapshot_due

@@ -263,7 +263,7 @@ class StoreContract:
         answers.append(writer.append([b"end"]))
         resolved: list[int] = []
         for index, answer in enumerate(answers):
-            answer.add_done_callback(lambda _, index=index: resolved.append(index))
+            answer.add_done_callback(lambda _, index=index: resolved.append(index))  # type: ignore[misc]
         lengths = [await answer for answer in answers]
         await asyncio.sleep(0)
         expected = b"".join(piece + b"|" for piece in pieces) + large + b"end"

@@ -199,7 +199,7 @@ class HurtPlayers(Players):
         for site in self.sites:
             await site.die(client)
         for answer in under_way:
-            answer.cancel()
+            answer.cancel()  # type: ignore[attr-defined]
         self.deaths[client] += 1
         self.outcomes["die"] = sum(self.deaths)
         return []

@@ -65,7 +65,7 @@ async def test_a_broken_writer_keeps_any_prefix_and_mends_to_it() -> None:
         writer = await create(client, path)
         await writer.append([b"acknowledged"])
         answers = [writer.append([b"flying"]) for _ in range(3)]
-        writer.break_off()
+        writer.break_off()  # type: ignore[attr-defined]
         results = await asyncio.gather(*answers, return_exceptions=True)
         assert all(isinstance(result, WriterBroken) for result in results)
         with pytest.raises(WriterBroken):

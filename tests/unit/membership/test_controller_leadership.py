@@ -64,7 +64,7 @@ class Candidate:
 
     def _make(self, world: World, log: PartitionLog, epoch: int) -> Controller:
         config = ControllerConfig(cluster_id="cluster")
-        return Controller(log, self.client, self.node, world.clock, Random(3), config, lambda *_: None, epoch=epoch)
+        return Controller(log, self.client, self.node, world.clock, Random(3), config, lambda *_: None, epoch=epoch)  # type: ignore[arg-type]
 
     async def _changed(self, controller: Controller | None) -> None:
         self.led.append(controller)

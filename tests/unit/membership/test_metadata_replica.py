@@ -92,17 +92,17 @@ class FakeController:
         known = {"controller_id": self.node_id, "controller_epoch": self.epoch, "end_offset": end}
         if self.is_garbled:
             self.is_garbled = False
-            return MetadataFetchResponse(**known, data=b"x" * 80)
+            return MetadataFetchResponse(**known, data=b"x" * 80)  # type: ignore[arg-type]
         if request.offset < self.first_offset:
             state = MetadataState("cluster", self.node_id, {})
             for record in self.records:
                 state.replay(record)
-            return MetadataFetchResponse(**known, is_snapshot=True, data=state.snapshot())
+            return MetadataFetchResponse(**known, is_snapshot=True, data=state.snapshot())  # type: ignore[arg-type]
         # From the start of a batch before the offset on, as a log gives it.
         start = max(0, request.offset - 1)
         values = [Record(b"", encode_record(record)) for record in self.records[start:]]
         data = bytes(encode_batch(values, base_offset=start)) if values else b""
-        return MetadataFetchResponse(**known, data=data)
+        return MetadataFetchResponse(**known, data=data)  # type: ignore[arg-type]
 
 
 class Setting:
@@ -116,12 +116,12 @@ class Setting:
         self.replica = MetadataReplica(
             7,
             "cluster",
-            self.links,
+            self.links,  # type: ignore[arg-type]
             self.known,
             self._on_image,
             {},
             SETTINGS,
-            Random(1),  # type: ignore[arg-type]
+            Random(1),
         )
 
     async def _answer(self, node_id: int, request: Any) -> Any:
@@ -291,6 +291,6 @@ async def test_a_controller_that_is_replaced_while_its_link_is_made_is_left_as_w
                 await asyncio.sleep(0)
             return link
 
-        setting.links.link = slow  # type: ignore[method-assign]
+        setting.links.link = slow  # type: ignore[method-assign,assignment]
         setting.replica.leader_changed()
         await setting.until(lambda image: "t1" in image.topics)

@@ -73,7 +73,7 @@ def test_frames_of_no_meaning(frame: bytes) -> None:
     except (MalformedMessage, UnsupportedVersion):
         return
     assert (header.api_key, header.api_version) == struct.unpack_from(">hh", frame)
-    assert APIS[header.api_key].version_min <= header.api_version <= APIS[header.api_key].version_max
+    assert APIS[header.api_key].version_min <= header.api_version <= APIS[header.api_key].version_max  # type: ignore[index]
 
 
 @given(api=st.sampled_from(list(APIS)), version=st.integers(-(2**15), 2**15 - 1), rest=st.binary(max_size=40))

@@ -300,7 +300,7 @@ def test_fetch_responses_are_written_as_the_codec_writes_them(
         throttle_time_ms=message.throttle_time_ms,
         node_endpoints=endpoints,
     )
-    assert b"".join(buffers) == codec.encode_response(ApiKey.FETCH, version, correlation_id, message)
+    assert b"".join(buffers) == codec.encode_response(ApiKey.FETCH, version, correlation_id, message)  # type: ignore[arg-type]
 
 
 def test_fetched_records_are_not_copied() -> None:

@@ -123,7 +123,7 @@ def test_the_elements_of_a_message_are_bounded_as_at_once() -> None:
     header, frame = framed(ApiKey.METADATA, 9, allowed)
     message, _ = done(codec.decode_request_in_turns(header, frame))
     assert len(message.topics) == ELEMENTS_MAX
-    allowed.topics = [*allowed.topics, MetadataRequestTopic(name="")]
+    allowed.topics = [*allowed.topics, MetadataRequestTopic(name="")]  # type: ignore[misc]
     header, frame = framed(ApiKey.METADATA, 9, allowed)
     for decode in (
         lambda: codec.decode_request(header, frame),

@@ -140,7 +140,7 @@ class Producing:
 
     def __init__(self, bytes_max: int = QUEUED_BYTES_MAX) -> None:
         self.partitions = Moving()
-        self.appender = Appender(self.partitions, bytes_max, hold_longest_s=LONG_HOLD_S)
+        self.appender = Appender(self.partitions, bytes_max, hold_longest_s=LONG_HOLD_S)  # type: ignore[arg-type]
         self.answers: dict[Batch, AppendResult] = {}
 
     def send(
@@ -354,7 +354,7 @@ class Crowd:
         self.partitions = ManyMoving()
         self.starts_waiting = 0
         self.appender = Appender(
-            self.partitions,
+            self.partitions,  # type: ignore[arg-type]
             partitions_held_max=partitions_held_max,
             hold_longest_s=hold_longest_s,
             starts_waiting=lambda: self.starts_waiting,
@@ -963,7 +963,7 @@ def test_an_owner_takes_a_forwarded_batch_only_at_the_epoch_it_was_meant_for(
         partitions = Moving()
         owner = Owner(partitions.stored, 5)
         partitions.owner = None if is_idle else owner
-        appender = Appender(partitions, retries=False)
+        appender = Appender(partitions, retries=False)  # type: ignore[arg-type]
         answers: list[AppendResult] = []
         appender.append(produced_batch(KEY, encoded((1, 1)), answers.append, leader_epoch=epoch))
         if is_idle:
@@ -983,7 +983,7 @@ def test_a_start_that_fails_for_our_fault_is_answered() -> None:
             raise RuntimeError("a bug")
 
     async def main() -> None:
-        appender = Appender(Broken(), retries=False)
+        appender = Appender(Broken(), retries=False)  # type: ignore[arg-type]
         answers: list[AppendResult] = []
         for sequence in (1, 2):
             appender.append(produced_batch(KEY, encoded((1, sequence)), answers.append))

@@ -114,8 +114,12 @@ async def test_many_batches_are_handed_over_in_short_turns_and_a_new_one_behind_
     partitions = SlowPartitions()
     appender = Appender(partitions, retries=retries)
     told: list[int] = []
+
+    def note(number: int, result: AppendResult) -> None:
+        told.append(number)
+
     for number in range(3 * APPENDS_PER_TURN_MAX + 1):
-        appender.append(produced_batch(KEY, batch(), lambda result, number=number: told.append(number)))
+        appender.append(produced_batch(KEY, batch(), partial(note, number)))
     partitions.started.set()
     steps = []
     while len(told) < 3 * APPENDS_PER_TURN_MAX + 2:

@@ -187,7 +187,7 @@ class Door:
 
     async def _run(self, work: Any) -> Step:
         self.derivations += 1
-        return await asyncio.to_thread(work)  # type: ignore[no-any-return]
+        return await asyncio.to_thread(work)
 
     async def open(self) -> Proxy:
         def logins(controller: FakeController) -> SaslLogins:

@@ -91,7 +91,7 @@ def test_the_estimate_grows_with_the_frame_up_to_what_a_message_may_have() -> No
 async def test_a_large_request_is_answered_as_a_small_one(proxy: Proxy) -> None:
     client = await proxy.connect()
     answer = await client.ask(ApiKey.METADATA, 12, LARGE)
-    assert [topic.name for topic in answer.topics] == [topic.name for topic in LARGE.topics]
+    assert [topic.name for topic in answer.topics] == [topic.name for topic in LARGE.topics]  # type: ignore[union-attr]
     assert {topic.error_code for topic in answer.topics} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     assert [broker.node_id for broker in answer.brokers] == [1]
     assert proxy.server.large_requests.held_bytes == 0
@@ -207,7 +207,7 @@ async def test_an_answer_may_have_a_bounded_number_of_elements(proxy: Proxy, mon
     await client.close()
     monkeypatch.setattr("bmq.proxy.part_answers.ANSWER_ELEMENTS_MAX", 20_000)
     client = await proxy.connect()
-    assert len((await client.ask(ApiKey.METADATA, 12, LARGE)).topics) == len(LARGE.topics)
+    assert len((await client.ask(ApiKey.METADATA, 12, LARGE)).topics) == len(LARGE.topics)  # type: ignore[arg-type]
     await client.close()
 
 

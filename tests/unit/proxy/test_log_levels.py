@@ -70,7 +70,7 @@ def test_what_is_refused_changes_nothing(one: AlterableConfig, code: ErrorCode, 
 def test_lines_are_written_by_their_loggers_levels(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs.logging, "basicConfig", lambda **_: None)
+    monkeypatch.setattr(logs.logging, "basicConfig", lambda **_: None)  # type: ignore[attr-defined]
     before = structlog.get_config()
     try:
         levels = configure_logs("info", "json")

@@ -163,7 +163,7 @@ async def test_metadata_names_proxies_that_just_left_and_no_other_answer_does(
         return [(broker.node_id, broker.port) for broker in response.brokers]
 
     left = (Node(7, "127.0.0.1", 77), Node(8, "127.0.0.1", 88, roles=frozenset({"broker"})))
-    departed = left
+    departed: tuple[Node, ...] = left
     proxy.services.departed = lambda: departed
     assert await named_nodes() == [(1, 9092), (7, 77)]
     described = await client.ask(ApiKey.DESCRIBE_CLUSTER, 1, DescribeClusterRequest())

@@ -14,11 +14,12 @@ from bmq.metadata.image import Node
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.codec import encode_request, parse_request_header
+from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.hot_produce import encode_produce_request
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
 from bmq.protocol.messages.produce_request import ProduceRequest, TopicProduceData
-from bmq.protocol.record_batch import TRANSACTIONAL, Compression, put_leader_epoch, rewrite
+from bmq.protocol.record_batch import TRANSACTIONAL, put_leader_epoch, rewrite
 from tests.support import wire
 from tests.unit.proxy.harness import (
     NODE,
@@ -204,7 +205,7 @@ async def test_transactional_records_without_a_transactional_id_fail_their_whole
     damaged = transactional(producer_id)[:-1] + b"!"
     parts = {0: batch(), 1: transactional(producer_id), 2: damaged, 99: batch()}
     refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    for request in (produce_request(parts), produce_request(parts, acks=7)):
+    for request in (produce_request(parts), produce_request(parts, acks=7)):  # type: ignore[arg-type]
         assert codes(await client.ask(PRODUCE, 9, request)) == dict.fromkeys(parts, refused)
     assert codes(await client.ask(PRODUCE, 9, produce_request({0: batch(), 1: damaged}))) == {0: refused, 1: refused}
     assert proxy.log(0).log_end_offset == proxy.log(1).log_end_offset == 0

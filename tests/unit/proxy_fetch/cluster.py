@@ -126,7 +126,7 @@ class FetchCluster:
 
         header = parse_request_header(frame)
         context = context or RequestContext(version, "test", "127.0.0.1")
-        HOT_HANDLERS[ApiKey.FETCH](frame, header, context, self.services, reply)
+        HOT_HANDLERS[ApiKey.FETCH](frame, header, context, self.services, reply)  # type: ignore[arg-type]
         return answer
 
     async def fetch(self, request: FetchRequest, version: int = 18) -> Any:

@@ -116,12 +116,12 @@ def test_reads_what_was_written(
             at_once = reader.catch_up.read_cached(log, offset, limit, bound_offset)
             done = await reader.catch_up.read(log, offset, limit, bound_offset)
             expected = reader.expected(offset, limit, bound_offset)
-            assert b"".join(done.views) == expected
+            assert b"".join(done.views) == expected  # type: ignore[arg-type]
             if expected:
                 assert done.next_offset == max(b.end_offset for b in log.batches if expected.endswith(b.data))
                 following = done.next_offset
             if at_once is not None:
-                assert b"".join(at_once.views) == expected and at_once.next_offset == done.next_offset
+                assert b"".join(at_once.views) == expected and at_once.next_offset == done.next_offset  # type: ignore[arg-type]
             assert reader.cache.bytes_used <= max(cache_bytes, 0)
         assert all(position + length <= valid_bytes for position, length in reader.store.reads)
         await reader.cache.close()
@@ -136,7 +136,7 @@ def test_a_growing_file_is_read_to_its_new_end() -> None:
         reader.append(2, 30)
         second = await reader.catch_up.read(reader.log, 3, 10**6, 5)
         again = await reader.catch_up.read(reader.log, 0, 10**6, 5)
-        assert b"".join(first.views) + b"".join(second.views) == b"".join(again.views) == reader.expected(0, 10**6, 5)
+        assert b"".join(first.views) + b"".join(second.views) == b"".join(again.views) == reader.expected(0, 10**6, 5)  # type: ignore[arg-type]
         await reader.cache.close()
 
     asyncio.run(run())
@@ -157,7 +157,7 @@ def test_misses_of_one_chunk_share_a_read_and_survive_a_reader_that_gives_up() -
         assert len(reader.store.reads) == 1
         for one in done[1:]:
             assert not isinstance(one, BaseException)
-            assert b"".join(one.views) == reader.expected(0, 10**6, 5)
+            assert b"".join(one.views) == reader.expected(0, 10**6, 5)  # type: ignore[arg-type]
         await reader.cache.close()
 
     asyncio.run(run())
@@ -174,7 +174,7 @@ def test_a_sequential_reader_is_read_ahead_of_within_the_budget() -> None:
             found = reader.catch_up.read_cached(reader.log, offset, limit, 60)
             at_once += found is not None
             done = found or await reader.catch_up.read(reader.log, offset, limit, 60)
-            assert b"".join(done.views) == reader.expected(offset, limit, 60)
+            assert b"".join(done.views) == reader.expected(offset, limit, 60)  # type: ignore[arg-type]
             assert reader.cache.read_ahead_bytes <= 2048
             offset = done.next_offset
             for _ in range(20):
@@ -193,7 +193,7 @@ def test_a_file_that_is_gone_is_looked_up_again() -> None:
         reader = Reader([(1, 100)] * 5, FetchSettings(read_attempts_max=3))
         reader.store.missing = 2
         done = await reader.catch_up.read(reader.log, 1, 10**6, 5)
-        assert b"".join(done.views) == reader.expected(1, 10**6, 5)
+        assert b"".join(done.views) == reader.expected(1, 10**6, 5)  # type: ignore[arg-type]
         other = Reader([(1, 100)] * 5, FetchSettings(read_attempts_max=3))
         other.store.missing = 99
         with pytest.raises(KafkaError) as caught:

@@ -103,7 +103,7 @@ async def test_a_fetch_of_too_many_partitions_is_refused_before_it_is_decoded(ma
         next(decode_request_in_turns(header, frame, ELEMENTS_MAX))
     replies: list[Any] = []
     context = RequestContext(13, "test", "127.0.0.1", turns=LoopTurns())
-    await cluster.fetcher.fetch_in_turns(frame, header, context, cluster.services, replies.extend)
+    await cluster.fetcher.fetch_in_turns(frame, header, context, cluster.services, replies.extend)  # type: ignore[arg-type]
     assert decode_response(ApiKey.FETCH, 13, b"".join(replies))[1].error_code == ErrorCode.INVALID_REQUEST
 
 
@@ -386,10 +386,10 @@ async def test_a_diverging_epoch_is_told(make: Make) -> None:
     request = want({0: 1}, max_wait_ms=NEVER_MS)
     request.topics[0].partitions[0].last_fetched_epoch = LEADER_EPOCH
     log = cluster.log(0)
-    log.epoch_end_offset = lambda epoch: (LEADER_EPOCH - 2, 0)  # type: ignore[method-assign]
+    log.epoch_end_offset = lambda leader_epoch: (LEADER_EPOCH - 2, 0)  # type: ignore[method-assign]
     one = results(await cluster.fetch(request))[0]
     assert (one.diverging_epoch.epoch, one.diverging_epoch.end_offset) == (LEADER_EPOCH - 2, 0) and not one.records
-    log.epoch_end_offset = lambda epoch: (-1, -1)  # type: ignore[method-assign]
+    log.epoch_end_offset = lambda leader_epoch: (-1, -1)  # type: ignore[method-assign]
     assert results(await cluster.fetch(request))[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
@@ -407,12 +407,12 @@ async def test_what_diverges_is_proved_before_it_is_told(make: Make) -> None:
         nonlocal proofs
         proofs += 1
 
-    log.epoch_end_offset = lambda epoch: next(ends)  # type: ignore[method-assign]
+    log.epoch_end_offset = lambda leader_epoch: next(ends)  # type: ignore[method-assign]
     log.prove_ownership = prove  # type: ignore[method-assign]
     one = results(await cluster.fetch(request))[0]
     assert one.error_code == 0 and offsets_in(one.records) == [2] and proofs == 1
-    log.epoch_end_offset = lambda epoch: (-1, -1)  # type: ignore[method-assign]
-    del log.prove_ownership  # type: ignore[misc]
+    log.epoch_end_offset = lambda leader_epoch: (-1, -1)  # type: ignore[method-assign]
+    del log.prove_ownership
     log.is_owner = False
     assert results(await cluster.fetch(request))[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -458,7 +458,7 @@ async def test_a_fault_of_ours_answers_all_the_same(make: Make) -> None:
     cluster = make()
     answer = cluster.send(want({0: 0}, max_wait_ms=NEVER_MS), 18)
     log = cluster.log(0)
-    log.tail_read = lambda *_: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+    log.tail_read = lambda *_: 1 / 0  # type: ignore[assignment,method-assign]
     cluster.produce(0)
     await turns()
     assert answer.result().error_code == ErrorCode.UNKNOWN_SERVER_ERROR

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -14,9 +15,9 @@ pytestmark = pytest.mark.unit
 
 
 def test_many_waiters_are_one_callback_of_the_log() -> None:
-    log, waits, woken = FakePartitionLog(TopicPartition(UUID(int=1), 0)), PartitionWaits(), []
+    log, waits, woken = FakePartitionLog(TopicPartition(UUID(int=1), 0)), PartitionWaits(), []  # type: ignore[var-annotated]
     for number in range(100):
-        waits.add(log, lambda number=number: woken.append(number))
+        waits.add(log, partial(woken.append, number))
     assert log.waiting_count == 1
     log.wake()
     assert woken == list(range(100)) and log.waiting_count == 0

@@ -76,7 +76,7 @@ def test_hashes_are_noted_alike(hashes: list[tuple[int, int, int]], count_max: i
     first, second, offsets = zip(*hashes, strict=True) if hashes else ((), (), ())
     columns = [memoryview(array("Q", first)), memoryview(array("Q", second)), memoryview(array("q", offsets))]
     tables = [table(9, count_max, base) for _ in range(2)]
-    assert native.note_hashes(tables[0], *columns, end) == twin.note_hashes(tables[1], *columns, end)
+    assert native.note_hashes(tables[0], *columns, end) == twin.note_hashes(tables[1], *columns, end)  # type: ignore[arg-type,call-arg]
     assert (tables[0].slots, tables[0].count) == (tables[1].slots, tables[1].count)
 
 

@@ -102,7 +102,12 @@ class GroupNode:
         self.node_id = node_id
         self.shards = NodeShards(cluster, node_id)
         self.coordinator = GroupCoordinator(
-            self.shards, cluster.clock, Random(node_id), FAST, lambda: cluster.image, verifier=FakeVerifier()
+            self.shards,  # type: ignore[arg-type]
+            cluster.clock,
+            Random(node_id),
+            FAST,
+            lambda: cluster.image,
+            verifier=FakeVerifier(),
         )
         controller = FakeController(cluster.image)
         self.services = internal_services(replace(services_over(controller, FakePartitions()), groups=self.coordinator))

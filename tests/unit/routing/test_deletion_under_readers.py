@@ -228,7 +228,7 @@ class Reader:
             answer.set_result(decode_response(ApiKey.FETCH, self.version, b"".join(buffers))[1])
 
         context = RequestContext(self.version, "test", "127.0.0.1")
-        HOT_HANDLERS[ApiKey.FETCH](frame, parse_request_header(frame), context, self.services, reply)
+        HOT_HANDLERS[ApiKey.FETCH](frame, parse_request_header(frame), context, self.services, reply)  # type: ignore[arg-type]
         response = await answer
         if self.has_session:
             if response.error_code:

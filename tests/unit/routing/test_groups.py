@@ -699,7 +699,7 @@ def test_a_deletion_that_may_be_in_the_log_is_not_written_again(owner: int) -> N
             failed.set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition has another owner"))
             return failed
 
-        shard.state_log.append = append_and_be_fenced  # type: ignore[method-assign]
+        shard.state_log.append = append_and_be_fenced  # type: ignore[method-assign,assignment]
         request = DeleteGroupsRequest(groups_names=[group_id])
         deleted = await client.groups.handle(ApiKey.DELETE_GROUPS, request, asking(2))
         assert deleted.results[0].error_code == 0, "the next owner finds nothing left"

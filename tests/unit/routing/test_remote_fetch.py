@@ -80,7 +80,7 @@ class Consumers:
             answer.set_result(decode_response(ApiKey.FETCH, 18, b"".join(buffers))[1])
 
         context = RequestContext(18, "test", "127.0.0.1")
-        HOT_HANDLERS[ApiKey.FETCH](frame, parse_request_header(frame), context, self.services, reply)
+        HOT_HANDLERS[ApiKey.FETCH](frame, parse_request_header(frame), context, self.services, reply)  # type: ignore[arg-type]
         (topic,) = (await answer).responses
         return topic.partitions[0]
 

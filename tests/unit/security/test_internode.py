@@ -29,8 +29,8 @@ CLIENT = {"subjectAltName": (("DNS", "n"),)}
         (InternodeSecurity(), ("[::1]:9093", "localhost:9093"), PLAINTEXT),
         (InternodeSecurity(mode=PLAINTEXT), (BEYOND, ""), PLAINTEXT),
         (InternodeSecurity(mode=PLAINTEXT), (HERE, ""), PLAINTEXT),
-        (InternodeSecurity(**FILES), (BEYOND, ""), TLS),
-        (InternodeSecurity(**FILES), (HERE, ""), TLS),
+        (InternodeSecurity(**FILES), (BEYOND, ""), TLS),  # type: ignore[arg-type]
+        (InternodeSecurity(**FILES), (HERE, ""), TLS),  # type: ignore[arg-type]
         (InternodeSecurity(mode=TLS, **FILES), (BEYOND, ""), TLS),
         (InternodeSecurity(mode=MIXED, **FILES), (BEYOND, ""), MIXED),
     ],

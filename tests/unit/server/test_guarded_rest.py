@@ -19,13 +19,13 @@ import trustme
 from bmq.admin.rest.principals import PRINCIPAL
 from bmq.metadata.image import MetadataImage
 from bmq.proxy.limits import ProxyLimits
-from bmq.security.bearer_tokens import KeptToken, new_token
+from bmq.security.bearer_tokens import BadTokenFile, KeptToken, new_token
 from bmq.server import rest_security
 from bmq.server.guarded_rest import GuardedRest
 from bmq.server.rest_server import HEADER_BYTES_MAX
 from bmq.server.settings import Settings
 from bmq.server.tls import WrongTls
-from bmq.server.token_file import BadTokenFile, write_tokens
+from bmq.server.token_file import write_tokens
 from tests.fakes.clock import FakeClock
 from tests.unit.internode_client.waiting import until
 from tests.unit.security.oauth.issuer import AUDIENCE, ISSUER, Issuer
@@ -160,19 +160,19 @@ async def test_tokens_count_until_they_are_revoked_or_expire(tmp_path: Path) -> 
     async with running(tmp_path, {"logins": "bearer", "tokens_file": str(file)}, kafka) as address:
         token_file = address.rest._security._token_file
         assert token_file is not None
-        assert (await address.ask(**bearer(texts["scraper"]))).text == "User:scraper 127.0.0.1"
-        assert (await address.ask(**bearer("a.b.c"))).status_code == 401
+        assert (await address.ask(**bearer(texts["scraper"]))).text == "User:scraper 127.0.0.1"  # type: ignore[arg-type]
+        assert (await address.ask(**bearer("a.b.c"))).status_code == 401  # type: ignore[arg-type]
         write_tokens(file, [one for one in kept.values() if one.user != "scraper"])
         token_file.look()
-        assert (await address.ask(**bearer(texts["scraper"]))).status_code == 401
+        assert (await address.ask(**bearer(texts["scraper"]))).status_code == 401  # type: ignore[arg-type]
         file.write_text("broken")
         with structlog.testing.capture_logs() as logs:
             token_file.look()
             token_file.look()
         assert [line["event"] for line in logs] == ["tokens_not_renewed"]
-        assert (await address.ask(**bearer(texts["other"]))).text == "User:other 127.0.0.1"
+        assert (await address.ask(**bearer(texts["other"]))).text == "User:other 127.0.0.1"  # type: ignore[arg-type]
         address.clock.advance(1_000)
-        assert (await address.ask(**bearer(texts["other"]))).status_code == 401
+        assert (await address.ask(**bearer(texts["other"]))).status_code == 401  # type: ignore[arg-type]
 
 
 async def test_a_certificate_names_its_owner(tmp_path: Path) -> None:
@@ -372,8 +372,8 @@ async def test_a_token_of_oauthbearer_logs_in_too(tmp_path: Path) -> None:
     }
     async with running(tmp_path, {"logins": "bearer"}, kafka) as address:
         async with asyncio.timeout(5):
-            while (await address.ask(**bearer(issuer.token()))).status_code == 503:
+            while (await address.ask(**bearer(issuer.token()))).status_code == 503:  # type: ignore[arg-type]
                 pass  # until the keys are read
-        assert (await address.ask(**bearer(issuer.token()))).text == "User:alice 127.0.0.1"
+        assert (await address.ask(**bearer(issuer.token()))).text == "User:alice 127.0.0.1"  # type: ignore[arg-type]
         for wrong in (Issuer(issuer.now_s).token(), issuer.token()[:-8] + "AAAAAAAA", "bmq_nothing"):
-            assert (await address.ask(**bearer(wrong))).status_code == 401
+            assert (await address.ask(**bearer(wrong))).status_code == 401  # type: ignore[arg-type]

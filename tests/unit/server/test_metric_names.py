@@ -16,7 +16,8 @@ from bmq.broker.append_budget import AppendBudget
 from bmq.broker.tail_cache import TailCache
 from bmq.controller.metrics import ActiveControllerMetrics, ControllerMetrics
 from bmq.hdfs.bad_nodes import BadNodes
-from bmq.hdfs.metrics import HdfsCollector, ReadCounts
+from bmq.hdfs.metrics import HdfsCollector
+from bmq.hdfs.read_counts import ReadCounts
 from bmq.metadata.image import MetadataImage
 from bmq.routing.metrics import RouterCollector, RouterCounts
 from bmq.server.settings import load_settings

@@ -23,10 +23,10 @@ def test_without_a_run_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_addresses_and_files_are_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plans = {
-        "hdfs": ClusterPlan.of_ports(range(100, 111), namenodes=1, datanodes=3),
+        "hdfs": ClusterPlan.of_ports(tuple(range(100, 111)), namenodes=1, datanodes=3),
         "zookeeper": ZooKeeperPlan.of_port(2181),
     }
-    found = {name: {"directory": str(tmp_path / name), "plan": asdict(plan)} for name, plan in plans.items()}
+    found = {name: {"directory": str(tmp_path / name), "plan": asdict(plan)} for name, plan in plans.items()}  # type: ignore[call-overload]
     (tmp_path / FILE_NAME).write_text(json.dumps(found))
     monkeypatch.setenv(VARIABLE, str(tmp_path / FILE_NAME))
     hdfs, zookeeper = shared_hdfs(), shared_zookeeper()

@@ -128,7 +128,7 @@ def protobuf_form(descriptor: str | None = None) -> dict[str, Any]:
 # --- any
 
 _names = st.from_regex(r"[a-z][a-z0-9_]{0,20}", fullmatch=True)
-_texts = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20)
+_texts = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20)  # type: ignore[arg-type]
 _types = st.one_of(
     st.sampled_from(SCALARS),
     st.tuples(st.integers(1, 38), st.integers(0, 38))
@@ -154,7 +154,7 @@ def _fields(draw: st.DrawFn, name: str, is_raw: bool) -> dict[str, Any]:
     if source == "header":
         field["path"] = draw(st.lists(_texts, max_size=1))
     field["required"] = draw(st.booleans())
-    field["description"] = draw(st.text(st.characters(exclude_categories=("Cs",)), max_size=20))
+    field["description"] = draw(st.text(st.characters(exclude_categories=("Cs",)), max_size=20))  # type: ignore[arg-type]
     return field
 
 
@@ -186,6 +186,6 @@ def definitions(draw: st.DrawFn) -> TableDefinition:
             "misfits": misfits,
             "dead_letter": draw(st.sampled_from((None, f"{name}_bad"))) if misfits == "dead_letter" else None,
             "starting_offsets": draw(st.sampled_from(("earliest", "latest"))),
-            "description": draw(st.text(st.characters(exclude_categories=("Cs",)), max_size=40)),
+            "description": draw(st.text(st.characters(exclude_categories=("Cs",)), max_size=40)),  # type: ignore[arg-type]
         }
     )

@@ -336,11 +336,11 @@ def test_a_run_is_red_if_any_stage_is_though_another_is_invalid(capsys: pytest.C
 
 
 def test_a_stage_knows_when_the_machine_stood_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Meter(stages.StallMeter):
-        def __enter__(self) -> stages.StallMeter:
+    class Meter(stages.StallMeter):  # type: ignore[misc,name-defined]
+        def __enter__(self) -> stages.StallMeter:  # type: ignore[name-defined]
             self.note(12.0, 20.1)
             return super().__enter__()
 
     monkeypatch.setattr(stages, "StallMeter", Meter)
     (stall,) = run(Stage("short", (sys.executable, "-c", ""), 60)).stalls
-    assert stall == Stall(20.1, pytest.approx(8.0))
+    assert stall == Stall(20.1, pytest.approx(8.0))  # type: ignore[arg-type]

@@ -22,7 +22,7 @@ def test_a_stall_is_told_with_its_end_and_its_length() -> None:
     meter = StallMeter(noted=noted.append)
     meter.note(10.0, 10.0 + INTERVAL_S + STALL_S)
     meter.note(20.0, 25.0 + INTERVAL_S)
-    assert noted == meter.stalls == [Stall(end_s=25.0 + INTERVAL_S, length_s=pytest.approx(5.0))]
+    assert noted == meter.stalls == [Stall(end_s=25.0 + INTERVAL_S, length_s=pytest.approx(5.0))]  # type: ignore[arg-type]
     assert meter.described() == "STOOD STILL 1 times, 5.0 s in all, 5.0 s at most"
 
 

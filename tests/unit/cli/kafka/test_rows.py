@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,10 @@ from bmq.cli.kafka.rows import Column, Output, print_rows, printable
 pytestmark = pytest.mark.unit
 
 COLUMNS = (Column("name"), Column("count", text=lambda count: f"{count:,}"), Column("of_it"))
-ROWS = [{"name": 'a"b,c', "count": 1000, "of_it": [1, 2], "more": True}, {"name": None, "count": 2, "of_it": False}]
+ROWS: list[dict[str, Any]] = [
+    {"name": 'a"b,c', "count": 1000, "of_it": [1, 2], "more": True},
+    {"name": None, "count": 2, "of_it": False},
+]
 
 
 def test_a_table_has_headings_and_its_own_texts(capsys: pytest.CaptureFixture[str]) -> None:

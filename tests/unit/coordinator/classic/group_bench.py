@@ -63,7 +63,7 @@ class GroupBench:
     """`log` holds what was written; `in_flight` what the log has not answered yet (`is_log_instant` answers at once)."""
 
     def __init__(self, *, is_log_instant: bool = True, **config: int) -> None:
-        self.config = CoordinatorConfig(**config)
+        self.config = CoordinatorConfig(**config)  # type: ignore[arg-type]
         self.group = Group(GROUP_ID, self.config)
         self.now_ms = 1_000_000.0
         self.in_flight: deque[Persist] = deque()

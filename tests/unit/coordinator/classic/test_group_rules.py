@@ -53,7 +53,7 @@ def test_member_ids_made_of_the_longest_names_fit_into_a_string(letter: str, ver
     bench = GroupBench()
     name = {"instance_id": longest} if is_static else {"client_id": longest}
     join = bench.join_known if version and not is_static else bench.join
-    call = join(version=version, **name)
+    call = join(version=version, **name)  # type: ignore[arg-type]
     bench.pass_time(DELAY_MS)
     member_id = call.response.member_id
     assert member_id.startswith(letter * 10_000) and member_id.endswith(("-u1", "-u2"))
@@ -170,7 +170,7 @@ def test_the_protocol_most_want_among_those_all_speak() -> None:
 def test_a_member_that_shares_no_protocol_is_refused(arguments: dict[str, object]) -> None:
     bench = GroupBench()
     bench.stable(1)
-    assert bench.join(**arguments).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert bench.join(**arguments).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL  # type: ignore[arg-type]
 
 
 def test_an_empty_group_needs_protocols() -> None:

@@ -13,7 +13,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
 from bmq.protocol.messages.join_group_response import JoinGroupResponse
 from bmq.protocol.messages.leave_group_request import LeaveGroupRequest, MemberIdentity
-from tests.unit.coordinator.cluster import Cluster, FakeContext
+from tests.unit.coordinator.cluster import Cluster, request_context
 from tests.unit.proxy.harness import until
 
 pytestmark = pytest.mark.unit
@@ -40,7 +40,7 @@ def asked(
 async def join(
     coordinator: GroupCoordinator, request: JoinGroupRequest, version: int = 3, client_id: str = "client"
 ) -> JoinGroupResponse:
-    return await coordinator.classic.join_group(request, FakeContext(version, client_id))  # type: ignore[arg-type]
+    return await coordinator.classic.join_group(request, request_context(version, client_id))
 
 
 async def test_a_member_whose_record_would_be_too_large_alone_is_refused_at_once() -> None:
@@ -108,7 +108,7 @@ async def test_members_that_leave_make_room() -> None:
     for number in range(5):
         joined = await join(coordinator, asked(f"g{number}", bytes(9_000)))
         leaving = LeaveGroupRequest(group_id=f"g{number}", members=[MemberIdentity(member_id=joined.member_id)])
-        left = await coordinator.classic.leave_group(leaving, FakeContext(5))  # type: ignore[arg-type]
+        left = await coordinator.classic.leave_group(leaving, request_context(5))
         assert left.error_code == ErrorCode.NONE
     await until(lambda: coordinator.memory.held_bytes < 5 * 1_500)
     await coordinator.close()

@@ -22,7 +22,7 @@ from bmq.protocol.messages.consumer_group_heartbeat_request import ConsumerGroup
 from bmq.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from bmq.protocol.request_context import Received, RequestContext
 from tests.unit.coordinator.cluster import Cluster
-from tests.unit.coordinator.consumer.test_consumer_api import CONFIG, group_of, join, settled, shard_of, until
+from tests.unit.coordinator.consumer.test_consumer_api import CONFIG, group_of, join, settled, shard_of, until  # type: ignore[attr-defined]
 
 pytestmark = pytest.mark.unit
 

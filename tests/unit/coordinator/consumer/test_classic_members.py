@@ -172,9 +172,9 @@ def test_syncs_and_heartbeats_that_are_refused() -> None:
                 if instance is None
                 else {"instance" if call == bench.classic_beat else "group_instance_id": instance}
             )
-            assert code_of(lambda c=call, m=member_id, g=generation, f=fields: c(m, g, **f)) is code  # type: ignore[misc]
+            assert code_of(lambda c=call, m=member_id, g=generation, f=fields: c(m, g, **f)) is code
     for fields in ({"protocol_type": "connect"}, {"protocol_name": "sticky"}):
-        refused = code_of(lambda f=fields: bench.classic_sync("C", 3, **f))  # type: ignore[misc]
+        refused = code_of(lambda f=fields: bench.classic_sync("C", 3, **f))
         assert refused is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 

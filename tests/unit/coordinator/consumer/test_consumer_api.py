@@ -34,7 +34,7 @@ from bmq.protocol.messages.offset_delete_request import (
 from bmq.protocol.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest
 from bmq.protocol.request_context import RequestContext
-from tests.unit.coordinator.cluster import Cluster, FakeContext, FakeTopic, FakeTopics
+from tests.unit.coordinator.cluster import Cluster, FakeTopic, FakeTopics, request_context
 from tests.unit.coordinator.consumer.bench import picture
 from tests.unit.coordinator.consumer.test_classic_members import assignment, has, subscription
 from tests.unit.proxy.harness import until
@@ -72,7 +72,7 @@ async def beat(
     request = ConsumerGroupHeartbeatRequest(
         group_id=group_id, member_id=member_id, member_epoch=epoch, topic_partitions=parts, **fields
     )
-    return await cluster.coordinator.consumer.consumer_group_heartbeat(request, FakeContext(version))
+    return await cluster.coordinator.consumer.consumer_group_heartbeat(request, request_context(version))
 
 
 async def join(cluster: Cluster, member_id: str, **fields: Any) -> ConsumerGroupHeartbeatResponse:
@@ -287,12 +287,12 @@ async def test_a_group_on_its_way_to_deletion_is_there_no_more(cluster: Cluster)
     await settled(cluster, "A")
     await cluster.commit("g", {("t", 0): 5}, member_id="A", generation=2)
     deleted = await cluster.coordinator.administration.delete_groups(
-        DeleteGroupsRequest(groups_names=["g"]), FakeContext(2)
+        DeleteGroupsRequest(groups_names=["g"]), request_context(2)
     )
     assert deleted.results[0].error_code == ErrorCode.NON_EMPTY_GROUP
     await beat(cluster, "A", -1)
     deleted = await cluster.coordinator.administration.delete_groups(
-        DeleteGroupsRequest(groups_names=["g"]), FakeContext(2)
+        DeleteGroupsRequest(groups_names=["g"]), request_context(2)
     )
     assert deleted.results[0].error_code == 0
     assert not shard_of(cluster).has_group("g")
@@ -312,7 +312,7 @@ async def deletion_while_joining(
     joining = asyncio.create_task(join(cluster, "A"))
     await until(lambda: log.pending_count == 1)
     request = DeleteGroupsRequest(groups_names=["g"])
-    deleting = asyncio.create_task(cluster.coordinator.administration.delete_groups(request, FakeContext(2)))
+    deleting = asyncio.create_task(cluster.coordinator.administration.delete_groups(request, request_context(2)))
     for _ in range(5):
         await asyncio.sleep(0)
     log.is_acknowledging = True
@@ -488,7 +488,7 @@ async def test_groups_are_listed_and_described_by_their_type(cluster: Cluster) -
     await cluster.commit("simple", {("t", 0): 1})
 
     async def listed(**filters: Any) -> dict[str, tuple[str, str, str]]:
-        answer = await cluster.coordinator.administration.list_groups(ListGroupsRequest(**filters), FakeContext(5))
+        answer = await cluster.coordinator.administration.list_groups(ListGroupsRequest(**filters), request_context(5))
         return {g.group_id: (g.group_type, g.group_state, g.protocol_type) for g in answer.groups}
 
     assert await listed() == {
@@ -501,7 +501,7 @@ async def test_groups_are_listed_and_described_by_their_type(cluster: Cluster) -
     assert (await listed(states_filter=["reconciling", "empty"])).keys() == {"g", "simple"}
     described = await cluster.coordinator.consumer.consumer_group_describe(
         ConsumerGroupDescribeRequest(group_ids=["g", "classic", "none", ""], include_authorized_operations=True),
-        FakeContext(1),
+        request_context(1),
     )
     first, *others = described.groups
     assert (first.group_state, first.group_epoch, first.assignment_epoch, first.assignor_name) == (
@@ -522,7 +522,7 @@ async def test_groups_are_listed_and_described_by_their_type(cluster: Cluster) -
     ]
     for version, code in ((5, ErrorCode.NONE), (6, ErrorCode.GROUP_ID_NOT_FOUND)):
         old = await cluster.coordinator.administration.describe_groups(
-            DescribeGroupsRequest(groups=["g"]), FakeContext(version)
+            DescribeGroupsRequest(groups=["g"]), request_context(version)
         )
         assert (old.groups[0].group_state, old.groups[0].error_code) == ("Dead", code)
     counts = {m.labels["state"]: m.value for f in cluster.coordinator.metrics.collect() for m in f.samples if m.labels}
@@ -534,7 +534,7 @@ async def test_describing_shows_what_is_yet_to_be_given_back(cluster: Cluster) -
     await join(cluster, "B")
     await beat(cluster, "A", 2)
     described = await cluster.coordinator.consumer.consumer_group_describe(
-        ConsumerGroupDescribeRequest(group_ids=["g"]), FakeContext(1)
+        ConsumerGroupDescribeRequest(group_ids=["g"]), request_context(1)
     )
     (part,) = described.groups[0].members[0].assignment.topic_partitions
     assert part.partitions == [0, 1, 2, 3]
@@ -617,7 +617,7 @@ async def test_who_may_fetch(cluster: Cluster) -> None:
 
     async def fetch(member_id: str | None, epoch: int) -> int:
         asked = OffsetFetchRequestGroup(group_id="g", member_id=member_id, member_epoch=epoch, topics=None)
-        answer = await cluster.coordinator.offsets.offset_fetch(OffsetFetchRequest(groups=[asked]), FakeContext(9))
+        answer = await cluster.coordinator.offsets.offset_fetch(OffsetFetchRequest(groups=[asked]), request_context(9))
         return answer.groups[0].error_code
 
     assert await fetch(None, -1) == 0
@@ -636,7 +636,7 @@ async def test_offsets_of_a_subscribed_topic_are_not_deleted(cluster: Cluster) -
         for name in ("t", "u")
     ]
     answer = await cluster.coordinator.offsets.offset_delete(
-        OffsetDeleteRequest(group_id="g", topics=asked), FakeContext(0)
+        OffsetDeleteRequest(group_id="g", topics=asked), request_context(0)
     )
     codes = [topic.partitions[0].error_code for topic in answer.topics]
     assert codes == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE]
@@ -648,12 +648,12 @@ async def test_offsets_of_a_subscribed_topic_are_not_deleted(cluster: Cluster) -
 
 async def classic_beat(cluster: Cluster, member_id: str, generation: int) -> int:
     request = HeartbeatRequest(group_id="g", member_id=member_id, generation_id=generation)
-    return (await cluster.coordinator.classic.heartbeat(request, FakeContext(4))).error_code
+    return (await cluster.coordinator.classic.heartbeat(request, request_context(4))).error_code
 
 
 async def classic_sync(cluster: Cluster, member_id: str, generation: int) -> Any:
     request = SyncGroupRequest(group_id="g", member_id=member_id, generation_id=generation)
-    return await cluster.coordinator.classic.sync_group(request, FakeContext(3))
+    return await cluster.coordinator.classic.sync_group(request, request_context(3))
 
 
 async def test_up_and_down_again(cluster: Cluster) -> None:
@@ -737,7 +737,7 @@ async def test_who_waits_in_a_classic_group_joins_the_consumer_group(cluster: Cl
     another = asyncio.create_task(cluster.join("g", "", version=3))
     leaving = asyncio.create_task(
         cluster.coordinator.classic.leave_group(
-            LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=classic_id)]), FakeContext(4)
+            LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=classic_id)]), request_context(4)
         )
     )
     await asyncio.sleep(0)
@@ -813,7 +813,7 @@ async def test_an_empty_consumer_group_makes_place(cluster: Cluster) -> None:
 async def test_leaving_a_consumer_group_by_the_classic_way(cluster: Cluster) -> None:
     await settled(cluster, "A")
     request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="A"), MemberIdentity(member_id="X")])
-    left = await cluster.coordinator.classic.leave_group(request, FakeContext(4))
+    left = await cluster.coordinator.classic.leave_group(request, request_context(4))
     assert [member.error_code for member in left.members] == [0, ErrorCode.UNKNOWN_MEMBER_ID]
     assert not group_of(cluster).members
 
@@ -832,7 +832,7 @@ async def test_a_classic_member_that_joins_again_in_time_stays_however_late_the_
     """Its time is over while the decision on its JoinGroup waits for an append."""
     await settled(cluster, "A")
     fields = {"version": 3, "rebalance_timeout_ms": 30, "session_ms": 30_000, "protocols": one_protocol()}
-    joined = await cluster.join("g", "", **fields)  # type: ignore[arg-type]
+    joined = await cluster.join("g", "", **fields)
     classic_id = joined.member_id
     assert (await classic_sync(cluster, classic_id, joined.generation_id)).error_code == 0
     await join(cluster, "B")
@@ -841,7 +841,7 @@ async def test_a_classic_member_that_joins_again_in_time_stays_however_late_the_
     log.is_acknowledging = False
     writing = asyncio.create_task(join(cluster, "D"))
     await until(lambda: log.pending_count == 1)
-    rejoining = asyncio.create_task(cluster.join("g", classic_id, **fields))  # type: ignore[arg-type]
+    rejoining = asyncio.create_task(cluster.join("g", classic_id, **fields))
     timers = shard_of(cluster).consumer.timers_of("g")
     assert timers is not None
     await until(lambda: not timers.is_running(TimerKind.JOIN, classic_id))

@@ -319,7 +319,7 @@ def test_a_state_of_a_later_server() -> None:
     bench.replay(records.encode_key(records.CurrentKey(group="g", member_id="A")), records.encode_value(value))
     assert bench.group.members["A"].state is MemberState.UNKNOWN
     for owned in (None, {"t": [0]}):
-        assert code_of(lambda owned=owned: bench.beat("A", 2, owned)) is ErrorCode.FENCED_MEMBER_EPOCH  # type: ignore[misc]
+        assert code_of(lambda owned=owned: bench.beat("A", 2, owned)) is ErrorCode.FENCED_MEMBER_EPOCH
     assert bench.told(bench.join("A")) == (2, {"t": [0, 1, 2, 3]})
     assert bench.group.members["A"].state is MemberState.STABLE
 

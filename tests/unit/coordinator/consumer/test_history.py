@@ -95,7 +95,7 @@ class ConsumerGroupHistory(RuleBasedStateMachine):
     def join_as_static(self, subscribed: Any, instance: str) -> None:
         holder = None if self.bench.group is None else self.bench.group.static_member(instance)
         if len(self.clients) < 6 or holder is not None:
-            client = self.new_client(*subscribed, instance)
+            client = self.new_client(*subscribed, instance)  # type: ignore[call-arg]
             self.beat(client)
             if client.epoch:
                 for other in list(self.clients.values()):
@@ -223,7 +223,7 @@ class ConsumerGroupHistory(RuleBasedStateMachine):
             self.bench.group = replayed(log)
         else:
             data_saved = asyncio.run(encode_snapshot(ShardState([], [], new_groups=[self.bench.group])))
-            self.bench.group = replayed([part for part in decode_snapshot(data_saved) if isinstance(part, tuple)])
+            self.bench.group = replayed([part for part in decode_snapshot(data_saved) if isinstance(part, tuple)])  # type: ignore[misc]
         assert picture(self.bench.group) == before
         self.bench.is_stale = True
 

@@ -21,7 +21,7 @@ from bmq.protocol.messages.offset_commit_request import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from tests.unit.coordinator.cluster import Cluster, FakeContext, FakeTopic
+from tests.unit.coordinator.cluster import Cluster, FakeTopic, request_context
 
 pytestmark = pytest.mark.unit
 
@@ -63,7 +63,7 @@ async def at_once(cluster: Cluster, request: OffsetCommitRequest, version: int =
     asked = parse_plain_commit(codec.encode("request", ApiKey.OFFSET_COMMIT, version, request), 0, version)
     assert asked is not None
     answer: asyncio.Future[tuple[ErrorCode, bytes]] = asyncio.get_running_loop().create_future()
-    context = cast(Any, FakeContext(version))
+    context = cast(Any, request_context(version))
     if not cluster.coordinator.commit_at_once(asked, context, 0.0, lambda code, body: answer.set_result((code, body))):
         return None
     code, body = await answer
@@ -75,7 +75,7 @@ async def at_once(cluster: Cluster, request: OffsetCommitRequest, version: int =
 async def in_turn(cluster: Cluster, request: OffsetCommitRequest, version: int, *, is_eager: bool) -> Any:
     response = await at_once(cluster, request, version) if is_eager else None
     if response is None:
-        response = await cluster.coordinator.offsets.offset_commit(request, cast(Any, FakeContext(version)))
+        response = await cluster.coordinator.offsets.offset_commit(request, cast(Any, request_context(version)))
     return [[(part.partition_index, part.error_code) for part in topic.partitions] for topic in response.topics]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -40,7 +41,7 @@ from bmq.protocol.messages.txn_offset_commit_request import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from tests.unit.coordinator.cluster import FAST, Cluster, FakeContext
+from tests.unit.coordinator.cluster import FAST, Cluster, request_context
 from tests.unit.proxy.harness import until
 
 pytestmark = pytest.mark.unit
@@ -113,12 +114,12 @@ async def test_a_long_group_id_in_many_records_is_refused(cluster: Cluster, is_t
             topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[TxnOffsetCommitRequestPartition()] * 1_000)],
         )
         codes = (
-            (await cluster.coordinator.transactional_offsets.txn_offset_commit(transactional, FakeContext(5)))
+            (await cluster.coordinator.transactional_offsets.txn_offset_commit(transactional, request_context(5)))
             .topics[0]
             .partitions
         )
     else:
-        codes = (await cluster.coordinator.offsets.offset_commit(request, FakeContext(9))).topics[0].partitions
+        codes: Any = (await cluster.coordinator.offsets.offset_commit(request, request_context(9))).topics[0].partitions  # type: ignore[no-redef]
     assert {part.error_code for part in codes} == {ErrorCode.UNKNOWN_SERVER_ERROR}
     assert not cluster.log_of(group_id).batches
     assert (await cluster.commit(group_id, {("t", 0): 1}))["t", 0] == ErrorCode.NONE
@@ -210,17 +211,17 @@ async def test_fetch_before_v8_has_one_group(cluster: Cluster) -> None:
     await cluster.commit("g", {("t", 0): 5})
     topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
     request = OffsetFetchRequest(group_id="g", topics=topics)
-    answer = await cluster.coordinator.offsets.offset_fetch(request, FakeContext(1))
+    answer = await cluster.coordinator.offsets.offset_fetch(request, request_context(1))
     assert [(part.partition_index, part.committed_offset) for part in answer.topics[0].partitions] == [(0, 5), (1, -1)]
     everything = await cluster.coordinator.offsets.offset_fetch(
-        OffsetFetchRequest(group_id="g", topics=None), FakeContext(7)
+        OffsetFetchRequest(group_id="g", topics=None), request_context(7)
     )
     assert [part.committed_offset for part in everything.topics[0].partitions] == [5]
     cluster.log_of("g").is_owner = False
-    failed = await cluster.coordinator.offsets.offset_fetch(request, FakeContext(1))
+    failed = await cluster.coordinator.offsets.offset_fetch(request, request_context(1))
     assert {part.error_code for part in failed.topics[0].partitions} == {ErrorCode.NOT_COORDINATOR}
     cluster.shards.error = MalformedMessage("broken")
-    failed = await cluster.coordinator.offsets.offset_fetch(request, FakeContext(2))
+    failed = await cluster.coordinator.offsets.offset_fetch(request, request_context(2))
     assert failed.error_code != ErrorCode.NONE
 
 
@@ -240,7 +241,7 @@ async def test_many_groups_in_one_fetch_prove_each_shard_once(cluster: Cluster) 
         OffsetFetchRequestGroup(group_id=group_id, topics=[OffsetFetchRequestTopics(name="t", partition_indexes=[0])])
         for group_id in groups
     ]
-    answer = await cluster.coordinator.offsets.offset_fetch(OffsetFetchRequest(groups=asked), FakeContext(9))
+    answer = await cluster.coordinator.offsets.offset_fetch(OffsetFetchRequest(groups=asked), request_context(9))
     assert [group.topics[0].partitions[0].committed_offset for group in answer.groups] == list(range(20))
     assert proofs == len(cluster.shards.logs)
 
@@ -251,7 +252,7 @@ async def delete(cluster: Cluster, group_id: str, *partitions: tuple[str, int]) 
         for name, index in partitions
     ]
     answer = await cluster.coordinator.offsets.offset_delete(
-        OffsetDeleteRequest(group_id=group_id, topics=topics), FakeContext(0)
+        OffsetDeleteRequest(group_id=group_id, topics=topics), request_context(0)
     )
     return answer.error_code, [topic.partitions[0].error_code for topic in answer.topics]
 
@@ -302,7 +303,7 @@ async def test_offsets_expire_from_their_commit_or_from_when_the_group_emptied(c
     assert await cluster.fetch_all("simple") == {}
     assert await cluster.fetch_all("g") == {("t", 0): 1}  # it is subscribed to t, and no longer to u
     leave = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=member_id)])
-    await cluster.coordinator.classic.leave_group(leave, FakeContext(5))
+    await cluster.coordinator.classic.leave_group(leave, request_context(5))
     cluster.clock.advance(week_ms - 1)
     await expire(cluster)
     assert await cluster.fetch_all("g") == {("t", 0): 1}
@@ -321,17 +322,17 @@ async def test_offsets_of_a_group_that_is_at_work_do_not_expire(cluster: Cluster
     assert (await cluster.join("g", rebalancing)).generation_id == 2
     connect = await cluster.join("c", protocol_type="connect")
     synced = SyncGroupRequest(group_id="c", generation_id=1, member_id=connect.member_id)
-    assert (await cluster.coordinator.classic.sync_group(synced, FakeContext(3))).error_code == 0
+    assert (await cluster.coordinator.classic.sync_group(synced, request_context(3))).error_code == 0
     await cluster.commit("c", {("u", 0): 2}, member_id=connect.member_id, generation=1)
     cluster.clock.advance(2 * week_ms)
     await expire(cluster)
     assert (await cluster.fetch_all("g"), await cluster.fetch_all("c")) == ({("u", 0): 1}, {("u", 0): 2})
     synced = SyncGroupRequest(group_id="g", generation_id=2, member_id=rebalancing)
-    assert (await cluster.coordinator.classic.sync_group(synced, FakeContext(3))).error_code == 0
+    assert (await cluster.coordinator.classic.sync_group(synced, request_context(3))).error_code == 0
     await expire(cluster)
     assert await cluster.fetch_all("g") == {}, "it is stable now, and not subscribed to it"
     leave = LeaveGroupRequest(group_id="c", members=[MemberIdentity(member_id=connect.member_id)])
-    await cluster.coordinator.classic.leave_group(leave, FakeContext(5))
+    await cluster.coordinator.classic.leave_group(leave, request_context(5))
     cluster.clock.advance(week_ms - 1)
     await expire(cluster)
     assert await cluster.fetch_all("c") == {("u", 0): 2}

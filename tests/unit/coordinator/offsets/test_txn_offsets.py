@@ -34,7 +34,7 @@ from bmq.protocol.messages.txn_offset_commit_request import (
 )
 from bmq.protocol.record_batch import BatchHeader
 from bmq.protocol.request_context import RequestContext
-from tests.unit.coordinator.cluster import FAST, Cluster, FakeContext
+from tests.unit.coordinator.cluster import FAST, Cluster, request_context
 from tests.unit.proxy.harness import until
 
 pytestmark = pytest.mark.unit
@@ -91,7 +91,7 @@ async def test_all_offsets_say_which_are_unstable(cluster: Cluster) -> None:
     await cluster.commit_in_transaction("g", {("t", 0): 11, ("u", 0): 12})
     for topics in ([OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])], None):
         request = OffsetFetchRequest(group_id="g", topics=topics, require_stable=True)
-        (topic,) = (await cluster.coordinator.offsets.offset_fetch(request, FakeContext(7))).topics
+        (topic,) = (await cluster.coordinator.offsets.offset_fetch(request, request_context(7))).topics
         assert [(part.error_code, part.committed_offset) for part in topic.partitions] == [(UNSTABLE, -1), (0, 2)]
 
 
@@ -168,7 +168,7 @@ async def test_members_by_heartbeats_commit_at_their_epoch(cluster: Cluster) -> 
     joining = ConsumerGroupHeartbeatRequest(
         group_id="n", member_id="m", rebalance_timeout_ms=10_000, subscribed_topic_names=["t"], topic_partitions=[]
     )
-    epoch = (await cluster.coordinator.consumer.consumer_group_heartbeat(joining, FakeContext(1))).member_epoch
+    epoch = (await cluster.coordinator.consumer.consumer_group_heartbeat(joining, request_context(1))).member_epoch
     assert epoch > 0
     assert await code_of(cluster, "n", member_id="m", generation=epoch) == ErrorCode.NONE
     for other in (epoch + 1, 0):
@@ -182,11 +182,11 @@ async def test_a_group_that_is_not_there(cluster: Cluster) -> None:
     assert await code_of(cluster, "new", generation=3, version=5) == ErrorCode.ILLEGAL_GENERATION
     assert await code_of(cluster, "new", generation=3, version=6) == ErrorCode.GROUP_ID_NOT_FOUND
     assert await code_of(cluster, "new") == ErrorCode.NONE
-    listed = await cluster.coordinator.administration.list_groups(ListGroupsRequest(), FakeContext(5))
+    listed = await cluster.coordinator.administration.list_groups(ListGroupsRequest(), request_context(5))
     assert [(group.group_id, group.group_state) for group in listed.groups] == [("new", "Empty")]
     assert await code_of(cluster, "new", generation=3) == ErrorCode.UNKNOWN_MEMBER_ID
     await cluster.end("new", is_commit=False)
-    assert (await cluster.coordinator.administration.list_groups(ListGroupsRequest(), FakeContext(5))).groups == []
+    assert (await cluster.coordinator.administration.list_groups(ListGroupsRequest(), request_context(5))).groups == []
 
 
 async def test_a_rebalance_does_not_keep_a_member_from_committing(cluster: Cluster) -> None:
@@ -214,7 +214,7 @@ async def test_topics_by_id_from_v6(cluster: Cluster) -> None:
         topic_id=UUID(int=77), partitions=[TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
     )
     request = TxnOffsetCommitRequest(group_id="g", producer_id=7, topics=[topic])
-    (answer,) = (await cluster.coordinator.transactional_offsets.txn_offset_commit(request, FakeContext(6))).topics
+    (answer,) = (await cluster.coordinator.transactional_offsets.txn_offset_commit(request, request_context(6))).topics
     assert (answer.topic_id, answer.partitions[0].error_code) == (UUID(int=77), ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -509,13 +509,13 @@ async def test_a_caller_that_goes_away_does_not_take_its_marker_back(cluster: Cl
 async def test_pending_offsets_are_deleted_with_their_group(cluster: Cluster) -> None:
     await code_of(cluster)
     deleted = await cluster.coordinator.administration.delete_groups(
-        DeleteGroupsRequest(groups_names=["g"]), FakeContext(3)
+        DeleteGroupsRequest(groups_names=["g"]), request_context(3)
     )
     assert [result.error_code for result in deleted.results] == [0]
     await cluster.end("g")
     assert await cluster.fetch_all("g") == {}
     cluster.restart()
-    assert (await cluster.coordinator.administration.list_groups(ListGroupsRequest(), FakeContext(5))).groups == []
+    assert (await cluster.coordinator.administration.list_groups(ListGroupsRequest(), request_context(5))).groups == []
 
 
 async def test_pending_offsets_are_deleted_with_their_topic(cluster: Cluster) -> None:
@@ -530,7 +530,7 @@ async def test_pending_offsets_are_deleted_one_by_one(cluster: Cluster) -> None:
     await cluster.commit_in_transaction("g", {("t", 0): 1, ("t", 1): 2})
     topics = [OffsetDeleteRequestTopic(name="t", partitions=[OffsetDeleteRequestPartition(partition_index=0)])]
     request = OffsetDeleteRequest(group_id="g", topics=topics)
-    answer = await cluster.coordinator.offsets.offset_delete(request, FakeContext(0))
+    answer = await cluster.coordinator.offsets.offset_delete(request, request_context(0))
     assert (answer.error_code, answer.topics[0].partitions[0].error_code) == (0, 0)
     assert await cluster.fetch("g", "t", 0, require_stable=True) == (0, -1)
     await cluster.end("g")
@@ -544,7 +544,7 @@ async def test_deleting_takes_commits_along_that_are_on_their_way(cluster: Clust
     committing = asyncio.create_task(code_of(cluster))
     await until(lambda: log.pending_count == 1)
     request = DeleteGroupsRequest(groups_names=["g"])
-    deleting = asyncio.create_task(cluster.coordinator.administration.delete_groups(request, FakeContext(2)))
+    deleting = asyncio.create_task(cluster.coordinator.administration.delete_groups(request, request_context(2)))
     await until(lambda: log.pending_count == 2)
     log.is_acknowledging = True
     log.acknowledge()
@@ -566,7 +566,7 @@ async def test_what_is_pending_does_not_expire_and_keeps_its_group(cluster: Clus
     shard = await cluster.coordinator.directory.get("g")
     group = shard.groups["g"]
     leave = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=joined)])
-    await cluster.coordinator.classic.leave_group(leave, FakeContext(5))
+    await cluster.coordinator.classic.leave_group(leave, request_context(5))
     await until(lambda: group.state is GroupState.EMPTY)
     cluster.clock.advance(2 * cluster.config.offsets_retention_ms)
     await expire(cluster)
@@ -639,7 +639,7 @@ def test_a_restart_brings_back_the_same_state_at_any_point(history: list[tuple[s
                 await cluster.end(name, (detail[0], 0), is_commit=detail[1])
             elif what == "delete":
                 await cluster.coordinator.administration.delete_groups(
-                    DeleteGroupsRequest(groups_names=[name]), FakeContext(3)
+                    DeleteGroupsRequest(groups_names=[name]), request_context(3)
                 )
                 assert await cluster.fetch_all(name, require_stable=True) == {}
             elif what == "topic":

@@ -30,7 +30,7 @@ from bmq.protocol.messages.sync_group_request import SyncGroupRequest
 from tests.simulation.loop import VirtualTimeLoop
 from tests.simulation.process import Process
 from tests.unit.coordinator.classic.group_bench import subscription as classic_subscription
-from tests.unit.coordinator.cluster import FAST, Cluster, FakeContext
+from tests.unit.coordinator.cluster import FAST, Cluster, request_context
 from tests.unit.coordinator.consumer.test_cached_responses import Wire, frame_of
 from tests.unit.coordinator.consumer.test_classic_members import subscription
 from tests.unit.coordinator.streams.bench import subtopology
@@ -93,7 +93,7 @@ class Consumer(Member):
         )
         if self.epoch == 0:
             request.subscribed_topic_names = ["t"]
-        return await cluster.coordinator.consumer.consumer_group_heartbeat(request, FakeContext(1))
+        return await cluster.coordinator.consumer.consumer_group_heartbeat(request, request_context(1))
 
 
 class Streams(Member):
@@ -117,7 +117,7 @@ class Streams(Member):
         request = StreamsGroupHeartbeatRequest(
             group_id="g", member_id=self.member_id, member_epoch=self.epoch, **fields
         )
-        return await cluster.coordinator.streams.streams_group_heartbeat(request, FakeContext(0))
+        return await cluster.coordinator.streams.streams_group_heartbeat(request, request_context(0))
 
 
 class Classic(Member):
@@ -138,11 +138,11 @@ class Classic(Member):
 
     async def sync(self, cluster: Cluster) -> int:
         request = SyncGroupRequest(group_id="g", generation_id=self.epoch, member_id=self.member_id)
-        return (await cluster.coordinator.classic.sync_group(request, FakeContext(3))).error_code
+        return (await cluster.coordinator.classic.sync_group(request, request_context(3))).error_code
 
     async def beat(self, cluster: Cluster) -> int:
         request = HeartbeatRequest(group_id="g", generation_id=self.epoch, member_id=self.member_id)
-        return (await cluster.coordinator.classic.heartbeat(request, FakeContext(4))).error_code
+        return (await cluster.coordinator.classic.heartbeat(request, request_context(4))).error_code
 
 
 class Syncing(Classic):
@@ -347,8 +347,8 @@ def test_nobody_leaves_at_a_former_owner(kind: Callable[[], Member]) -> None:
         await new.coordinator.prepare("g")
         await asyncio.sleep(0.001)
         request = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=member.member_id)])
-        assert (await old.coordinator.classic.leave_group(request, FakeContext(4))).error_code == MOVED
-        assert (await new.coordinator.classic.leave_group(request, FakeContext(4))).members[0].error_code == GO_ON
+        assert (await old.coordinator.classic.leave_group(request, request_context(4))).error_code == MOVED
+        assert (await new.coordinator.classic.leave_group(request, request_context(4))).members[0].error_code == GO_ON
         assert not has_member(new, member)
 
     run(kind, story)

@@ -14,7 +14,7 @@ from bmq.coordinator.offsets.offsets import Offsets
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
-from tests.unit.coordinator.cluster import Cluster, FakeContext
+from tests.unit.coordinator.cluster import Cluster, request_context
 from tests.unit.proxy.harness import until
 
 pytestmark = pytest.mark.unit
@@ -126,7 +126,7 @@ async def test_a_member_whose_name_has_no_room_is_its_groups_trouble_alone() -> 
                 member_id=joined.member_id,
                 assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"a")],
             ),
-            FakeContext(3),
+            request_context(3),
         )
         assert synced.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
         assert await cluster.commit("simple", {("t", 0): 41}) == {("t", 0): 0}

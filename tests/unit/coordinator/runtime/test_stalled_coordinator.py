@@ -11,7 +11,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.heartbeat_request import HeartbeatRequest
 from tests.simulation.loop import VirtualTimeLoop
 from tests.simulation.process import Process
-from tests.unit.coordinator.cluster import Cluster, FakeContext
+from tests.unit.coordinator.cluster import Cluster, request_context
 
 pytestmark = pytest.mark.unit
 
@@ -36,7 +36,7 @@ def told(story: Callable[[Cluster, Process], Awaitable[None]]) -> None:
 
 async def beat(cluster: Cluster, member_id: str) -> int:
     request = HeartbeatRequest(group_id="g", generation_id=1, member_id=member_id)
-    return (await cluster.coordinator.classic.heartbeat(request, FakeContext(4))).error_code
+    return (await cluster.coordinator.classic.heartbeat(request, request_context(4))).error_code
 
 
 async def stop(process: Process, seconds: float) -> None:

@@ -89,7 +89,7 @@ class Register(Shard):
 
     def tick(self, now: Moment) -> None:
         over = [name for name, until_ms in self.taken.items() if until_ms <= now.loop_ms]
-        self.taken.update(dict.fromkeys(over, NEVER_MS))  # asked for once
+        self.taken.update(dict.fromkeys(over, NEVER_MS))  # type: ignore[arg-type]  # asked for once
         if over:
             self.append([(name.encode(), None) for name in over])
 

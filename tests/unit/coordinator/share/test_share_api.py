@@ -71,8 +71,8 @@ class Shares:
     """A group coordinator and the coordinator of share partitions' state, over logs in memory."""
 
     def __init__(self, before: Shares | None = None) -> None:
-        self.cluster = Cluster(AT_ONCE) if before is None else before.cluster.take_over()
-        self.states = States() if before is None else before.states
+        self.cluster: Cluster = Cluster(AT_ONCE) if before is None else before.cluster.take_over()
+        self.states: States = States() if before is None else before.states
         self.link = Unreachable(self.states.coordinator)
         self.coordinator = self.cluster.coordinator
         self.coordinator.share_states.use(self.link, Ends())

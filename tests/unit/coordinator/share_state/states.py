@@ -55,8 +55,8 @@ class States:
     """A process that owns all shards. `gone`: incarnations of proxies that have ended."""
 
     def __init__(self, before: States | None = None, **config: int) -> None:
-        self.clock = FakeClock() if before is None else before.clock
-        self.topics = FakeTopics() if before is None else before.topics
+        self.clock: FakeClock = FakeClock() if before is None else before.clock
+        self.topics: FakeTopics = FakeTopics() if before is None else before.topics
         self.topics.add(SHARE_STATE_TOPIC, 998)
         self.shards = StateShards(self.topics, 4)
         self.gone: set[tuple[int, int]] = set() if before is None else before.gone

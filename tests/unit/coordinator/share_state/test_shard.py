@@ -246,7 +246,7 @@ def test_nothing_is_decided_while_the_state_begins_again() -> None:
         states.log().acknowledge()
         assert await again == 0
         given, acked, released = await asyncio.gather(*others)
-        assert (ranges(given), acked, released) == ([(70, 79, 1)], 0, 0)
+        assert (ranges(given), acked, released) == ([(70, 79, 1)], 0, 0)  # type: ignore[arg-type]
 
     virtual(main)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
@@ -267,7 +267,7 @@ def test_repartition_topics_adapt_to_what_they_go_with() -> None:
 
 def test_among_repartition_topics_the_fixed_or_the_largest_decides() -> None:
     writers = (subtopology("0", ["t"], sinks=["a"]), subtopology("1", ["u"], sinks=["b"]))
-    together = [([], [0, 1])]
+    together: list[tuple[list[Any], list[int]]] = [([], [0, 1])]
     both = subtopology("2", repartitions={"a": 0, "b": 0}, copartitions=together)
     assert missing(on({"t": 2, "u": 5}, *writers, both)) == {"a": 5, "b": 5}
     fixed = subtopology("2", repartitions={"a": 3, "b": 0}, copartitions=together)

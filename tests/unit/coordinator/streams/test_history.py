@@ -168,7 +168,7 @@ class StreamsGroupHistory(RuleBasedStateMachine):
             )
         else:
             saved = asyncio.run(encode_snapshot(ShardState([], [], new_groups=[self.bench.existing])))
-            self.bench.group = replayed(part for part in decode_snapshot(saved) if isinstance(part, tuple))
+            self.bench.group = replayed(part for part in decode_snapshot(saved) if isinstance(part, tuple))  # type: ignore[misc]
         assert picture(self.bench.group) == before
         self.bench.is_stale = True
         self.bench.is_delayed = False

@@ -31,7 +31,7 @@ from bmq.protocol.messages.streams_group_topology_description_update_request imp
     TopologyDescriptionNode,
     TopologyDescriptionSubtopology,
 )
-from tests.unit.coordinator.cluster import FAST, Cluster, FakeContext
+from tests.unit.coordinator.cluster import FAST, Cluster, request_context
 from tests.unit.coordinator.streams.bench import ids, subtopology, task_parts, told
 
 pytestmark = pytest.mark.unit
@@ -83,7 +83,7 @@ class World(Cluster):
         version = fields.pop("version", 0)
         for name, value in fields.items():
             setattr(request, name, value)
-        return await self.coordinator.streams.streams_group_heartbeat(request, FakeContext(version))
+        return await self.coordinator.streams.streams_group_heartbeat(request, request_context(version))
 
 
 @pytest.fixture
@@ -175,17 +175,17 @@ async def test_lists_and_descriptions(world: World) -> None:
     await world.beat("a")
     for types, found in ((["Streams"], ["g"]), (["consumer"], []), ([], ["g"])):
         request = ListGroupsRequest(types_filter=types)
-        listed = (await world.coordinator.administration.list_groups(request, FakeContext(5))).groups
+        listed = (await world.coordinator.administration.list_groups(request, request_context(5))).groups
         assert [group.group_id for group in listed] == found
         assert all(
             (one.group_type, one.protocol_type, one.group_state) == ("streams", "streams", "Stable") for one in listed
         )
     request_described = StreamsGroupDescribeRequest(group_ids=["g", "x", ""], include_authorized_operations=True)
-    described = (await world.coordinator.streams.streams_group_describe(request_described, FakeContext(0))).groups
+    described = (await world.coordinator.streams.streams_group_describe(request_described, request_context(0))).groups
     assert [(one.error_code, one.group_state) for one in described] == [(0, "Stable"), (69, ""), (24, "")]
     assert described[0].authorized_operations > 0
     classic = (
-        await world.coordinator.administration.describe_groups(DescribeGroupsRequest(groups=["g"]), FakeContext(6))
+        await world.coordinator.administration.describe_groups(DescribeGroupsRequest(groups=["g"]), request_context(6))
     ).groups[0]
     assert (classic.group_state, classic.error_code) == ("Dead", ErrorCode.GROUP_ID_NOT_FOUND)
     assert world.coordinator.metrics._groups_by_state()["Stable"] == 1
@@ -210,12 +210,12 @@ async def test_the_topology_is_described(world: World) -> None:
             topology_description=TopologyDescription(subtopologies=[part]),
         )
         return (
-            await world.coordinator.streams.streams_group_topology_description_update(asked, FakeContext(0))
+            await world.coordinator.streams.streams_group_topology_description_update(asked, request_context(0))
         ).error_code
 
     async def shown(*, asks: bool = True) -> tuple[int, list[str]]:
         request = StreamsGroupDescribeRequest(group_ids=["g"], include_topology_description=asks)
-        (group,) = (await world.coordinator.streams.streams_group_describe(request, FakeContext(1))).groups
+        (group,) = (await world.coordinator.streams.streams_group_describe(request, request_context(1))).groups
         told = group.topology_description
         parts = [] if told is None else told.subtopologies
         return group.topology_description_status, [node.name for part in parts for node in part.nodes]
@@ -253,7 +253,7 @@ async def test_other_protocols_on_a_streams_group(world: World) -> None:
     )
     for member_epoch in (0, 1):
         heartbeat.member_epoch = member_epoch
-        answer = await world.coordinator.consumer.consumer_group_heartbeat(heartbeat, FakeContext(1))
+        answer = await world.coordinator.consumer.consumer_group_heartbeat(heartbeat, request_context(1))
         assert answer.error_code == ErrorCode.GROUP_ID_NOT_FOUND
     await world.beat("a", -1)
     assert (await world.join("g")).error_code == 0, "an empty one gives way"
@@ -284,7 +284,7 @@ async def test_a_streams_group_where_a_consumer_group_is(world: World) -> None:
         topic_partitions=[],
     )
     answers = await asyncio.gather(
-        world.coordinator.consumer.consumer_group_heartbeat(heartbeat, FakeContext(1)), world.beat("a")
+        world.coordinator.consumer.consumer_group_heartbeat(heartbeat, request_context(1)), world.beat("a")
     )
     assert [answer.error_code for answer in answers] == [0, ErrorCode.GROUP_ID_NOT_FOUND]
     assert (await world.beat("a", -1)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
@@ -317,7 +317,7 @@ async def test_offsets(world: World) -> None:
     async def fetch(member_id: str | None, epoch: int) -> int:
         group = OffsetFetchRequestGroup(group_id="g", topics=None, member_id=member_id, member_epoch=epoch)
         return (
-            (await world.coordinator.offsets.offset_fetch(OffsetFetchRequest(groups=[group]), FakeContext(9)))
+            (await world.coordinator.offsets.offset_fetch(OffsetFetchRequest(groups=[group]), request_context(9)))
             .groups[0]
             .error_code
         )
@@ -331,7 +331,7 @@ async def test_deletion(world: World) -> None:
 
     async def delete() -> int:
         request = DeleteGroupsRequest(groups_names=["g"])
-        return (await world.coordinator.administration.delete_groups(request, FakeContext(2))).results[0].error_code
+        return (await world.coordinator.administration.delete_groups(request, request_context(2))).results[0].error_code
 
     assert await delete() == ErrorCode.NON_EMPTY_GROUP
     await world.beat("a", -1)

@@ -110,7 +110,7 @@ class TransactionHistory(RuleBasedStateMachine):
         return self.waiting is not None or (self.value is not None and is_prepared(self.value))
 
     def somebody(self, data: st.DataObject) -> Producer:
-        if self.clients and data.draw(st.booleans()):
+        if self.clients and data.draw(st.booleans()):  # type: ignore[arg-type]
             return data.draw(st.sampled_from(self.clients[-3:]))
         if self.value is not None and data.draw(st.booleans()):
             return Producer(self.value.producer_id, self.value.producer_epoch)

@@ -67,7 +67,7 @@ def test_tokens_of_the_issuer_name_their_principal(issuer: Issuer, algorithm: st
 
 
 def unsigned(issuer: Issuer) -> str:
-    return jwt.encode(issuer.claims(), None, algorithm="none", headers={"kid": "r1"})
+    return jwt.encode(issuer.claims(), None, algorithm="none", headers={"kid": "r1"})  # type: ignore[arg-type]
 
 
 def by_public_key(issuer: Issuer) -> str:

@@ -23,7 +23,7 @@ def server(*users: UserScramCredentialRecord, mechanism: ScramMechanism = SHA_25
 
     def lookup(name: str, is_token: bool) -> ScramSecret | None:
         one = None if is_token else known.get(name)
-        return one and ScramSecret(one.name, one.salt, one.stored_key, one.server_key, one.iterations)
+        return one and ScramSecret(one.name, one.salt, one.stored_key, one.server_key, one.iterations)  # type: ignore[return-value]
 
     return Scram(mechanism, lookup, nonce, b"secret of the process")
 

@@ -85,7 +85,7 @@ def test_options_name_exactly_the_ranges() -> None:
 def test_a_copy_cannot_be_told_to_cut_ranges(name: str) -> None:
     source = Source("localhost:1", SourceKind.KAFKA, {name: "3"})
     with pytest.raises(JobFailed, match="one task has to copy all"):
-        source.load(None, [], has_headers=False, is_in_order=True)  # type: ignore[arg-type]
+        source.load(None, [], has_headers=False, is_in_order=True)
 
 
 class FakeReader:

@@ -172,7 +172,7 @@ def test_an_index_entry_that_is_not_true_is_found(table: str) -> None:
     segment = Segment(sound())
     numbers = array("q", getattr(segment.index, table))
     numbers[1] += 1
-    check = segment.check(index=replace(segment.index, **{table: numbers}))
+    check = segment.check(index=replace(segment.index, **{table: numbers}))  # type: ignore[arg-type]
     assert {finding.kind for finding in check.findings} == {Kind.INDEX}
     assert len(check.findings) == 1
 

@@ -25,7 +25,8 @@ IDS = ("source-id", "target-id")
 
 def copied(transactions: list[list[int]]) -> tuple[OffsetMap, dict[int, int]]:
     """The map, and source offset -> target offset of every record; each transaction ends with a marker."""
-    offsets, truth = OffsetMap(), {}
+    truth: dict[int, int] = {}
+    offsets = OffsetMap()
     source, target = 4, 0
     for distances in transactions:
         sources = []

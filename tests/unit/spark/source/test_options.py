@@ -42,17 +42,17 @@ def test_defaults_are_the_connectors() -> None:
 
 def test_patience() -> None:
     assert (parsed().plan_timeout_s, parsed().poll_timeout_s, parsed().request_timeout_s) == (60, 120, 30)
-    given = parsed(**{"kafkaConsumer.pollTimeoutMs": "5000"})
+    given = parsed(**{"kafkaConsumer.pollTimeoutMs": "5000"})  # type: ignore[arg-type]
     assert (given.plan_timeout_s, given.poll_timeout_s) == (5, 5)
 
 
 def test_topic_ids() -> None:
     assert parsed().topic_ids == {}
-    ids = parsed(**{"bmq.topic.ids": '{"orders":"AAECAwQFBgcICQoLDA0O_w"}'}).topic_ids
+    ids = parsed(**{"bmq.topic.ids": '{"orders":"AAECAwQFBgcICQoLDA0O_w"}'}).topic_ids  # type: ignore[arg-type]
     assert ids == {"orders": UUID("00010203-0405-0607-0809-0a0b0c0d0eff")}
     for wrong in ("x", "[]", '{"orders":5}', '{"orders":"AAEC"}', '{"orders":"AAECAwQFBgcICQoLDA0O!w"}'):
         with pytest.raises(BadOption, match=r"bmq.topic.ids (is|has) "):
-            parsed(**{"bmq.topic.ids": wrong})
+            parsed(**{"bmq.topic.ids": wrong})  # type: ignore[arg-type]
 
 
 def test_so_many_partitions_are_no_plan() -> None:
@@ -153,4 +153,4 @@ def test_a_wrong_option_is_one_sentence(options: dict[str, Any], is_stream: bool
 
 
 def test_what_has_no_effect_here_is_accepted() -> None:
-    parsed(**{"groupIdPrefix": "a", "kafka.group.id": "b", "kafka.fetch.max.bytes": "5", "fetchOffset.numRetries": "3"})
+    parsed(**{"groupIdPrefix": "a", "kafka.group.id": "b", "kafka.fetch.max.bytes": "5", "fetchOffset.numRetries": "3"})  # type: ignore[arg-type]

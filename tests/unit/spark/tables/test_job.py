@@ -47,7 +47,7 @@ class FakeStream:
 
 def job_of(stream: FakeStream) -> TableJob:
     job = TableJob(
-        None,  # type: ignore[arg-type]
+        None,
         TableDefinition.model_validate(orders_form("orders")),
         options={},
         catalog=Catalog.in_warehouse("/warehouse"),
@@ -68,7 +68,7 @@ def writes_a_batch(job: TableJob) -> None:
 
 
 def test_a_stream_that_ends_while_the_job_is_stopped_is_not_started_again() -> None:
-    stream = FakeStream(FakeQuery(lambda: (writes_a_batch(job), job.stop()), fails=True), FakeQuery(int, fails=False))
+    stream = FakeStream(FakeQuery(lambda: (writes_a_batch(job), job.stop()), fails=True), FakeQuery(int, fails=False))  # type: ignore[func-returns-value]
     job = job_of(stream)
     assert job.wait()
     assert len(stream.left) == 1
