@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from uuid import UUID
 
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage
@@ -31,6 +32,7 @@ class ClusterRules:
         self._owners: dict[tuple[TopicPartition, int], str] = {}
         self._metadata: dict[int, tuple[object, str]] = {}
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
+        self._deleted: set[UUID] = set()
         self._is_controlled = False  # a controller is active
         self.violation: Violation | None = None
         """Found where it could not be raised; raised with the next look."""
@@ -69,6 +71,7 @@ class ClusterRules:
                 f"{str(known)[:500]} {str(picture)[:500]}"
             )
 
+        self._deleted |= image.deleted_topics
         for topic_id, topic in image.topics_by_id.items():
             for partition in topic.partitions:
                 led = TopicPartition(topic_id, partition.partition), partition.leader_epoch
@@ -125,7 +128,8 @@ class ClusterRules:
                     raise Violation(f"{node.process.name} was not told the floor {named.high_watermark_floor} of {key}")
         for key, high_watermark in manager.high_watermarks().items():
             before = node.high_watermarks.get(key, 0)
-            if high_watermark < before:
+            # A node that has not heard of the deletion may start a log anew whose files are gone.
+            if high_watermark < before and key.topic_id not in self._deleted:
                 raise Violation(f"the high watermark of {key} went back from {before} to {high_watermark}")
             node.high_watermarks[key] = high_watermark
 
