@@ -14,7 +14,7 @@ LATE_GROUPS: Final = {
     "topic": ("bmq.cli.topic", "topic_app"),
     "group": ("bmq.cli.group", "group_app"),
     "user": ("bmq.cli.user", "user_app"),
-    "token": ("bmq.cli.token", "token_app"),
+    "token": ("bmq.cli.rest_token", "token_app"),
     "config": ("bmq.cli.config", "config_app"),
     "acl": ("bmq.cli.acl", "acl_app"),
     "log": ("bmq.cli.log", "log_app"),

@@ -71,7 +71,7 @@ class World(NamedTuple):
                 "TZ": "UTC",
             },
         )
-        assert done.returncode == 0, done.stderr[-8_000:] + self.yarn.output_of_containers()
+        assert done.returncode == 0, done.stdout[-8_000:] + done.stderr[-8_000:] + self.yarn.output_of_containers()
         return done.stdout
 
     @property

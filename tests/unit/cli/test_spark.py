@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import sys
+from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 from bmq.cli import job as job_module
+from bmq.cli import main
 from bmq.cli import spark as commands
 from bmq.cli.commands import app
 from bmq.cli.progress import JobProgress
@@ -28,6 +30,12 @@ pytestmark = pytest.mark.unit
 def logs_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loggers keep the standard error they were set up with, which is the test's own and ends with it."""
     monkeypatch.setattr(job_module, "configure_logs", lambda *_: None)
+
+
+def test_no_module_hides_one_of_python_when_spark_submit_starts_the_script() -> None:
+    """`spark-submit bmq/cli/main.py` puts the script's folder before all others."""
+    folder = Path(main.__file__).parent
+    assert not {path.stem for path in folder.iterdir()} & sys.stdlib_module_names
 
 
 @pytest.mark.parametrize(

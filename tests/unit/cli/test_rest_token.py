@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from bmq.cli.commands import app
-from bmq.cli.token import NoRoom, NoSuchToken, NoTokensFile
+from bmq.cli.rest_token import NoRoom, NoSuchToken, NoTokensFile
 from bmq.security.bearer_tokens import TOKENS_MAX, BadTokenFile, KeptToken, verified_user
 from bmq.server.token_file import read_tokens, write_tokens
 
