@@ -131,7 +131,7 @@ async def describe_users(
     results = []
     async for names in in_turns(list(named or users), turns):
         results += [_described(users, name, named[name]) for name in names]
-    return DescribeUserScramCredentialsResponse(results=results)
+    return DescribeUserScramCredentialsResponse(error_message="", results=results)
 
 
 def _described(users: Users, name: str, count: int) -> DescribeUserScramCredentialsResult:

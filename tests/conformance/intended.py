@@ -48,7 +48,7 @@ PRODUCE, FETCH, LIST_OFFSETS, METADATA, FIND_COORDINATOR, JOIN_GROUP, DESCRIBE_G
     23,
 )
 CREATE_TOPICS, ADD_PARTITIONS, DESCRIBE_CONFIGS, ALTER_CONFIGS, LOG_DIRS, CREATE_PARTITIONS = 19, 24, 32, 33, 35, 37
-INCREMENTAL, FEATURES, CONSUMER_HEARTBEAT, TOPIC_PARTITIONS, STREAMS_HEARTBEAT = 44, 57, 68, 75, 88
+INCREMENTAL, FEATURES, CONSUMER_HEARTBEAT, TOPIC_PARTITIONS, SHARE_FETCH, STREAMS_HEARTBEAT = 44, 57, 68, 75, 78, 88
 
 INTENDED: Final[tuple[Intended, ...]] = (
     Intended(
@@ -255,6 +255,14 @@ INTENDED: Final[tuple[Intended, ...]] = (
         "bmq refuses the request; Kafka lets the last of them win.",
         frozenset({FEATURES}),
         ("a feature twice",),
+    ),
+    Intended(
+        "A first share fetch of unknown topics alone",
+        "Kafka 4.3 answers the whole request with UNKNOWN_SERVER_ERROR. bmq answers each partition with UNKNOWN_TOPIC_ID, as both do beside a known one.",
+        frozenset({SHARE_FETCH}),
+        ("an unknown topic", "a byte behind the body", "an unknown tagged field", "no client id"),
+        ("error_code", "acquisition_lock_timeout_ms", "responses/*"),
+        kafka=(-1, 0, MISSING),
     ),
     Intended(
         "Settings of streams that no broker of Kafka 4.3 fills in",

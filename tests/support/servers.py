@@ -155,7 +155,8 @@ class BmqServer(Server):
     def wait_until_ready(self) -> None:
         patience = Patience(self.ready_timeout_s)
         ready = self.process.wait_for_line(READY_LINE, self.ready_timeout_s)
-        assert int(ready[1]) == self.port
+        reached = self._environment.get("BMQ_ADVERTISED", self.bootstrap)
+        assert int(ready[1]) == int(reached.rpartition(":")[2])
         self.rest_port = int(ready[2])
         while self.get("/v1/health")[0] != 200:
             if patience.is_over() or not self.is_running:

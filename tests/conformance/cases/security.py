@@ -144,7 +144,7 @@ def _(world: World, version: int) -> Any:
     return asked
 
 
-@CASES.add(QUOTAS, "of nobody")
+@CASES.add(QUOTAS, "without names")
 def _(world: World, version: int) -> Any:
     return {"components": [{"entity_type": "user", "match_type": 0, "match": world.name("none")}], "strict": False}
 
@@ -164,7 +164,7 @@ def _(world: World, version: int) -> Any:
     return {"components": [{"entity_type": "user", "match_type": 0, "match": "x"}] * 2, "strict": False}
 
 
-@CASES.add(SCRAM, "of nobody", valid=True)
+@CASES.add(SCRAM, "without names", valid=True)
 def _(world: World, version: int) -> Any:
     return {"users": [{"name": world.name("none")}]}
 

@@ -96,6 +96,25 @@ def _(world: World, version: int) -> Any:
     return {"groups": [{"group_id": world.name("none"), "topics": None}, {"group_id": "", "topics": []}]}
 
 
+@CASES.add(OFFSETS, "a topic of an unknown group")
+def _(world: World, version: int) -> Any:
+    topics = [{"topic_name": world.read_topic(), "partitions": [0]}]
+    return {"groups": [{"group_id": world.name("none"), "topics": topics}]}
+
+
+@CASES.add(OFFSETS, "a classic group")
+def _(world: World, version: int) -> Any:
+    world.member(world.name())
+    topics = [{"topic_name": world.read_topic(), "partitions": [0]}]
+    return {"groups": [{"group_id": world.name(), "topics": topics}]}
+
+
+@CASES.add(OFFSETS, "all topics of a classic group")
+def _(world: World, version: int) -> Any:
+    world.member(world.name())
+    return {"groups": [{"group_id": world.name(), "topics": None}]}
+
+
 @CASES.add(ALTER_OFFSETS, "an unknown group", valid=True)
 def _(world: World, version: int) -> Any:
     partitions = [{"partition_index": 0, "start_offset": 0}]

@@ -166,6 +166,24 @@ def test_the_first_heartbeat_brings_partitions_whose_state_has_begun() -> None:
     virtual(main)
 
 
+@pytest.mark.parametrize("group_id", ["", "nobody"])
+def test_a_group_that_is_not_there_has_no_offsets(group_id: str) -> None:
+    async def main() -> None:
+        shares = Shares()
+        await shares.beat("a", 0, "t")
+        asked = [
+            DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=topics)
+            for topics in (None, [DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=[0])])
+        ]
+        answer = await shares.call(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, DescribeShareGroupOffsetsRequest(groups=asked))
+        of_all, of_one = answer.groups
+        assert (of_all.error_code, of_all.topics, of_one.error_code) == (0, [], 0)
+        (partition,) = of_one.topics[0].partitions
+        assert (partition.error_code, partition.start_offset, partition.lag) == (0, -1, -1)
+
+    virtual(main)
+
+
 def test_a_topic_that_appears_raises_the_epoch_twice() -> None:
     async def main() -> None:
         shares = Shares()
