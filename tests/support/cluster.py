@@ -17,6 +17,7 @@ import itertools
 import json
 import os
 import signal
+import ssl
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -80,6 +81,9 @@ class ClusterNode:
         host: Host | None = None,
     ) -> None:
         self.node_id = node_id
+        self.rest_context: ssl.SSLContext | None = None
+        """Of HTTPS; None: HTTP."""
+        self.rest_headers: dict[str, str] = {}
         self.roles = frozenset(roles.split(","))
         self.host = host
         address = host.address if host else HOST
@@ -188,10 +192,15 @@ class ClusterNode:
 
     def call(self, method: str, path: str, body: object = None, timeout_s: float = REST_WAIT_S) -> tuple[int, Any]:
         """Status and decoded body; (0, reason) when nobody answers."""
-        connection = http.client.HTTPConnection(self.rest, timeout=timeout_s)
+        connection = (
+            http.client.HTTPConnection(self.rest, timeout=timeout_s)
+            if self.rest_context is None
+            else http.client.HTTPSConnection(self.rest, timeout=timeout_s, context=self.rest_context)
+        )
         try:
             content = None if body is None else json.dumps(body)
-            connection.request(method, path, content, {} if content is None else {"Content-Type": "application/json"})
+            kind = {} if content is None else {"Content-Type": "application/json"}
+            connection.request(method, path, content, {**self.rest_headers, **kind})
             response = connection.getresponse()
             text = response.read().decode()
         except (OSError, http.client.HTTPException) as error:

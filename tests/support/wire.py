@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import socket
+import ssl
 import struct
 import zlib
 from collections.abc import Sequence
@@ -192,10 +193,16 @@ def fetch_answer(reader: Reader) -> FetchAnswer:
 
 
 class WireClient:
-    """One connection; use it as a context manager. Every receive is bounded by `timeout_s`."""
+    """One connection; use it as a context manager. Every receive is bounded by `timeout_s`. `context`: of TLS, if any."""
 
     def __init__(
-        self, port: int, timeout_s: float = 20, receive_buffer_bytes: int | None = None, *, host: str = "127.0.0.1"
+        self,
+        port: int,
+        timeout_s: float = 20,
+        receive_buffer_bytes: int | None = None,
+        *,
+        host: str = "127.0.0.1",
+        context: ssl.SSLContext | None = None,
     ) -> None:
         self._socket = socket.socket()
         if receive_buffer_bytes is not None:
@@ -203,6 +210,8 @@ class WireClient:
         self._socket.settimeout(timeout_s)
         try:
             self._socket.connect((host, port))
+            if context is not None:
+                self._socket = context.wrap_socket(self._socket, server_hostname=host)
         except OSError:
             self._socket.close()
             raise
