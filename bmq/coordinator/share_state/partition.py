@@ -10,12 +10,29 @@ from uuid import UUID
 from bmq.coordinator.config import RecordLimits
 from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.share_state.config import LOCK_DURATION_MAX_MS
-from bmq.coordinator.share_state.window import ACQUIRED, AVAILABLE, RESERVED, SPAN_MAX, Lock, Window
+from bmq.coordinator.share_state.window import (
+    ACKNOWLEDGED,
+    ACQUIRED,
+    ARCHIVED,
+    ARCHIVING,
+    AVAILABLE,
+    LOCKS_MAX,
+    RESERVED,
+    SPAN_MAX,
+    Lock,
+    Window,
+)
+from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.share_state_records import LockedRecords, SnapshotValue, StateBatch, UpdateValue
 
 NONE_AVAILABLE = -1
 """As the next offset to read: too many records are locked."""
 NO_START = -1
+REACH_MAX = 2 * SPAN_MAX
+"""Offsets from the start to the last one that a record may name, unless all from the start on are done."""
+OFFSET_MAX = 2**63 - 2
+_DONE = (ACKNOWLEDGED, ARCHIVED)
+_WRITTEN_STATES = frozenset({AVAILABLE, ARCHIVING, *_DONE})
 
 
 class PartitionKey(NamedTuple):
@@ -61,14 +78,14 @@ class SharePartition:
     # ---------------------------------------------------------------- what is durable
 
     def begin(self, value: SnapshotValue, now: Moment) -> list[Lock]:
-        """The whole state; the locks in it."""
+        """The whole state; the locks in it. Raises MalformedMessage."""
         self.state_epoch = value.state_epoch
         self.snapshot_epoch = value.snapshot_epoch
         self.window = None if value.start_offset < 0 else Window(value.start_offset)
         return self._apply(value, now)
 
     def change(self, value: UpdateValue, now: Moment) -> list[Lock]:
-        """A change; the locks in it."""
+        """A change; the locks in it. Raises MalformedMessage."""
         if value.start_offset >= 0:
             if self.window is None:
                 self.window = Window(value.start_offset)
@@ -80,10 +97,14 @@ class SharePartition:
         window = self.window
         if window is None:
             return []
+        if value.start_offset > OFFSET_MAX or len(window.locks) + len(value.locks) > LOCKS_MAX:
+            raise MalformedMessage("a share partition with a start offset or a number of locks that cannot be")
         for batch in value.state_batches:
+            _require_sound_state(window, batch)
             window.apply(batch)
         locks = []
         for records in value.locks:
+            _require_sound_range(window, records)
             left_ms = min(max(records.deadline_ms - now.wall_ms, 0), LOCK_DURATION_MAX_MS)
             lock = window.lock(records, now.loop_ms + left_ms)
             if lock is not None:
@@ -107,6 +128,21 @@ class SharePartition:
             delivery_complete_count=-1 if window is None else window.done,
             locks=() if window is None else tuple(_locks(window, now)),
         )
+
+
+def _require_sound_state(window: Window, batch: StateBatch) -> None:
+    """Raises MalformedMessage."""
+    if batch.delivery_state not in _WRITTEN_STATES:
+        raise MalformedMessage(f"records of a share partition in state {batch.delivery_state}")
+    is_moving_start = batch.delivery_state in _DONE and batch.first_offset <= window.start
+    _require_sound_range(window, batch, OFFSET_MAX if is_moving_start else REACH_MAX)
+
+
+def _require_sound_range(window: Window, records: StateBatch | LockedRecords, reach_max: int = REACH_MAX) -> None:
+    """Raises MalformedMessage: it would take memory for offsets that nobody was given."""
+    first, last = records.first_offset, records.last_offset
+    if not 0 <= first <= last <= min(window.start + reach_max, OFFSET_MAX - 1):
+        raise MalformedMessage(f"records {first} to {last} of a share partition that begins at {window.start}")
 
 
 def _batches(window: Window) -> Iterator[StateBatch]:

@@ -491,12 +491,16 @@ class ShareStateShard(Shard):
         if key is None:
             return
         try:
-            named = decode_key(key)
-            state = decode_value(named, value)
+            self._replay_record(key, value)
         except MalformedMessage as error:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"the state of a share partition cannot be read: {error}"
             ) from error
+
+    def _replay_record(self, key: bytes, value: bytes | None) -> None:
+        """Raises MalformedMessage."""
+        named = decode_key(key)
+        state = decode_value(named, value)
         place = PartitionKey(named.group, named.topic_id, named.partition)
         if isinstance(named, SnapshotKey):
             self._replay_snapshot(place, state if isinstance(state, SnapshotValue) else None)

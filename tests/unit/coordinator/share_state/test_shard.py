@@ -11,8 +11,9 @@ import structlog
 from bmq.log.partition_log import StateSnapshot
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.share_state_messages import ANY_NODE, AckType
+from bmq.protocol.share_state_records import StateBatch, UpdateKey, UpdateValue, encode_key, encode_value
 from tests.unit.broker.world import virtual
-from tests.unit.coordinator.share_state.states import States, ranges
+from tests.unit.coordinator.share_state.states import TOPIC, States, ranges
 
 pytestmark = pytest.mark.unit
 
@@ -309,7 +310,14 @@ def test_a_long_log_becomes_a_snapshot_with_all_counts_and_locks() -> None:
     virtual(main)
 
 
-@pytest.mark.parametrize("damage", ["snapshot", "record"])
+def far_away() -> tuple[bytes, bytes]:
+    """A record that names offsets which no member can have been given."""
+    far = StateBatch(first_offset=1, last_offset=2**62, delivery_state=2, delivery_count=1)
+    value = UpdateValue(start_offset=0, state_batches=(far,))
+    return encode_key(UpdateKey(group="g", topic_id=TOPIC, partition=0)), encode_value(value)
+
+
+@pytest.mark.parametrize("damage", ["snapshot", "record", "offsets"])
 def test_a_damaged_shard_says_so_and_stops_alone(damage: str) -> None:
     async def main() -> None:
         states = States()
@@ -320,7 +328,7 @@ def test_a_damaged_shard_says_so_and_stops_alone(damage: str) -> None:
         else:
             shard = next(iter(states.coordinator.directory.ready.values()))
             with structlog.testing.capture_logs():
-                shard.append([(b"\0\x07", b"")])
+                shard.append([(b"\0\x07", b"") if damage == "record" else far_away()])
                 await asyncio.sleep(0.1)
         heir = states.take_over()
         with structlog.testing.capture_logs() as lines:
