@@ -56,7 +56,8 @@ class KeySet:
         for number, one in enumerate(listed):
             if (
                 isinstance(one, dict)
-                and one.get("kty") in _FITTING
+                and isinstance(one.get("kty"), str)
+                and one["kty"] in _FITTING
                 and one.get("use", "sig") == "sig"
                 and "d" not in one
             ):

@@ -187,6 +187,7 @@ async def test_keys_that_cannot_be_read_are_one_line_and_the_last_ones_stay() ->
         b'{"keys": []}',
         b'{"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "a"}]}',
         b'{"keys": [{"kty": "RSA", "use": "enc", "kid": "a"}, 7]}',
+        b'{"keys": [{"kty": ["RSA"], "kid": "a"}, {"kty": {}, "kid": "b"}]}',
         json.dumps({"keys": [{"kty": "RSA"}] * (KEYS_MAX + 1)}).encode(),
         b"[" * 100_000,
     ],
