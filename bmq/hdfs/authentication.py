@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from bmq.hdfs.errors import AuthenticationRequired, PermissionRefused, RemoteError
+from bmq.hdfs.errors import AuthenticationRequired, PermissionRefused, RemoteError, peers_words
 from bmq.hdfs.proto.rpc_pb2 import RpcSasl, UserInformation
 from bmq.log.store import StoreError
 
@@ -83,7 +83,7 @@ class SimpleAuthentication:
 
 def sasl_demanded(server: str, message: RpcSasl) -> AuthenticationRequired:
     """The error for a server that sends SASL messages although we chose SIMPLE."""
-    methods = ", ".join(dict.fromkeys(auth.method for auth in message.auths))
+    methods = peers_words(", ".join(dict.fromkeys(auth.method for auth in message.auths)))
     state = RpcSasl.State.Name(message.state)
     return AuthenticationRequired(
         f"{server} demands Kerberos (SASL): {_ADVICE} (the server sent {state}{': ' + methods if methods else ''})"

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError, Message
 
 from bmq.hdfs.blocks import DataNode
 from bmq.hdfs.delimited import delimited
-from bmq.hdfs.errors import HandshakeFailed, SetupRefused
+from bmq.hdfs.errors import HandshakeFailed, SetupRefused, peers_words
 from bmq.hdfs.packets import (
     HEARTBEAT_SEQNO,
     INCOMPLETE,
@@ -122,7 +122,7 @@ class DataNodeConnection(asyncio.Protocol):
         self._ready = None
         if response.status != TransferStatus.SUCCESS:
             name = status_name(response.status)
-            reason = response.message.partition("\n")[0] or f"refused with {name}"
+            reason = peers_words(response.message) or f"refused with {name}"
             raise SetupRefused(reason, bad_link=response.first_bad_link)
 
     def write(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:

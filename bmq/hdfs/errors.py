@@ -46,13 +46,18 @@ class HandshakeFailed(Exception):
         self.is_token_expired = is_token_expired
 
 
+def peers_words(text: str) -> str:
+    """What a server said, for one of our sentences: its first line, of bounded length, without what steers a terminal."""
+    first_line = text.partition("\n")[0].strip()[:MESSAGE_CHARACTERS_MAX]
+    return "".join(one if one.isprintable() else "?" for one in first_line)
+
+
 class RemoteError(Exception):
     """An exception a Hadoop server answered with. `exception_class`: the full Java name; `message`: its first line."""
 
     def __init__(self, exception_class: str, message: str) -> None:
-        first_line = message.partition("\n")[0].strip()
         self.exception_class = exception_class
-        self.message = first_line[:MESSAGE_CHARACTERS_MAX]
+        self.message = peers_words(message)
         super().__init__(f"{self.name}: {self.message}")
 
     @property

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from bmq.hdfs.errors import AuthenticationRequired
+from bmq.hdfs.errors import AuthenticationRequired, peers_words
 from bmq.hdfs.security import Protection
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def _size(text: bytes) -> int:
 
 
 def _names(words: set[bytes]) -> str:
-    return ", ".join(sorted(word.decode("ascii", "replace") for word in words if word)) or "nothing"
+    return peers_words(", ".join(sorted(word.decode("ascii", "replace") for word in words if word))) or "nothing"
 
 
 def _quoted(text: bytes) -> bytes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final
 
-from bmq.hdfs.errors import AuthenticationRequired
+from bmq.hdfs.errors import AuthenticationRequired, peers_words
 from bmq.hdfs.proto.rpc_pb2 import RpcSasl
 
 KERBEROS: Final = "KERBEROS"
@@ -96,7 +96,7 @@ class RpcNegotiation:
         if message.state != RpcSasl.NEGOTIATE:
             raise AuthenticationRequired(f"{self._server} sent {RpcSasl.State.Name(message.state)} out of turn")
         if not is_served:
-            told = ", ".join(f"{method} ({name})" for method, name in offered) or "nothing"
+            told = peers_words(", ".join(f"{method} ({name})" for method, name in offered)) or "nothing"
             raise AuthenticationRequired(f"{self._server} offers {told}, bmq needs {self._method} ({mechanism})")
         chosen = message.auths[offered.index((self._method, mechanism))]
         self._auth.CopyFrom(chosen)

@@ -16,7 +16,7 @@ from typing import Final
 from google.protobuf.message import DecodeError
 
 from bmq.hdfs.delimited import delimited
-from bmq.hdfs.errors import AuthenticationRequired, HandshakeFailed
+from bmq.hdfs.errors import AuthenticationRequired, HandshakeFailed, peers_words
 from bmq.hdfs.proto.hdfs_pb2 import Token
 from bmq.hdfs.proto.namenode_pb2 import DataEncryptionKey
 from bmq.hdfs.proto.transfer_pb2 import CipherOption, HandshakeMessage
@@ -93,7 +93,7 @@ class TransferHandshake:
         if message.status == HandshakeMessage.SUCCESS:
             return message
         self.is_key_unknown = message.status == HandshakeMessage.ERROR_UNKNOWN_KEY
-        reason = message.message.partition("\n")[0] or "no reason given"
+        reason = peers_words(message.message) or "no reason given"
         raise HandshakeFailed(f"it does not accept the login: {reason}", is_token_expired=message.is_access_token_error)
 
     def _choose_codec(self, message: HandshakeMessage) -> None:

@@ -93,6 +93,11 @@ def test_no_cipher_but_rc4() -> None:
         of_token(Protection.PRIVACY).step(challenge)
 
 
+def test_what_a_server_offers_is_no_line_of_its_own() -> None:
+    with pytest.raises(AuthenticationRequired, match=r"offers aut\?h, "):
+        of_token(Protection.PRIVACY).step(CHALLENGE % b"aut\x1bh")
+
+
 @pytest.mark.parametrize(
     "challenge",
     [

@@ -65,6 +65,7 @@ def test_a_server_without_a_login_is_refused() -> None:
         ((TOKEN_OFFER, RpcSasl.Auth(method="SIMPLE", mechanism="")), "demands no login"),
         ((TOKEN_OFFER,), r"offers TOKEN \(DIGEST-MD5\), bmq needs KERBEROS \(GSSAPI\)"),
         ((RpcSasl.Auth(method=KERBEROS, mechanism="SCRAM"),), r"offers KERBEROS \(SCRAM\)"),
+        ((RpcSasl.Auth(method="A\rB", mechanism="C"),), r"offers A\?B \(C\)"),
     ],
 )
 def test_only_the_own_method_is_taken(auths: tuple[RpcSasl.Auth, ...], told: str) -> None:

@@ -156,6 +156,7 @@ def test_the_encryption_key_is_a_secret_of_its_own() -> None:
             False,
             True,
         ),
+        (HandshakeMessage(status=HandshakeMessage.ERROR, message="no\r\x1b[2Jkey"), r"no\?\?\[2Jkey$", False, False),
         (HandshakeMessage(status=HandshakeMessage.ERROR), "no reason given", False, False),
     ],
 )
