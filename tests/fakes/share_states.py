@@ -164,6 +164,8 @@ class FakeShareStates:
         state = self.of(request.group_id, asked.topic_id, asked.partition)
         kinds: dict[int, int] = {}
         for batch in asked.batches:
+            if batch.last >= state.end:
+                return ErrorCode.INVALID_REQUEST if state.end >= 0 else ErrorCode.INVALID_RECORD_STATE
             for offset in range(batch.first, batch.last + 1):
                 kinds[offset] = batch.types[0 if len(batch.types) == 1 else offset - batch.first]
         records = state.records

@@ -50,7 +50,15 @@ def instrumented_target(name: str) -> Target:
         made = compiled(source, function)
         return atheris.instrument_func(made) if type(source) is wire.ReaderSource else made
 
-    if name in ("requests", "responses", "internal_messages", "stored_records", "envelope", "consumer_protocol"):
+    if name in (
+        "requests",
+        "responses",
+        "internal_messages",
+        "stored_records",
+        "envelope",
+        "consumer_protocol",
+        "delegation_tokens",
+    ):
         wire._Source.compiled = instrumented  # type: ignore[method-assign,assignment]
     target = target_of(name)
     for module_name, module in list(sys.modules.items()):

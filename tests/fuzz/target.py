@@ -23,12 +23,17 @@ NAMES: Final = (
     "compressed_bodies",
     "telemetry",
     "consumer_protocol",
+    "share_requests",
+    "share_states",
     "sasl",
+    "bearer",
+    "delegation_tokens",
     "certificates",
     "rest",
     "server",
     "hdfs_rpc",
     "hdfs_transfer",
+    "hdfs_login",
     "zookeeper",
 )
 """Each is a module in tests/fuzz/targets with a TARGET."""

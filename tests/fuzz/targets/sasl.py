@@ -1,8 +1,9 @@
-"""A login: frames of a client that has not authenticated, by PLAIN and SCRAM, before and after its end."""
+"""A login: frames of a client that has not authenticated, by PLAIN, SCRAM and a delegation token, before and after its end."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import base64
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -11,10 +12,14 @@ from bmq.protocol.codec import encode_request
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
 from bmq.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from bmq.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
+from bmq.protocol.metadata_records import DelegationTokenRecord
+from bmq.security.delegation_tokens import TokenMacs
 from bmq.security.sasl.authenticator import Answer, Authenticated, Failed, SaslAuthenticator, Work
 from bmq.security.sasl.plain import Plain, RightPasswords
 from bmq.security.sasl.scram import Scram, ScramSecret
 from bmq.security.sasl.scram_keys import BY_NAME, SHA_256, SHA_512
+from bmq.security.sasl.steps import Deferred
+from bmq.security.sasl.token_keys import TokenKeys
 from tests.fuzz.mutation import changed
 from tests.fuzz.target import Target
 from tests.unit.security.sasl.scram_client import ScramClient, keys
@@ -28,13 +33,34 @@ _FRAMES_MAX: Final = 30
 _KEYS: Final = {name: keys(SCRAM_USER, PASSWORD, mechanism) for name, mechanism in BY_NAME.items()}
 _USERS: Final = {SCRAM_USER: {made.mechanism: made for made in _KEYS.values()}}
 _FRAME_LENGTH_BYTES: Final = 2
+_NOW_MS: Final = 1_000_000
+_TOKEN: Final = "token-id"
+_OWNER: Final = "dora"
+_MACS: Final = TokenMacs("secret")
+_TOKEN_PASSWORD: Final = base64.b64encode(_MACS.of(_TOKEN)).decode()
+_TOKENS: Final = {
+    name: DelegationTokenRecord(
+        owner=f"User:{_OWNER}",
+        requester=f"User:{_OWNER}",
+        renewers=(),
+        issue_timestamp=0,
+        max_timestamp=ends_ms,
+        expiration_timestamp=ends_ms,
+        token_id=name,
+    )
+    for name, ends_ms in ((_TOKEN, _NOW_MS + 60_000), ("expired", _NOW_MS - 1))
+}
+_TOKEN_KEYS: Final = TokenKeys(_MACS, _SECRET)
 
 
 def _authenticator() -> SaslAuthenticator:
     def scram(name: str) -> Scram:
-        def lookup(user: str, is_token: bool) -> ScramSecret | None:
+        def lookup(user: str, is_token: bool) -> ScramSecret | Callable[[], ScramSecret] | None:
             made = _KEYS[name]
-            if user != SCRAM_USER or is_token:
+            if is_token:
+                token = _TOKENS.get(user)
+                return None if token is None else _TOKEN_KEYS.secret_of(token, BY_NAME[name], _NOW_MS)
+            if user != SCRAM_USER:
                 return None
             return ScramSecret(user, made.salt, made.stored_key, made.server_key, made.iterations)
 
@@ -46,18 +72,19 @@ def _authenticator() -> SaslAuthenticator:
         SHA_512.name: lambda: scram(SHA_512.name),
     }
     elapsed_s = iter(range(0, 1000, 2))
-    return SaslAuthenticator(mechanisms, lambda name: 1000, lambda: 1_000_000, lambda: float(next(elapsed_s)))
+    return SaslAuthenticator(mechanisms, lambda name: 1000, lambda: _NOW_MS, lambda: float(next(elapsed_s)))
 
 
 def check(data: bytes) -> bool:
-    """Each frame behind its int16 length. A login ends as one of the two users, and with the password of that user."""
+    """Each frame behind its int16 length. A login ends as one of two users, with its password, or as a token's owner."""
     authenticator, principals, frames = _authenticator(), set(), _frames(data)
     for frame in frames:
         outcome = authenticator.receive(bytearray(frame))
         while isinstance(outcome, Work):
             outcome = authenticator.resume(outcome.work())
         if isinstance(outcome, Authenticated):
-            assert outcome.principal in (f"User:{USER}", f"User:{SCRAM_USER}"), f"it is {outcome.principal!r}"
+            users = [USER, SCRAM_USER] if b"tokenauth=true" not in data else [USER, SCRAM_USER, _OWNER]
+            assert outcome.principal in [f"User:{user}" for user in users], f"it is {outcome.principal!r}"
             assert outcome.mechanism != "PLAIN" or PASSWORD.encode() in data, "a login without the password"
             principals.add(outcome.principal)
         shown = outcome.frame if isinstance(outcome, Answer | Authenticated | Failed) else b""
@@ -87,6 +114,9 @@ def seeds() -> Iterator[bytes]:
         for mechanism in (SHA_256, SHA_512):
             yield _joined(_login(mechanism.name, _scram_tokens(mechanism.name), version))
             yield _joined(_login(mechanism.name, _scram_tokens(mechanism.name, ",tokenauth=true,x=y"), version))
+            for name in (*_TOKENS, SCRAM_USER):
+                tokens = _scram_tokens(mechanism.name, ",tokenauth=true", name, _TOKEN_PASSWORD)
+                yield _joined(_login(mechanism.name, tokens, version))
     twice = _login("PLAIN", [f"\0{USER}\0{PASSWORD}".encode()], 2)
     yield _joined([*twice, *twice[1:]])
     yield _joined([*twice, *_login(SHA_256.name, _scram_tokens(SHA_256.name), 2)[1:]])
@@ -95,10 +125,12 @@ def seeds() -> Iterator[bytes]:
     yield _joined([_request(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism="GSSAPI"))])
 
 
-def _scram_tokens(name: str, extensions: str = "") -> list[bytes]:
-    client = ScramClient(SCRAM_USER, PASSWORD, BY_NAME[name], extensions)
+def _scram_tokens(name: str, extensions: str = "", user: str = SCRAM_USER, password: str = PASSWORD) -> list[bytes]:
+    client = ScramClient(user, password, BY_NAME[name], extensions)
     mechanism = _authenticator()._mechanisms[name]()
     challenge: Any = mechanism.step(client.first())
+    while isinstance(challenge, Deferred):
+        challenge = challenge.work()
     return [client.first(), client.last(challenge.data)]
 
 
@@ -137,7 +169,12 @@ def mutate(data: bytes, dice: Random) -> bytes:
             frames[place] = changed(frames[place], dice, _PARTS)
         case _:
             name = dice.choice(("PLAIN", SHA_256.name, SHA_512.name))
-            tokens = _scram_tokens(name) if name != "PLAIN" else [f"\0{USER}\0{PASSWORD}".encode()]
+            if name == "PLAIN":
+                tokens = [f"\0{USER}\0{PASSWORD}".encode()]
+            elif dice.randrange(2):
+                tokens = _scram_tokens(name)
+            else:
+                tokens = _scram_tokens(name, ",tokenauth=true", _TOKEN, _TOKEN_PASSWORD)
             number = dice.randrange(len(tokens))
             tokens[number] = changed(tokens[number], dice, _PARTS)
             frames = _login(name, tokens, dice.randrange(3))

@@ -14,6 +14,7 @@ from tests.fuzz.target import NAMES, kept_inputs, target_of
 pytestmark = pytest.mark.unit
 
 INPUTS: Final = 1_000
+SLOW: Final = frozenset({"rest", "share_requests"})
 SLOW_INPUTS: Final = 150
 """Of targets that start a server for each input."""
 
@@ -24,7 +25,7 @@ def test_nothing_is_found(name: str) -> None:
     known = [*target.seeds(), *kept_inputs(name), b"", b"\0"]
     with capture_logs():
         taken = sum(target.check(data) for data in known)
-        for _ in range(SLOW_INPUTS if name == "rest" else INPUTS):
+        for _ in range(SLOW_INPUTS if name in SLOW else INPUTS):
             data = dice.choice(known)
             if target.mutate is not None and dice.randrange(2):
                 target.check(target.mutate(data, dice))
