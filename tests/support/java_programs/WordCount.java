@@ -1,3 +1,7 @@
+import java.io.IOException;
+import java.io.Reader;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.Properties;
@@ -12,11 +16,11 @@ import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.state.Stores;
 
 /**
- * Counts words: BOOTSTRAP APPLICATION_ID INPUT OUTPUT PROTOCOL STATE_DIRECTORY. Each word read becomes one record
+ * Counts words: BOOTSTRAP APPLICATION_ID INPUT OUTPUT PROTOCOL STATE_DIRECTORY [SETTINGS_FILE]. Each word read becomes one record
  * (word, its count so far) of OUTPUT, exactly once. Has a repartition topic and a changelog. Runs until it is killed.
  */
 public final class WordCount {
-    public static void main(String[] arguments) {
+    public static void main(String[] arguments) throws IOException {
         Properties settings = new Properties();
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, arguments[0]);
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, arguments[1]);
@@ -33,6 +37,12 @@ public final class WordCount {
         if (arguments[4].equals("classic")) {
             settings.put("consumer.session.timeout.ms", 6_000);
             settings.put("consumer.heartbeat.interval.ms", 1_000);
+        }
+
+        if (arguments.length > 6) {
+            try (Reader more = Files.newBufferedReader(Path.of(arguments[6]))) {
+                settings.load(more);
+            }
         }
 
         StreamsBuilder builder = new StreamsBuilder();
