@@ -64,6 +64,7 @@ class SecuredServer(BmqServer):
         self.trust = self.write("ca.pem", self.authority.cert_pem.bytes())
         self.issue_node()
         self.certificate = self.issue(USER)
+        self.password = PASSWORD
         self._token = token
         self._ports = {SASL_PLAINTEXT: self.port, SASL_SSL: free_port(), SSL: free_port()}
         mechanisms = [*BY_PASSWORD, *([OAUTHBEARER] if token else [])]
@@ -99,12 +100,13 @@ class SecuredServer(BmqServer):
         issued = self.authority.issue_cert("localhost", "127.0.0.1")
         return self.write("node.pem", issued.private_key_and_cert_chain_pem.bytes())
 
-    def issue(self, name: str) -> Path:
-        """Private key (PKCS 8, as Java wants it) and certificate of a client."""
+    def issue(self, file_name: str, user: str = "") -> Path:
+        """Private key (PKCS 8, as Java wants it) and certificate of a client; `user`: if it is called otherwise."""
+        name = user or file_name
         issued = self.authority.issue_cert(f"{name}@example.org", common_name=name)
         key = load_pem_private_key(issued.private_key_pem.bytes(), None)
         pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        return self.write(f"{name}.pem", pem + issued.cert_chain_pems[0].bytes())
+        return self.write(f"{file_name}.pem", pem + issued.cert_chain_pems[0].bytes())
 
     def bootstrap_of(self, door: Door) -> str:
         return f"127.0.0.1:{self._ports[door.protocol]}"
@@ -134,7 +136,7 @@ class SecuredServer(BmqServer):
             expires_s = 2.0**33
             settings["oauth_cb"] = lambda _: (self.token(), expires_s)
         else:
-            settings |= {"sasl.username": USER, "sasl.password": PASSWORD}
+            settings |= {"sasl.username": USER, "sasl.password": self.password}
         return {**settings, **more}
 
     def java(self, door: Door) -> dict[str, str]:
@@ -145,7 +147,7 @@ class SecuredServer(BmqServer):
         if not door.mechanism:
             return {**settings, "ssl.keystore.type": "PEM", "ssl.keystore.location": str(self.certificate)}
         module = "plain.Plain" if door.mechanism == PLAIN else "scram.Scram"
-        jaas = f'org.apache.kafka.common.security.{module}LoginModule required username="{USER}" password="{PASSWORD}";'
+        jaas = f'org.apache.kafka.common.security.{module}LoginModule required username="{USER}" password="{self.password}";'
         return {**settings, "sasl.mechanism": door.mechanism, "sasl.jaas.config": jaas}
 
     def java_file(self, door: Door) -> Path:
@@ -159,7 +161,7 @@ class SecuredServer(BmqServer):
             "is_tls": door.protocol != SASL_PLAINTEXT,
             "mechanism": door.mechanism,
             "user": USER,
-            "password": self.token() if door.mechanism == OAUTHBEARER else PASSWORD,
+            "password": self.token() if door.mechanism == OAUTHBEARER else self.password,
             "ca": str(self.trust),
             "certificate": str(self.certificate),
             "topic": topic,

@@ -60,10 +60,14 @@ class SteadyProducer:
         target = len(self.acknowledged) + count
         eventually(lambda: len(self.acknowledged) >= target, timeout_s, f"{count} more acknowledgements")
 
-    def finish(self) -> None:
-        """Stop sending and wait until every record has its answer."""
+    def stop(self) -> None:
+        """Send no more."""
         self._finish.set()
         self._thread.join(30)
+
+    def finish(self) -> None:
+        """Stop sending and wait until every record has its answer."""
+        self.stop()
         assert self._producer.flush(90) == 0, "records are still without an answer"
 
 
