@@ -46,7 +46,7 @@ from bmq.proxy.services import Services
 from bmq.proxy.slot import Slot
 from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.stats import ProxyStats
-from bmq.security.distinguished_names import NoRule
+from bmq.security.mapping_rules import NoRule
 
 log = structlog.get_logger("bmq.proxy")
 

@@ -9,6 +9,8 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
+from bmq.security.mapping_rules import NoRule, WrongRules, java_pattern, java_replacement
+
 Subject = Sequence[Sequence[tuple[str, str]]]
 """As ssl.SSLSocket.getpeercert has it: relative names in the certificate's order, each of one or more attributes."""
 
@@ -28,14 +30,6 @@ _OTHERS: Final = {"emailAddress": ("1.2.840.113549.1.9.1", 0x16), "serialNumber"
 """Attributes that RFC 2253 has no name for: their numbers, and the type of their values in DER."""
 _RULE: Final = re.compile(r"RULE:((?:\\/|[^/])*)/((?:\\/|[^/])*)/([LU]?)")
 DEFAULT: Final = "DEFAULT"
-
-
-class WrongRules(Exception):
-    """ssl.principal.mapping.rules cannot be right; the message is one sentence."""
-
-
-class NoRule(Exception):
-    """No rule matches the name."""
 
 
 def distinguished_name(subject: Subject) -> str:
@@ -86,8 +80,8 @@ class PrincipalRules:
             match = _RULE.match(text, position)
             if match is None:
                 raise WrongRules(f"{text[position:]!r} is neither DEFAULT nor RULE:PATTERN/REPLACEMENT/[LU]")
-            pattern = _pattern(match[1])
-            self._rules.append((pattern, _replacement(match[2], pattern.groups), match[3]))
+            pattern = java_pattern(match[1])
+            self._rules.append((pattern, java_replacement(match[2], pattern.groups), match[3]))
             position = match.end()
 
     def apply(self, name: str) -> str:
@@ -103,20 +97,3 @@ class PrincipalRules:
                     raise NoRule(f"the rules make an empty name of {name!r}")
                 return found.lower() if case == "L" else found.upper() if case == "U" else found
         raise NoRule(f"no rule matches {name!r}")
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    if re.search(r"\\[pPQE]|[*+?}]\+", text):
-        raise WrongRules(f"the pattern {text!r} has what only Java's regular expressions know")
-    try:
-        return re.compile(text.replace("\\/", "/"))
-    except re.error as error:
-        raise WrongRules(f"the pattern {text!r} is wrong: {error}") from None
-
-
-def _replacement(text: str, groups: int) -> str:
-    absent = [number for number in re.findall(r"\$(\d+)", text) if int(number) > groups]
-    if absent:
-        raise WrongRules(f"the replacement {text!r} names group ${absent[0]}; the pattern has {groups}")
-    plain = text.replace("\\/", "/").replace("\\", "\\\\")
-    return re.sub(r"\$(\d+)", r"\\g<\1>", plain)

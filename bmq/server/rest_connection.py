@@ -13,7 +13,7 @@ from bmq.admin.rest.authentication import Application, Receive, Scope, Send
 from bmq.admin.rest.principals import PEER
 from bmq.proxy.entrance import Subject, subject_of
 from bmq.proxy.pending_connections import PendingConnections
-from bmq.security.distinguished_names import NoRule
+from bmq.security.mapping_rules import NoRule
 
 CONNECTIONS_MAX: Final = 1_000
 """Open connections; more are closed at once."""

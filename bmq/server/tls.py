@@ -13,8 +13,9 @@ from typing import Final
 
 from bmq.protocol.errors import BmqError
 from bmq.proxy.entrance import Subject
-from bmq.security.distinguished_names import PrincipalRules, WrongRules, distinguished_name
+from bmq.security.distinguished_names import PrincipalRules, distinguished_name
 from bmq.security.listeners import config_of
+from bmq.security.mapping_rules import WrongRules
 from bmq.server.tls_self_check import certificate_fault
 
 CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, Final
 
-from bmq.security.distinguished_names import NoRule, PrincipalRules, WrongRules, distinguished_name
+from bmq.security.distinguished_names import PrincipalRules, distinguished_name
+from bmq.security.mapping_rules import NoRule, WrongRules
 from tests.fuzz.target import Target
 
 _KINDS: Final = ("commonName", "organizationName", "countryName", "emailAddress", "serialNumber", "UID", "1.2.3.4")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bmq.security.distinguished_names import PrincipalRules, WrongRules, distinguished_name
+from bmq.security.distinguished_names import PrincipalRules, distinguished_name
+from bmq.security.mapping_rules import WrongRules
 
 pytestmark = pytest.mark.unit
 

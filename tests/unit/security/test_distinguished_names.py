@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bmq.security.distinguished_names import NoRule, PrincipalRules, Subject, WrongRules, distinguished_name
+from bmq.security.distinguished_names import PrincipalRules, Subject, distinguished_name
+from bmq.security.mapping_rules import NoRule, WrongRules
 
 pytestmark = pytest.mark.unit
 
