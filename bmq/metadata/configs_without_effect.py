@@ -205,8 +205,6 @@ _TABLE: Final[Mapping[str, str]] = {
         sasl.jaas.config PASSWORD - dynamic
         sasl.kerberos.kinit.cmd STRING /usr/bin/kinit dynamic
         sasl.kerberos.min.time.before.relogin LONG 60000 dynamic
-        sasl.kerberos.principal.to.local.rules LIST DEFAULT dynamic
-        sasl.kerberos.service.name STRING - dynamic
         sasl.kerberos.ticket.renew.jitter DOUBLE 0.05 dynamic
         sasl.kerberos.ticket.renew.window.factor DOUBLE 0.8 dynamic
         sasl.login.callback.handler.class CLASS -

@@ -46,8 +46,23 @@ _BEARER: Final = (
     ),
 )
 
+_KERBEROS: Final = (
+    ConfigKey("bmq.sasl.kerberos.principal", _STRING, None, "Who clients log in to by GSSAPI: NAME/HOST@REALM."),
+    ConfigKey("bmq.sasl.kerberos.keytab", _STRING, None, "The file with that principal's key, read at each login."),
+    ConfigKey(
+        "sasl.kerberos.service.name", _STRING, None, "Clients' name for the service: the principal begins with it."
+    ),
+    ConfigKey(
+        "sasl.kerberos.principal.to.local.rules",
+        _LIST,
+        "DEFAULT",
+        "What makes users' names of the principals that log in by GSSAPI.",
+    ),
+)
+
 LOGIN_CONFIGS: Final = (
     *_BEARER,
+    *_KERBEROS,
     ConfigKey(
         "connection.failed.authentication.delay.ms",
         _INT,

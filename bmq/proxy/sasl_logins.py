@@ -11,7 +11,7 @@ from typing import Final
 from bmq.log.clock import Clock
 from bmq.metadata.image import MetadataImage
 from bmq.security.delegation_tokens import TokenMacs
-from bmq.security.listener_security import OAUTHBEARER, PLAIN, SERVED, ListenerSecurity
+from bmq.security.listener_security import GSSAPI, OAUTHBEARER, PLAIN, SERVED, KerberosService, ListenerSecurity
 from bmq.security.oauth.verifier import SessionVerifier
 from bmq.security.sasl.authenticator import SaslAuthenticator
 from bmq.security.sasl.oauthbearer import OauthBearer
@@ -37,7 +37,8 @@ async def at_once(work: Callable[[], Step]) -> Step:
 
 class SaslLogins:
     """`image`: the metadata in force. `run_blocking`: runs work of some milliseconds in a thread of its own. `token_macs`:
-    None: nobody logs in by a delegation token. `bearer`: checks tokens of OAUTHBEARER.
+    None: nobody logs in by a delegation token. `bearer`: checks tokens of OAUTHBEARER. `gssapi`: makes an exchange by
+    Kerberos with this service.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class SaslLogins:
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
         token_macs: TokenMacs | None = None,
         bearer: SessionVerifier | None = None,
+        gssapi: Callable[[KerberosService], Mechanism] | None = None,
     ) -> None:
         self._image = image
         self._clock = clock
@@ -59,6 +61,7 @@ class SaslLogins:
         self._right_passwords = RightPasswords(random_bytes(32))
         self._token_keys = None if token_macs is None else TokenKeys(token_macs, random_bytes(32))
         self._bearer = bearer
+        self._gssapi = gssapi
         self._waiting = 0
         self.failure_delay_s = failure_delay_ms / 1000
 
@@ -101,6 +104,9 @@ class SaslLogins:
         if name == OAUTHBEARER:
             assert self._bearer is not None  # a listener with it needs keys to start
             return OauthBearer(self._bearer)
+        if name == GSSAPI:
+            assert self._gssapi is not None and security.kerberos is not None
+            return self._gssapi(security.kerberos)
         mechanism = BY_NAME[name]
         nonce = self._random_bytes(_NONCE_BYTES).hex()
         return Scram(mechanism, partial(self._keys, mechanism), nonce, self._secret)

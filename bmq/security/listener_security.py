@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from bmq.security.kerberos_names import ShortNameRules
+
 PLAIN: Final = "PLAIN"
 SCRAM_SHA_256: Final = "SCRAM-SHA-256"
 SCRAM_SHA_512: Final = "SCRAM-SHA-512"
@@ -18,7 +20,7 @@ OAUTHBEARER: Final = "OAUTHBEARER"
 GSSAPI: Final = "GSSAPI"
 MECHANISMS: Final = (GSSAPI, PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
 """Every mechanism that Kafka's listeners may offer."""
-SERVED: Final = frozenset({PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER})
+SERVED: Final = frozenset(MECHANISMS)
 """Those that a login can be checked by here."""
 
 
@@ -40,12 +42,23 @@ class SecurityProtocol(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class KerberosService:
+    """Who clients log in to by GSSAPI. `principal`: NAME/HOST or NAME/HOST@REALM; `keytab`: the file with its key;
+    `rules`: what makes users' names of clients' principals.
+    """
+
+    principal: str
+    keytab: str
+    rules: ShortNameRules = field(compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class ListenerSecurity:
     """`name`: the listener's name, in capitals. `mechanisms`: enabled ones; empty unless the protocol has SASL.
 
     `reauthentication_max_ms`: the longest session by mechanism, "" for all others; 0 or absent: no limit (KIP-368).
     `jaas_users`: user names and passwords of the listener's JAAS line for PLAIN. They are secrets: `repr` leaves them
-    out.
+    out. `kerberos`: None where GSSAPI is not enabled.
     """
 
     name: str = "PLAINTEXT"
@@ -53,6 +66,7 @@ class ListenerSecurity:
     mechanisms: frozenset[str] = frozenset()
     reauthentication_max_ms: Mapping[str, int] = field(default_factory=dict)
     jaas_users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    kerberos: KerberosService | None = None
 
     def session_max_ms(self, mechanism: str) -> int:
         """The longest session of clients that logged in by this mechanism; 0: no limit."""

@@ -12,17 +12,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from bmq.security.kerberos_names import ShortNameRules, kerberos_name
 from bmq.security.listener_security import (
+    GSSAPI,
     MECHANISMS,
     OAUTHBEARER,
     PLAIN,
     SCRAM_SHA_256,
     SCRAM_SHA_512,
-    SERVED,
+    KerberosService,
     ListenerSecurity,
     SecurityProtocol,
     require_served,
 )
+from bmq.security.mapping_rules import NoRule, WrongRules
 from bmq.security.sasl.jaas import plain_users
 
 PLAINTEXT: Final = "PLAINTEXT"
@@ -36,6 +39,11 @@ MECHANISMS_SETTING: Final = "sasl.enabled.mechanisms"
 SESSION: Final = "connections.max.reauth.ms"
 JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 JAAS: Final = "sasl.jaas.config"
+KERBEROS_SERVICE: Final = "sasl.kerberos.service.name"
+KERBEROS_RULES: Final = "sasl.kerberos.principal.to.local.rules"
+KERBEROS_PRINCIPAL: Final = "bmq.sasl.kerberos.principal"
+KERBEROS_KEYTAB: Final = "bmq.sasl.kerberos.keytab"
+_KERBEROS: Final = (KERBEROS_SERVICE, KERBEROS_RULES, KERBEROS_PRINCIPAL, KERBEROS_KEYTAB)
 LISTENER_PREFIX: Final = "listener.name."
 _ENTRY: Final = re.compile(r"([A-Za-z0-9_]+)://(?:\[([0-9A-Fa-f:%.a-z]*)\]|([^\s:/,\[\]]*)):([0-9]{1,5})")
 
@@ -140,15 +148,39 @@ def _security(name: str, protocols: Mapping[str, SecurityProtocol], configs: Map
         mechanisms = require_served((config_of(configs, name, MECHANISMS_SETTING) or "").split(","))
     except ValueError as error:
         raise WrongListeners(f"listener {name}: {error}") from None
-    if mechanisms - SERVED:
-        raise WrongListeners(
-            f"listener {name}: {', '.join(sorted(mechanisms - SERVED))} is not served; {', '.join(sorted(SERVED))} are"
-        )
     if OAUTHBEARER in mechanisms and not configs.get(JWKS_URL, "").strip():
         raise WrongListeners(f"listener {name}: OAUTHBEARER needs {JWKS_URL}, the address of its keys")
     return ListenerSecurity(
-        name, protocol, mechanisms, _sessions(name, configs), _jaas_users(name, configs, mechanisms)
+        name,
+        protocol,
+        mechanisms,
+        _sessions(name, configs),
+        _jaas_users(name, configs, mechanisms),
+        _kerberos(name, configs) if GSSAPI in mechanisms else None,
     )
+
+
+def _kerberos(name: str, configs: Mapping[str, str]) -> KerberosService:
+    principal, keytab, service, rules = (
+        (config_of(configs, name, one, GSSAPI) or "").strip()
+        for one in (KERBEROS_PRINCIPAL, KERBEROS_KEYTAB, KERBEROS_SERVICE, KERBEROS_RULES)
+    )
+    if not principal or not keytab:
+        raise WrongListeners(f"listener {name}: GSSAPI needs {KERBEROS_PRINCIPAL} and {KERBEROS_KEYTAB}")
+    try:
+        parsed = kerberos_name(principal if "@" in principal else f"{principal}@REALM")
+    except NoRule:
+        parsed = None
+    if parsed is None or "" in parsed.parts or len(parsed.parts) < 2 or not parsed.realm:
+        raise WrongListeners(f"listener {name}: {KERBEROS_PRINCIPAL} = {principal!r} is not NAME/HOST@REALM")
+    if service and service != parsed.first:
+        raise WrongListeners(
+            f"listener {name}: {KERBEROS_SERVICE} is {service}, and {KERBEROS_PRINCIPAL} begins with {parsed.first}"
+        )
+    try:
+        return KerberosService(principal, keytab, ShortNameRules(rules))
+    except WrongRules as error:
+        raise WrongListeners(f"listener {name}: {KERBEROS_RULES}: {error}") from None
 
 
 def _sessions(name: str, configs: Mapping[str, str]) -> dict[str, int]:
@@ -194,10 +226,10 @@ def _require_known(configs: Mapping[str, str], found: tuple[ListenerConfig, ...]
         base = next(
             (rest.removeprefix(f"{one.lower()}.") for one in MECHANISMS if rest.startswith(f"{one.lower()}.")), rest
         )
-        if not base.startswith("ssl.") and base not in (MECHANISMS_SETTING, SESSION, JAAS):
+        if not base.startswith("ssl.") and base not in (MECHANISMS_SETTING, SESSION, JAAS, *_KERBEROS):
             raise WrongListeners(f"{config} is not one of this release")
     has_sasl = any(one.security.protocol.is_sasl for one in found)
-    if not has_sasl and (SESSION in configs or MECHANISMS_SETTING in configs or _has_jaas(configs)):
+    if not has_sasl and (configs.keys() & {SESSION, MECHANISMS_SETTING, KERBEROS_KEYTAB} or _has_jaas(configs)):
         raise WrongListeners(
             f"settings of SASL protect nothing: no listener has SASL; see {LISTENERS} and {PROTOCOLS}, such as "
             f"{PLAINTEXT}:{SecurityProtocol.SASL_PLAINTEXT.name}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,7 +22,8 @@ from bmq.security.listeners import (
     WrongListeners,
     listeners_of,
 )
-from bmq.server.login_threads import warn_of_clear_passwords
+from bmq.server.kerberos_acceptor import KerberosAcceptor, NoKerberos
+from bmq.server.login_threads import KERBEROS_S_MAX, warn_of_clear_passwords
 from bmq.server.served_certificate import ServedCertificate, watch
 from bmq.server.setting_checks import is_any_address, is_loopback
 from bmq.server.settings import Settings, split_address
@@ -76,6 +78,7 @@ class ClientListeners:
         WrongTls.
         """
         for config in self._configs:
+            await _require_kerberos(config)
             certificate = None
             entrance = Entrance(config.security)
             if config.security.protocol.is_tls:
@@ -108,6 +111,21 @@ class ClientListeners:
     async def watch(self) -> None:
         """Take certificates and trust anew when their files change; what cannot be used leaves the old ones in force."""
         await watch([one.certificate for one in self._bound if one.certificate is not None])
+
+
+async def _require_kerberos(config: ListenerConfig) -> None:
+    """Raises WrongListenerSettings: nobody could log in by GSSAPI."""
+    if config.security.kerberos is None:
+        return
+    try:
+        async with asyncio.timeout(KERBEROS_S_MAX):
+            await asyncio.to_thread(KerberosAcceptor(config.security.kerberos).check)
+    except NoKerberos as error:
+        raise WrongListenerSettings(f"listener {config.name}: {error}") from None
+    except TimeoutError:
+        raise WrongListenerSettings(
+            f"listener {config.name}: the keytab was not read within {KERBEROS_S_MAX:g} s"
+        ) from None
 
 
 def _warn_if_open(config: ListenerConfig, address: Address, files: TlsFiles | None) -> None:

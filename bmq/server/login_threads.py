@@ -1,4 +1,4 @@
-"""The threads that check passwords: PBKDF2 takes milliseconds, which the event loop must not wait for."""
+"""The threads of logins: PBKDF2 takes milliseconds, and Kerberos's library reads files, which no loop must wait for."""
 
 from __future__ import annotations
 
@@ -14,13 +14,19 @@ from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.image import MetadataImage
 from bmq.proxy.sasl_logins import SaslLogins
 from bmq.security.delegation_tokens import SECRET_KEY, macs_of
-from bmq.security.listener_security import ListenerSecurity
+from bmq.security.listener_security import KerberosService, ListenerSecurity
 from bmq.security.oauth.jwks_verifier import JwksVerifier
-from bmq.security.sasl.steps import Step
+from bmq.security.sasl.gssapi import Gssapi
+from bmq.security.sasl.steps import Step, Unavailable
 from bmq.server.bearer_keys import bearer_verifier
+from bmq.server.kerberos_acceptor import KerberosAcceptor
 
 THREADS_MAX: Final = 2
 """hashlib gives up the interpreter's lock meanwhile, so two of them use two processors."""
+
+KERBEROS_THREADS_MAX: Final = 2
+KERBEROS_S_MAX: Final = 10.0
+"""For one message of a login by Kerberos, with its turn; a login in all has 15 s."""
 
 _log = structlog.get_logger("bmq.cli")
 
@@ -30,6 +36,7 @@ class LoginThreads:
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
+        self._kerberos: ThreadPoolExecutor | None = None
         self.bearer: JwksVerifier | None = None
 
     async def run(self, work: Callable[[], Step]) -> Step:
@@ -38,12 +45,23 @@ class LoginThreads:
             self._threads = ThreadPoolExecutor(THREADS_MAX, "bmq-logins")
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
+    async def run_kerberos(self, work: Callable[[], Step]) -> Step:
+        """What the work returns; Unavailable after KERBEROS_S_MAX. Other logins do not wait for these threads."""
+        if self._kerberos is None:
+            self._kerberos = ThreadPoolExecutor(KERBEROS_THREADS_MAX, "bmq-kerberos-logins")
+        try:
+            async with asyncio.timeout(KERBEROS_S_MAX):
+                return await asyncio.get_running_loop().run_in_executor(self._kerberos, work)
+        except TimeoutError:
+            return Unavailable(f"Kerberos's library has not answered within {KERBEROS_S_MAX:g} s")
+
     def close(self) -> None:
         """Take no more work; what is under way ends by itself."""
         if self.bearer is not None:
             self.bearer.close()
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._kerberos):
+            if threads is not None:
+                threads.shutdown(wait=False, cancel_futures=True)
 
 
 def sasl_logins(
@@ -55,7 +73,13 @@ def sasl_logins(
     threads.bearer = bearer = bearer_verifier(configs, clock)
     if bearer is not None:
         bearer.start()
-    return SaslLogins(image, clock, threads.run, failure_delay_ms=delay_ms, token_macs=macs, bearer=bearer)
+
+    def gssapi(service: KerberosService) -> Gssapi:
+        return Gssapi(KerberosAcceptor(service).begin, service.rules, threads.run_kerberos)
+
+    return SaslLogins(
+        image, clock, threads.run, failure_delay_ms=delay_ms, token_macs=macs, bearer=bearer, gssapi=gssapi
+    )
 
 
 def warn_of_clear_passwords(security: ListenerSecurity) -> None:

@@ -124,6 +124,6 @@ def test_rules_that_cannot_be_are_one_sentence(rules: str) -> None:
 def test_no_name_is_empty() -> None:
     with pytest.raises(NoRule, match="empty name"):
         ShortNameRules().short_name("@BMQ.TEST", REALM)
-    with pytest.raises(NoRule, match="no rule of .* is for the principal 'bob@OTHER.TEST'"):
+    with pytest.raises(NoRule, match=r"no rule of .* is for the principal 'bob@OTHER.TEST'"):
         ShortNameRules().short_name("bob@OTHER.TEST", REALM)
     assert ShortNameRules().short_name("alice", REALM) == "alice"

@@ -13,6 +13,12 @@ pytestmark = pytest.mark.unit
 
 SASL = {"listener.security.protocol.map": "OTHER:SSL, PLAINTEXT:SASL_PLAINTEXT"}
 JAAS = "listener.name.plaintext.plain.sasl.jaas.config"
+GSSAPI = {
+    **SASL,
+    "sasl.enabled.mechanisms": "GSSAPI",
+    "bmq.sasl.kerberos.principal": "kafka/localhost@BMQ.TEST",
+    "bmq.sasl.kerberos.keytab": "/etc/kafka.keytab",
+}
 LINE = f'{PLAIN_MODULE} required user_admin="hunter2";'
 
 
@@ -44,13 +50,35 @@ def test_all_of_it() -> None:
     assert found.jaas_users == {"admin": "hunter2"} and "hunter2" not in repr(found)
 
 
+def test_a_listener_may_have_a_kerberos_service_of_its_own() -> None:
+    service = listener_security({**GSSAPI, "sasl.kerberos.service.name": "kafka"}).kerberos
+    assert service is not None
+    assert (service.principal, service.keytab) == ("kafka/localhost@BMQ.TEST", "/etc/kafka.keytab")
+    own = {
+        "listener.name.plaintext.bmq.sasl.kerberos.keytab": "/etc/own.keytab",
+        "listener.name.plaintext.gssapi.bmq.sasl.kerberos.principal": "bmq/localhost",
+        "listener.name.plaintext.sasl.kerberos.principal.to.local.rules": "RULE:[1:$1@$0](.*)s/@.*//",
+    }
+    service = listener_security(GSSAPI | own).kerberos
+    assert service is not None and (service.principal, service.keytab) == ("bmq/localhost", "/etc/own.keytab")
+    assert service.rules.short_name("bob@OTHER.TEST", "BMQ.TEST") == "bob"
+    assert listener_security(GSSAPI | {"sasl.enabled.mechanisms": "PLAIN"}).kerberos is None
+
+
 @pytest.mark.parametrize(
     ("kafka", "why"),
     [
         ({"listener.security.protocol.map": "PLAINTEXT:SASL"}, "which is not NAME:PROTOCOL"),
         (SASL, r"needs a mechanism: set sasl\.enabled\.mechanisms"),
         ({**SASL, "sasl.enabled.mechanisms": "PLAIN,CRAM-MD5"}, "unknown SASL mechanisms: CRAM-MD5"),
-        ({**SASL, "sasl.enabled.mechanisms": "PLAIN,GSSAPI"}, "GSSAPI is not served"),
+        (GSSAPI | {"bmq.sasl.kerberos.keytab": ""}, "GSSAPI needs bmq.sasl.kerberos.principal and"),
+        (GSSAPI | {"bmq.sasl.kerberos.principal": " "}, "GSSAPI needs bmq.sasl.kerberos.principal and"),
+        (GSSAPI | {"bmq.sasl.kerberos.principal": "kafka@BMQ.TEST"}, "is not NAME/HOST@REALM"),
+        (GSSAPI | {"bmq.sasl.kerberos.principal": "kafka/@BMQ.TEST"}, "is not NAME/HOST@REALM"),
+        (GSSAPI | {"bmq.sasl.kerberos.principal": "kafka/a/b@BMQ.TEST"}, "is not NAME/HOST@REALM"),
+        (GSSAPI | {"sasl.kerberos.service.name": "bmq"}, "principal begins with kafka"),
+        (GSSAPI | {"sasl.kerberos.principal.to.local.rules": "RULE:[1:$2]"}, r"names \$2, and has \$0 to \$1"),
+        ({"bmq.sasl.kerberos.keytab": "/k"}, "protect nothing: no listener has SASL"),
         ({"sasl.enabled.mechanisms": "PLAIN"}, "protect nothing: no listener has SASL"),
         ({JAAS: LINE}, "protect nothing: no listener has SASL"),
         ({**SASL, "sasl.enabled.mechanisms": "SCRAM-SHA-256", JAAS: LINE}, "only PLAIN has users"),
