@@ -95,10 +95,25 @@ def refusal(server: str, error: RemoteError, error_detail: int, *, is_sasl: bool
     if error.name == "AuthorizationException":
         return PermissionRefused(f"{server} does not let this user in: {error.message} ({error.name})")
     if error_detail == FATAL_UNAUTHORIZED or (is_sasl and error.name in _LOGIN_ERRORS):
-        reason = "does not accept the login" if is_sasl else f"demands Kerberos (SASL): {_ADVICE}"
+        reason = (
+            f"does not accept the login{_login_advice(error)}" if is_sasl else f"demands Kerberos (SASL): {_ADVICE}"
+        )
         return AuthenticationRequired(f"{server} {reason}: {error.message} ({error.name})")
     return None
 
 
+def _login_advice(error: RemoteError) -> str:
+    """What to change, where the server's words do not say it."""
+    return next((f", {advice}" for part, advice in _LOGIN_ADVICE if part in error.message), "")
+
+
 _ADVICE: Final = "name the directory of the cluster's core-site.xml and hdfs-site.xml in HADOOP_CONF_DIR"
 _LOGIN_ERRORS: Final = frozenset({"SaslException", "InvalidToken", "AccessControlException"})
+_LOGIN_ADVICE: Final = (
+    (
+        "GSS initiate failed",
+        "and its log says why: set its clock and the one of this machine right, or give it a keytab with the present keys of"
+        " its principal",
+    ),
+    ("No rules applied", "add a rule for the principal to hadoop.security.auth_to_local in its core-site.xml"),
+)

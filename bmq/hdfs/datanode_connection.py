@@ -24,7 +24,7 @@ from bmq.hdfs.packets import (
 )
 from bmq.hdfs.proto.hdfs_pb2 import Token
 from bmq.hdfs.proto.transfer_pb2 import BlockOpResponse, TransferStatus
-from bmq.hdfs.transfer_connector import TransferConnector
+from bmq.hdfs.transfer_connector import PROTECTION_ADVICE, TransferConnector
 
 TRANSFER_VERSION: Final = 28
 WRITE_BLOCK: Final = 80
@@ -204,7 +204,8 @@ class DataNodeConnection(asyncio.Protocol):
         self._transport = None
         reason = f"connection lost: {error}" if error else "it closed the connection"
         if self._ready is not None and not self._ready.done():
-            self._ready.set_exception(SetupRefused(reason))
+            advice = "" if self._connector is None else f": {PROTECTION_ADVICE}"
+            self._ready.set_exception(SetupRefused(f"{reason}{advice}"))
         else:
             self._is_closed = True
             self._listener.lost(self, reason)

@@ -92,11 +92,15 @@ class HdfsStore:
         """
         store = cls(config, random)
         try:
-            await store.namenode.make_directory(config.root, with_parents=True, retry_max_s=retry_max_s)
+            await store.make_root(retry_max_s=retry_max_s)
         except BaseException:
             await store.close()
             raise
         return store
+
+    async def make_root(self, *, retry_max_s: float | None = None) -> None:
+        """What `open` waits for. It may be tried again: a login that takes longer than a try goes on meanwhile."""
+        await self.namenode.make_directory(self.config.root, with_parents=True, retry_max_s=retry_max_s)
 
     @property
     def replicas_wanted(self) -> int:

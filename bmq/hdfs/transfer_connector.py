@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from bmq.hdfs.proto.hdfs_pb2 import Token
+
+PROTECTION_ADVICE: Final = (
+    "is dfs.data.transfer.protection the same in its hdfs-site.xml and in the one of HADOOP_CONF_DIR?"
+)
 
 
 class TransferConnector(Protocol):

@@ -58,9 +58,13 @@ async def open_store(settings: StoreSettings, random: Random) -> SegmentStore:
 
         config = located(settings.store, settings.hdfs, system_user=system_user(), hadoop=hadoop_properties(os.environ))
         retry = StartRetry(settings.start_wait_ms)
-        return await retry.until_done(
-            lambda: HdfsStore.open(config, random, retry_max_s=TRY_AGAIN_S), may_pass=is_store_silent
-        )
+        store = HdfsStore(config, random)
+        try:
+            await retry.until_done(lambda: store.make_root(retry_max_s=TRY_AGAIN_S), may_pass=is_store_silent)
+        except BaseException:
+            await store.close()
+            raise
+        return store
     if settings.store and not settings.store.startswith("file:"):
         scheme = settings.store.partition(":")[0]
         raise UnknownStore(

@@ -84,7 +84,8 @@ class DigestMd5:
         if protection is None:
             raise AuthenticationRequired(
                 f"the server offers {_names(offered)}, the configuration here demands"
-                f" {' or '.join(self._wanted)}: set both alike"
+                f" {' or '.join(self._wanted)}: set dfs.data.transfer.protection and hadoop.rpc.protection alike on both"
+                " sides"
             )
         ciphers = {word.strip() for word in directives.get(b"cipher", b"").split(b",")}
         if protection is Protection.PRIVACY and CIPHER.encode() not in ciphers:

@@ -12,17 +12,19 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from bmq.extras import install_command
 from bmq.hdfs.authentication import MessageLayer
 from bmq.hdfs.errors import AuthenticationRequired
-from bmq.hdfs.sasl.kerberos_errors import kerberos_error
+from bmq.hdfs.sasl.kerberos_errors import NO_KEYTAB, kerberos_error
 from bmq.hdfs.sasl.security_layer import chosen_layer, layer_answer
 from bmq.hdfs.security import BadSecurity, Protection
 from bmq.log.store import StorageUnavailable
 
 KDC_ANSWER_MAX_S: Final = 30.0
+KEYTAB_FIRST_BYTE: Final = b"\x05"
 
 T = TypeVar("T")
 _cache_numbers = itertools.count()
@@ -61,10 +63,23 @@ class KerberosLogin:
         name = None
         if self._principal:
             name = gssapi.Name(self._principal, gssapi.NameType.kerberos_principal)
-        if self._keytab and not os.access(self._keytab, os.R_OK):
-            reason = "Permission denied" if os.path.exists(self._keytab) else "Key table file is not there"  # noqa: PTH110
-            raise kerberos_error(reason, who=self.who, where=self.where, server="HDFS")
+        if self._keytab:
+            self._check_keytab()
         return gssapi.Credentials(name=name, usage="initiate", store=self._store)
+
+    def _check_keytab(self) -> None:
+        """The library takes a file that it cannot read for one without our key. Raises AuthenticationRequired."""
+        try:
+            with Path(self._keytab).open("rb") as file:
+                reason = "" if file.read(1) == KEYTAB_FIRST_BYTE else NO_KEYTAB
+        except FileNotFoundError:
+            reason = "Key table file is not there"
+        except IsADirectoryError:
+            reason = NO_KEYTAB
+        except OSError as error:
+            reason = error.strerror or str(error)
+        if reason:
+            raise kerberos_error(reason, who=self.who, where=self.where, server="HDFS")
 
 
 class GssMechanism:

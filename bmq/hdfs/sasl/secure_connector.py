@@ -16,6 +16,7 @@ from bmq.hdfs.proto.namenode_pb2 import DataEncryptionKey
 from bmq.hdfs.sasl.secured_transport import SecuredReceiver, SecuredTransport
 from bmq.hdfs.sasl.transfer_handshake import MESSAGE_BYTES_MAX, TransferHandshake, TransferSecret
 from bmq.hdfs.security import PRIVILEGED_PORTS, HadoopSecurity, Protection
+from bmq.hdfs.transfer_connector import PROTECTION_ADVICE
 from bmq.log.store import StoreError
 
 CNONCE_BYTES: Final = 24
@@ -137,12 +138,7 @@ class _Exchange(asyncio.Protocol):
             self.done.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(
-            HandshakeFailed(
-                "it closed the connection during the login: is dfs.data.transfer.protection the same in its"
-                " hdfs-site.xml and in the one of HADOOP_CONF_DIR?"
-            )
-        )
+        self._fail(HandshakeFailed(f"it closed the connection during the login: {PROTECTION_ADVICE}"))
 
     def _message(self) -> bytes | None:
         """The next message, once it is whole."""

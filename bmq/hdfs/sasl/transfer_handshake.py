@@ -22,7 +22,7 @@ from bmq.hdfs.proto.namenode_pb2 import DataEncryptionKey
 from bmq.hdfs.proto.transfer_pb2 import CipherOption, HandshakeMessage
 from bmq.hdfs.sasl.digest_md5 import DigestMd5
 from bmq.hdfs.sasl.transfer_codecs import AesCtrCodec, FramedCodec, TransferCodec
-from bmq.hdfs.security import Protection
+from bmq.hdfs.security import AES_SUITE, Protection
 
 MAGIC: Final = b"\xde\xad\xbe\xef"
 MESSAGE_BYTES_MAX: Final = 64 * 1024
@@ -100,10 +100,15 @@ class TransferHandshake:
         layer = self._digest.layer
         if layer is None:
             return
-        options = [one for one in message.cipher_options if one.suite == CipherOption.AES_CTR_NOPADDING]
-        if not (self._is_aes and self._digest.protection is Protection.PRIVACY and options):
+        if not (self._is_aes and self._digest.protection is Protection.PRIVACY):
             self.codec = FramedCodec(layer)
             return
+        options = [one for one in message.cipher_options if one.suite == CipherOption.AES_CTR_NOPADDING]
+        if not options:
+            raise HandshakeFailed(
+                f"it has no cipher for the data: set dfs.encrypt.data.transfer.cipher.suites to {AES_SUITE} in its"
+                " hdfs-site.xml, as in the one of HADOOP_CONF_DIR"
+            )
         option = options[0]
         try:
             in_key, out_key = layer.unwrap(option.in_key), layer.unwrap(option.out_key)

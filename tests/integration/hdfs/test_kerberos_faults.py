@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from bmq.dev.hdfs import HdfsCluster
 from bmq.hdfs.config import HdfsConfig
 from bmq.hdfs.errors import AuthenticationRequired
+from bmq.hdfs.proto.hdfs_pb2 import Token
+from bmq.hdfs.sasl import secure_connector
+from bmq.hdfs.sasl.transfer_handshake import TransferSecret
 from bmq.hdfs.security import BadSecurity, Protection
 from bmq.hdfs.store import HdfsStore
 from bmq.log.store import StorageUnavailable, StoreError
 from tests.support.hdfs import USER, config_of, fresh_root
+from tests.support.secure_hdfs import NAMENODE, SecureHdfs, secure_hdfs
 from tests.support.secure_hdfs import Protection as ClusterProtection
-from tests.support.secure_hdfs import SecureHdfs, secure_hdfs
 
 pytestmark = pytest.mark.campaign("hdfs-faults")
+
+KDC_DELAY_S: Final = 5.0
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +71,11 @@ async def test_a_keytab_that_is_not_there(secure: SecureHdfs) -> None:
 async def test_a_keytab_of_another_principal(secure: SecureHdfs) -> None:
     other = str(secure.kdc.keytab("eve"))
     await refused(secure.config("/x", keytab=other), r"eve\.keytab has no usable key of bmq@")
+
+
+async def test_a_keytab_that_is_none(secure: SecureHdfs, tmp_path: Path) -> None:
+    (tmp_path / "keytab").write_bytes(b"no keytab")
+    await refused(secure.config("/x", keytab=str(tmp_path / "keytab")), "is no keytab: have it written by ktadd")
 
 
 async def test_a_principal_that_the_kdc_does_not_know(secure: SecureHdfs) -> None:
@@ -143,8 +153,57 @@ async def test_a_namenode_with_other_protection(secure: SecureHdfs) -> None:
 @pytest.mark.parametrize("data", [(), (Protection.AUTHENTICATION,)])
 async def test_datanodes_with_other_protection(secure: SecureHdfs, data: tuple[Protection, ...]) -> None:
     async with opened(replace(secured(secure, data=data), connect_timeout_s=3.0)) as store:
-        with pytest.raises(StoreError, match=r"no block could be set up|no DataNode takes a new block"):
+        with pytest.raises(StoreError, match=r"dfs\.data\.transfer\.protection"):
             await store.write_file("file", b"data", holder="h")
+
+
+async def test_a_damaged_token(secure: SecureHdfs, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = secure_connector.TransferSecret.of_token
+
+    def damaged(token: Token) -> TransferSecret:
+        return replace(real(token), password="damaged")
+
+    monkeypatch.setattr(secure_connector.TransferSecret, "of_token", damaged)
+    async with opened(replace(secure.config(fresh_root("token")), connect_timeout_s=3.0)) as store:
+        with pytest.raises(StoreError, match=r"does not accept the login|closed the connection during the login"):
+            await store.write_file("file", b"data", holder="h")
+
+
+async def test_one_of_two_namenodes_is_insecure(secure: SecureHdfs, hdfs: HdfsCluster) -> None:
+    """Whichever is reached first: nothing is sent to the one without a login."""
+    (open_one,) = (address._replace(host="localhost") for address in hdfs.namenodes)
+    config = secure.config(fresh_root("pair"))
+    pair = replace(config, namenodes=(open_one, *config.namenodes))
+    await refused(pair, r"localhost.* demands no login, .* bmq does not fall back to clear text")
+
+
+async def test_a_namenode_with_old_keys(secure: SecureHdfs) -> None:
+    secure.kdc.admin(f"cpw -randkey {secure.kdc.principal(NAMENODE)}")
+    try:
+        await refused(
+            secure.config("/x"), "does not accept the login, and its log says why: .* a keytab with the present keys"
+        )
+    finally:
+        secure.kdc.keytab(NAMENODE, file="services")
+    async with opened(secure.config(fresh_root("new-keys"))):
+        pass
+
+
+async def test_a_slow_kdc(secure: SecureHdfs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A login takes two answers of the KDC: longer than one try of a start, which goes on with it in the next one."""
+    async with slowed(secure.kdc.port, KDC_DELAY_S) as port:
+        text = secure.kdc.krb5_conf.read_text().replace(f"127.0.0.1:{secure.kdc.port}", f"127.0.0.1:{port}")
+        (tmp_path / "krb5.conf").write_text(text)
+        monkeypatch.setenv("KRB5_CONFIG", str(tmp_path / "krb5.conf"))
+        store = HdfsStore(secure.config(fresh_root("slow")), Random(1))
+        try:
+            for _ in range(2 * round(KDC_DELAY_S)):
+                with suppress(StorageUnavailable):
+                    await store.make_root(retry_max_s=KDC_DELAY_S / 2)
+                    break
+            await store.write_file("file", b"data", holder="h")
+        finally:
+            await store.close()
 
 
 async def test_a_kdc_that_is_away(secure: SecureHdfs) -> None:
@@ -154,11 +213,46 @@ async def test_a_kdc_that_is_away(secure: SecureHdfs) -> None:
         try:
             await store.write_file("file", b"data", holder="h")
             assert await store.read_file("file", length_bytes_max=10) == b"data"
-            await refused(secure.config("/x"), "no KDC answers for the login of bmq@", error=StorageUnavailable)
+            await refused(
+                secure.config("/x"), "no KDC answers for the login of bmq@.*: it is down", error=StorageUnavailable
+            )
             starting = asyncio.create_task(HdfsStore.open(secure.config(fresh_root("back")), Random(2), retry_max_s=60))
         finally:
             await secure.kdc.daemon.start()
         await (await starting).close()
+
+
+@asynccontextmanager
+async def slowed(port: int, delay_s: float) -> AsyncIterator[int]:
+    """The port of a proxy, through which each answer of a local server takes this long."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wait_s: float) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(65_536):
+                await asyncio.sleep(wait_s)
+                writer.write(data)
+        writer.close()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            await asyncio.gather(copy(reader, far_writer, 0), copy(far_reader, writer, delay_s))
+        finally:
+            far_writer.transport.abort()
+            writer.transport.abort()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.add(asyncio.ensure_future(relay(reader, writer)))
+
+    server = await asyncio.start_server(accept, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 class Recorder:

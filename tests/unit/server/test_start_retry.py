@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
 from bmq.broker.runtime import PartitionOffline
 from bmq.log.damage import StateDamaged, file_damage
@@ -50,3 +51,21 @@ def test_a_store_that_is_away_is_waited_for(error: BmqError) -> None:
 
     virtual(main)
     assert tries > 3
+
+
+def test_what_is_waited_for_is_logged_when_it_changes_and_once_a_minute() -> None:
+    tries = 0
+
+    async def attempt() -> None:
+        nonlocal tries
+        tries += 1
+        raise StorageUnavailable("no KDC answers" if tries <= 200 else "safe mode")
+
+    async def main() -> None:
+        with pytest.raises(StoreNotReady, match="safe mode"):
+            await StartRetry(660_000).until_done(attempt, may_pass=is_log_silent)
+
+    with capture_logs() as logs:
+        virtual(main)
+    assert tries > 200
+    assert [line["reason"] for line in logs] == ["no KDC answers"] * 10 + ["safe mode"]

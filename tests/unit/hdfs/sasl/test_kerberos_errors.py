@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import builtins
+import errno
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
+from bmq.hdfs.authentication import refusal
 from bmq.hdfs.config import Address, HdfsConfig
-from bmq.hdfs.errors import AuthenticationRequired
+from bmq.hdfs.errors import AuthenticationRequired, RemoteError
+from bmq.hdfs.sasl.gss import KerberosLogin
 from bmq.hdfs.sasl.kerberos_errors import kerberos_error
 from bmq.hdfs.security import BadSecurity, HadoopSecurity
 from bmq.hdfs.server_logins import namenode_authentication
@@ -26,6 +30,14 @@ def sentence(minor: str) -> StoreError:
     ("minor", "advice"),
     [
         ("Clock skew too great", "the clock of this machine differs"),
+        ("Ticket not yet valid", "the clock of this machine differs"),
+        ("KDC has no support for encryption type", "allow aes256-cts-hmac-sha1-96 in all of them"),
+        ("KDC policy rejects request", "does not allow bmq@R to log in at nn1: have its policy changed"),
+        ("Credentials cache permissions incorrect", "the keytab /k is another user's: log in by kinit as the user"),
+        ("Principal in credential cache does not match desired name", "has no ticket of bmq@R"),
+        ("Permission denied", "the keytab /k cannot be read: allow it to the user that bmq runs as"),
+        ("Cannot determine realm for host", r"name it in \[domain_realm\] of krb5\.conf"),
+        ("Improper format of Kerberos configuration file", r"krb5\.conf is damaged"),
         ("Client 'bmq@R' not found in Kerberos database", r"the KDC does not know bmq@R: correct hdfs\.principal"),
         ("Server nn/x@R not found in Kerberos database", "does not know the principal of nn1: correct the host name"),
         ("Client's entry in database has expired", "the principal bmq@R has expired"),
@@ -48,7 +60,15 @@ def test_what_stays_wrong_is_not_tried_again(minor: str, advice: str) -> None:
         raise error
 
 
-@pytest.mark.parametrize("minor", ["Cannot contact any KDC for realm 'R'", "Connection refused"])
+@pytest.mark.parametrize(
+    "minor",
+    [
+        "Cannot contact any KDC for realm 'R'",
+        'Cannot resolve servers for KDC in realm "R"',
+        "Cannot resolve network address for KDC in requested realm",
+        "Connection refused",
+    ],
+)
 def test_a_kdc_that_is_away_may_come_back(minor: str) -> None:
     with pytest.raises(StorageUnavailable, match="nn1: no KDC answers for the login of bmq@R"):
         raise sentence(minor)
@@ -59,6 +79,49 @@ def test_a_keytab_without_our_key() -> None:
     text = "Major (1): x, Minor (2): No credentials cache found"
     error = kerberos_error(text, who="bmq@R", where="the keytab /k", server="nn1", is_keytab=True)
     with pytest.raises(AuthenticationRequired, match="the keytab /k has no usable key of bmq@R"):
+        raise error
+
+
+@pytest.mark.parametrize(
+    ("content", "advice"), [(None, "is not there: correct"), (b"", "is no keytab"), (b"x", "is no keytab")]
+)
+def test_a_keytab_that_is_none(content: bytes | None, advice: str, tmp_path: Path) -> None:
+    """The library says of all of them that they have no key of ours."""
+    if content is not None:
+        (tmp_path / "k").write_bytes(content)
+    with pytest.raises(AuthenticationRequired, match=f"^HDFS: the keytab {tmp_path}/k {advice}"):
+        KerberosLogin("bmq@R", str(tmp_path / "k")).credentials()
+
+
+def test_a_directory_for_a_keytab(tmp_path: Path) -> None:
+    with pytest.raises(AuthenticationRequired, match="is no keytab: have it written by ktadd"):
+        KerberosLogin("bmq@R", str(tmp_path)).credentials()
+
+
+def test_a_keytab_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, mode: str) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(AuthenticationRequired, match="cannot be read: allow it to the user that bmq runs as"):
+        KerberosLogin("bmq@R", str(tmp_path / "k")).credentials()
+
+
+@pytest.mark.parametrize(
+    ("message", "advice"),
+    [
+        ("GSS initiate failed", "does not accept the login, and its log says why: set its clock and .* right"),
+        (
+            "Illegal principal name bmq@R: No rules applied to bmq@R",
+            r"add a rule .* to hadoop\.security\.auth_to_local",
+        ),
+        ("Something new", "does not accept the login: Something new"),
+    ],
+)
+def test_a_server_that_refuses_a_ticket(message: str, advice: str) -> None:
+    error = refusal("nn1", RemoteError("javax.security.sasl.SaslException", message), 0, is_sasl=True)
+    assert isinstance(error, AuthenticationRequired)
+    with pytest.raises(AuthenticationRequired, match=f"nn1 .*{advice}"):
         raise error
 
 
