@@ -90,6 +90,10 @@ class DirectoryNotEmpty(StoreError):
     """A non-recursive delete of a directory that has entries."""
 
 
+class EncryptionZone(StoreError):
+    """A file would lie in an encryption zone, whose files bmq can neither read nor write. Never retried."""
+
+
 class QuotaExceeded(StorageFull):
     """A quota of the directory, or the most entries a directory may have, is used up."""
 
@@ -159,6 +163,8 @@ _KINDS: Final[dict[str, _Kind]] = {
     "QuotaByStorageTypeExceededException": QuotaExceeded,
     "MaxDirectoryItemsExceededException": QuotaExceeded,
     "DiskOutOfSpaceException": StorageFull,
+    # Only `create` says so, in a zone: we name no version of its encryption.
+    "UnknownCryptoProtocolVersionException": EncryptionZone,
     "LeaseExpiredException": LeaseLost,
     "RecoveryInProgressException": LeaseHeld,
     "ReplicaNotFoundException": ReplicaMissing,
@@ -183,6 +189,10 @@ _KINDS_BY_TEXT: Final[tuple[tuple[str, _Kind], ...]] = (
 _ADVICE: Final[dict[_Kind, str]] = {
     PermissionRefused: "HDFS refuses it to this user; give the user the right, or set another user",
     QuotaExceeded: "an HDFS quota is used up; raise it or free space",
+    EncryptionZone: (
+        "it lies in an encryption zone of HDFS, which bmq does not write to; use a directory outside of zones, and"
+        " dfs.encrypt.data.transfer or encrypted disks for secrecy"
+    ),
     StorageFull: "HDFS has no space left; free some or add DataNodes",
     NotADirectory: "a file stands where a directory should be; move it away or use another root",
     SafeMode: "the NameNode is in safe mode and takes no changes",

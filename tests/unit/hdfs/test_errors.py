@@ -7,6 +7,7 @@ import pytest
 from bmq.hdfs.errors import (
     MESSAGE_CHARACTERS_MAX,
     DirectoryNotEmpty,
+    EncryptionZone,
     LeaseLost,
     NoDataNodes,
     NotADirectory,
@@ -77,6 +78,12 @@ CASES: list[tuple[type[StoreError], str, str]] = [
         QuotaExceeded,
         PROTOCOL + "FSLimitException$MaxDirectoryItemsExceededException",
         "The directory item limit of /a is exceeded: limit=1048576 items=1048576",
+    ),
+    (
+        EncryptionZone,
+        "org.apache.hadoop.crypto.UnknownCryptoProtocolVersionException",
+        "No crypto protocol versions provided by the client are supported. Client provided: [] NameNode supports: "
+        "[CryptoProtocolVersion{description='Unknown', version=0, unknownValue=null}]",
     ),
     (StorageFull, "org.apache.hadoop.util.DiskChecker$DiskOutOfSpaceException", "No space left"),
     (SafeMode, NAMENODE + "SafeModeException", "Cannot create file/a. Name node is in safe mode."),
