@@ -13,6 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from bmq.cli import dev_up
+from bmq.cli.dev_kerberos import realm_of, secured_cluster, what_to_export, what_to_know, with_kerberos
 from bmq.cli.dev_orders import DevOrders, say
 from bmq.cli.dev_zookeeper import zookeeper_app
 from bmq.dev.cluster_file import exclusive
@@ -21,9 +22,11 @@ from bmq.dev.hadoop_configuration import QUICK_PROPERTIES, ClusterPlan, one_mach
 from bmq.dev.hdfs import HEAP_MB, HdfsCluster
 from bmq.dev.java import HADOOP_JARS, QUICK_START_JVM_OPTIONS, STEADY_JVM_OPTIONS, class_path, java_executable
 from bmq.dev.ports import HOST, pick_ports
+from bmq.dev.secure_hdfs import SecureHdfsCluster
 from bmq.dev.supervisor import supervise
 from bmq.hdfs.config import NAMENODE_PORT
 from bmq.hdfs.location import system_user
+from bmq.hdfs.security import Protection
 
 dev_app = typer.Typer(no_args_is_help=True, help="Clusters on this machine, for development.")
 hdfs_app = typer.Typer(
@@ -69,26 +72,50 @@ def up(
     ] = False,
     heap_mb: Annotated[int, typer.Option(min=96, help="Heap of each daemon, in MiB")] = HEAP_MB,
     jars: Annotated[Path, typer.Option(metavar="DIR", help="Hadoop's jars, as `make jars` fetches them")] = HADOOP_JARS,
+    is_secure: Annotated[
+        bool, typer.Option("--secure", help="Kerberos, with a server of its own [as before, or open]")
+    ] = False,
+    protection: Annotated[
+        Protection | None,
+        typer.Option(help="With --secure: of calls and data; privacy encrypts them [authentication, or as before]"),
+    ] = None,
+    is_encrypted: Annotated[
+        bool | None,
+        typer.Option("--encrypt/--no-encrypt", help="With --secure: dfs.encrypt.data.transfer [off, or as before]"),
+    ] = None,
 ) -> None:
     """Start the cluster (the first time: make it) and run it until Ctrl-C. Its files stay for the next time."""
     java_executable()
     class_path(jars)
     with exclusive(data):
-        plan = _plan(_ORDERS.before(data), data, datanodes, is_ha, port)
+        before = _ORDERS.before(data)
+        plan = with_kerberos(
+            _plan(before, data, datanodes, is_ha, port),
+            data,
+            is_wanted=is_secure,
+            was_made=before is not None,
+            protection=protection,
+            is_encrypted=is_encrypted,
+        )
+        realm = realm_of(plan, data)
         given = {
             **one_machine_properties(system_user()),
+            **(realm.daemon_properties if realm is not None else {}),
             **(QUICK_PROPERTIES if is_quick else {}),
             **_parsed(properties or []),
         }
-        cluster = HdfsCluster(
+        hdfs = HdfsCluster(
             data,
             jars,
             properties=given,
             is_permission_checked=is_permission_checked,
             heap_mb=heap_mb,
             jvm_options=STEADY_JVM_OPTIONS if is_steady else QUICK_START_JVM_OPTIONS,
+            jvm_properties=None if realm is None else realm.jvm_properties,
+            admin_login=realm.admin_login() if realm is not None and plan.is_ha else None,
             plan=plan,
         )
+        cluster = secured_cluster(hdfs, realm)
         say(f"starting {len(plan.namenodes)} NameNode(s) and {len(plan.datanodes)} DataNode(s) in {data}")
         asyncio.run(supervise(cluster, say, lambda: _print_up(cluster, data)))
 
@@ -125,9 +152,17 @@ def _parsed(properties: list[str]) -> dict[str, str]:
     return found
 
 
-def _print_up(cluster: HdfsCluster, data: Path) -> None:
+def _print_up(cluster: HdfsCluster | SecureHdfsCluster, data: Path) -> None:
     option = "" if data == _DEFAULT_DATA else f" --data {data}"
-    say(f"HDFS is up; give bmq a directory of it: bmq standalone --store {cluster.url}/bmq")
+    if isinstance(cluster, SecureHdfsCluster):
+        say("HDFS is up, with Kerberos; type first:")
+        for line in what_to_export(cluster):
+            say(f"  {line}")
+        say(f"then give bmq a directory of it: bmq standalone --store {cluster.url}/bmq")
+        for line in what_to_know(cluster):
+            say(f"  {line}")
+    else:
+        say(f"HDFS is up; give bmq a directory of it: bmq standalone --store {cluster.url}/bmq")
     for node in cluster.plan.nodes:
         say(f"  {node.name}  {node.addresses[0]}  pid {cluster.daemon(node.name).pid}")
     say(f"from another terminal: bmq dev hdfs status{option}, bmq dev hdfs kill dn0{option}; Ctrl-C ends it")

@@ -13,6 +13,7 @@ from typing import Annotated, Final
 
 import typer
 
+from bmq.cli.dev_kerberos import realm_of, secured_cluster, what_to_export, what_to_know, with_kerberos
 from bmq.cli.dev_orders import DevOrders, say
 from bmq.cli.dev_secured import secured_files, what_to_type, write_users_once
 from bmq.cli.dev_watch import ClusterWatch
@@ -23,12 +24,15 @@ from bmq.dev.hadoop_configuration import ClusterPlan, one_machine_properties
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.java import HADOOP_JARS, ZOOKEEPER_JARS, class_path, java_executable
 from bmq.dev.ports import HOST, pick_ports
+from bmq.dev.secure_hdfs import Realm, SecureHdfsCluster
 from bmq.dev.supervisor import supervise
 from bmq.dev.zookeeper import ZooKeeperPlan, ZooKeeperServer
 from bmq.hdfs.location import system_user
+from bmq.hdfs.security import Protection
 
 DATANODES_MAX: Final = 20
 _DEFAULT_DATA: Final = Path("data/cluster")
+HDFS: Final = "hdfs"
 _ORDERS: Final = DevOrders("bmq dev", "cluster", "what it is", WholePlan)
 
 Data = Annotated[Path, typer.Option("--data", metavar="DIR", help="Directory of the cluster")]
@@ -60,6 +64,9 @@ def up(
         bool,
         typer.Option("--secure", help="TLS, users alice, bob and admin, and an authorizer [as before, or open]"),
     ] = False,
+    is_kerberized: Annotated[
+        bool, typer.Option("--kerberos", help="HDFS with Kerberos, and encryption of its data [as before, or open]")
+    ] = False,
 ) -> None:
     """Start a whole cluster and run it until Ctrl-C. Its data stays for the next time, also with other nodes."""
     java_executable()
@@ -77,15 +84,23 @@ def up(
             rest_port=rest_port,
             internal_ports=internal_ports,
         )
-        plan = WholePlan(
+        hdfs_plan = with_kerberos(
             _hdfs_plan(None if before is None else before.hdfs, data, datanodes),
+            data,
+            is_wanted=is_kerberized,
+            was_made=before is not None,
+            protection=Protection.PRIVACY if is_kerberized else None,
+        )
+        realm = realm_of(hdfs_plan, data / HDFS)
+        plan = WholePlan(
+            hdfs_plan,
             ZooKeeperPlan.of_port(*pick_ports(HOST, 1, Random(), exclude=internal_ports)),
             servers,
         )
         cluster = BmqCluster(
             data,
             plan,
-            HdfsCluster(data / "hdfs", HADOOP_JARS, properties=one_machine_properties(system_user()), plan=plan.hdfs),
+            _hdfs(data / HDFS, plan.hdfs, realm),
             ZooKeeperServer(data / "zookeeper", ZOOKEEPER_JARS, plan=plan.zookeeper),
             secured,
             None if secured is None else lambda: write_users_once(cluster, secured),
@@ -94,6 +109,20 @@ def up(
             f"starting ZooKeeper, HDFS with {len(plan.hdfs.datanodes)} DataNode(s) and {len(servers)} node(s) in {data}"
         )
         asyncio.run(_run(cluster, data))
+
+
+def _hdfs(directory: Path, plan: ClusterPlan, realm: Realm | None) -> HdfsCluster | SecureHdfsCluster:
+    properties = one_machine_properties(system_user())
+    if realm is None:
+        return HdfsCluster(directory, HADOOP_JARS, properties=properties, plan=plan)
+    hdfs = HdfsCluster(
+        directory,
+        HADOOP_JARS,
+        properties={**properties, **realm.daemon_properties},
+        jvm_properties=realm.jvm_properties,
+        plan=plan,
+    )
+    return secured_cluster(hdfs, realm)
 
 
 def _hdfs_plan(before: ClusterPlan | None, data: Path, datanodes: int | None) -> ClusterPlan:
@@ -128,6 +157,9 @@ def _print_up(cluster: BmqCluster, data: Path, tell: Callable[[str], None]) -> N
     tell("the cluster is up")
     tell(f"  Kafka clients:  bootstrap.servers={cluster.bootstrap}")
     tell(f"  REST:           {scheme}://{rest}/docs")
+    if isinstance(cluster.hdfs, SecureHdfsCluster):
+        for line in (*what_to_export(cluster.hdfs), *what_to_know(cluster.hdfs)):
+            tell(f"  HDFS:           {line}")
     if cluster.secured is not None:
         for line in what_to_type(cluster.secured, str(cluster.plan.servers[0].kafka or cluster.bootstrap), str(rest)):
             tell(f"  {line}")

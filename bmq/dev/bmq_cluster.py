@@ -22,6 +22,7 @@ from bmq.dev.daemon import Daemon
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.http_get import HttpsAccess
 from bmq.dev.ports import check_free
+from bmq.dev.secure_hdfs import SecureHdfsCluster
 from bmq.dev.secured import SecuredFiles
 from bmq.dev.together import together
 from bmq.dev.zookeeper import ZooKeeperServer
@@ -48,7 +49,7 @@ class BmqCluster:
         self,
         directory: Path,
         plan: WholePlan,
-        hdfs: HdfsCluster,
+        hdfs: HdfsCluster | SecureHdfsCluster,
         zookeeper: ZooKeeperServer,
         secured: SecuredFiles | None = None,
         before_nodes: Callable[[], Awaitable[None]] | None = None,
@@ -99,8 +100,9 @@ class BmqCluster:
     def _settings(self) -> str:
         """Settings common to all nodes; `BMQ_…` variables still override them."""
         roles = next(server.roles for server in self.plan.servers if "broker" in server.roles)
+        hdfs = "".join(f"{name} = {json.dumps(value)}\n" for name, value in self.hdfs.client_settings.items())
         return (
-            f"[hdfs]\nreplication = {min(3, len(self.plan.hdfs.datanodes))}\n"
+            f"[hdfs]\nreplication = {min(3, len(self.plan.hdfs.datanodes))}\n{hdfs}"
             f'[scale]\ndriver = "local"\ndirectory = {json.dumps(str(self.directory / SCALED))}\n'
             f'first_node_id = {SCALED_IDS[0]}\nlast_node_id = {SCALED_IDS[-1]}\nroles = "{",".join(roles)}"\n'
             + ("" if self.secured is None else self.secured.settings())

@@ -10,6 +10,7 @@ from xml.sax.saxutils import escape
 
 from bmq.dev.ports import HOST
 from bmq.hdfs.config import Address
+from bmq.hdfs.security import Protection
 
 NAMESERVICE: Final = "bmq-dev"
 SHARED_EDITS: Final = "shared-edits"
@@ -91,29 +92,58 @@ class DataNodePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class KerberosPlan:
+    """`kdc`: where the Kerberos server answers. `protection`: of calls and data; `is_encrypted`: dfs.encrypt.data.transfer."""
+
+    name: str
+    kdc: Address
+    protection: Protection = Protection.AUTHENTICATION
+    is_encrypted: bool = False
+
+    @property
+    def addresses(self) -> tuple[Address, ...]:
+        return (self.kdc,)
+
+    @classmethod
+    def of_json(cls, found: Any) -> Self:
+        protection = Protection(found["protection"])
+        return cls(str(found["name"]), Address(*found["kdc"]), protection, bool(found["is_encrypted"]))
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterPlan:
-    """Names and addresses. One NameNode, or two that share a directory of edits (HA). It outlives the processes."""
+    """Names and addresses. One NameNode, or two that share a directory of edits (HA). It outlives the processes.
+
+    `kerberos`: None for an open cluster.
+    """
 
     namenodes: tuple[NameNodePlan, ...]
     datanodes: tuple[DataNodePlan, ...]
+    kerberos: KerberosPlan | None = None
 
     @property
     def is_ha(self) -> bool:
         return len(self.namenodes) > 1
 
     @property
-    def nodes(self) -> tuple[NameNodePlan | DataNodePlan, ...]:
+    def nodes(self) -> tuple[NameNodePlan | DataNodePlan | KerberosPlan, ...]:
+        return *self.hadoop_nodes, *(() if self.kerberos is None else (self.kerberos,))
+
+    @property
+    def hadoop_nodes(self) -> tuple[NameNodePlan | DataNodePlan, ...]:
         return *self.namenodes, *self.datanodes
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        return tuple(address for node in self.nodes for address in node.addresses)
+        """Of the NameNodes and DataNodes."""
+        return tuple(address for node in self.hadoop_nodes for address in node.addresses)
 
     @classmethod
     def of_json(cls, found: Any) -> Self:
         return cls(
             tuple(NameNodePlan(**_with_addresses(node)) for node in found["namenodes"]),
             tuple(DataNodePlan(**_with_addresses(node)) for node in found["datanodes"]),
+            KerberosPlan.of_json(found["kerberos"]) if found.get("kerberos") else None,
         )
 
     @classmethod

@@ -250,6 +250,11 @@ class HdfsCluster:
         return f"hdfs://{','.join(str(address) for address in self.namenodes)}"
 
     @property
+    def client_settings(self) -> Mapping[str, str]:
+        """Of a server's table `[hdfs]`: nothing that it would not find by itself."""
+        return {}
+
+    @property
     def daemons(self) -> tuple[Daemon, ...]:
         return (*self._namenodes, *self._datanodes)
 
@@ -328,7 +333,7 @@ class HdfsCluster:
         return self.directory / "log" / f"{name}.log"
 
     def _write_configuration(self) -> None:
-        for node in self.plan.nodes:
+        for node in self.plan.hadoop_nodes:
             directory = self._configuration_of(node.name)
             # The web servers insist on a directory of pages, though they serve their status without any.
             (directory / "webapps" / "hdfs").mkdir(parents=True, exist_ok=True)

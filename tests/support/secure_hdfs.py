@@ -11,10 +11,12 @@ from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from bmq.dev.hadoop_configuration import QUICK_PROPERTIES, configuration_xml
 from bmq.dev.hdfs import HdfsCluster
+from bmq.dev.kdc import Kdc
+from bmq.dev.secure_hadoop import CLIENT, NAMENODE, SERVICES, WireProtection, client_security, daemon_security
 from bmq.hdfs.config import HdfsConfig, HdfsSettings
 from bmq.hdfs.hadoop_site import hadoop_properties
 from bmq.hdfs.location import located
@@ -23,36 +25,11 @@ from bmq.hdfs.sasl.logins import KerberosAuthentication
 from bmq.hdfs.security import HadoopSecurity
 from tests.support.free_ports import started_on_free_ports
 from tests.support.hdfs import HADOOP_JARS, PATIENT, outside_any_loop
-from tests.support.kdc import Kdc, running_kdc
+from tests.support.kdc import running_kdc, used_here
 
 T = TypeVar("T")
 
-CLIENT: Final = "bmq"
-NAMENODE: Final = "nn/localhost"
-DATANODE: Final = "dn/localhost"
-WEB: Final = "HTTP/localhost"
-
-
-@dataclass(frozen=True)
-class Protection:
-    """`rpc`: hadoop.rpc.protection; `data`: dfs.data.transfer.protection, empty: not set. `is_aes`: the data's cipher is
-    AES-CTR; `is_encrypted`: dfs.encrypt.data.transfer."""
-
-    rpc: str = "authentication"
-    data: str = "authentication"
-    is_aes: bool = False
-    is_encrypted: bool = False
-
-    @property
-    def properties(self) -> dict[str, str]:
-        found = {"hadoop.rpc.protection": self.rpc}
-        if self.data:
-            found["dfs.data.transfer.protection"] = self.data
-        if self.is_aes:
-            found["dfs.encrypt.data.transfer.cipher.suites"] = "AES/CTR/NoPadding"
-        if self.is_encrypted:
-            found["dfs.encrypt.data.transfer"] = "true"
-        return found
+Protection = WireProtection
 
 
 @dataclass(frozen=True)
@@ -86,21 +63,8 @@ class SecureHdfs:
 
 
 def secure_properties(kdc: Kdc, protection: Protection) -> dict[str, str]:
-    """What its daemons and clients have to know."""
-    keytab = str(kdc.keytab(NAMENODE, DATANODE, WEB, file="services"))
-    return {
-        "hadoop.security.authentication": "kerberos",
-        "dfs.block.access.token.enable": "true",
-        "dfs.namenode.kerberos.principal": kdc.principal(NAMENODE),
-        "dfs.namenode.keytab.file": keytab,
-        "dfs.datanode.kerberos.principal": kdc.principal(DATANODE),
-        "dfs.datanode.keytab.file": keytab,
-        "dfs.web.authentication.kerberos.principal": kdc.principal(WEB),
-        "dfs.web.authentication.kerberos.keytab": keytab,
-        # The web servers need no TLS then, and DataNodes no ports below 1024.
-        "ignore.secure.ports.for.testing": "true",
-        **protection.properties,
-    }
+    """What its daemons have to know."""
+    return daemon_security(kdc.realm, str(kdc.keytab(*SERVICES, file="services")), protection)
 
 
 def admin_login(kdc: Kdc, secure: Mapping[str, str]) -> KerberosAuthentication:
@@ -128,7 +92,7 @@ def secure_hdfs(
         secure = {**secure_properties(kdc, protection), **(properties or {})}
 
         def run(order: Coroutine[None, None, T]) -> T:
-            with kdc.used_here():  # for the login of the administrator
+            with used_here(kdc):  # for the login of the administrator
                 return outside_any_loop(order)
 
         cluster = started_on_free_ports(
@@ -146,11 +110,10 @@ def secure_hdfs(
         try:
             client_conf = directory / "client-conf"
             client_conf.mkdir()
-            # As on real clusters: Hadoop puts the name that a client dials for _HOST.
-            told = {**secure, "dfs.namenode.kerberos.principal": f"nn/_HOST@{kdc.realm}"}
+            told = {**client_security(kdc.realm, protection), **(properties or {})}
             for name in ("core-site.xml", "hdfs-site.xml"):
                 (client_conf / name).write_text(configuration_xml(told))
-            with kdc.used_here():
+            with used_here(kdc):
                 yield SecureHdfs(cluster, kdc, kdc.keytab(CLIENT), client_conf)
         finally:
             outside_any_loop(cluster.stop())

@@ -68,8 +68,8 @@ def parameter_count(function: Function) -> int:
     return len(named) - (bool(named) and named[0].arg in ("self", "cls"))
 
 
-OTHER_COMMANDS = {"dump", "produce", "consume"}
-"""Functions that other modules of bmq.cli make commands of."""
+OTHER_COMMANDS = {"dump", "produce", "consume", "up"}
+"""Functions that become commands without a decorator of their own, or in another module of bmq.cli."""
 
 
 def is_command(place: str, function: Function) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 import gssapi
 import pytest
 
-from tests.support.kdc import running_kdc
+from tests.support.kdc import running_kdc, used_here
 
 pytestmark = pytest.mark.contract
 
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.contract
 def test_a_keytab_and_a_ticket_cache_log_in(tmp_path: Path) -> None:
     with running_kdc(tmp_path) as kdc:
         keytab = kdc.keytab("bmq")
-        with kdc.used_here():
+        with used_here(kdc):
             credentials = gssapi.Credentials(
                 usage="initiate",
                 name=gssapi.Name(kdc.principal("bmq"), gssapi.NameType.kerberos_principal),
@@ -25,5 +25,5 @@ def test_a_keytab_and_a_ticket_cache_log_in(tmp_path: Path) -> None:
             assert credentials.lifetime > 3600
         cache = tmp_path / "cache"
         kdc.login("ann", cache)
-        with kdc.used_here(KRB5CCNAME=f"FILE:{cache}"):
+        with used_here(kdc, KRB5CCNAME=f"FILE:{cache}"):
             assert str(gssapi.Credentials(usage="initiate").name) == "ann@BMQ.TEST"

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pytest
 
 from bmq.dev.hdfs import HdfsCluster
+from bmq.dev.secure_hadoop import NAMENODE, SERVICES
 from bmq.hdfs.config import HdfsConfig
 from bmq.hdfs.errors import AuthenticationRequired
 from bmq.hdfs.proto.hdfs_pb2 import Token
@@ -22,8 +23,8 @@ from bmq.hdfs.security import BadSecurity, Protection
 from bmq.hdfs.store import HdfsStore
 from bmq.log.store import StorageUnavailable, StoreError
 from tests.support.hdfs import USER, config_of, fresh_root
-from tests.support.secure_hdfs import NAMENODE, SecureHdfs, secure_hdfs
 from tests.support.secure_hdfs import Protection as ClusterProtection
+from tests.support.secure_hdfs import SecureHdfs, secure_hdfs
 
 pytestmark = pytest.mark.campaign("hdfs-faults")
 
@@ -184,7 +185,7 @@ async def test_a_namenode_with_old_keys(secure: SecureHdfs) -> None:
             secure.config("/x"), "does not accept the login, and its log says why: .* a keytab with the present keys"
         )
     finally:
-        secure.kdc.keytab(NAMENODE, file="services")
+        secure.kdc.keytab(*SERVICES, file="services")
     async with opened(secure.config(fresh_root("new-keys"))):
         pass
 
