@@ -1,0 +1,90 @@
+"""A server on a kerberized HDFS: librdkafka and Java write and read, it is killed, and the next one has every record."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.support.hdfs import fresh_root
+from tests.support.java import CONSOLE_CONSUMER, CONSOLE_PRODUCER
+from tests.support.patience import Patience
+from tests.support.secure_hdfs import Protection, SecureHdfs, secure_hdfs
+from tests.support.servers import BmqServer
+from tests.support.tool_runner import run_tool
+
+pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.bmq_only, pytest.mark.timeout(300)]
+
+TOPIC = "secured"
+COUNT = 2_000
+PROTECTIONS = {
+    "authentication": Protection(),
+    "privacy": Protection(rpc="privacy", data="privacy", is_aes=True),
+}
+
+
+@pytest.fixture(params=PROTECTIONS)
+def secure(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SecureHdfs]:
+    with secure_hdfs(tmp_path / "secure", PROTECTIONS[request.param], datanodes=2) as cluster:
+        yield cluster
+
+
+def server_on(secure: SecureHdfs, directory: Path, root: str) -> BmqServer:
+    environment = {
+        "KRB5_CONFIG": os.environ["KRB5_CONFIG"],
+        "HADOOP_CONF_DIR": str(secure.client_conf),
+        "BMQ_HDFS__PRINCIPAL": secure.principal,
+        "BMQ_HDFS__KEYTAB": str(secure.keytab),
+        "BMQ_HDFS__REPLICATION": "2",
+    }
+    return BmqServer(directory, environment, store=f"{secure.url}{root}", has_extras=True)
+
+
+def produced(bootstrap: str, lines: list[str]) -> None:
+    """By librdkafka; every one is acknowledged."""
+    failed: list[object] = []
+    producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5})
+    for line in lines:
+        producer.produce(TOPIC, line, on_delivery=lambda error, _: error and failed.append(error))
+    assert producer.flush(Patience(60).limit_s) == 0
+    assert failed == []
+
+
+def consumed(bootstrap: str, count: int) -> list[str]:
+    """By Java's console consumer."""
+    done = run_tool(
+        CONSOLE_CONSUMER,
+        *("--bootstrap-server", bootstrap, "--topic", TOPIC, "--from-beginning"),
+        *("--max-messages", str(count), "--timeout-ms", "30000"),
+    )
+    return done.out.splitlines()
+
+
+def test_clients_and_a_killed_server(secure: SecureHdfs, tmp_path: Path) -> None:
+    root = fresh_root("server")
+    by_librdkafka = [f"librdkafka {number}" for number in range(COUNT)]
+    by_java = [f"java {number}" for number in range(COUNT)]
+    first = server_on(secure, tmp_path / "first", root)
+    first.start()
+    try:
+        produced(first.bootstrap, by_librdkafka)
+        run_tool(
+            CONSOLE_PRODUCER,
+            *("--bootstrap-server", first.bootstrap, "--topic", TOPIC),
+            stdin="".join(f"{line}\n" for line in by_java),
+        )
+        assert consumed(first.bootstrap, 2 * COUNT) == by_librdkafka + by_java
+    finally:
+        first.kill()
+    second = server_on(secure, tmp_path / "second", root)
+    second.start()
+    try:
+        assert consumed(second.bootstrap, 2 * COUNT) == by_librdkafka + by_java
+        produced(second.bootstrap, ["after"])
+        assert consumed(second.bootstrap, 2 * COUNT + 1)[-1] == "after"
+        assert second.stop() == 0
+    finally:
+        second.close()
