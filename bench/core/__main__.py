@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,8 +22,8 @@ from bench.core.plan import PARTS, Plan, plan_of
 from bench.criteria import BMQ, KAFKA
 from bench.findings import Findings, say
 from bench.measure import versions
+from bench.measured_parts import measured_parts
 from bench.runner import Bench, main
-from bench.time_limit import seconds_since
 from tests.support.java import TOPICS as TOPIC_TOOL
 from tests.support.java import run_tool
 from tests.support.processes import REPOSITORY, kill_everything
@@ -105,20 +105,11 @@ def put_under_load(
 
 
 def measure(plan: Plan, findings: Findings) -> dict[str, float]:
-    took: dict[str, float] = {}
     try:
-        for part in plan.parts:
-            say(part)
-            began = time.monotonic()
-            try:
-                pairs(plan, findings, part)
-            except Exception as error:
-                findings.failed(part, f"{type(error).__name__}: {error}")
-            took[part] = seconds_since(began)
+        return measured_parts(plan, findings, {part: partial(pairs, plan, findings, part) for part in plan.parts})
     finally:
         kill_everything()
         shutil.rmtree(DATA, ignore_errors=True)
-    return took
 
 
 BENCH: Final = Bench(

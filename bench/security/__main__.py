@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import resource
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -22,6 +21,7 @@ from bench.criteria import BMQ
 from bench.findings import Findings, say
 from bench.loads.client import Client
 from bench.measure import versions
+from bench.measured_parts import measured_parts
 from bench.runner import Bench, main
 from bench.security import criteria, tuning
 from bench.security.criteria import ACLS, CLUSTER_QUOTAS, LOGINS, QUOTA_BYTES_PER_S, QUOTAS, STRANGERS, TLS
@@ -37,7 +37,6 @@ from bench.security.loads import (
 from bench.security.logins import handshakes_per_s, logins_per_s
 from bench.security.plan import PARTS, Plan, plan_of
 from bench.security.sides import AUTHORIZER, MAKERS, PLAIN, SASL, SSL, Certificates, Secured, add_user, bootstrap
-from bench.time_limit import seconds_since
 from bmq.metadata.broker_configs import QUOTA_SCOPE
 from tests.support.processes import REPOSITORY, kill_everything
 
@@ -144,30 +143,21 @@ class Measuring:
 
 def measure(plan: Plan, findings: Findings) -> dict[str, float]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(FILES, resource.getrlimit(resource.RLIMIT_NOFILE)[1]),) * 2)
-    took: dict[str, float] = {}
     try:
         measuring = Measuring(plan, findings)
         tls = Tls(measuring.client, measuring.certificates, plan)
-        runs: Mapping[str, Callable[[], None]] = {
+        runs: Mapping[str, Callable[[], Any]] = {
             TLS: lambda: measuring.pairs(TLS, tls.run),
             LOGINS: lambda: measuring.pairs(LOGINS, measuring.logins, is_pinned=True),
             ACLS: measuring.acls,
             CLUSTER_QUOTAS: measuring.cluster_quotas,
-            QUOTAS: lambda: [measuring.quotas(name) for name in plan.sides] and None,  # type: ignore[dict-item,func-returns-value]
-            STRANGERS: lambda: [measuring.strangers(name) for name in plan.sides] and None,  # type: ignore[dict-item,func-returns-value]
+            QUOTAS: lambda: [measuring.quotas(name) for name in plan.sides],
+            STRANGERS: lambda: [measuring.strangers(name) for name in plan.sides],
         }
-        for part in plan.parts:
-            say(part)
-            began = time.monotonic()
-            try:
-                runs[part]()
-            except Exception as error:
-                findings.failed(part, f"{type(error).__name__}: {error}")
-            took[part] = seconds_since(began)
+        return measured_parts(plan, findings, runs)
     finally:
         kill_everything()
         shutil.rmtree(DATA, ignore_errors=True)
-    return took
 
 
 BENCH: Final = Bench(
