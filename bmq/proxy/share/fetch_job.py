@@ -177,7 +177,8 @@ class ShareFetchJob:
                 offers.append(_Asked(look, log, offset, offer, part))
                 left_records -= offer.record_count
         self._asks_all = False
-        if not is_due and sum(one.offer.size_bytes for one in offers) < wanted.min_bytes:
+        # A fetch that is given all the records it may have waits for no more bytes.
+        if not is_due and left_records > 0 and sum(one.offer.size_bytes for one in offers) < wanted.min_bytes:
             return questions
         for one in offers:
             consumers.positions.pass_on(one.look.position_key, one.offer.taken_offset)

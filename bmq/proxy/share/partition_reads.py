@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 ATTEMPTS_MAX: Final = 3
 """Reads of a partition that retention or compaction overtakes, until it is answered without records."""
+FIRST_READ_BYTES: Final = 8 * 1024
+FIRST_READ_RECORD_BYTES: Final = 1024
+"""The first read is as long as records of this size need, beside FIRST_READ_BYTES; larger records need a second one."""
 
 
 class Offer(NamedTuple):
@@ -50,8 +53,10 @@ async def read_offer(
 ) -> Offer:
     """Whole batches from `offset` on, or from the log's start if that is higher; NOTHING when there are none yet.
 
+    They hold at least `records_max` records if there are so many within `length_bytes_max`, and end with that batch.
     Raises BmqError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, NOT_LEADER_OR_FOLLOWER.
     """
+    length_bytes = min(length_bytes_max, FIRST_READ_BYTES + records_max * FIRST_READ_RECORD_BYTES)
     for _ in range(ATTEMPTS_MAX):
         bound_offset = log.last_stable_offset if is_read_committed else log.high_watermark
         from_offset = max(offset, log.log_start_offset)
@@ -59,8 +64,17 @@ async def read_offer(
             return NOTHING
         began_s = shared.elapsed_s()
         try:
-            views = await _views(shared, log, from_offset, length_bytes_max, bound_offset)
-            batches = batches_of(views)
+            views = await _views(shared, log, from_offset, length_bytes, bound_offset)
+            batches, missing = batches_of(views, from_offset, records_max, is_read_committed=is_read_committed)
+            if (
+                missing > 0
+                and length_bytes < length_bytes_max
+                and batches
+                and batches[-1].last_offset + 1 < bound_offset
+            ):
+                length_bytes = length_bytes_max
+                views = await _views(shared, log, from_offset, length_bytes, bound_offset)
+                batches, _ = batches_of(views, from_offset, records_max, is_read_committed=is_read_committed)
             if not batches:
                 return NOTHING
             aborted: Sequence[tuple[int, int]] = ()
@@ -78,7 +92,8 @@ async def read_offer(
             continue  # the file may have been replaced, and what was aborted in it be forgotten (rule 35)
         unseen = unseen_ranges(batches, views, aborted, from_offset)
         count, taken_offset = _taken(batches, unseen, from_offset, records_max, mode)
-        return Offer(views, batches, unseen, sum(map(len, views)), count, taken_offset)
+        size_bytes = batches[-1].position + batches[-1].size_bytes
+        return Offer(views, batches, unseen, size_bytes, count, taken_offset)
     return NOTHING
 
 

@@ -39,9 +39,17 @@ class ReadBatch(NamedTuple):
         return bool(self.attributes & TRANSACTIONAL)
 
 
-def batches_of(views: Sequence[memoryview]) -> list[ReadBatch]:
-    """Whole batches, which may continue from view to view. Raises CorruptRecords for an impossible length."""
+def batches_of(
+    views: Sequence[memoryview], from_offset: int = 0, records_max: int = 2**31 - 1, *, is_read_committed: bool = False
+) -> tuple[list[ReadBatch], int]:
+    """Whole batches, which may continue from view to view, until they hold `records_max` records from `from_offset` on;
+    and how many records are missing to that, 0 or less if none are.
+
+    Records that may turn out to be unseen do not count: those of control batches and, for readers of committed records,
+    of transactions. Raises CorruptRecords for an impossible length.
+    """
     found: list[ReadBatch] = []
+    uncounted = _CONTROL | TRANSACTIONAL if is_read_committed else _CONTROL
     total_bytes = sum(map(len, views))
     position = number = begin = 0  # `begin`: where the view of this number begins
     while position + HEADER_BYTES <= total_bytes:
@@ -59,7 +67,11 @@ def batches_of(views: Sequence[memoryview]) -> list[ReadBatch]:
             raise CorruptRecords(f"a batch of {size_bytes} bytes at offset {base_offset}")
         found.append(ReadBatch(base_offset, base_offset + last_delta, position, size_bytes, attributes, producer_id))
         position += size_bytes
-    return found
+        if not attributes & uncounted:
+            records_max -= base_offset + last_delta + 1 - max(base_offset, from_offset)
+            if records_max <= 0:
+                break
+    return found, records_max
 
 
 def cut(views: Sequence[memoryview], begin: int, end: int) -> list[memoryview]:

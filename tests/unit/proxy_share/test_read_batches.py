@@ -13,7 +13,7 @@ from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from bmq.protocol.record_batch import TRANSACTIONAL, CorruptRecords
 from bmq.protocol.share_state_messages import AcquiredRange, OffsetRange
-from bmq.proxy.share.read_batches import ReadBatch, batches_of, cut, offset_ranges, records_around, unseen_ranges
+from bmq.proxy.share.read_batches import batches_of, cut, offset_ranges, records_around, unseen_ranges
 
 pytestmark = pytest.mark.unit
 
@@ -68,7 +68,7 @@ def test_sent_are_exactly_the_batches_with_acquired_records(
         whole.append((first, first + count - 1, batch(first, count)))
         first += count
     views = split(b"".join(data for _, _, data in whole), ends)
-    found = batches_of(views)
+    found, _ = batches_of(views)
     assert pairs(offset_ranges(found)) == [(low, high) for low, high, _ in whole]
     sent = records_around(found, views, acquired(*((one, one) for one in sorted(wanted))))
     expected = b"".join(data for low, high, data in whole if any(low <= one <= high for one in wanted))
@@ -78,9 +78,9 @@ def test_sent_are_exactly_the_batches_with_acquired_records(
 def test_nothing_is_copied() -> None:
     data = batch(0) + batch(1) + batch(2)
     views = [memoryview(data)]
-    sent = records_around(batches_of(views), views, acquired((1, 2)))
+    sent = records_around(batches_of(views)[0], views, acquired((1, 2)))
     assert [view.obj for view in sent] == [data]
-    assert records_around(batches_of(views), views, acquired((0, 2)))[0] is views[0]
+    assert records_around(batches_of(views)[0], views, acquired((0, 2)))[0] is views[0]
 
 
 def test_an_impossible_length_is_corrupt() -> None:
@@ -94,7 +94,7 @@ def test_an_impossible_length_is_corrupt() -> None:
 
 def unseen(data: bytes, aborted: Sequence[tuple[int, int]] = (), from_offset: int = 0) -> list[tuple[int, int]]:
     views = [memoryview(data)]
-    found: list[ReadBatch] = batches_of(views)
+    found, _ = batches_of(views)
     return pairs(unseen_ranges(found, views, aborted, from_offset))
 
 
@@ -137,3 +137,40 @@ def test_cut_over_several_views() -> None:
     assert b"".join(cut(views, 2, 7)) == b"cdefg"
     assert cut(views, 3, 6)[0] is views[1]
     assert cut(views, 4, 4) == []
+
+
+@given(
+    counts=st.lists(st.integers(1, 4), min_size=1, max_size=8),
+    from_offset=st.integers(0, 3),
+    records_max=st.integers(1, 20),
+)
+def test_batches_end_with_the_one_that_has_the_last_record_wanted(
+    counts: list[int], from_offset: int, records_max: int
+) -> None:
+    from_offset = min(from_offset, counts[0] - 1)  # a read begins with the batch that holds it
+    first = 0
+    data = b""
+    for count in counts:
+        data += batch(first, count)
+        first += count
+    found, missing = batches_of([memoryview(data)], from_offset, records_max)
+    whole, _ = batches_of([memoryview(data)])
+    assert found == whole[: len(found)]
+    assert missing == records_max - (found[-1].last_offset + 1 - from_offset)
+    assert (missing <= 0) or found == whole
+    assert len(found) == 1 or found[-2].last_offset + 1 - from_offset < records_max
+
+
+def test_records_that_may_be_unseen_do_not_count_to_those_wanted() -> None:
+    views = [
+        memoryview(part)
+        for part in (
+            marker(0, 7, ControlType.ABORT),
+            batch(1, 3, producer_id=7, is_transactional=True),
+            batch(4),
+            batch(5),
+        )
+    ]
+    assert [one.first_offset for one in batches_of(views, 0, 1)[0]] == [0, 1]
+    committed, missing = batches_of(views, 0, 1, is_read_committed=True)
+    assert [one.first_offset for one in committed] == [0, 1, 4] and missing == 0

@@ -73,6 +73,21 @@ async def test_limits_of_records(cluster: ShareCluster) -> None:
     assert acquired_of(await member.fetch([], max_records=5, share_acquire_mode=RECORD_LIMIT)) == [(6, 7, 1)]
 
 
+async def test_a_fetch_asks_its_shard_for_no_more_batches_than_it_wants(cluster: ShareCluster) -> None:
+    for _ in range(20):
+        cluster.fetch_cluster.produce(0, count=2)
+    member = Member(cluster)
+    assert acquired_of(await member.fetch(max_records=3)) == [(0, 3, 1)]
+    (part,) = cluster.states.acquires[-1].partitions
+    assert [(one.first, one.last) for one in part.batches] == [(0, 1), (2, 3)]
+
+
+async def test_records_larger_than_the_first_read_expects_are_all_given(cluster: ShareCluster) -> None:
+    for _ in range(6):
+        cluster.fetch_cluster.produce(0, value_bytes=20_000)
+    assert acquired_of(await Member(cluster).fetch(max_records=5)) == [(0, 4, 1)]
+
+
 async def test_the_limit_of_records_is_that_of_all_partitions(cluster: ShareCluster) -> None:
     for partition in (0, 1):
         for _ in range(3):
@@ -170,6 +185,13 @@ async def test_a_fetch_waits_for_min_bytes_without_locking_anything(cluster: Sha
     assert not waiting.done() and not cluster.states.of("g", TOPIC_ID, 0).locked
     cluster.fetch_cluster.produce(0, value_bytes=1_000)
     assert acquired_of(await waiting) == [(0, 1, 1)]
+
+
+async def test_a_fetch_that_has_all_its_records_waits_for_no_more_bytes(cluster: ShareCluster) -> None:
+    for _ in range(3):
+        cluster.fetch_cluster.produce(0, value_bytes=10)
+    response = await Member(cluster).fetch(max_wait_ms=NEVER_MS, min_bytes=100_000, max_records=2)
+    assert acquired_of(response) == [(0, 1, 1)]
 
 
 async def test_a_fetch_waits_for_what_others_release(cluster: ShareCluster) -> None:
