@@ -16,7 +16,7 @@ ALONE = $(BIN)/python -m tools.machine_lock "make $@"
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto) $(wildcard bmq/records/native/*.[ch])
 
-.PHONY: help run install plain tools jars check test campaign places durations steady test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-all config-page conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean
+.PHONY: help run install plain tools jars check test campaign places durations steady test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-queues bench-all config-page conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -104,6 +104,12 @@ bench-topics: $(VENV)/.installed-bench $(VENV)/.compiled tools $(JARS)/kafka/.fe
 bench-security: $(VENV)/.installed-bench $(VENV)/.compiled tools $(JARS)/kafka/.fetched ## TLS, logins, ACLs, quotas and strangers beside Apache Kafka -> bench/results/security.json
 	@deploy/dev/install-tools.sh librdkafka
 	@$(ALONE) $(BIN)/python -m bench.security
+
+bench-queues: $(VENV)/.installed-bench $(VENV)/.compiled tools $(JARS)/kafka/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## share groups beside Apache Kafka's, on one node and on three -> bench/results/queues.json
+	@deploy/dev/install-tools.sh librdkafka
+	@$(ALONE) $(BIN)/python -m bench.queues
+	@$(BIN)/python -m bench.plot queues
+	@$(BIN)/python -m bench.readme
 
 bench-all: bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics ## run all of them, one after the other: five hours
 

@@ -94,6 +94,14 @@ CHAPTERS: Final[Mapping[str, tuple[str, str, str]]] = {
         "brokers; a change is in force when clients of every node observe it. `make bench-topics` repeats all of it.",
         "a topic's life on bmq beside Apache Kafka",
     ),
+    "queues": (
+        "Share groups",
+        "One bmq node beside one Apache Kafka node with share groups, then three nodes of bmq on HDFS and ZooKeeper beside three Apache "
+        "Kafka brokers (replication 3; CPU and memory of HDFS and ZooKeeper count on bmq's side), all on one machine. Backlogs are read by "
+        "Kafka's own share consumer tool; its rate counts from the first record on. Members that fetch and accept one record at a time, "
+        "and idle members, are a client in C. `make bench-queues` repeats all of it.",
+        "share groups of bmq beside Apache Kafka's",
+    ),
     "core": (
         "One core",
         "One bmq node on one core beside one Apache Kafka node on one core. A client in C on the other core sends prepared frames. This "

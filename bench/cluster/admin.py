@@ -9,6 +9,7 @@ import itertools
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, Self
 
 from bmq.protocol.apis import ApiKey
@@ -40,6 +41,9 @@ VERSIONS: Final[Mapping[ApiKey, int]] = {
     ApiKey.PRODUCE: 9,
     ApiKey.DESCRIBE_CONFIGS: 4,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: 1,
+    ApiKey.SHARE_GROUP_HEARTBEAT: 1,
+    ApiKey.SHARE_FETCH: 2,
+    ApiKey.SHARE_ACKNOWLEDGE: 2,
 }
 GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
@@ -78,6 +82,11 @@ class Connection:
     def close(self) -> None:
         self._reading.close()
         self._socket.close()
+
+    def abort(self) -> None:
+        """End it while another thread waits for an answer, which gets an OSError."""
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def exchange(self, api_key: ApiKey, request: Any) -> bytes:
         """The response frame as it came."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Final
+from typing import Any, Final, cast
 
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import decode_response, encode_request
@@ -57,10 +57,16 @@ class Exchange(asyncio.Protocol):
 
     async def heartbeat(self, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse:
         """The first answer that is not of a coordinator that is not ready. Raises ConnectionError."""
+        return cast(ConsumerGroupHeartbeatResponse, await self.call(ApiKey.CONSUMER_GROUP_HEARTBEAT, request))
+
+    async def call(self, api_key: ApiKey, request: Any) -> Any:
+        """Version 1 of a request to a coordinator: the first answer that is not of one that is not ready.
+
+        Raises ConnectionError.
+        """
         while True:
-            frame = await self._answer_to(request)
-            answer: ConsumerGroupHeartbeatResponse
-            _, answer = decode_response(ApiKey.CONSUMER_GROUP_HEARTBEAT, VERSION, frame)
+            frame = await self._answer_to(api_key, request)
+            _, answer = decode_response(api_key, VERSION, frame)
             if answer.error_code not in RETRIABLE:
                 return answer
             await asyncio.sleep(RETRY_S)
@@ -69,11 +75,11 @@ class Exchange(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    async def _answer_to(self, request: ConsumerGroupHeartbeatRequest) -> bytes:
+    async def _answer_to(self, api_key: ApiKey, request: Any) -> bytes:
         if self._transport is None or self._transport.is_closing():
             raise ConnectionResetError("the connection is closed")
         self._number += 1
-        frame = encode_request(ApiKey.CONSUMER_GROUP_HEARTBEAT, VERSION, self._number, CLIENT_ID, request)
+        frame = encode_request(api_key, VERSION, self._number, CLIENT_ID, request)
         waiting: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         self._transport.write(len(frame).to_bytes(LENGTH_BYTES, "big") + frame)

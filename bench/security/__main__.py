@@ -107,6 +107,10 @@ class Measuring:
                         found[kind] = small_requests(side, self.frames, "small", self.plan)
                 done(found)
 
+    def on_both(self, run: Callable[[str], None]) -> None:
+        for name in self.plan.sides:
+            run(name)
+
     def quotas(self, name: str) -> None:
         done = self.findings.rounds(QUOTAS, name, self.plan.quota_rounds)
         for number in range(self.plan.quota_rounds):
@@ -151,8 +155,8 @@ def measure(plan: Plan, findings: Findings) -> dict[str, float]:
             LOGINS: lambda: measuring.pairs(LOGINS, measuring.logins, is_pinned=True),
             ACLS: measuring.acls,
             CLUSTER_QUOTAS: measuring.cluster_quotas,
-            QUOTAS: lambda: [measuring.quotas(name) for name in plan.sides],
-            STRANGERS: lambda: [measuring.strangers(name) for name in plan.sides],
+            QUOTAS: lambda: measuring.on_both(measuring.quotas),
+            STRANGERS: lambda: measuring.on_both(measuring.strangers),
         }
         return measured_parts(plan, findings, runs)
     finally:

@@ -13,6 +13,7 @@ from bench.core.__main__ import BENCH as CORE
 from bench.groups.__main__ import BENCH as GROUPS
 from bench.hdfs.__main__ import BENCH as HDFS
 from bench.loads.__main__ import BENCH as LOADS
+from bench.queues.__main__ import BENCH as QUEUES
 from bench.readme import (
     BEGIN,
     CELL_CHARACTERS_MAX,
@@ -40,7 +41,7 @@ from bench.topics.__main__ import BENCH as TOPICS
 
 pytestmark = pytest.mark.unit
 
-BENCHES = {bench.name: bench for bench in (STANDALONE, HDFS, CLUSTER, LOADS, GROUPS, SPARK, TOPICS, CORE)}
+BENCHES = {bench.name: bench for bench in (STANDALONE, HDFS, CLUSTER, LOADS, GROUPS, SPARK, TOPICS, QUEUES, CORE)}
 MACHINE = {"cpu_model": "EPYC", "cpu_count": 2, "memory_gib": 24.0, "kernel": "6.1", "file_system": "ext4"}
 
 

@@ -1,0 +1,69 @@
+"""One node of either side, with what share groups need, and a topic that has been filled."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from bench.cluster.admin import create_topic, create_topics_request, wait_for_leaders
+from bench.criteria import BMQ, KAFKA
+from bench.groups.target import Target
+from bench.loads.client import Client
+from bench.workloads import LoadFailed
+from tests.support.servers import BmqServer, KafkaServer, Server
+
+FILL_S: Final = 120.0
+ONE_CONFIGS: Final = {"max.connections.per.ip": str(2**31 - 1)}
+
+
+def _bmq(directory: Path, configs: Mapping[str, str]) -> Server:
+    return BmqServer(directory, {"BMQ_KAFKA": json.dumps({**ONE_CONFIGS, **configs})})
+
+
+def _kafka(directory: Path, configs: Mapping[str, str]) -> Server:
+    return KafkaServer(directory, configs)
+
+
+MAKERS: Final[Mapping[str, Callable[[Path, Mapping[str, str]], Server]]] = {BMQ: _bmq, KAFKA: _kafka}
+
+
+@contextmanager
+def one_node(name: str, directory: Path, configs: Mapping[str, str] | None = None) -> Iterator[Target]:
+    """A node of either side on a new directory, gone afterwards. `configs`: by Kafka's names."""
+    place = directory / name
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    server = MAKERS[name](place / "node", configs or {})
+    try:
+        server.start()
+        yield Target(name, [server.bootstrap], {name: server.pid}, 1)
+    finally:
+        server.close()
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def filled(target: Target, client: Client, topic: str, partitions: int, records: int, record_bytes: int) -> None:
+    """Make the topic and produce so many records to partitions at random. Raises LoadFailed, AdminFailed."""
+    create_topic(target.addresses, create_topics_request(topic, partitions, target.replication))
+    wait_for_leaders(target.addresses, topic, partitions)
+    produced(client, target.bootstrap, topic, partitions, records, record_bytes)
+
+
+def produced(client: Client, bootstrap: str, topic: str, partitions: int, records: int, record_bytes: int) -> None:
+    """So many records, at random partitions. Raises LoadFailed."""
+    done = client.produce(
+        bootstrap,
+        [],
+        topic,
+        partitions,
+        record_bytes=record_bytes,
+        warm_s=0,
+        seconds=FILL_S,
+        records_max=records,
+    )
+    if done["acknowledged"]["count"] < records:
+        raise LoadFailed(f"{done['acknowledged']['count']} of {records} records were produced in {FILL_S:g} s")

@@ -1,0 +1,52 @@
+"""What is set on either side when share groups are compared, and where the default is measured."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bench.runner import Setting
+
+SETTINGS: Final = (
+    Setting(
+        "both",
+        "share.auto.offset.reset",
+        "earliest, of each group: it reads what was produced before it began",
+        "latest",
+        "not measured: a group would find nothing",
+    ),
+    Setting(
+        "both, the part acks",
+        "share.acquire.mode, max.poll.records",
+        "record_limit and 1: a fetch gives one record",
+        "batch_optimized and 500",
+        "the part consume",
+    ),
+    Setting(
+        "bmq, the part idle",
+        "group.share.max.size, group.share.max.share.sessions",
+        "1,000 members in each of ten groups, 20,000 sessions",
+        "200 and 2,000",
+        "not measured: 10,000 members of one node are more than the defaults allow",
+    ),
+    Setting(
+        "clients, the part idle",
+        "fetch.max.wait.ms",
+        "10,000",
+        "500",
+        "not measured: 20,000 polls a second of 10,000 members that find nothing are no long polls",
+    ),
+    Setting(
+        "bmq",
+        "max.connections.per.ip",
+        "2147483647, as in Kafka: all clients of a benchmark come from one address",
+        "the product's own bound",
+        "it would refuse the load",
+    ),
+    Setting(
+        "Apache Kafka",
+        "JVM",
+        "what kafka-server-start.sh passes: a heap of 1 GiB, G1",
+        "the same",
+        "`make bench`",
+    ),
+)
