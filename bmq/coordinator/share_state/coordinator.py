@@ -6,7 +6,7 @@ Errors are in the parts of the answers. Parts are carried out at the same time: 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
@@ -45,6 +45,31 @@ class _Named(Protocol):
     def partition(self) -> int: ...
 
 
+NO_CONFIGS: Final[Mapping[str, str]] = {}
+TERMS_MAX: Final = 10_000
+"""Groups whose terms are remembered."""
+
+
+class GroupTermsCache:
+    """The limits of groups' records, computed again when the settings or the group's configs are other objects."""
+
+    def __init__(self, share_config: Callable[[], ShareConfig], configs_of: Callable[[str], Mapping[str, str]]) -> None:
+        self._share_config = share_config
+        self._configs_of = configs_of
+        self._known: dict[str, tuple[ShareConfig, Mapping[str, str], ShareRecordTerms]] = {}
+
+    def __call__(self, group_id: str) -> ShareRecordTerms:
+        config, configs = self._share_config(), self._configs_of(group_id)
+        known = self._known.get(group_id)
+        if known is not None and known[0] is config and known[1] is configs:
+            return known[2]
+        if len(self._known) >= TERMS_MAX:
+            self._known.clear()
+        terms = config.record_terms(configs)
+        self._known[group_id] = config, configs, terms
+        return terms
+
+
 class ShareStateCoordinator:
     """All share partitions whose shards this process owns. Create it inside its event loop.
 
@@ -62,9 +87,7 @@ class ShareStateCoordinator:
     ) -> None:
         self.metrics = ShareStateMetrics(self._partition_count, self._locked_count)
 
-        def terms(group_id: str) -> ShareRecordTerms:
-            return share_config().record_terms(image().group_configs.get(group_id, {}))
-
+        terms = GroupTermsCache(share_config, lambda group_id: image().group_configs.get(group_id, NO_CONFIGS))
         context = ShareStateContext(clock, config, self.metrics, terms, is_gone)
 
         def make(number: int, log: ReplayableLog, on_lost: Callable[[ShareStateShard], None]) -> ShareStateShard:

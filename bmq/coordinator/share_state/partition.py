@@ -47,10 +47,11 @@ class SharePartition:
     """`window`: None until the start offset is found. `version`: rises when more can be acquired.
 
     `barrier`: the append in flight that begins the state anew or deletes it; nothing is decided before it has ended.
-    `last_append`: of the newest append in flight about records.
+    `last_append`: of the newest append in flight about records. `update_key`: of its changes' records, encoded; empty until
+    it is needed.
     """
 
-    __slots__ = ("barrier", "key", "last_append", "snapshot_epoch", "state_epoch", "version", "window")
+    __slots__ = ("barrier", "key", "last_append", "snapshot_epoch", "state_epoch", "update_key", "version", "window")
 
     def __init__(self, key: PartitionKey, version: int) -> None:
         self.key = key
@@ -58,8 +59,9 @@ class SharePartition:
         self.state_epoch = 0
         self.snapshot_epoch = 0
         self.window: Window | None = None
-        self.barrier: asyncio.Future[int] | None = None
-        self.last_append: asyncio.Future[int] | None = None
+        self.update_key = b""
+        self.barrier: asyncio.Future[int] | asyncio.Future[None] | None = None
+        self.last_append: asyncio.Future[None] | None = None
 
     @property
     def start_offset(self) -> int:

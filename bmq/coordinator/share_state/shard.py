@@ -15,7 +15,7 @@ import struct
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final, Protocol, TypeVar
 
 from bmq.coordinator.config import RecordLimits, ShareRecordTerms
 from bmq.coordinator.runtime.moment import NEVER_MS, Moment
@@ -47,6 +47,7 @@ from bmq.coordinator.share_state.records import (
     snapshot_key,
     update_key,
 )
+from bmq.coordinator.share_state.update_run import UpdateRun
 from bmq.coordinator.share_state.window import AVAILABLE, Lock, Window
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
@@ -114,6 +115,17 @@ class ShareStateContext:
     metrics: ShareStateMetrics
     terms: Callable[[str], ShareRecordTerms]
     is_gone: IsGone
+
+
+T = TypeVar("T")
+
+
+def _encoded(encode: Callable[[T], bytes], part: T) -> bytes:
+    """Raises KafkaError INVALID_REQUEST."""
+    try:
+        return encode(part)
+    except struct.error as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a name or number is too large: {error}") from error
 
 
 class ShareStateShard(Shard):
@@ -267,7 +279,7 @@ class ShareStateShard(Shard):
             leader_epoch=self.state_log.log.leader_epoch,
             start_offset=start_offset,
         )
-        partition.barrier = self._append(update_key(partition.key), value)
+        partition.barrier = self._append_update(partition, value)
         await self._after_barrier(partition)
 
     # ---------------------------------------------------------------- requests of groups
@@ -377,7 +389,9 @@ class ShareStateShard(Shard):
             self._release_locks(partition, set(locks).__contains__)
             self._metrics.expired_locks += len(locks)
 
-    def _release_locks(self, partition: SharePartition, is_ended: Callable[[Lock], bool]) -> asyncio.Future[int] | None:
+    def _release_locks(
+        self, partition: SharePartition, is_ended: Callable[[Lock], bool]
+    ) -> asyncio.Future[None] | None:
         """Begin to release what these locks hold, except for records that another append concerns."""
         window = partition.window
         if window is None or partition.barrier is not None:
@@ -451,15 +465,15 @@ class ShareStateShard(Shard):
 
     def _begin_write(
         self, partition: SharePartition, window: Window, value: UpdateValue, spans: Iterable[Span]
-    ) -> asyncio.Future[int]:
+    ) -> asyncio.Future[None]:
         """Append a change of these records, which are reserved until it has ended."""
         spans = list(spans)
-        done = self._append(update_key(partition.key), value)
+        done = self._append_update(partition, value)
         for span in spans:
             window.reserve(*span)
         partition.last_append = done
 
-        def finish(done: asyncio.Future[int]) -> None:
+        def finish(done: asyncio.Future[None]) -> None:
             if partition.last_append is done:
                 partition.last_append = None
             if self.is_lost or done.cancelled() or done.exception() is None:
@@ -472,17 +486,35 @@ class ShareStateShard(Shard):
         done.add_done_callback(finish)
         return done
 
+    def _append_update(self, partition: SharePartition, value: UpdateValue) -> asyncio.Future[None]:
+        """Append a change; it is applied as it stands here, without being decoded. Raises KafkaError MESSAGE_TOO_LARGE."""
+        key = partition.update_key
+        if not key:
+            key = partition.update_key = _encoded(encode_key, update_key(partition.key))
+        encoded = _encoded(encode_value, value)
+        self._require_size(len(key) + len(encoded))
+        place = partition.key
+
+        def change() -> None:
+            present = self.partitions.get(place)
+            if present is not None:
+                self._replay_update(present, value)
+
+        run = UpdateRun(key, encoded, change, self._append_ended, self._loop.create_future())
+        self.state_log.append_run(run)
+        return run.done
+
     def _append(self, key: StateKey, value: StateValue | None) -> asyncio.Future[int]:
         """Raises KafkaError MESSAGE_TOO_LARGE."""
-        try:
-            record = encode_key(key), None if value is None else encode_value(value)
-        except struct.error as error:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"a name or number is too large: {error}") from error
-        size_bytes = sum(len(part or b"") for part in record)
+        record = _encoded(encode_key, key), None if value is None else _encoded(encode_value, value)
+        self._require_size(sum(len(part or b"") for part in record))
+        return self.append([record])
+
+    def _require_size(self, size_bytes: int) -> None:
+        """Raises KafkaError MESSAGE_TOO_LARGE."""
         if size_bytes > self._context.config.message_max_bytes:
             why = f"a record of {size_bytes} bytes, {self._context.config.message_max_bytes} are allowed"
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, why)
-        return self.append([record])
 
     # ---------------------------------------------------------------- what is durable
 

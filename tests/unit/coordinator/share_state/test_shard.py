@@ -8,6 +8,8 @@ from random import Random
 import pytest
 import structlog
 
+from bmq.coordinator.config import ShareConfig
+from bmq.coordinator.share_state.coordinator import NO_CONFIGS, GroupTermsCache
 from bmq.log.partition_log import StateSnapshot
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.share_state_messages import ANY_NODE, AckType
@@ -117,7 +119,10 @@ def test_a_renewed_lock_holds_longer_here_and_at_the_next_owner() -> None:
         assert ranges(await states.acquire("b", batches=[(0, 9)])) == [(4, 9, 2)]
         heir = states.take_over()
         assert await heir.acknowledge("a", (0, 3, ACCEPT)) == 0
-        states.topics.group_configs["g"]["share.renew.acknowledge.enable"] = "false"
+        states.topics.group_configs["g"] = {
+            **states.topics.group_configs["g"],
+            "share.renew.acknowledge.enable": "false",
+        }
         assert await heir.acknowledge("b", (4, 9, RENEW)) == ErrorCode.INVALID_RECORD_STATE
         assert await heir.acknowledge("b", (4, 9, ACCEPT)) == 0
 
@@ -397,5 +402,48 @@ def test_whatever_happens_a_record_is_accepted_once_or_archived_or_still_there(s
         assert not left & set(accepted)
         for offset in set(range(100)) - left - set(accepted):
             assert deliveries[offset] == 5, f"record {offset} is lost"
+
+    virtual(main)
+
+
+def test_terms_of_groups_follow_settings_and_configs() -> None:
+    config = ShareConfig()
+    configs: dict[str, dict[str, str]] = {}
+    terms = GroupTermsCache(lambda: config, lambda group_id: configs.get(group_id, NO_CONFIGS))
+    assert terms("g").limits.record_locks_max == 2_000 and terms("g") is terms("g")
+    configs["g"] = {"share.partition.max.record.locks": "3000"}
+    assert terms("g").limits.record_locks_max == 3_000 and terms("other").limits.record_locks_max == 2_000
+    config = ShareConfig(max_partition_max_record_locks=2_500)
+    assert terms("g").limits.record_locks_max == 2_500
+    del configs["g"]
+    assert terms("g").limits.record_locks_max == 2_000
+
+
+def test_what_is_applied_at_once_is_what_the_next_owner_reads() -> None:
+    """A change is applied as it was decided; the record that was written has to say the same."""
+
+    async def main() -> None:
+        states = States()
+        await states.initialize(start=0)
+        assert ranges(await states.acquire("a", 30)) == [(0, 29, 1)]
+        assert await states.acknowledge("a", (0, 4, ACCEPT), (5, 9, RELEASE), (12, 12, REJECT), (20, 29, RENEW)) == 0
+        assert ranges(await states.acquire("b", 3)) == [(5, 9, 2)]
+        heir = states.take_over()
+        await heir.summary()
+        (here,), (there,) = (
+            [one for shard in of.coordinator.directory.ready.values() for one in shard.partitions.values()]
+            for of in (states, heir)
+        )
+        assert here.window is not None and there.window is not None
+        assert (there.window.start, there.window.states, there.window.counts) == (
+            here.window.start,
+            here.window.states,
+            here.window.counts,
+        )
+        held = [
+            sorted((lock.first, lock.last, lock.held, lock.member_id, lock.session) for lock in window.locks.values())
+            for window in (here.window, there.window)
+        ]
+        assert held[0] == held[1]
 
     virtual(main)
