@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from bmq.coordinator.share_state.coordinator import ShareStateCoordinator
@@ -30,12 +31,15 @@ from bmq.protocol.share_state_messages import (
     ShareWaitResponse,
     state_key,
 )
+from bmq.routing.shard_requests import MOVING
 from bmq.routing.shard_routing import NodeRoutes, ShardRouting, ShardRoutingConfig
 from bmq.routing.share_state_requests import ShareStateRequest
 
 STATE_PURPOSE: Final = "share"
 WAIT_PURPOSE: Final = "share-wait"
 _WAIT_SPARE_MS: Final = 5_000
+_AT_ONCE_MAX: Final = 10
+"""Partitions whose shards are looked up in one turn of the loop: a long name takes milliseconds."""
 
 
 class RoutedShareStates(ShardRouting):
@@ -80,7 +84,31 @@ class RoutedShareStates(ShardRouting):
         return cast(ShareDeleteResponse, await self._call(ApiKey.SHARE_DELETE, request))
 
     async def _call(self, api_key: ApiKey, request: Any) -> Any:
-        return await self._perform(ShareStateRequest(api_key, request), by_itself(api_key))
+        """Where all shards are here they are asked without more ado; what they refuse because they move goes the long way."""
+        if not self._are_all_here(request):
+            return await self._perform(ShareStateRequest(api_key, request), by_itself(api_key))
+        assert self._local is not None
+        answer = await self._local.handle(api_key, request, by_itself(api_key))
+        moved = [place for place, part in enumerate(answer.partitions) if part.error_code in MOVING]
+        if moved:
+            left = ShareStateRequest(
+                api_key, replace(request, partitions=[request.partitions[place] for place in moved])
+            )
+            again = await self._perform(left, by_itself(api_key))
+            parts = list(answer.partitions)
+            for place, part in zip(moved, again.partitions, strict=True):
+                parts[place] = part
+            answer = replace(answer, partitions=parts)
+        return answer
+
+    def _are_all_here(self, request: Any) -> bool:
+        """Whether this node owns all their shards, as far as it knows; False for more than a few."""
+        if self._local is None or len(request.partitions) > _AT_ONCE_MAX:
+            return False
+        group_id, node_id = request.group_id, self._node_id
+        return all(
+            self._owner(state_key(group_id, one.topic_id, one.partition)) == node_id for one in request.partitions
+        )
 
     def place_of(self, group_id: str, topic_partition: TopicPartition) -> int:
         """The node that answers for a share partition now; -1: none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from random import Random
 from typing import Any, cast
@@ -132,18 +132,20 @@ class ShareCluster:
         )
         assert [(one.partition, one.error_code) for one in answer.partitions] == [(number, 0) for number in ALL]
 
-    async def acquire(self, node_id: int, member_id: str) -> dict[int, tuple[tuple[int, int, int], ...]]:
+    async def acquire(
+        self, node_id: int, member_id: str, partitions: Iterable[int] = ALL
+    ) -> dict[int, tuple[tuple[int, int, int], ...]]:
         parts = [
             AcquirePartition(
                 topic_id=TOPIC, partition=number, records_max=5, batch_size=5, batches=[OffsetRange(first=0, last=4)]
             )
-            for number in ALL
+            for number in partitions
         ]
         request = ShareAcquireRequest(
             group_id="g", member_id=member_id, node_id=node_id, node_epoch=5, session=1, partitions=parts
         )
         answer = await self.states[node_id].acquire(request)
-        assert [one.partition for one in answer.partitions] == list(ALL)
+        assert [one.partition for one in answer.partitions] == list(partitions)
         assert {one.error_code for one in answer.partitions} <= {0, ErrorCode.COORDINATOR_NOT_AVAILABLE}
         return {
             one.partition: tuple((given.first, given.last, given.delivery_count) for given in one.ranges)
@@ -204,6 +206,34 @@ def test_locks_stay_when_all_shards_move() -> None:
         assert await cluster.acquire(1, "b") == dict.fromkeys(ALL, ())
         cluster.move(1)
         assert await cluster.acknowledge(2, "a") == {0}
+
+    told(story)
+
+
+def test_shards_of_this_node_are_asked_without_a_link() -> None:
+    async def story(cluster: ShareCluster) -> None:
+        await cluster.initialize()
+        cluster.move(2)
+        before = len(cluster.links.calls)
+        assert await cluster.acquire(2, "a", range(5)) == dict.fromkeys(range(5), ONCE)
+        assert len(cluster.links.calls) == before
+        assert await cluster.acquire(1, "a", range(5)) == dict.fromkeys(range(5), ())
+        assert len(cluster.links.calls) == before + 1
+
+    told(story)
+
+
+def test_what_shards_of_this_node_refuse_as_they_move_goes_to_their_new_owner() -> None:
+    async def story(cluster: ShareCluster) -> None:
+        await cluster.initialize()
+        cluster.move(2)
+        await cluster.acquire(2, "a", range(1))
+        asking = asyncio.ensure_future(cluster.acquire(2, "b", range(5)))
+        await asyncio.sleep(0)  # it is on its way to shards that are being loaded here
+        cluster.move(1)
+        given = await asking
+        assert given == {0: (), **dict.fromkeys(range(1, 5), ONCE)}
+        assert await cluster.acquire(1, "c", range(5)) == dict.fromkeys(range(5), ())
 
     told(story)
 
