@@ -144,13 +144,17 @@ class _Fetch:
             raise KafkaError(scope.error_code)
         consumers.counts.fetches += 1
         # Both are sent to the shards at once; an acknowledgement goes first.
-        outcomes = asyncio.ensure_future(self._acknowledge(acknowledged))
-        try:
+        if acknowledged:
+            outcomes = asyncio.ensure_future(self._acknowledge(acknowledged))
+            try:
+                job, errors = await self._fetch(scope)
+            except BaseException:
+                outcomes.cancel()
+                raise
+            found = await outcomes
+        else:
+            found = {}
             job, errors = await self._fetch(scope)
-        except BaseException:
-            outcomes.cancel()
-            raise
-        found = await outcomes
         if scope.is_final and scope.session is not None:
             consumers.end(scope.session)
         return await self._encoded(scope, job, errors, found)
@@ -195,8 +199,6 @@ class _Fetch:
                 shared.deadlines.discard(wake)
 
     async def _acknowledge(self, named: Mapping[TopicPartition, Any]) -> dict[TopicPartition, Acknowledged]:
-        if not named:
-            return {}
         request = self._request
         assert request.group_id is not None and request.member_id is not None
         asked = AcknowledgingRequest(
