@@ -34,7 +34,7 @@ HEARTBEAT_CONNECTIONS: Final = 500
 JOINING_CONNECTIONS: Final = 32
 ROUNDS_MAX: Final = 60
 ROUND_S: Final = 1.0
-OPENING_S: Final = 20.0
+OPENING_S: Final = 60.0
 """While the sessions are opened, heartbeats go on."""
 KEPT_MIN: Final = 0.98
 

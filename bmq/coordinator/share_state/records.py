@@ -18,7 +18,7 @@ from bmq.protocol.share_state_records import LockedRecords, SnapshotKey, StateBa
 _PART_HEADER: Final = Struct(">ii")  # bytes of the key, bytes of the value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Holder:
     """A member's share session at an incarnation of a proxy."""
 

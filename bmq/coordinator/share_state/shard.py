@@ -78,7 +78,7 @@ _NO_LIMITS: Final = RecordLimits(0, 0)
 _BYTES_PER_TURN_MAX: Final = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Acquisition:
     """What a member wants of one share partition: see AcquirePartition."""
 
@@ -90,7 +90,7 @@ class Acquisition:
     reset_offset: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Acquired:
     """See AcquiredPartition."""
 
