@@ -28,7 +28,7 @@ from bmq.log.state_log import KeyValue, Producer, SnapshotPolicy, StateLog, Tran
 from bmq.log.store import FencedWriter
 from bmq.log.transactions import TransactionMarker
 from bmq.protocol.error_codes import OTHER_LEADER, ErrorCode
-from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.errors import BmqError, KafkaError, MalformedMessage
 
 _log = structlog.get_logger("bmq.coordinator")
 
@@ -132,10 +132,13 @@ class Shard(ABC):
     # ---------------------------------------------------------------- life
 
     async def load(self) -> None:
-        """Replay the log. Raises KafkaError, StoreError."""
+        """Replay the log. Raises KafkaError (KAFKA_STORAGE_ERROR: the snapshot does not parse), StoreError."""
         started_s = self._loop.time()
         transactions = TransactionReplay(self.replay_transactional, self.replay_end)
-        count = await self.state_log.replay(self.replay, self.restore, transactions)
+        try:
+            count = await self.state_log.replay(self.replay, self.restore, transactions)
+        except MalformedMessage as error:  # as it is, clients would take it for a fault of their request
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the state cannot be read: {error}") from error
         self.begin()
         self._shard_metrics.loaded_shards += 1
         self._save_snapshot_if_due()
