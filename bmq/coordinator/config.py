@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from bmq.coordinator.subscription_type import subscription_of
+
 
 class GroupTerms(NamedTuple):
     """The timeouts and intervals of one group's members."""
@@ -121,11 +123,12 @@ class RecordLimits(NamedTuple):
 
 
 class ShareRecordTerms(NamedTuple):
-    """The settings of one share group's records."""
+    """The settings of one share group's records. `is_single_active`: see SubscriptionType."""
 
     limits: RecordLimits
     lock_duration_ms: int
     may_renew: bool
+    is_single_active: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,7 @@ class ShareConfig(NewGroupConfig):
             self.max_record_lock_duration_ms,
         )
         may_renew = group_configs.get("share.renew.acknowledge.enable", "true").strip().lower() != "false"
-        return ShareRecordTerms(limits, lock_duration_ms, may_renew)
+        return ShareRecordTerms(limits, lock_duration_ms, may_renew, subscription_of(group_configs).is_single_active)
 
 
 def _bounded(text: str | None, default: int, low: int, high: int) -> int:

@@ -13,9 +13,11 @@ from bmq.coordinator.config import GroupTerms
 from bmq.coordinator.modern.group_runtime import GroupRuntime, Volatile
 from bmq.coordinator.modern.member_timers import Due, TimerKind, TimerOrder
 from bmq.coordinator.runtime.moment import Moment
+from bmq.coordinator.share.activation import Activation
 from bmq.coordinator.share.draft import ShareDraft
 from bmq.coordinator.share.heartbeat import ShareContext, expire
 from bmq.coordinator.share.share_group import SHARE, ShareGroup, StateTopics
+from bmq.coordinator.subscription_type import SubscriptionType, subscription_of
 from bmq.protocol.share_group_records import RECORD_TYPES
 
 _NONE: Final[frozenset[int]] = frozenset()
@@ -23,9 +25,14 @@ _NONE: Final[frozenset[int]] = frozenset()
 
 @dataclass(slots=True)
 class ShareVolatile(Volatile):
-    """State that is not in the log. `under_way`: partitions whose state this process initializes now."""
+    """State that is not in the log. `under_way`: partitions whose state this process initializes now.
+
+    `subscription`: as the last decision saw it. `activation`: which members the shards of the state were told of.
+    """
 
     under_way: dict[UUID, frozenset[int]] = field(default_factory=dict)
+    subscription: SubscriptionType | None = None
+    activation: Activation = field(default_factory=Activation)
 
 
 class ShareGroups(GroupRuntime[ShareGroup, ShareDraft, ShareContext, ShareVolatile]):
@@ -44,6 +51,10 @@ class ShareGroups(GroupRuntime[ShareGroup, ShareDraft, ShareContext, ShareVolati
         return ShareDraft(group_id, group, classic, limit, is_taken=is_taken, may_write=may_write)
 
     def _group_context(self, group_id: str, volatile: ShareVolatile, now: Moment) -> ShareContext:
+        subscription = self._subscription(group_id)
+        if volatile.subscription is not subscription:
+            volatile.subscription = subscription
+            volatile.changes += 1
         return ShareContext(
             self._image(),
             self._config.share,
@@ -51,7 +62,17 @@ class ShareGroups(GroupRuntime[ShareGroup, ShareDraft, ShareContext, ShareVolati
             now,
             is_stale=volatile.changes != volatile.looked,
             under_way=dict(volatile.under_way),
+            subscription=subscription,
         )
+
+    def activation(self, group_id: str) -> Activation | None:
+        """Of a group whose partitions have one active member each; None: of another one."""
+        if not self._subscription(group_id).is_single_active:
+            return None
+        return self._volatile_of(group_id).activation
+
+    def _subscription(self, group_id: str) -> SubscriptionType:
+        return subscription_of(self._image().group_configs.get(group_id, {}))
 
     @contextmanager
     def initializing(self, group_id: str, topics: StateTopics) -> Iterator[None]:

@@ -57,6 +57,14 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         "Whether members may prolong the locks of their records.",
         is_dynamic=True,
     ),
+    ConfigKey(
+        "bmq.share.subscription.type",
+        ConfigType.STRING,
+        "shared",
+        "Who gets partitions: shared: all members; failover: the oldest, the others stand by; exclusive: the only one.",
+        one_of("shared", "exclusive", "failover"),
+        is_dynamic=True,
+    ),
 )
 _BOUNDS: Final[Mapping[str, tuple[str | None, str | None]]] = {
     **{

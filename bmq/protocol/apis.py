@@ -108,6 +108,7 @@ class ApiKey(IntEnum):
     SHARE_INITIALIZE = 20_014
     SHARE_SUMMARY = 20_015
     SHARE_DELETE = 20_016
+    SHARE_ACTIVATE = 20_020
 
 
 class Route(Enum):
@@ -254,6 +255,7 @@ _BETWEEN_NODES: dict[ApiKey, Api] = {
     ApiKey.SHARE_INITIALIZE: _api(0, 0, 0),
     ApiKey.SHARE_SUMMARY: _api(0, 0, 0),
     ApiKey.SHARE_DELETE: _api(0, 0, 0),
+    ApiKey.SHARE_ACTIVATE: _api(0, 0, 0),
 }
 INTERNAL_APIS: dict[ApiKey, Api] = {
     **_BETWEEN_NODES,

@@ -6,11 +6,12 @@ request. Besides the errors of a coordinator a part has:
 
 INVALID_REQUEST         the partition's state is not initialized; or batches are not in order
 INVALID_RECORD_STATE    an acknowledged record is not locked by this member
-FENCED_STATE_EPOCH      initialized at a higher epoch meanwhile
+FENCED_STATE_EPOCH      initialized, or a member named, at a higher epoch meanwhile
+FENCED_MEMBER_EPOCH     another member alone may acquire records of the partition
 KAFKA_STORAGE_ERROR     the shard is damaged; other shards go on
 
-What may be sent again when the outcome of the first try is unknown: ShareRelease, ShareWait, ShareInitialize, ShareSummary
-and ShareDelete. A repeated ShareAcquire gives further records: those of the lost answer stay locked until their deadline.
+What may be sent again when the outcome of the first try is unknown: ShareRelease, ShareWait, ShareInitialize, ShareSummary,
+ShareDelete and ShareActivate. A repeated ShareAcquire gives further records: those of the lost answer stay locked until their deadline.
 A repeated ShareAcknowledge is refused with INVALID_RECORD_STATE where the first one was carried out.
 """
 
@@ -315,6 +316,33 @@ class ShareDeleteResponse:
     partitions: Sequence[StatePart] = ()
 
 
+@dataclass(slots=True, kw_only=True)
+class ActivePartition:
+    """`member_id`: alone may acquire records, while the group's subscription says that one member does."""
+
+    topic_id: UUID = NO_UUID
+    partition: int = UNKNOWN
+    member_id: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareActivateRequest:
+    """Name the active members. `epoch`: of the group's target; lower than a known one: FENCED_STATE_EPOCH."""
+
+    group_id: str = ""
+    epoch: int = 0
+    partitions: Sequence[ActivePartition] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareActivateResponse:
+    """Sent when it is durable: no other member has acquired anything since."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    partitions: Sequence[StatePart] = ()
+
+
 def _format(message_class: type, *fields: FormatField) -> Format:
     return Format(message_class, _VERSION_MAX, flexible_from=0, fields=fields)
 
@@ -433,5 +461,14 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
     ApiKey.SHARE_DELETE: {
         "request": _format(ShareDeleteRequest, _GROUP, _NAMED),
         "response": _format(ShareDeleteResponse, *_ERROR, _DONE),
+    },
+    ApiKey.SHARE_ACTIVATE: {
+        "request": _format(
+            ShareActivateRequest,
+            _GROUP,
+            FormatField("epoch", "int32"),
+            _many("partitions", ActivePartition, *_PARTITION, FormatField("member_id", "string")),
+        ),
+        "response": _format(ShareActivateResponse, *_ERROR, _DONE),
     },
 }

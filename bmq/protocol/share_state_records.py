@@ -23,6 +23,8 @@ from bmq.protocol.record_types import RecordTypes, value_format
 _NO_UUID: Final = UUID(int=0)
 _OWN_TAG: Final = 10_000
 """Far from the tags that Kafka may add."""
+_ACTIVE_MEMBER_TAG: Final = 10_010
+_ACTIVE_EPOCH_TAG: Final = 10_011
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +70,11 @@ class LockedRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotValue:
-    """The whole state. `start_offset` -1: not found yet. `locks`: of records that are in `state_batches` as available."""
+    """The whole state. `start_offset` -1: not found yet. `locks`: of records that are in `state_batches` as available.
+
+    `active_member`: who alone may acquire, in a group whose partitions have one such member, since the group's epoch
+    `active_epoch`; -1: nobody was named.
+    """
 
     snapshot_epoch: int = 0
     state_epoch: int = 0
@@ -79,11 +85,15 @@ class SnapshotValue:
     state_batches: Sequence[StateBatch] = ()
     delivery_complete_count: int = -1
     locks: Sequence[LockedRecords] = ()
+    active_member: str = ""
+    active_epoch: int = -1
 
 
 @dataclass(slots=True, kw_only=True)
 class UpdateValue:
-    """What has changed. `start_offset` -1: that has not. A state ends a lock; `locks` come after the states."""
+    """What has changed. `start_offset`, `active_epoch` -1: that has not. A state ends a lock; `locks` come after the
+    states.
+    """
 
     snapshot_epoch: int = 0
     leader_epoch: int = 0
@@ -91,6 +101,8 @@ class UpdateValue:
     state_batches: Sequence[StateBatch] = ()
     delivery_complete_count: int = -1
     locks: Sequence[LockedRecords] = ()
+    active_member: str = ""
+    active_epoch: int = -1
 
 
 StateKey = SnapshotKey | UpdateKey
@@ -134,6 +146,10 @@ _LOCKS: Final = FormatField(
     tag=_OWN_TAG,
     default=(),
 )
+_ACTIVE: Final = (
+    FormatField("active_member", "string", tag=_ACTIVE_MEMBER_TAG, default=""),
+    FormatField("active_epoch", "int32", tag=_ACTIVE_EPOCH_TAG, default=-1),
+)
 RECORD_TYPES: Final[RecordTypes[StateKey, StateValue]] = RecordTypes(
     "a share partition",
     {
@@ -148,6 +164,7 @@ RECORD_TYPES: Final[RecordTypes[StateKey, StateValue]] = RecordTypes(
                 _BATCHES,
                 _COMPLETE,
                 _LOCKS,
+                *_ACTIVE,
             ),
         ),
         1: (
@@ -160,6 +177,7 @@ RECORD_TYPES: Final[RecordTypes[StateKey, StateValue]] = RecordTypes(
                 _BATCHES,
                 _COMPLETE,
                 _LOCKS,
+                *_ACTIVE,
             ),
         ),
     },

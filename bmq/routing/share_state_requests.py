@@ -1,6 +1,6 @@
 """Calls about the state of share partitions: how they are split among the owners of the shards, and which may be repeated.
 
-Release, initialization, summary and deletion may be sent again: a second one changes nothing more. An acquisition whose
+Release, initialization, summary, deletion and activation may be sent again: a second one changes nothing more. An acquisition whose
 answer was lost may not: its records stay locked until their deadline, and a second one would lock further ones. Nor may an
 acknowledgement, which would be refused because it was carried out; the member is told that its outcome is unknown.
 """
@@ -33,6 +33,7 @@ _FORMS: Final[dict[ApiKey, _Form]] = {
     ApiKey.SHARE_INITIALIZE: _Form(messages.ShareInitializeResponse, messages.StatePart),
     ApiKey.SHARE_SUMMARY: _Form(messages.ShareSummaryResponse, messages.PartitionSummary),
     ApiKey.SHARE_DELETE: _Form(messages.ShareDeleteResponse, messages.StatePart),
+    ApiKey.SHARE_ACTIVATE: _Form(messages.ShareActivateResponse, messages.StatePart),
 }
 
 

@@ -19,6 +19,8 @@ from bmq.protocol.share_state_messages import (
     ShareAcknowledgeResponse,
     ShareAcquireRequest,
     ShareAcquireResponse,
+    ShareActivateRequest,
+    ShareActivateResponse,
     ShareDeleteRequest,
     ShareDeleteResponse,
     ShareInitializeRequest,
@@ -82,6 +84,9 @@ class RoutedShareStates(ShardRouting):
 
     async def delete(self, request: ShareDeleteRequest) -> ShareDeleteResponse:
         return cast(ShareDeleteResponse, await self._call(ApiKey.SHARE_DELETE, request))
+
+    async def activate(self, request: ShareActivateRequest) -> ShareActivateResponse:
+        return cast(ShareActivateResponse, await self._call(ApiKey.SHARE_ACTIVATE, request))
 
     async def _call(self, api_key: ApiKey, request: Any) -> Any:
         """Where all shards are here they are asked without more ado; what they refuse because they move goes the long way."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bmq.coordinator.api.authorized_operations import AUTHORIZED_OPERATIONS
 from bmq.coordinator.api.context import CoordinatorContext
 from bmq.coordinator.api.ownership import answered_by_owner
+from bmq.coordinator.api.share_activation import activate
 from bmq.coordinator.api.share_states_api import ShareStatesApi
 from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.runtime.log_errors import coordinator_error
@@ -54,9 +55,11 @@ class ShareApi:
         answered = await answered_by_owner(
             shard, shard.share.decide(group_id, decide, overtaking=member_id), is_joining=is_joining
         )
-        if not answered.missing:
-            return answered.response
-        return await self._after_initializing(shard, group_id, member_id, answered)
+        response = answered.response
+        if answered.missing:
+            response = await self._after_initializing(shard, group_id, member_id, answered)
+        await activate(shard, group_id, self._states)
+        return response
 
     async def _after_initializing(
         self, shard: GroupShard, group_id: str, member_id: str, answered: Answered

@@ -22,9 +22,11 @@ from bmq.coordinator.topics import CurrentTopics
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.share_state_messages import (
+    ActivePartition,
     InitializePartition,
     NamedPartition,
     PartitionSummary,
+    ShareActivateRequest,
     ShareDeleteRequest,
     ShareInitializeRequest,
     ShareSummaryRequest,
@@ -93,6 +95,17 @@ class ShareStatesApi:
         async def call(some: Sequence[InitializePartition]) -> Sequence[StatePart]:
             request = ShareInitializeRequest(group_id=group_id, state_epoch=state_epoch, partitions=some)
             return (await states.initialize(request)).partitions
+
+        return await _in_calls(wanted, call)
+
+    async def activate(self, group_id: str, epoch: int, wanted: Sequence[ActivePartition]) -> Sequence[StatePart]:
+        """Name the members that alone may acquire. Raises KafkaError if there is nobody to ask."""
+        states = self._required()
+
+        async def call(some: Sequence[ActivePartition]) -> Sequence[StatePart]:
+            return (
+                await states.activate(ShareActivateRequest(group_id=group_id, epoch=epoch, partitions=some))
+            ).partitions
 
         return await _in_calls(wanted, call)
 

@@ -18,10 +18,12 @@ from bmq.coordinator.config import GroupTerms, ShareConfig
 from bmq.coordinator.modern.member_timers import TimerKind
 from bmq.coordinator.modern.subscribed_topics import metadata_hash
 from bmq.coordinator.runtime.moment import Moment
-from bmq.coordinator.share.assignor import AssignedMember, Target, assign
+from bmq.coordinator.share.assignor import AssignedMember, Target
 from bmq.coordinator.share.draft import ShareDraft
 from bmq.coordinator.share.member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember, parts_of
 from bmq.coordinator.share.share_group import ShareGroup, StateTopic, StateTopics
+from bmq.coordinator.share.subscription import marked_hash, require_admission, targets_of
+from bmq.coordinator.subscription_type import SubscriptionType
 from bmq.coordinator.topics import Topics
 from bmq.protocol import share_group_records as records
 from bmq.protocol.error_codes import ErrorCode
@@ -40,7 +42,8 @@ AT_ONCE_MS: Final = 0
 
 
 class ShareContext(NamedTuple):
-    """Everything a decision depends on besides the group. `is_stale`: topics have changed since the group last looked.
+    """Everything a decision depends on besides the group. `is_stale`: topics, or the type of the subscription, may have
+    changed since the group last looked.
 
     `under_way`: partitions whose state is being initialized by this process.
     """
@@ -51,6 +54,7 @@ class ShareContext(NamedTuple):
     now: Moment
     is_stale: bool
     under_way: Mapping[UUID, frozenset[int]] = MappingProxyType({})
+    subscription: SubscriptionType = SubscriptionType.SHARED
 
 
 class Beat(NamedTuple):
@@ -92,6 +96,7 @@ def heartbeat(draft: ShareDraft, beat: Beat, context: ShareContext) -> Answered:
     if draft.group is None:
         _make_group(draft, is_joining=asked.member_epoch == JOIN_EPOCH)
     _require_room(draft.existing, asked.member_id, context.config.max_size)
+    require_admission(context.subscription, draft.group_id, tuple(draft.existing.members), asked.member_id)
     before = _sender(draft.existing, asked)
     said = _said(ShareMember(asked.member_id) if before is None else before, beat)
     is_new_subscription = before is None or said.topic_names != before.topic_names
@@ -153,9 +158,9 @@ def expire(draft: ShareDraft, member_id: str, context: ShareContext) -> bool:
 
 
 def bump_if_needed(draft: ShareDraft, context: ShareContext, *, must: bool) -> None:
-    """Raise the group's epoch if `must`, or if subscribed topics have changed."""
+    """Raise the group's epoch if `must`, or if subscribed topics or the type of the subscription have changed."""
     group = draft.existing
-    current_hash = metadata_hash(group.subscribed_names, context.topics)
+    current_hash = marked_hash(metadata_hash(group.subscribed_names, context.topics), context.subscription)
     draft.is_refreshed = True
     if must or current_hash != group.metadata_hash:
         draft.write(
@@ -276,7 +281,8 @@ def _update_target(draft: ShareDraft, assignable: Mapping[UUID, frozenset[int]],
         AssignedMember(member.member_id, _topics_of(member, context.topics), group.target_of(member.member_id))
         for member in group.members.values()
     ]
-    for member_id, target in assign(members, {one: sorted(numbers) for one, numbers in assignable.items()}).items():
+    partitions = {one: sorted(numbers) for one, numbers in assignable.items()}
+    for member_id, target in targets_of(context.subscription, members, partitions).items():
         if group.targets.get(member_id) != target:
             _write_target(draft, member_id, target)
     draft.write(

@@ -6,6 +6,8 @@ from typing import Protocol
 from uuid import UUID
 
 from bmq.protocol.share_state_messages import (
+    ShareActivateRequest,
+    ShareActivateResponse,
     ShareDeleteRequest,
     ShareDeleteResponse,
     ShareInitializeRequest,
@@ -20,6 +22,7 @@ class ShareStates(Protocol):
 
     async def initialize(self, request: ShareInitializeRequest) -> ShareInitializeResponse: ...
     async def summarize(self, request: ShareSummaryRequest) -> ShareSummaryResponse: ...
+    async def activate(self, request: ShareActivateRequest) -> ShareActivateResponse: ...
     async def delete(self, request: ShareDeleteRequest) -> ShareDeleteResponse: ...
 
 

@@ -16,7 +16,7 @@ from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.coordinator.share_state.config import ShareStateConfig
 from bmq.coordinator.share_state.decisions import Ack, Span, Wanted
 from bmq.coordinator.share_state.metrics import ShareStateMetrics
-from bmq.coordinator.share_state.partition import PartitionKey
+from bmq.coordinator.share_state.partition import ActiveMember, PartitionKey
 from bmq.coordinator.share_state.records import Holder
 from bmq.coordinator.share_state.shard import Acquisition, IsGone, ShareStateContext, ShareStateShard
 from bmq.coordinator.topics import CurrentTopics
@@ -105,6 +105,7 @@ class ShareStateCoordinator:
             ApiKey.SHARE_INITIALIZE: self.initialize,
             ApiKey.SHARE_SUMMARY: self.summarize,
             ApiKey.SHARE_DELETE: self.delete,
+            ApiKey.SHARE_ACTIVATE: self.activate,
         }
 
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
@@ -247,6 +248,14 @@ class ShareStateCoordinator:
             return _done(part)
 
         return messages.ShareDeleteResponse(partitions=await _each(request.partitions, one, messages.StatePart))
+
+    async def activate(self, request: messages.ShareActivateRequest) -> messages.ShareActivateResponse:
+        async def one(part: messages.ActivePartition) -> messages.StatePart:
+            shard, key = await self._place(request.group_id, part)
+            await shard.activate(key, ActiveMember(request.epoch, part.member_id))
+            return _done(part)
+
+        return messages.ShareActivateResponse(partitions=await _each(request.partitions, one, messages.StatePart))
 
     # ---------------------------------------------------------------- inside
 

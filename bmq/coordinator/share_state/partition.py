@@ -43,15 +43,32 @@ class PartitionKey(NamedTuple):
     partition: int
 
 
+class ActiveMember(NamedTuple):
+    """Who alone may acquire, since this epoch of the group; epoch -1: nobody was named yet."""
+
+    epoch: int = -1
+    member_id: str = ""
+
+
 class SharePartition:
     """`window`: None until the start offset is found. `version`: rises when more can be acquired.
 
     `barrier`: the append in flight that begins the state anew or deletes it; nothing is decided before it has ended.
     `last_append`: of the newest append in flight about records. `update_key`: of its changes' records, encoded; empty until
-    it is needed.
+    it is needed. `active`: counts while the group has one active member.
     """
 
-    __slots__ = ("barrier", "key", "last_append", "snapshot_epoch", "state_epoch", "update_key", "version", "window")
+    __slots__ = (
+        "active",
+        "barrier",
+        "key",
+        "last_append",
+        "snapshot_epoch",
+        "state_epoch",
+        "update_key",
+        "version",
+        "window",
+    )
 
     def __init__(self, key: PartitionKey, version: int) -> None:
         self.key = key
@@ -59,6 +76,7 @@ class SharePartition:
         self.state_epoch = 0
         self.snapshot_epoch = 0
         self.window: Window | None = None
+        self.active = ActiveMember()
         self.update_key = b""
         self.barrier: asyncio.Future[int] | asyncio.Future[None] | None = None
         self.last_append: asyncio.Future[None] | None = None
@@ -83,11 +101,14 @@ class SharePartition:
         """The whole state; the locks in it. Raises MalformedMessage."""
         self.state_epoch = value.state_epoch
         self.snapshot_epoch = value.snapshot_epoch
+        self.active = ActiveMember(value.active_epoch, value.active_member)
         self.window = None if value.start_offset < 0 else Window(value.start_offset)
         return self._apply(value, now)
 
     def change(self, value: UpdateValue, now: Moment) -> list[Lock]:
         """A change; the locks in it. Raises MalformedMessage."""
+        if value.active_epoch >= 0:
+            self.active = ActiveMember(value.active_epoch, value.active_member)
         if value.start_offset >= 0:
             if self.window is None:
                 self.window = Window(value.start_offset)
@@ -129,6 +150,8 @@ class SharePartition:
             state_batches=() if window is None else tuple(_batches(window)),
             delivery_complete_count=-1 if window is None else window.done,
             locks=() if window is None else tuple(_locks(window, now)),
+            active_member=self.active.member_id,
+            active_epoch=self.active.epoch,
         )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heappush
 from typing import ClassVar, Final, Protocol, TypeVar
 
@@ -35,7 +35,7 @@ from bmq.coordinator.share_state.decisions import (
     release,
 )
 from bmq.coordinator.share_state.metrics import ShareStateMetrics
-from bmq.coordinator.share_state.partition import NONE_AVAILABLE, PartitionKey, SharePartition
+from bmq.coordinator.share_state.partition import NONE_AVAILABLE, ActiveMember, PartitionKey, SharePartition
 from bmq.coordinator.share_state.records import (
     Holder,
     add_part,
@@ -186,13 +186,16 @@ class ShareStateShard(Shard):
     async def acquire(self, key: PartitionKey, asked: Acquisition) -> Acquired:
         """Lock records for a member; answers when the delivery is counted durably.
 
-        Raises KafkaError INVALID_REQUEST (not initialized), and the errors of an append and of a proof.
+        Raises KafkaError INVALID_REQUEST (not initialized), FENCED_MEMBER_EPOCH (another member alone may), and the
+        errors of an append and of a proof.
         """
         asked_ms = self.elapsed_ms()
         partition = await self._settled(key)
         if partition.window is None and asked.reset_offset >= 0:
             await self._begin_at(partition, asked.reset_offset)
         terms, window = self._context.terms(key.group_id), partition.window
+        if terms.is_single_active and asked.batches and partition.active.member_id != asked.holder.member_id:
+            raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, "another member of the group has the partition")
         if window is None:
             await self._prove(asked_ms)
             return Acquired(-1, -1, partition.version, terms.lock_duration_ms)
@@ -311,8 +314,30 @@ class ShareStateShard(Shard):
             start_offset=start_offset,
             create_timestamp=now.wall_ms,
             write_timestamp=now.wall_ms,
+            active_member="" if partition is None else partition.active.member_id,
+            active_epoch=-1 if partition is None else partition.active.epoch,
         )
         await self._restart(key, partition, value)
+
+    async def activate(self, key: PartitionKey, active: ActiveMember) -> None:
+        """From now on this member alone may acquire; returns when it is durable, and no other member's acquisition is
+        on its way.
+
+        Raises KafkaError INVALID_REQUEST (not initialized), FENCED_STATE_EPOCH, and the errors of an append and a proof.
+        """
+        asked_ms = self.elapsed_ms()
+        partition = await self._settled(key)
+        if partition.active.epoch > active.epoch:
+            await self.prove()
+            why = f"a member was named at the epoch {partition.active.epoch}, not {active.epoch}"
+            raise KafkaError(ErrorCode.FENCED_STATE_EPOCH, why)
+        if partition.active == active:
+            await self._prove(asked_ms)
+            return
+        value = replace(self._update(partition, (), ()), active_member=active.member_id, active_epoch=active.epoch)
+        done = partition.barrier = self._append_update(partition, value)
+        await self._after_barrier(partition)
+        await asyncio.shield(done)
 
     async def delete(self, key: PartitionKey) -> None:
         """Delete the state, if there is any. Raises KafkaError of an append and of a proof."""
@@ -561,7 +586,7 @@ class ShareStateShard(Shard):
         if not self._is_live:
             return
         is_released = not value.locks and any(one.delivery_state == AVAILABLE for one in value.state_batches)
-        if is_released or (was_full and partition.next_offset(limits) != NONE_AVAILABLE):
+        if is_released or value.active_epoch >= 0 or (was_full and partition.next_offset(limits) != NONE_AVAILABLE):
             self._news(partition)
         self.arm()
 

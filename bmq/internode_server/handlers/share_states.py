@@ -21,6 +21,7 @@ CALLS: Final = (
     ApiKey.SHARE_INITIALIZE,
     ApiKey.SHARE_SUMMARY,
     ApiKey.SHARE_DELETE,
+    ApiKey.SHARE_ACTIVATE,
 )
 
 

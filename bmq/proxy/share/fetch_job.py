@@ -36,6 +36,8 @@ ROUNDS_MAX: Final = 16
 """Rounds in a row: after so many without records the client asks again."""
 AGAIN_S: Final = 0.1
 """Until a shard or an owner that could not be reached is asked again."""
+BARRED_S: Final = 1.0
+"""The same of a shard that gives the records of the partition to another member alone."""
 _TOLD: Final = frozenset(
     (ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 )
@@ -64,9 +66,18 @@ class Found(NamedTuple):
 
 class _Look:
     """One partition of the fetch. `reset`: where it begins, to be told to its shard. `bound_offset`, `seen`: end of the log
-    and position as the round saw them."""
+    and position as the round saw them. `barred_until_s`: another member has the partition."""
 
-    __slots__ = ("bound_offset", "error_code", "log", "position_key", "reset", "seen", "topic_partition")
+    __slots__ = (
+        "barred_until_s",
+        "bound_offset",
+        "error_code",
+        "log",
+        "position_key",
+        "reset",
+        "seen",
+        "topic_partition",
+    )
 
     def __init__(self, group_id: str, topic_partition: TopicPartition) -> None:
         self.topic_partition = topic_partition
@@ -76,6 +87,7 @@ class _Look:
         self.seen: tuple[int, int] | None = None
         self.reset = -1
         self.error_code = ErrorCode.NONE
+        self.barred_until_s = 0.0
 
 
 class _Asked(NamedTuple):
@@ -162,6 +174,9 @@ class ShareFetchJob:
             position = consumers.positions.get(look.position_key)
             look.bound_offset = self._bound_offset(log)
             look.seen = None if position is None else (position.next_offset, position.version)
+            if look.barred_until_s > self._shared.loop.time():
+                continue
+            look.barred_until_s = 0.0
             if position is None or look.reset >= 0 or self._asks_all:
                 self._is_current = True
                 part = acquire_of(log, NOTHING, 0, wanted.batch_size)
@@ -265,7 +280,11 @@ class ShareFetchJob:
         return has_moved
 
     def _refused(self, one: _Asked, code: ErrorCode) -> None:
-        self._is_retried = True
+        if code == ErrorCode.FENCED_MEMBER_EPOCH:
+            # The member hears with its next heartbeat that it has lost the partition, or gets it.
+            one.look.barred_until_s = self._shared.loop.time() + BARRED_S
+        else:
+            self._is_retried = True
         self._consumers.positions.forget(one.look.position_key)
         if code in _TOLD:
             one.look.error_code = code
@@ -335,6 +354,7 @@ class ShareFetchJob:
         due_s = self._deadline_s
         if self._is_retried:
             due_s = min(due_s, shared.loop.time() + AGAIN_S)
+        due_s = min([due_s, *(look.barred_until_s for look in self._looks if look.barred_until_s)])
         shared.deadlines.add(self._wake, due_s)
         try:
             await woken

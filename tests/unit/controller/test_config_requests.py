@@ -425,6 +425,7 @@ GROUP = 32
 def test_what_is_set_for_a_group_is_shown_in_front_of_the_brokers(cluster: Cluster) -> None:
     before = configs_of(cluster, GROUP, "g")
     assert {name: c.value for name, c in before.items()} == {
+        "bmq.share.subscription.type": "shared",
         "consumer.assignment.interval.ms": "1000",
         "consumer.heartbeat.interval.ms": "5000",
         "consumer.session.timeout.ms": "45000",

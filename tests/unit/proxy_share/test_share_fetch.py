@@ -436,3 +436,21 @@ async def test_the_last_request_acknowledges_and_releases(cluster: ShareCluster,
     with pytest.raises(KafkaError) as raised:
         await member.fetch(epoch=2)
     assert code_of(raised) == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+
+async def test_a_member_that_lost_a_partition_waits_and_hears_no_error(cluster: ShareCluster) -> None:
+    """Its group has one active member; the shard is asked again after a second."""
+    cluster.fetch_cluster.produce(0)
+    member = Member(cluster)
+    await member.fetch(max_records=0)
+    cluster.states.refuse_with = ErrorCode.FENCED_MEMBER_EPOCH
+    assert partitions_of(await member.fetch()) == {}
+    asked = len(cluster.states.acquires) + 1
+    waiting = asyncio.ensure_future(member.fetch(max_wait_ms=NEVER_MS))
+    while len(cluster.states.acquires) < asked:
+        await turns()
+    cluster.fetch_cluster.produce(0)
+    await turns()
+    assert len(cluster.states.acquires) == asked and not waiting.done()
+    cluster.states.refuse_with = ErrorCode.NONE
+    assert acquired_of(await asyncio.wait_for(waiting, 60)) == [(0, 1, 1)]

@@ -1,0 +1,33 @@
+"""The types of share groups' subscriptions: a config of the group says which. Pure.
+
+What they mean: bmq/coordinator/share/subscription.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+SUBSCRIPTION_CONFIG: Final = "bmq.share.subscription.type"
+
+
+class SubscriptionType(StrEnum):
+    """Values of SUBSCRIPTION_CONFIG."""
+
+    SHARED = "shared"
+    EXCLUSIVE = "exclusive"
+    FAILOVER = "failover"
+
+    @property
+    def is_single_active(self) -> bool:
+        """Whether each partition has one member that alone may acquire records of it."""
+        return self is not SubscriptionType.SHARED
+
+
+def subscription_of(configs: Mapping[str, str]) -> SubscriptionType:
+    """Of a group with these configs; a word of a later release counts as shared."""
+    try:
+        return SubscriptionType(configs.get(SUBSCRIPTION_CONFIG, "shared"))
+    except ValueError:
+        return SubscriptionType.SHARED
