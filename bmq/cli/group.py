@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from bmq.cli.group_explain import explain
 from bmq.cli.kafka.completion import complete_groups
 from bmq.cli.kafka.group_lag import PartitionLag, partition_lags, topic_lags
 from bmq.cli.kafka.model import Group, GroupDetails, KafkaFailed, NotFound, Partition
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 group_app = typer.Typer(
     no_args_is_help=True, help="Consumer groups of a cluster: list, describe, lag, reset their offsets, delete."
 )
+group_app.command("explain")(explain)
 
 PLAN_BYTES_MAX: Final = 64 << 20
 _LIST: Final = (Column("group"), Column("kind"), Column("state"))

@@ -109,6 +109,7 @@ class ApiKey(IntEnum):
     SHARE_SUMMARY = 20_015
     SHARE_DELETE = 20_016
     SHARE_ACTIVATE = 20_020
+    SHARE_EXPLAIN = 20_021
 
 
 class Route(Enum):
@@ -256,6 +257,7 @@ _BETWEEN_NODES: dict[ApiKey, Api] = {
     ApiKey.SHARE_SUMMARY: _api(0, 0, 0),
     ApiKey.SHARE_DELETE: _api(0, 0, 0),
     ApiKey.SHARE_ACTIVATE: _api(0, 0, 0),
+    ApiKey.SHARE_EXPLAIN: _api(0, 0, 0),
 }
 INTERNAL_APIS: dict[ApiKey, Api] = {
     **_BETWEEN_NODES,

@@ -11,7 +11,7 @@ FENCED_MEMBER_EPOCH     another member alone may acquire records of the partitio
 KAFKA_STORAGE_ERROR     the shard is damaged; other shards go on
 
 What may be sent again when the outcome of the first try is unknown: ShareRelease, ShareWait, ShareInitialize, ShareSummary,
-ShareDelete and ShareActivate. A repeated ShareAcquire gives further records: those of the lost answer stay locked until their deadline.
+ShareDelete, ShareActivate and ShareExplain. A repeated ShareAcquire gives further records: those of the lost answer stay locked until their deadline.
 A repeated ShareAcknowledge is refused with INVALID_RECORD_STATE where the first one was carried out.
 """
 
@@ -343,6 +343,56 @@ class ShareActivateResponse:
     partitions: Sequence[StatePart] = ()
 
 
+@dataclass(slots=True, kw_only=True)
+class LockHolder:
+    """A member with `count` locked records from `first` to `last`; the last lock ends in `left_ms`."""
+
+    member_id: str = ""
+    count: int = 0
+    first: int = UNKNOWN
+    last: int = UNKNOWN
+    left_ms: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class ExplainedPartition:
+    """`state_epoch` -1: it has no state; `start_offset` -1: not found yet.
+
+    `first_available`: the lowest offset that might be given; `window_end` if none was given back. `holders`: those with
+    the most records. `active_member`, `active_epoch`: see ShareActivate.
+    """
+
+    topic_id: UUID = NO_UUID
+    partition: int = UNKNOWN
+    error_code: int = 0
+    error_message: str | None = None
+    state_epoch: int = UNKNOWN
+    start_offset: int = UNKNOWN
+    first_available: int = UNKNOWN
+    window_end: int = UNKNOWN
+    locked_count: int = 0
+    complete_count: int = 0
+    locks_max: int = 0
+    active_member: str = ""
+    active_epoch: int = UNKNOWN
+    holders: Sequence[LockHolder] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareExplainRequest:
+    """Why is nothing delivered? For operators; changes nothing."""
+
+    group_id: str = ""
+    partitions: Sequence[NamedPartition] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class ShareExplainResponse:
+    error_code: int = 0
+    error_message: str | None = None
+    partitions: Sequence[ExplainedPartition] = ()
+
+
 def _format(message_class: type, *fields: FormatField) -> Format:
     return Format(message_class, _VERSION_MAX, flexible_from=0, fields=fields)
 
@@ -470,5 +520,30 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
             _many("partitions", ActivePartition, *_PARTITION, FormatField("member_id", "string")),
         ),
         "response": _format(ShareActivateResponse, *_ERROR, _DONE),
+    },
+    ApiKey.SHARE_EXPLAIN: {
+        "request": _format(ShareExplainRequest, _GROUP, _NAMED),
+        "response": _format(
+            ShareExplainResponse,
+            *_ERROR,
+            _many(
+                "partitions",
+                ExplainedPartition,
+                *_PARTITION,
+                *_ERROR,
+                FormatField("state_epoch", "int32"),
+                *_fields("int64", "start_offset", "first_available", "window_end"),
+                *_fields("int32", "locked_count", "complete_count", "locks_max"),
+                FormatField("active_member", "string"),
+                FormatField("active_epoch", "int32"),
+                _many(
+                    "holders",
+                    LockHolder,
+                    FormatField("member_id", "string"),
+                    FormatField("count", "int32"),
+                    *_fields("int64", "first", "last", "left_ms"),
+                ),
+            ),
+        ),
     },
 }

@@ -34,6 +34,7 @@ _FORMS: Final[dict[ApiKey, _Form]] = {
     ApiKey.SHARE_SUMMARY: _Form(messages.ShareSummaryResponse, messages.PartitionSummary),
     ApiKey.SHARE_DELETE: _Form(messages.ShareDeleteResponse, messages.StatePart),
     ApiKey.SHARE_ACTIVATE: _Form(messages.ShareActivateResponse, messages.StatePart),
+    ApiKey.SHARE_EXPLAIN: _Form(messages.ShareExplainResponse, messages.ExplainedPartition),
 }
 
 

@@ -23,6 +23,8 @@ from bmq.protocol.share_state_messages import (
     ShareActivateResponse,
     ShareDeleteRequest,
     ShareDeleteResponse,
+    ShareExplainRequest,
+    ShareExplainResponse,
     ShareInitializeRequest,
     ShareInitializeResponse,
     ShareReleaseRequest,
@@ -87,6 +89,9 @@ class RoutedShareStates(ShardRouting):
 
     async def activate(self, request: ShareActivateRequest) -> ShareActivateResponse:
         return cast(ShareActivateResponse, await self._call(ApiKey.SHARE_ACTIVATE, request))
+
+    async def explain(self, request: ShareExplainRequest) -> ShareExplainResponse:
+        return cast(ShareExplainResponse, await self._call(ApiKey.SHARE_EXPLAIN, request))
 
     async def _call(self, api_key: ApiKey, request: Any) -> Any:
         """Where all shards are here they are asked without more ado; what they refuse because they move goes the long way."""

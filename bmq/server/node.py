@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 from prometheus_client import CollectorRegistry
 
+from bmq.admin.group_explainer import GroupExplainer
 from bmq.broker.manager import PartitionManager
 from bmq.controller.runtime import Controller
 from bmq.election.election import Election, Member
@@ -129,6 +130,11 @@ class NodeServer:
     def manager(self) -> PartitionManager | None:
         """The partitions owned here; None until the node has joined."""
         return None if self._roles is None else self._roles.manager
+
+    @property
+    def explainer(self) -> GroupExplainer | None:
+        """Explains groups; None until the node has joined."""
+        return None if self._roles is None else GroupExplainer(self._roles.client_services, self._roles.share.routed)
 
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
         """The high watermark of a partition owned or followed here; None for others."""

@@ -60,6 +60,7 @@ class NodeRest:
             operations=lambda: self.operations,
             table_controller=lambda: server.controller,
             partitions=lambda: server.manager,
+            groups=lambda: server.explainer,
             access=rest_access(settings, lambda: server.image),
             scheme=scheme,
         )

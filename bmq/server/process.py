@@ -135,6 +135,7 @@ async def _serve(settings: Settings, levels: LogLevels) -> None:
         high_watermark=server.high_watermark,
         table_controller=lambda: server.controller,
         partitions=lambda: server.manager,
+        groups=lambda: server.explainer,
         access=access,
         scheme=rest.scheme,
     )

@@ -16,6 +16,7 @@ from typing import Any, Final
 import structlog
 from prometheus_client import CollectorRegistry
 
+from bmq.admin.group_explainer import GroupExplainer
 from bmq.broker.manager import PartitionManager
 from bmq.broker.partition_states import Offline
 from bmq.controller.config import ControllerConfig
@@ -192,6 +193,11 @@ class StandaloneServer:
     def history(self) -> StateChangeHistory | None:
         """When, and why, this server or an earlier one took each partition."""
         return None if self._roles is None else self._roles.controller.history
+
+    @property
+    def explainer(self) -> GroupExplainer | None:
+        """Explains groups; None until the metadata is there."""
+        return None if self._roles is None else GroupExplainer(self._roles.services, self._roles.share_states)
 
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
         """The high watermark of a partition that is started; None for others."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -11,7 +13,8 @@ from confluent_kafka import Producer
 from tests.e2e.conftest import TopicMaker, unique_name
 from tests.support.java import CONFIGS
 from tests.support.java import run_tool as run_in_own_jvm
-from tests.support.servers import Server
+from tests.support.patience import Patience
+from tests.support.servers import BmqServer, Server, bmq_command
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(180)]
@@ -114,3 +117,40 @@ def test_the_performance_tool_reads_all(server: Server, make_topic: TopicMaker) 
     )
     consumed = re.findall(r"^\d{4}-.*", done.out, re.MULTILINE)
     assert consumed and consumed[-1].split(", ")[5] == "20000", done.text
+
+
+def explained(server: Server, group: str) -> dict[str, Any]:
+    assert isinstance(server, BmqServer)
+    command = [bmq_command(), "group", "explain", group, "--rest", f"http://127.0.0.1:{server.rest_port}", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=Patience(30).limit_s)
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.bmq_only
+def test_it_is_explained_why_nothing_is_delivered(server: Server, make_topic: TopicMaker) -> None:
+    topic, group = make_topic(partitions=2), group_from_the_beginning(server)
+    produce(server, topic, ["a", "b", "c", "d"], partitions=2)
+    assert len(consume(server, topic, group, 4)) == 4
+    found = explained(server, group)
+    assert (found["kind"], found["state"], found["members"]) == ("share", "Empty", [])
+    for one in found["partitions"]:
+        assert [reason["code"] for reason in one["reasons"]] == ["no_members", "nothing_new"], one
+        assert (one["high_watermark"], one["lag"], one["locked"]) == (2, 0, 0)
+    produce(server, topic, ["e"])
+    codes = [[reason["code"] for reason in one["reasons"]] for one in explained(server, group)["partitions"]]
+    assert codes == [["no_members", "deliverable"], ["no_members", "nothing_new"]]
+
+
+@pytest.mark.bmq_only
+def test_an_exclusive_group_has_one_member(server: Server, make_topic: TopicMaker) -> None:
+    topic, group = make_topic(), group_from_the_beginning(server)
+    run_tool(
+        CONFIGS,
+        *("--bootstrap-server", server.bootstrap, "--alter", "--entity-type", "groups", "--entity-name", group),
+        *("--add-config", "bmq.share.subscription.type=exclusive"),
+    )
+    produce(server, topic, ["a", "b"])
+    assert consume(server, topic, group, 1) == ["a"]
+    assert consume(server, topic, group, 1) == ["b"], "the first member has left"
+    assert explained(server, group)["subscription"] == "exclusive"

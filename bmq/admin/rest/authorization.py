@@ -23,10 +23,11 @@ _NOT_YET: Final = 503
 
 
 class Right(NamedTuple):
-    """`topic`: the parameter of the path that names the topic; None: the right is over the cluster."""
+    """`topic`, `group`: the parameter of the path that names it; None: the right is over the cluster."""
 
     operation: Operation
     topic: str | None = None
+    group: str | None = None
 
 
 FREE: Final = None
@@ -53,6 +54,7 @@ RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
     ("GET", "/v1/topics/{name}"): _DESCRIBE_TOPIC,
     ("GET", "/v1/topics/{name}/partitions/{number}"): _DESCRIBE_TOPIC,
     ("GET", "/v1/topics/{name}/partitions/{number}/segments"): _DESCRIBE_TOPIC,
+    ("GET", "/v1/groups/{group}/explain"): Right(Operation.DESCRIBE, group="group"),
     ("GET", "/v1/tasks"): _DESCRIBE,
     ("GET", "/v1/tasks/{task_id}"): _DESCRIBE,
     ("GET", "/v1/tasks/{task_id}/events"): _DESCRIBE,
@@ -88,6 +90,8 @@ class RestRights:
         kind, name = ResourceType.CLUSTER, CLUSTER_NAME
         if right.topic is not None:
             kind, name = ResourceType.TOPIC, str(parameters[right.topic])
+        elif right.group is not None:
+            kind, name = ResourceType.GROUP, str(parameters[right.group])
         return self._access.allows_client(
             self._principal, self._host, self._request, right.operation, kind, name, is_quiet=is_quiet
         )
@@ -152,6 +156,8 @@ class Authorization:
         if right is FREE or rights.has(right, parameters):
             return None
         what = "the cluster" if right.topic is None else f"topic {parameters[right.topic]}"
+        if right.group is not None:
+            what = f"group {parameters[right.group]}"
         return _FORBIDDEN, f"{self._principal_of(scope)} has no right to {right.operation.name} on {what}"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
+from bmq.admin.group_explainer import GroupExplainer
 from bmq.admin.operations import Operations
 from bmq.admin.ports import NodeLoad, StateChanges, TableController
 from bmq.admin.rest.principals import PrincipalOf, authenticated
@@ -29,7 +30,7 @@ class RestSources:
     node id, on the active controller, where they are measured; None elsewhere. `high_watermark`: of a partition this
     process owns or follows, else None. `operations`: None in a process that is the whole cluster. `node_id`: of the
     node that answers. `table_controller`: the active controller if it is in this process. `partitions`: those of this
-    process; None until they can be asked. `access`: what clients may do; `principal_of`: who sent a request.
+    process; None until they can be asked. `groups`: explains groups; None until this node serves. `access`: what clients may do; `principal_of`: who sent a request.
     `scheme`: of this process's REST address, and of all others of the cluster.
     """
 
@@ -45,6 +46,7 @@ class RestSources:
     operations: Callable[[], Operations | None] = lambda: None
     table_controller: Callable[[], TableController | None] = lambda: None
     partitions: Callable[[], PartitionManager | None] = lambda: None
+    groups: Callable[[], GroupExplainer | None] = lambda: None
     access: Access = OPEN
     principal_of: PrincipalOf = authenticated
     scheme: str = "http"

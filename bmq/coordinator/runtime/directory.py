@@ -91,10 +91,15 @@ class ShardDirectory(Generic[S]):
         self._slots = asyncio.Semaphore(config.shards_loading_max)
         self._is_closed = False
         self._told: dict[int, ErrorCode] = {}  # last logged reason why a shard could not be loaded
+        self._reasons: dict[int, str] = {}  # the same as a sentence, for operators
 
     @property
     def is_closed(self) -> bool:
         return self._is_closed
+
+    def reason_of(self, number: int) -> str | None:
+        """Why the shard could not be loaded the last time; None: it could, or was not asked for."""
+        return self._reasons.get(number)
 
     def is_ready(self, number: int) -> bool:
         """Whether the shard is loaded."""
@@ -195,6 +200,7 @@ class ShardDirectory(Generic[S]):
             # Waiting clients retry all the time, so warn once per code.
             tell = _log.debug if self._told.get(number) is code else _log.warning
             self._told[number] = code
+            self._reasons[number] = str(error) or code.name
             tell(f"{self._kind}_shard_not_loaded", shard=number, error=str(error), answer=code.name)
             return code
         except Exception:  # noqa: BLE001 a bug, or no memory: this code makes waiting clients retry
@@ -203,6 +209,7 @@ class ShardDirectory(Generic[S]):
         else:
             self.ready[number] = shard
             self._told.pop(number, None)
+            self._reasons.pop(number, None)
             return shard
 
     def _at_once(self, number: int) -> S | None:

@@ -15,6 +15,7 @@ from bmq.coordinator.runtime.directory import ShardDirectory, Shards
 from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.coordinator.share_state.config import ShareStateConfig
 from bmq.coordinator.share_state.decisions import Ack, Span, Wanted
+from bmq.coordinator.share_state.explanation import explained
 from bmq.coordinator.share_state.metrics import ShareStateMetrics
 from bmq.coordinator.share_state.partition import ActiveMember, PartitionKey
 from bmq.coordinator.share_state.records import Holder
@@ -88,6 +89,7 @@ class ShareStateCoordinator:
         self.metrics = ShareStateMetrics(self._partition_count, self._locked_count)
 
         terms = GroupTermsCache(share_config, lambda group_id: image().group_configs.get(group_id, NO_CONFIGS))
+        self._terms = terms
         context = ShareStateContext(clock, config, self.metrics, terms, is_gone)
 
         def make(number: int, log: ReplayableLog, on_lost: Callable[[ShareStateShard], None]) -> ShareStateShard:
@@ -106,6 +108,7 @@ class ShareStateCoordinator:
             ApiKey.SHARE_SUMMARY: self.summarize,
             ApiKey.SHARE_DELETE: self.delete,
             ApiKey.SHARE_ACTIVATE: self.activate,
+            ApiKey.SHARE_EXPLAIN: self.explain,
         }
 
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
@@ -256,6 +259,22 @@ class ShareStateCoordinator:
             return _done(part)
 
         return messages.ShareActivateResponse(partitions=await _each(request.partitions, one, messages.StatePart))
+
+    async def explain(self, request: messages.ShareExplainRequest) -> messages.ShareExplainResponse:
+        limits = self._terms(request.group_id).limits
+
+        async def one(part: messages.NamedPartition) -> messages.ExplainedPartition:
+            try:
+                shard, key = await self._place(request.group_id, part)
+            except KafkaError as error:
+                number = self.directory.number_of(state_key(request.group_id, part.topic_id, part.partition))
+                why = self.directory.reason_of(number) or str(error)
+                raise KafkaError(error.code, f"shard {number} of the state is not served: {why}") from error
+            await shard.prove()
+            return explained(key, shard.partitions.get(key), limits, shard.now())
+
+        parts = await _each(request.partitions, one, messages.ExplainedPartition)
+        return messages.ShareExplainResponse(partitions=parts)
 
     # ---------------------------------------------------------------- inside
 

@@ -22,6 +22,7 @@ CALLS: Final = (
     ApiKey.SHARE_SUMMARY,
     ApiKey.SHARE_DELETE,
     ApiKey.SHARE_ACTIVATE,
+    ApiKey.SHARE_EXPLAIN,
 )
 
 

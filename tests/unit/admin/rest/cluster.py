@@ -12,6 +12,7 @@ import httpx
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, Counter
 
+from bmq.admin.group_explainer import GroupExplainer
 from bmq.admin.operations import Operations, OperationsConfig
 from bmq.admin.rest.application import rest_application
 from bmq.admin.rest.sources import RestSources
@@ -94,6 +95,7 @@ def application(node_id: int = 1, store_wait_s: float = 3) -> FastAPI:
         operations=lambda: _present[-1].operations,
         table_controller=lambda: _present[-1].active,
         partitions=lambda: cast(PartitionManager, _Partitions()),
+        groups=lambda: cast(GroupExplainer | None, _present[-1].explainer),
     )
     return rest_application(sources, store_wait_s=store_wait_s)
 
@@ -126,6 +128,7 @@ class RestCluster:
     def __init__(self, *, managed: tuple[int, ...] = (100, 101), node_id: int = 1, store_wait_s: float = 3) -> None:
         self.clock = FakeClock()
         self.problems: tuple[str, ...] = ()
+        self.explainer: Any = None
         nodes = (*NODES, *(Node(n, "10.0.0.9", 9092, roles=frozenset({"broker"}), epoch=n) for n in managed))
         image = image_of(nodes, topics())
         table = stored_orders(image.topics["orders"].topic_id)

@@ -25,7 +25,14 @@ pytestmark = pytest.mark.unit
 
 ALICE = "User:alice"
 NOT_DESCRIBED = {("GET", path) for path in ("/", "/docs", "/docs/{name}", "/openapi.json", "/metrics")}
-NAMES = {"{name}": "orders", "{number}": "0", "{node_id}": "1", "{task_id}": "0123456789abcdef", "{reservation}": "r1"}
+NAMES = {
+    "{name}": "orders",
+    "{group}": "g",
+    "{number}": "0",
+    "{node_id}": "1",
+    "{task_id}": "0123456789abcdef",
+    "{reservation}": "r1",
+}
 
 
 @dataclass
@@ -97,6 +104,17 @@ async def test_a_topic_that_may_not_be_seen_is_as_one_that_does_not_exist() -> N
     assert hidden.status_code == absent.status_code == 403
     assert hidden.text.replace("hidden", "absent") == absent.text
     assert [one["name"] for one in (await pages.ask("GET", "/v1/topics")).json()["topics"]] == ["orders"]
+
+
+async def test_a_group_is_explained_to_those_who_may_describe_it() -> None:
+    pages = GuardedPages()
+    pages.allow(Operation.DESCRIBE)
+    denied = await pages.ask("GET", "/v1/groups/g/explain")
+    assert (denied.status_code, denied.json()["detail"]) == (403, "User:alice has no right to DESCRIBE on group g")
+    acl = Acl(ResourceType.GROUP, "g", PatternType.LITERAL, ALICE, "*", Operation.DESCRIBE, Permission.ALLOW)
+    pages.acls = {UUID(int=9): acl}
+    assert (await pages.ask("GET", "/v1/groups/g/explain")).status_code == 503  # these pages have no groups
+    assert (await pages.ask("GET", "/v1/groups/h/explain")).status_code == 403
 
 
 async def test_a_right_over_the_cluster_opens_its_pages() -> None:

@@ -1,0 +1,195 @@
+"""Why members of a group get nothing of a partition: reasons in words, out of what the cluster knows. Decisions only.
+
+The first reason is the one to look at first. DELIVERABLE and BEHIND say that nothing in the cluster stops delivery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from bmq.coordinator.share_state.window import SPAN_MAX
+from bmq.protocol.share_state_messages import ExplainedPartition
+
+UNKNOWN: Final = -1
+_HOLDERS_SAID_MAX: Final = 3
+_SETTLED_STATES: Final = frozenset(("Stable", "Empty", "Dead"))
+
+
+class ReasonCode(StrEnum):
+    """Stable words for programs."""
+
+    PARTITION_OFFLINE = "partition_offline"
+    STATE_UNAVAILABLE = "state_unavailable"
+    NO_MEMBERS = "no_members"
+    REBALANCING = "rebalancing"
+    NOT_ASSIGNED = "not_assigned"
+    NOT_INITIALIZED = "not_initialized"
+    NOT_STARTED = "not_started"
+    OTHER_MEMBER_ACTIVE = "other_member_active"
+    WINDOW_FULL = "window_full"
+    ALL_LOCKED = "all_locked"
+    TRANSACTION_OPEN = "transaction_open"
+    NO_OFFSET = "no_offset"
+    NOTHING_NEW = "nothing_new"
+    DELIVERABLE = "deliverable"
+    BEHIND = "behind"
+
+
+class Reason(NamedTuple):
+    code: ReasonCode
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """The transaction that holds the last stable offset. `transactional_id`, `since_ms`: None if no coordinator knows it."""
+
+    producer_id: int
+    first_offset: int
+    transactional_id: str | None = None
+    since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """`error`: why the partition's log cannot be asked; then the offsets are -1."""
+
+    error: str | None = None
+    start_offset: int = UNKNOWN
+    high_watermark: int = UNKNOWN
+    last_stable_offset: int = UNKNOWN
+    transaction: OpenTransaction | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """`member_count`: of the group. `assigned`: ids of the members that have the partition; None: not known."""
+
+    state: str
+    member_count: int
+    assigned: Sequence[str] | None = field(default=())
+
+
+def share_reasons(
+    group: GroupFacts,
+    log: LogFacts,
+    state: ExplainedPartition,
+    *,
+    is_committed: bool,
+    is_single_active: bool,
+    now_ms: int,
+) -> list[Reason]:
+    """Of a share partition. `is_committed`: its members are given committed records only."""
+    reasons = [*_of_log(log), *_of_members(group)]
+    if state.error_code:
+        reasons.append(Reason(ReasonCode.STATE_UNAVAILABLE, state.error_message or "the shard of its state is away"))
+    elif state.state_epoch < 0:
+        reasons.append(
+            Reason(
+                ReasonCode.NOT_INITIALIZED, "its state is not initialized; the next heartbeat of a member begins that"
+            )
+        )
+    else:
+        if is_single_active and group.assigned and state.active_member not in group.assigned:
+            who = f"member {state.active_member}" if state.active_member else "no member"
+            reasons.append(
+                Reason(ReasonCode.OTHER_MEMBER_ACTIVE, f"its shard gives records to {who} until the next heartbeat")
+            )
+        if state.start_offset < 0:
+            reasons.append(Reason(ReasonCode.NOT_STARTED, "no member has fetched from it yet"))
+        elif not log.error:
+            reasons += _of_records(log, state, is_committed=is_committed, now_ms=now_ms)
+    return reasons
+
+
+def consumer_reasons(group: GroupFacts, log: LogFacts, committed: int, *, now_ms: int) -> list[Reason]:
+    """Of a partition of a consumer group. `committed`: -1: the group has no offset in it."""
+    reasons = [*_of_log(log)]
+    if group.member_count and group.state not in _SETTLED_STATES:
+        reasons.append(Reason(ReasonCode.REBALANCING, f"the group is {group.state}: members are changing partitions"))
+    reasons += _of_members(group)
+    if log.error:
+        return reasons
+    if committed < 0:
+        reasons.append(Reason(ReasonCode.NO_OFFSET, "no offset is committed; members begin by their auto.offset.reset"))
+    elif committed >= log.high_watermark:
+        reasons.append(Reason(ReasonCode.NOTHING_NEW, f"all is consumed up to {committed}"))
+    elif committed >= log.last_stable_offset:
+        reasons.append(_held(log, "members that read committed records wait", now_ms))
+    else:
+        reasons.append(
+            Reason(ReasonCode.BEHIND, f"{log.high_watermark - committed} records from {committed} on can be fetched")
+        )
+    return reasons
+
+
+def _of_log(log: LogFacts) -> Iterator[Reason]:
+    if log.error:
+        yield Reason(ReasonCode.PARTITION_OFFLINE, log.error)
+
+
+def _of_members(group: GroupFacts) -> Iterator[Reason]:
+    if not group.member_count:
+        yield Reason(ReasonCode.NO_MEMBERS, "the group has no members")
+    elif group.assigned is not None and not group.assigned:
+        yield Reason(ReasonCode.NOT_ASSIGNED, "no member has it: none is subscribed to the topic, or heard of it yet")
+
+
+def _of_records(log: LogFacts, state: ExplainedPartition, *, is_committed: bool, now_ms: int) -> Iterator[Reason]:
+    end = log.last_stable_offset if is_committed else log.high_watermark
+    first = max(state.first_available, log.start_offset)
+    if state.locked_count >= state.locks_max:
+        yield Reason(
+            ReasonCode.WINDOW_FULL,
+            f"{state.locked_count} of at most {state.locks_max} records are locked{_holders(state, now_ms)}",
+        )
+    elif state.first_available >= state.start_offset + SPAN_MAX:
+        yield Reason(
+            ReasonCode.WINDOW_FULL,
+            f"record {state.start_offset} is not done, and {SPAN_MAX} records from it on were given"
+            f"{_holders(state, now_ms)}",
+        )
+    elif first < end:
+        yield Reason(ReasonCode.DELIVERABLE, f"records from {first} on can be fetched, the end is {end}")
+    else:
+        if is_committed and log.last_stable_offset < log.high_watermark:
+            yield _held(log, "records of committed transactions alone are given", now_ms)
+        if state.locked_count:
+            yield Reason(
+                ReasonCode.ALL_LOCKED,
+                f"all {state.locked_count} records that are left are locked{_holders(state, now_ms)}",
+            )
+        elif end == log.high_watermark:
+            yield Reason(ReasonCode.NOTHING_NEW, f"all is done up to the end, {end}")
+
+
+def _holders(state: ExplainedPartition, now_ms: int) -> str:
+    said = [
+        f"{one.count} by member {one.member_id} until {_time(now_ms + one.left_ms)}"
+        for one in state.holders[:_HOLDERS_SAID_MAX]
+    ]
+    more = len(state.holders) - len(said)
+    if more > 0:
+        said.append(f"and {more} more members")
+    return ": " + ", ".join(said) if said else ""
+
+
+def _held(log: LogFacts, who: str, now_ms: int) -> Reason:
+    transaction = log.transaction
+    if transaction is None:
+        text = f"a transaction is open from {log.last_stable_offset} on"
+    else:
+        text = f"producer {transaction.producer_id} has a transaction open from {transaction.first_offset} on"
+        if transaction.transactional_id is not None:
+            text += f", transactional id {transaction.transactional_id}"
+        if transaction.since_ms is not None:
+            text += f", for {max(0, now_ms - transaction.since_ms) // 1000} s"
+    return Reason(ReasonCode.TRANSACTION_OPEN, f"{text}; {who}")
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M:%S")

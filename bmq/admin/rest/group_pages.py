@@ -1,0 +1,197 @@
+"""Why members of a group get nothing: the group, and each of its partitions with its reasons."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel
+
+from bmq.admin.group_explainer import GroupMember, KnownGroup, PartitionExplanation
+from bmq.admin.group_reasons import ReasonCode
+from bmq.admin.rest.authorization import sees_topic
+from bmq.admin.rest.parameters import GroupName, TopicPrefix
+from bmq.admin.rest.problems import ProblemError, errors
+from bmq.admin.rest.sources import RestSources
+from bmq.admin.rest.views import at_ms
+from bmq.protocol.errors import KafkaError
+
+PARTITIONS_MAX: Final = 1_000
+ANSWER_WAIT_S: Final = 12.0
+EXPLANATIONS_MAX: Final = 2
+"""At the same time; others wait."""
+
+
+class GroupMemberView(BaseModel):
+    """`partitions`: how many it has."""
+
+    member_id: str
+    client_id: str
+    host: str
+    partitions: int
+
+
+class HolderView(BaseModel):
+    """A member with `records` locked records of `first` to `last`; the last lock ends at `until`."""
+
+    member_id: str
+    records: int
+    first: int
+    last: int
+    until: datetime
+
+
+class OpenTransactionView(BaseModel):
+    """It holds the last stable offset. `transactional_id`, `since`: null where no coordinator knows them."""
+
+    producer_id: int
+    first_offset: int
+    transactional_id: str | None
+    since: datetime | None
+
+
+class ReasonView(BaseModel):
+    """`code`: a stable word; `text`: a sentence."""
+
+    code: ReasonCode
+    text: str
+
+
+class GroupPartitionView(BaseModel):
+    """`reasons`: the first one is to be looked at first. `next_offset`: the next record to be given, or the committed
+    offset. Offsets and lag are null where they are not known. `locked`, `locks_max`, `holders`: of a share group.
+    """
+
+    topic: str
+    partition: int
+    reasons: list[ReasonView]
+    members: list[str]
+    next_offset: int | None
+    start_offset: int | None
+    last_stable_offset: int | None
+    high_watermark: int | None
+    lag: int | None
+    locked: int | None
+    locks_max: int | None
+    holders: list[HolderView]
+    transaction: OpenTransactionView | None
+
+
+class GroupExplanationView(BaseModel):
+    """`kind`: share, consumer or classic. `subscription`: of a share group. `partition_count`: of all its partitions;
+    `next_skip`: what to ask for next as `skip`; null on the last page.
+    """
+
+    group: str
+    kind: str
+    state: str
+    subscription: str | None
+    is_read_committed: bool
+    members: list[GroupMemberView]
+    partition_count: int
+    partitions: list[GroupPartitionView]
+    next_skip: int | None
+
+
+def group_pages(sources: RestSources) -> APIRouter:
+    pages = APIRouter()
+    slots = asyncio.Semaphore(EXPLANATIONS_MAX)
+
+    @pages.get("/v1/groups/{group}/explain", responses=errors(404, 422, 503, 504))
+    async def explain(
+        request: Request,
+        group: GroupName,
+        topic: Annotated[TopicPrefix | None, Query(min_length=1, description="Only of this topic")] = None,
+        skip: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0,
+        limit: Annotated[int, Query(ge=1, le=PARTITIONS_MAX)] = 200,
+    ) -> GroupExplanationView:
+        """Why nothing is delivered: no members, nothing new, all locked and by whom, an open transaction, an owner away."""
+        explainer = sources.groups()
+        if explainer is None:
+            raise ProblemError(503, "this node does not serve yet; ask again in a moment")
+        try:
+            async with asyncio.timeout(ANSWER_WAIT_S), slots:
+                known = await explainer.group(group)
+                places = [
+                    place
+                    for place in known.places
+                    if (topic is None or place[0] == topic) and sees_topic(request.scope, place[0])
+                ]
+                shown = places[skip : skip + limit]
+                partitions = await explainer.explain(known, shown)
+        except KafkaError as error:
+            raise ProblemError(503, str(error) or error.code.name) from error
+        except TimeoutError:
+            raise ProblemError(504, f"the group was not explained within {ANSWER_WAIT_S:g} s") from None
+        return _view(
+            known, partitions, len(places), skip + limit if skip + limit < len(places) else None, explainer.now_ms()
+        )
+
+    return pages
+
+
+def _view(
+    group: KnownGroup, partitions: list[PartitionExplanation], count: int, next_skip: int | None, now_ms: int
+) -> GroupExplanationView:
+    return GroupExplanationView(
+        group=group.group_id,
+        kind=group.kind,
+        state=group.state,
+        subscription=None if group.subscription is None else group.subscription.value,
+        is_read_committed=group.is_read_committed,
+        members=[_member(one) for one in group.members],
+        partition_count=count,
+        partitions=[_partition(one, now_ms) for one in partitions],
+        next_skip=next_skip,
+    )
+
+
+def _member(member: GroupMember) -> GroupMemberView:
+    return GroupMemberView(
+        member_id=member.member_id,
+        client_id=member.client_id,
+        host=member.host.removeprefix("/"),
+        partitions=len(member.assigned),
+    )
+
+
+def _partition(one: PartitionExplanation, now_ms: int) -> GroupPartitionView:
+    log, state, transaction = one.log, one.state, one.log.transaction
+    is_initialized = state is not None and not state.error_code and state.state_epoch >= 0
+    return GroupPartitionView(
+        topic=one.topic,
+        partition=one.partition,
+        reasons=[ReasonView(code=reason.code, text=reason.text) for reason in one.reasons],
+        members=list(one.members),
+        next_offset=_known(one.next_offset),
+        start_offset=_known(log.start_offset),
+        last_stable_offset=_known(log.last_stable_offset),
+        high_watermark=_known(log.high_watermark),
+        lag=one.lag,
+        locked=state.locked_count if state is not None and is_initialized else None,
+        locks_max=state.locks_max if state is not None and is_initialized else None,
+        holders=[
+            HolderView(
+                member_id=holder.member_id,
+                records=holder.count,
+                first=holder.first,
+                last=holder.last,
+                until=at_ms(now_ms + holder.left_ms),
+            )
+            for holder in (() if state is None else state.holders)
+        ],
+        transaction=None
+        if transaction is None
+        else OpenTransactionView(
+            producer_id=transaction.producer_id,
+            first_offset=transaction.first_offset,
+            transactional_id=transaction.transactional_id,
+            since=None if transaction.since_ms is None else at_ms(transaction.since_ms),
+        ),
+    )
+
+
+def _known(offset: int) -> int | None:
+    return None if offset < 0 else offset

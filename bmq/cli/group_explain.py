@@ -1,0 +1,75 @@
+"""`bmq group explain`: why members of a group get nothing, partition by partition."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any, Final
+
+import typer
+from rich.table import Table
+
+from bmq.cli.cluster_client import ClusterClient
+from bmq.cli.cluster_output import quoted
+from bmq.cli.kafka.options import AsJson
+from bmq.cli.kafka.rows import Column, print_head, printable
+from bmq.cli.rest_options import DEFAULT_URL, Rest, with_login
+from bmq.cli.terminal import add_row, print_json, print_table
+
+_PAGE: Final = 1_000
+_FREE: Final = ("deliverable", "behind")
+_PARTITIONS: Final = (
+    Column("topic"),
+    Column("partition"),
+    Column("next_offset", "next"),
+    Column("high_watermark", "end"),
+    Column("lag"),
+    Column("locked"),
+)
+
+
+@with_login
+def explain(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="A share group, or one of consumers")],
+    topic: Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only of this topic")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Largest number of partitions")] = 1_000,
+    rest: Rest = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Why is nothing delivered: no members, nothing new, all locked and by whom, an open transaction, an owner away."""
+    with ClusterClient(rest) as client:
+        found = _pages(client, f"/v1/groups/{quoted(group)}/explain", topic, limit)
+    if as_json:
+        print_json(found)
+        return
+    partitions = found["partitions"]
+    print_head(
+        (
+            ("group", printable(found["group"])),
+            ("kind", found["kind"]),
+            ("state", found["state"]),
+            ("subscription", found["subscription"]),
+            ("members", len(found["members"])),
+            ("partitions", found["partition_count"]),
+            ("that get nothing", sum(one["reasons"][0]["code"] not in _FREE for one in partitions if one["reasons"])),
+        )
+    )
+    sys.stdout.write("\n")
+    table = Table("topic", "partition", "next", "end", "lag", "locked", "why", box=None, pad_edge=False)
+    for one in partitions:
+        cells = [printable(column.text(one[column.name])) for column in _PARTITIONS]
+        add_row(table, *cells, printable("; ".join(reason["text"] for reason in one["reasons"])))
+    print_table(table)
+    if found["next_skip"] is not None:
+        sys.stderr.write(f"there are more than these {len(partitions)}; see --limit and --topic\n")
+
+
+def _pages(client: ClusterClient, path: str, topic: str | None, limit: int) -> Any:
+    """The first answer, with the partitions of all."""
+    found = client.get(path, topic=topic, limit=min(limit, _PAGE))
+    while found["next_skip"] is not None and len(found["partitions"]) < limit:
+        more = client.get(
+            path, topic=topic, skip=found["next_skip"], limit=min(limit - len(found["partitions"]), _PAGE)
+        )
+        found["partitions"] += more["partitions"]
+        found["next_skip"] = more["next_skip"]
+    return found

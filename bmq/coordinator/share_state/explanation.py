@@ -1,0 +1,47 @@
+"""What a share partition is like, for the question why nothing is delivered: who has locked what until when."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bmq.coordinator.config import RecordLimits
+from bmq.coordinator.runtime.moment import Moment
+from bmq.coordinator.share_state.partition import PartitionKey, SharePartition
+from bmq.coordinator.share_state.window import Lock
+from bmq.protocol.share_state_messages import ExplainedPartition, LockHolder
+
+HOLDERS_MAX: Final = 100
+"""Members of one partition that are named: those with the most records."""
+
+
+def explained(
+    key: PartitionKey, partition: SharePartition | None, limits: RecordLimits, now: Moment
+) -> ExplainedPartition:
+    """None: it has no state."""
+    told = ExplainedPartition(topic_id=key.topic_id, partition=key.partition, locks_max=limits.record_locks_max)
+    if partition is None:
+        return told
+    told.state_epoch = partition.state_epoch
+    told.active_member, told.active_epoch = partition.active.member_id, partition.active.epoch
+    window = partition.window
+    if window is None:
+        return told
+    told.start_offset, told.window_end = window.start, window.end
+    told.first_available = window.first_available()
+    told.locked_count, told.complete_count = window.locked, window.done
+    by_member: dict[str, list[Lock]] = {}
+    for lock in window.locks.values():
+        by_member.setdefault(lock.member_id, []).append(lock)
+    holders = [_holder(member_id, locks, now) for member_id, locks in by_member.items()]
+    told.holders = sorted(holders, key=lambda one: (-one.count, one.member_id))[:HOLDERS_MAX]
+    return told
+
+
+def _holder(member_id: str, locks: list[Lock], now: Moment) -> LockHolder:
+    return LockHolder(
+        member_id=member_id,
+        count=sum(lock.held for lock in locks),
+        first=min(lock.first for lock in locks),
+        last=max(lock.last for lock in locks),
+        left_ms=max(0, round(max(lock.deadline_ms for lock in locks) - now.loop_ms)),
+    )
