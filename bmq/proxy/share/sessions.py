@@ -205,10 +205,13 @@ class ShareSessionCache:
         if len(partitions) > SESSION_PARTITIONS_MAX:
             return ShareScope(ErrorCode.INVALID_REQUEST)
         earlier = self._sessions.get(key)
+        other_count = self.partition_count - (0 if earlier is None else earlier.size)
+        is_full = earlier is None and len(self._sessions) >= self.sessions_max
+        if is_full or other_count + len(partitions) > self.partitions_max:
+            # An earlier session goes on: the end of its connection releases what its member holds.
+            return ShareScope(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         if earlier is not None:
             self.end(earlier)
-        if len(self._sessions) >= self.sessions_max or self.partition_count + len(partitions) > self.partitions_max:
-            return ShareScope(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         self._number += 1
         session = self._sessions[key] = ShareSession(key, self._number, connection, partitions)
         if earlier is not None:
