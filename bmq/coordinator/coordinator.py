@@ -55,7 +55,7 @@ class GroupCoordinator:
         verifier: TransactionVerifier | None = None,
         create_topics: RequestMethod | None = None,
     ) -> None:
-        self.metrics = GroupMetrics(self._groups_by_state, self._offset_count)
+        self.metrics = GroupMetrics(self._groups_by_state, self._offset_count, self._groups_by_type)
         self.memory = MemberMemory(config.members_bytes_max)
         self._made: WeakSet[GroupShard] = WeakSet()  # those that are loading, too
 
@@ -198,6 +198,15 @@ class GroupCoordinator:
             for state in states:
                 counts[state] += 1
         return counts
+
+    def _groups_by_type(self) -> dict[str, int]:
+        shards = list(self.directory.ready.values())
+        return {
+            "classic": sum(len(shard.groups) for shard in shards),
+            "consumer": sum(len(shard.consumer.groups) for shard in shards),
+            "share": sum(len(shard.share.groups) for shard in shards),
+            "streams": sum(len(shard.streams.groups) for shard in shards),
+        }
 
     def _offset_count(self) -> int:
         return sum(shard.offsets.count for shard in self.directory.ready.values())

@@ -9,9 +9,14 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 
 class GroupMetrics(Collector):
-    """Counters of one coordinator; `groups_by_state` is called at each scrape."""
+    """Counters of one coordinator; `groups_by_state` and `groups_by_type` are called at each scrape."""
 
-    def __init__(self, groups_by_state: Callable[[], Mapping[str, int]], offset_count: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        groups_by_state: Callable[[], Mapping[str, int]],
+        offset_count: Callable[[], int],
+        groups_by_type: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
         self.rebalances = 0
         self.commits = 0
         self.fetches = 0
@@ -20,6 +25,7 @@ class GroupMetrics(Collector):
         self.loaded_shards = 0
         self.lost_shards = 0
         self._groups_by_state = groups_by_state
+        self._groups_by_type = groups_by_type
         self._offset_count = offset_count
 
     def register(self, registry: CollectorRegistry) -> None:
@@ -34,6 +40,10 @@ class GroupMetrics(Collector):
         for state, count in self._groups_by_state().items():
             groups.add_metric([state], count)
         yield groups
+        types = GaugeMetricFamily("bmq_groups_of_type", "Groups with members or a record, by type.", labels=["type"])
+        for kind, count in self._groups_by_type().items():
+            types.add_metric([kind], count)
+        yield types
         yield GaugeMetricFamily("bmq_group_offsets", "Committed offsets kept.", value=self._offset_count())
         for name, text, value in (
             ("bmq_group_rebalances", "Rebalances completed.", self.rebalances),

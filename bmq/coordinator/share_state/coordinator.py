@@ -16,6 +16,7 @@ from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.coordinator.share_state.config import ShareStateConfig
 from bmq.coordinator.share_state.decisions import Ack, Span, Wanted
 from bmq.coordinator.share_state.explanation import explained
+from bmq.coordinator.share_state.group_figures import PartitionFigures
 from bmq.coordinator.share_state.metrics import ShareStateMetrics
 from bmq.coordinator.share_state.partition import ActiveMember, PartitionKey
 from bmq.coordinator.share_state.records import Holder
@@ -86,7 +87,7 @@ class ShareStateCoordinator:
         share_config: Callable[[], ShareConfig],
         is_gone: IsGone,
     ) -> None:
-        self.metrics = ShareStateMetrics(self._partition_count, self._locked_count)
+        self.metrics = ShareStateMetrics(self._figures)
 
         terms = GroupTermsCache(share_config, lambda group_id: image().group_configs.get(group_id, NO_CONFIGS))
         self._terms = terms
@@ -284,16 +285,18 @@ class ShareStateCoordinator:
         shard = self.directory.find(key) or await self.directory.get(key)
         return shard, PartitionKey(group_id, part.topic_id, part.partition)
 
-    def _partition_count(self) -> int:
-        return sum(len(shard.partitions) for shard in self.directory.ready.values())
-
-    def _locked_count(self) -> int:
-        return sum(
-            partition.window.locked
+    def _figures(self) -> list[PartitionFigures]:
+        now_ms = self._loop.time() * 1000
+        return [
+            PartitionFigures(
+                partition.key.group_id,
+                0 if partition.window is None else partition.window.locked,
+                0 if partition.window is None else len(partition.window.locks),
+                0.0 if partition.oldest is None else max(0.0, now_ms - partition.oldest[1]) / 1000,
+            )
             for shard in self.directory.ready.values()
             for partition in shard.partitions.values()
-            if partition.window is not None
-        )
+        ]
 
 
 async def _each(parts: Sequence[Any], work: Callable[[Any], Awaitable[T]], refusal: Callable[..., T]) -> list[T]:

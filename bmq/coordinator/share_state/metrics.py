@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
 
+from bmq.coordinator.share_state.group_figures import PartitionFigures, by_group
+
+T = TypeVar("T")
+
 
 class ShareStateMetrics(Collector):
-    """Counters of one process; `partition_count` and `locked_count` are called at each scrape."""
+    """Counters of one process; `partitions` is called at each scrape."""
 
-    def __init__(self, partition_count: Callable[[], int], locked_count: Callable[[], int]) -> None:
+    def __init__(self, partitions: Callable[[], Sequence[PartitionFigures]]) -> None:
         self.acquired = 0
+        self.redelivered = 0
+        self.writes = 0
+        self.failed_writes = 0
+        self.write_s = 0.0
         self.expired_locks = 0
         self.loaded_shards = 0
         self.lost_shards = 0
-        self._partition_count = partition_count
-        self._locked_count = locked_count
+        self._partitions = partitions
+
+    def timed(self, done: asyncio.Future[T]) -> asyncio.Future[T]:
+        """Count an append, and how long it took."""
+        loop = done.get_loop()
+        began_s = loop.time()
+
+        def ended(done: asyncio.Future[T]) -> None:
+            self.writes += 1
+            self.write_s += loop.time() - began_s
+            self.failed_writes += done.cancelled() or done.exception() is not None
+
+        done.add_done_callback(ended)
+        return done
 
     def register(self, registry: CollectorRegistry) -> None:
         """Show these on /metrics."""
@@ -27,10 +49,30 @@ class ShareStateMetrics(Collector):
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        yield GaugeMetricFamily("bmq_share_partitions", "Share partitions with state.", value=self._partition_count())
-        yield GaugeMetricFamily("bmq_share_locked_records", "Records that members hold.", value=self._locked_count())
+        partitions = self._partitions()
+        for name, text, number in (
+            ("bmq_share_partitions", "Share partitions with state.", len(partitions)),
+            ("bmq_share_locked_records", "Records that members hold.", sum(one.locked for one in partitions)),
+            ("bmq_share_locks", "Acquisitions that hold records yet.", sum(one.locks for one in partitions)),
+        ):
+            yield GaugeMetricFamily(name, text, value=number)
+        locked = GaugeMetricFamily("bmq_share_group_locked_records", "The same, of one group.", labels=["group"])
+        oldest = GaugeMetricFamily(
+            "bmq_share_group_oldest_unacknowledged_seconds",
+            "For how long the oldest record that was given and is not done holds up the group's start offset.",
+            labels=["group"],
+        )
+        for group in by_group(partitions):
+            locked.add_metric([group.group_id], group.locked)
+            oldest.add_metric([group.group_id], group.oldest_s)
+        yield locked
+        yield oldest
         for name, text, value in (
             ("bmq_share_records_acquired", "Records given to members, each time.", self.acquired),
+            ("bmq_share_records_redelivered", "Those that were given before.", self.redelivered),
+            ("bmq_share_state_writes", "Records appended to the state of share partitions.", self.writes),
+            ("bmq_share_state_writes_failed", "Those that failed.", self.failed_writes),
+            ("bmq_share_state_write_seconds", "How long they took, added up.", self.write_s),
             ("bmq_share_locks_expired", "Acquisitions whose lock ran out.", self.expired_locks),
             ("bmq_share_state_shards_loaded", "Shards of share partitions loaded.", self.loaded_shards),
             ("bmq_share_state_shards_lost", "Shards of share partitions given up.", self.lost_shards),

@@ -56,6 +56,8 @@ class SharePartition:
     `barrier`: the append in flight that begins the state anew or deletes it; nothing is decided before it has ended.
     `last_append`: of the newest append in flight about records. `update_key`: of its changes' records, encoded; empty until
     it is needed. `active`: counts while the group has one active member.
+    `oldest`: the oldest record that was given and is not done, and since when (loop's clock) it is the oldest; None: all
+    that was given is done. A new owner counts from its start.
     """
 
     __slots__ = (
@@ -63,6 +65,7 @@ class SharePartition:
         "barrier",
         "key",
         "last_append",
+        "oldest",
         "snapshot_epoch",
         "state_epoch",
         "update_key",
@@ -77,6 +80,7 @@ class SharePartition:
         self.snapshot_epoch = 0
         self.window: Window | None = None
         self.active = ActiveMember()
+        self.oldest: tuple[int, float] | None = None
         self.update_key = b""
         self.barrier: asyncio.Future[int] | asyncio.Future[None] | None = None
         self.last_append: asyncio.Future[None] | None = None
@@ -119,6 +123,7 @@ class SharePartition:
     def _apply(self, value: SnapshotValue | UpdateValue, now: Moment) -> list[Lock]:
         window = self.window
         if window is None:
+            self.oldest = None
             return []
         if value.start_offset > OFFSET_MAX or len(window.locks) + len(value.locks) > LOCKS_MAX:
             raise MalformedMessage("a share partition with a start offset or a number of locks that cannot be")
@@ -133,6 +138,10 @@ class SharePartition:
             if lock is not None:
                 locks.append(lock)
         window.strip()
+        if not window.states:
+            self.oldest = None
+        elif self.oldest is None or self.oldest[0] != window.start:
+            self.oldest = window.start, now.loop_ms
         return locks
 
     # ---------------------------------------------------------------- snapshots

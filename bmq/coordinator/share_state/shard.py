@@ -215,6 +215,7 @@ class ShareStateShard(Shard):
             )
             await self._write(partition, window, value, [Span(one.first_offset, one.last_offset) for one in states])
             self._metrics.acquired += sum(one.last - one.first + 1 for one in given)
+            self._metrics.redelivered += sum(one.last - one.first + 1 for one in given if one.delivery_count > 1)
         else:
             await self._prove(asked_ms)
         next_offset = partition.next_offset(terms.limits)
@@ -527,13 +528,13 @@ class ShareStateShard(Shard):
 
         run = UpdateRun(key, encoded, change, self._append_ended, self._loop.create_future())
         self.state_log.append_run(run)
-        return run.done
+        return self._metrics.timed(run.done)
 
     def _append(self, key: StateKey, value: StateValue | None) -> asyncio.Future[int]:
         """Raises KafkaError MESSAGE_TOO_LARGE."""
         record = _encoded(encode_key, key), None if value is None else _encoded(encode_value, value)
         self._require_size(sum(len(part or b"") for part in record))
-        return self.append([record])
+        return self._metrics.timed(self.append([record]))
 
     def _require_size(self, size_bytes: int) -> None:
         """Raises KafkaError MESSAGE_TOO_LARGE."""

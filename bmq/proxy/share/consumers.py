@@ -93,11 +93,14 @@ class ShareConsumers:
         for one in request.partitions:
             if one.batches:
                 session.touched[one.topic_id, one.partition] = None
+        began_s = self.shared.loop.time()
         task = self.shared.loop.create_task(self.states.acquire(request))
         self._acquiring[task] = None
 
         def acquired(done: asyncio.Task[ShareAcquireResponse]) -> None:
             self._acquiring.pop(done, None)
+            self.counts.acquires += 1
+            self.counts.acquire_s += self.shared.loop.time() - began_s
             if not done.cancelled() and done.exception() is not None and not isinstance(done.exception(), BmqError):
                 _log.error("share_acquire_failed", error=repr(done.exception()))
             if session.is_over:

@@ -244,6 +244,8 @@ class _Fetch:
         )
         job = ShareFetchJob(self._consumers, self._services, scope.session, valid, wanted, self._terms, self._turns)
         await job.run()
+        self._consumers.counts.partitions += len(valid)
+        self._consumers.counts.given_partitions += len(job.found)
         if throttle is not None and job.size_bytes:
             self._throttle_ms = throttle.fetched(job.size_bytes)
         return job, {**errors, **job.errors}

@@ -4,12 +4,30 @@ from __future__ import annotations
 
 
 class ShareCounts:
-    """For all share groups of the process. `acknowledged`: records by type, in the order of AckType."""
+    """For all share groups of the process. `acknowledged`: records by type, in the order of AckType. `partitions`: that
+    fetches looked at, each time; `given_partitions`: those of which they got records. `acquire_s`: that the calls to the
+    shards took, added up.
+    """
 
-    __slots__ = ("acknowledged", "acquired_ranges", "acquired_records", "fetches", "redelivered", "sent_bytes")
+    __slots__ = (
+        "acknowledged",
+        "acquire_s",
+        "acquired_ranges",
+        "acquired_records",
+        "acquires",
+        "fetches",
+        "given_partitions",
+        "partitions",
+        "redelivered",
+        "sent_bytes",
+    )
 
     def __init__(self) -> None:
         self.fetches = 0
+        self.partitions = 0
+        self.given_partitions = 0
+        self.acquires = 0
+        self.acquire_s = 0.0
         self.acquired_ranges = 0
         self.acquired_records = 0
         self.redelivered = 0

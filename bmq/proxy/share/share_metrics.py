@@ -19,6 +19,10 @@ _COUNTERS: Final = (
     ("bmq_share_fetch_redelivered", "redelivered", "Those that were delivered before."),
     ("bmq_share_fetch_batches", "acquired_ranges", "Ranges of records in these answers."),
     ("bmq_share_fetch_bytes", "sent_bytes", "Bytes of records in these answers."),
+    ("bmq_share_fetch_partitions", "partitions", "Partitions that fetches asked for, each time."),
+    ("bmq_share_fetch_partitions_given", "given_partitions", "Those of which they got records."),
+    ("bmq_share_acquires", "acquires", "Calls to the shards that lock records."),
+    ("bmq_share_acquire_seconds", "acquire_s", "How long they took, added up."),
 )
 
 

@@ -25,11 +25,15 @@ async def test_what_members_do_is_counted(cluster: ShareCluster) -> None:
         ("bmq_share_fetches_total", {}, 2),
         ("bmq_share_fetch_records_total", {}, 4),
         ("bmq_share_fetch_redelivered_total", {}, 1),
+        ("bmq_share_fetch_partitions_total", {}, 2),
+        ("bmq_share_fetch_partitions_given_total", {}, 2),
         ("bmq_share_record_acknowledgements_total", {"ack_type": "accept"}, 1),
         ("bmq_share_record_acknowledgements_total", {"ack_type": "reject"}, 1),
         ("bmq_share_record_acknowledgements_total", {"ack_type": "renew"}, 0),
     ):
         assert registry.get_sample_value(name, labels) == value
+    assert (registry.get_sample_value("bmq_share_acquires_total") or 0) >= 2
+    assert (registry.get_sample_value("bmq_share_acquire_seconds_total") or 0) > 0
     member.lose()
     assert registry.get_sample_value("bmq_share_sessions") == 0
     assert registry.get_sample_value("bmq_share_session_evictions_total") == 1
