@@ -26,11 +26,14 @@ from bmq.protocol.share_state_messages import (
     AcknowledgePartition,
     AckType,
     AcquirePartition,
+    ActivePartition,
     InitializePartition,
     NamedPartition,
     OffsetRange,
     ShareAcknowledgeRequest,
     ShareAcquireRequest,
+    ShareActivateRequest,
+    ShareExplainRequest,
     ShareInitializeRequest,
     ShareReleaseRequest,
     ShareSummaryRequest,
@@ -194,6 +197,29 @@ def test_calls_reach_the_owners_and_answers_are_in_order() -> None:
         assert await cluster.starts(2) == {5}
         assert {node for node, _ in cluster.links.calls} == {1, 2}
         assert set(cluster.links.purposes) == {"share"}
+
+    told(story)
+
+
+def test_the_active_member_is_named_and_explained_from_any_node() -> None:
+    async def story(cluster: ShareCluster) -> None:
+        await cluster.initialize()
+        named = [ActivePartition(topic_id=TOPIC, partition=number, member_id=f"m{number}") for number in ALL]
+        for node_id in (1, 2):
+            request = ShareActivateRequest(group_id="g", epoch=3, partitions=named)
+            answer = await cluster.states[node_id].activate(request)
+            assert [(one.partition, one.error_code) for one in answer.partitions] == [(number, 0) for number in ALL]
+        await cluster.acquire(1, "a")
+        cluster.move(2)
+        asked = ShareExplainRequest(
+            group_id="g", partitions=[NamedPartition(topic_id=TOPIC, partition=number) for number in ALL]
+        )
+        explained = await cluster.states[1].explain(asked)
+        assert [(one.active_member, one.active_epoch) for one in explained.partitions] == [
+            (f"m{number}", 3) for number in ALL
+        ]
+        assert {one.locked_count for one in explained.partitions} == {5}
+        assert {(one.holders[0].member_id, one.holders[0].count) for one in explained.partitions} == {("a", 5)}
 
     told(story)
 

@@ -15,6 +15,7 @@ from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tests.unit.admin.rest.cluster import RestCluster, application
+from tests.unit.admin.rest.test_group_pages import Explainer
 
 pytestmark = pytest.mark.unit
 
@@ -25,7 +26,7 @@ OPERATIONS: Final = [
 ]
 PATHS: Final = DOCUMENT["paths"]
 # So that requests meet something; schemathesis would hardly guess them.
-KNOWN: Final = {"name": "orders", "number": 0, "node_id": 2, "reservation": "0123456789abcdef"}
+KNOWN: Final = {"name": "orders", "group": "g", "number": 0, "node_id": 2, "reservation": "0123456789abcdef"}
 
 
 def has_input(operation: Any) -> bool:
@@ -55,6 +56,7 @@ async def ask(cluster: RestCluster, case: Any) -> None:
 async def test_what_is_described_is_answered_as_described(operation: Any, data: st.DataObject) -> None:
     case = data.draw(operation.as_strategy(GenerationMode.POSITIVE))
     async with RestCluster() as cluster:
+        cluster.explainer = Explainer()
         task = cluster.operations.tasks.open("drain", "node 2")
         cluster.operations.tasks.step(task, "begun")
         cluster.operations.tasks.end(task)
@@ -70,6 +72,7 @@ async def test_what_is_described_is_answered_as_described(operation: Any, data: 
 async def test_what_is_not_described_is_refused(operation: Any, data: st.DataObject) -> None:
     case = data.draw(operation.as_strategy(GenerationMode.NEGATIVE))
     async with RestCluster() as cluster:
+        cluster.explainer = Explainer()
         await ask(cluster, case)
 
 
@@ -90,6 +93,7 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.POST, "/v1/topics/{name}/partitions/{number}/compaction/{reservation}/swap"),
         (HTTPMethod.DELETE, "/v1/topics/{name}/partitions/{number}/compaction/{reservation}"),
         (HTTPMethod.GET, "/v1/history"),
+        (HTTPMethod.GET, "/v1/groups/{group}/explain"),
         (HTTPMethod.GET, "/v1/tasks"),
         (HTTPMethod.GET, "/v1/tasks/{task_id}"),
         (HTTPMethod.GET, "/v1/tasks/{task_id}/events"),
@@ -103,7 +107,7 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.GET, "/v1/tables/{name}/status"),
         (HTTPMethod.PUT, "/v1/tables/{name}/status"),
     }
-    assert len(OPERATIONS) == 27
+    assert len(OPERATIONS) == 28
 
 
 def test_every_error_is_described_as_a_problem() -> None:

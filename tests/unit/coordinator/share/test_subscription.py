@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import Any
 from uuid import UUID
 
@@ -250,3 +251,53 @@ def test_places_are_told_once_at_each_epoch_and_again_when_that_failed() -> None
     activation.failed(2, [(T, 0)])
     assert activation.begin(3, targets) == {}
     assert activation.begin(4, targets) == {(T, 0): "a", (T, 1): "a"}
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_no_second_member_acquires_whatever_moves(seed: int) -> None:
+    """Members join, leave and fetch even without a partition; groups and shards of the state move, and are away.
+
+    A member that is there acquires only if no older one is there. One that has left acquires only until a member that is
+    there was answered while the shards could be reached.
+    """
+
+    async def main() -> None:
+        random = Random(seed)
+        shares = Shares()
+        set_type(shares, "failover")
+        epochs: dict[str, int] = {}  # of members that are there, the oldest first
+        is_settled = False
+        acquired = handovers = 0
+        last = ""
+        for _ in range(150):
+            member = random.choice("abc")
+            match random.randrange(10):
+                case 0 | 1 | 2:
+                    answer = await shares.beat(member, epochs.get(member, 0), *(() if member in epochs else ("t",)))
+                    assert answer.error_code == 0, answer.error_message
+                    epochs[member] = answer.member_epoch
+                    is_settled = not shares.link.is_away
+                case 3 if member in epochs:
+                    assert (await shares.beat(member, -1)).error_code == 0
+                    del epochs[member]
+                    is_settled = False
+                case 4:
+                    shares = Shares(shares)
+                case 5:
+                    shares.states = shares.states.take_over()
+                    shares.link.states = shares.states.coordinator
+                case 6:
+                    shares.link.is_away = random.random() < 0.3
+                case _:
+                    got = await acquire(shares, member, records_max=1)
+                    if isinstance(got, ErrorCode):
+                        assert got in (ACTIVE, ErrorCode.INVALID_REQUEST)
+                        continue
+                    acquired += 1
+                    handovers += member != last
+                    last = member
+                    if is_settled:
+                        assert member == next(iter(epochs)), (member, epochs)
+        assert acquired
+
+    virtual(main)
