@@ -30,6 +30,7 @@ from bmq.protocol.share_state_messages import (
 )
 from tests.unit.broker.world import virtual
 from tests.unit.coordinator.share.test_share_api import Shares, T, U, assigned
+from tests.unit.coordinator.share_state.states import States
 
 pytestmark = pytest.mark.unit
 
@@ -202,10 +203,34 @@ def test_the_active_member_outlives_the_owner_of_the_shard_and_an_older_one_is_r
     told("failover", story)
 
 
+def test_a_snapshot_of_the_shard_keeps_the_active_member() -> None:
+    async def story(shares: Shares) -> None:
+        shares.states = States(shares.states, snapshot_records_max=4)
+        shares.link.states = shares.states.coordinator
+        await shares.beat("a", 0, "t")
+        await shares.beat("b", 0, "t")
+        for _ in range(6):
+            assert await acquire(shares, "a", records_max=1)
+        await asyncio.sleep(1)
+        key = next(key for key in shares.states.coordinator.directory.ready if shares.states.shards.logs[key].snapshots)
+        assert shares.states.shards.logs[key].snapshots
+        heir = shares.states.take_over()
+        shares.states, shares.link.states = heir, heir.coordinator
+        assert await acquire(shares, "b") == ACTIVE
+        assert await acquire(shares, "a")
+        loaded = [
+            one.active for shard in heir.coordinator.directory.ready.values() for one in shard.partitions.values()
+        ]
+        assert loaded and {one.member_id for one in loaded} == {"a"}
+
+    told("failover", story)
+
+
 def test_nothing_is_acquired_while_another_member_becomes_active() -> None:
     async def story(shares: Shares) -> None:
         await shares.beat("a", 0, "t")
         await shares.beat("b", 0, "t")
+        assert await acquire(shares, "a") == [0, 1, 2, 3, 4]
         await shares.beat("a", -1)
         for log in shares.states.shards.logs.values():
             log.is_acknowledging = False
