@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bmq.coordinator.subscription_type import subscription_of
+from bmq.protocol.retry_backoff import backoff_of
 
 
 class GroupTerms(NamedTuple):
@@ -123,12 +124,13 @@ class RecordLimits(NamedTuple):
 
 
 class ShareRecordTerms(NamedTuple):
-    """The settings of one share group's records. `is_single_active`: see SubscriptionType."""
+    """The settings of one share group's records. `is_single_active`: see SubscriptionType. `backoff`: see retry_backoff."""
 
     limits: RecordLimits
     lock_duration_ms: int
     may_renew: bool
     is_single_active: bool = False
+    backoff: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +175,13 @@ class ShareConfig(NewGroupConfig):
             self.max_record_lock_duration_ms,
         )
         may_renew = group_configs.get("share.renew.acknowledge.enable", "true").strip().lower() != "false"
-        return ShareRecordTerms(limits, lock_duration_ms, may_renew, subscription_of(group_configs).is_single_active)
+        return ShareRecordTerms(
+            limits,
+            lock_duration_ms,
+            may_renew,
+            subscription_of(group_configs).is_single_active,
+            backoff_of(group_configs.get("bmq.share.retry.backoff", "")),
+        )
 
 
 def _bounded(text: str | None, default: int, low: int, high: int) -> int:

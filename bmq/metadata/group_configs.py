@@ -1,7 +1,7 @@
 """Configs of one consumer, share or streams group (KIP-848, KIP-932, KIP-1071); broker configs set the bounds of their
 values. Pure.
 
-Names and words are those of Kafka's GroupConfig (4.3).
+Names and words are those of Kafka's GroupConfig (4.3); `bmq.…` are our own.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from bmq.metadata.broker_configs import BROKER_CONFIGS, SHARE_RECORD_NAMES, BrokerConfigs
-from bmq.metadata.config_keys import ConfigKey, ConfigType, InvalidConfig, one_of, table_of
+from bmq.metadata.config_keys import ConfigKey, ConfigType, InvalidConfig, Value, one_of, table_of
 from bmq.metadata.share_reset import reset_strategy
+from bmq.protocol.retry_backoff import BadBackoff, backoff_of
 
 _NAMES: Final = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
 _STREAMS_NAMES: Final = ("num.standby.replicas", "initial.rebalance.delay.ms")
@@ -28,6 +29,13 @@ def _key(name: str) -> ConfigKey:
         behind.check,
         is_dynamic=True,
     )
+
+
+def _retry_backoff(name: str, value: Value) -> None:
+    try:
+        backoff_of(str(value))
+    except BadBackoff as error:
+        raise InvalidConfig(f"Invalid value {value} for configuration {name}: {error}") from error
 
 
 GROUP_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
@@ -63,6 +71,15 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         "shared",
         "Who gets partitions: shared: all members; failover: the oldest, the others stand by; exclusive: the only one.",
         one_of("shared", "exclusive", "failover"),
+        is_dynamic=True,
+    ),
+    ConfigKey(
+        "bmq.share.retry.backoff",
+        ConfigType.STRING,
+        "",
+        "How long a record waits that was released, or whose lock ran out: a range like 1s..60s (twice as long each time), "
+        "or a list like 1s,10s,5m. Empty: not at all.",
+        _retry_backoff,
         is_dynamic=True,
     ),
 )

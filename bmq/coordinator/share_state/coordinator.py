@@ -292,6 +292,7 @@ class ShareStateCoordinator:
                 partition.key.group_id,
                 0 if partition.window is None else partition.window.locked,
                 0 if partition.window is None else len(partition.window.locks),
+                0 if partition.window is None else partition.window.delayed,
                 0.0 if partition.oldest is None else max(0.0, now_ms - partition.oldest[1]) / 1000,
             )
             for shard in self.directory.ready.values()

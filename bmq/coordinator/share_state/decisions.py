@@ -22,6 +22,7 @@ from bmq.coordinator.share_state.window import (
 )
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
+from bmq.protocol.retry_backoff import delay_ms
 from bmq.protocol.share_state_messages import RECORD_LIMIT, AckType
 from bmq.protocol.share_state_records import StateBatch
 
@@ -82,7 +83,7 @@ def acquire(window: Window, batches: Iterable[Span], wanted: Wanted, limits: Rec
     ends of record batches once they have `batch_size` records. Records that were given often are given apart, in parts
     of their record batch that become smaller, and at last alone.
     """
-    taking = _Taking(wanted, limits, limits.record_locks_max - window.locked)
+    taking = _Taking(wanted, limits, limits.record_locks_max - window.in_use)
     found: list[Given] = []
     is_new = True
     for batch in batches:
@@ -152,6 +153,22 @@ def past_holes(window: Window, start: int, spans: Iterable[Span]) -> int:
     return start
 
 
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """When released records are available again: `backoff` after `now_ms` (wall clock); see bmq.protocol.retry_backoff."""
+
+    backoff: tuple[int, ...] = ()
+    now_ms: int = 0
+
+    def due_ms(self, delivery_count: int) -> int:
+        """Of a record that was given so often; 0: at once."""
+        delay = delay_ms(self.backoff, delivery_count)
+        return self.now_ms + delay if delay else 0
+
+
+AT_ONCE: Final = Retry()
+
+
 class Settled(NamedTuple):
     """`batches`: records with a new state; `renewed`: those that stay locked for another lock duration."""
 
@@ -159,7 +176,7 @@ class Settled(NamedTuple):
     renewed: list[Span]
 
 
-def acknowledge(window: Window, acks: Sequence[Ack], member_id: str, limit: int) -> Settled:
+def acknowledge(window: Window, acks: Sequence[Ack], member_id: str, limit: int, retry: Retry = AT_ONCE) -> Settled:
     """All acks, or none. `limit`: the delivery count at which a released record is archived.
 
     Raises KafkaError INVALID_REQUEST (batches not in order, or past all that was given), INVALID_RECORD_STATE (not
@@ -182,7 +199,13 @@ def acknowledge(window: Window, acks: Sequence[Ack], member_id: str, limit: int)
             code = ErrorCode.INVALID_REQUEST if window.end > window.start else ErrorCode.INVALID_RECORD_STATE
             raise KafkaError(code, f"offset {ack.last} was never given")
         for first, last, kind in _typed(ack, window.start):
-            _settle(window, Span(first, last), kind, member_id, limit, settled)
+            if not window.is_held(first, last, member_id):
+                why = f"offsets {first} to {last} are not locked by member {member_id}"
+                raise KafkaError(ErrorCode.INVALID_RECORD_STATE, why)
+            if kind == AckType.RENEW:
+                settled.renewed.append(Span(first, last))
+            else:
+                settled.batches.extend(_outcome(window, Span(first, last), kind, limit, retry))
     _require_once(settled)
     return settled
 
@@ -202,19 +225,15 @@ def _typed(ack: Ack, start: int) -> Iterator[tuple[int, int, int]]:
         first = last + 1
 
 
-def _settle(window: Window, span: Span, kind: int, member_id: str, limit: int, settled: Settled) -> None:
-    if not window.is_held(span.first, span.last, member_id):
-        why = f"offsets {span.first} to {span.last} are not locked by member {member_id}"
-        raise KafkaError(ErrorCode.INVALID_RECORD_STATE, why)
+def _outcome(window: Window, span: Span, kind: int, limit: int, retry: Retry) -> Iterable[StateBatch]:
+    """The records' new states."""
     match kind:
         case AckType.ACCEPT:
-            settled.batches.extend(_states(window, span, ACKNOWLEDGED))
+            return _states(window, span, ACKNOWLEDGED)
         case AckType.RELEASE:
-            settled.batches.extend(release(window, [span], limit))
+            return release(window, [span], limit, retry)
         case AckType.REJECT | AckType.GAP:
-            settled.batches.extend(_states(window, span, ARCHIVED))
-        case AckType.RENEW:
-            settled.renewed.append(span)
+            return _states(window, span, ARCHIVED)
         case _:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"acknowledgement type {kind}")
 
@@ -227,14 +246,15 @@ def _require_once(settled: Settled) -> None:
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, f"offset {following.first} is acknowledged twice")
 
 
-def release(window: Window, spans: Iterable[Span], limit: int) -> list[StateBatch]:
-    """Locked records are available again; archived if they were given so often."""
+def release(window: Window, spans: Iterable[Span], limit: int, retry: Retry = AT_ONCE) -> list[StateBatch]:
+    """Locked records are available again, if need be after a while; archived if they were given so often."""
     return [
         StateBatch(
             first_offset=first,
             last_offset=last,
             delivery_state=AVAILABLE if count < limit else ARCHIVED,
             delivery_count=count,
+            due_ms=retry.due_ms(count) if count < limit else 0,
         )
         for span in spans
         for first, last, count in window.counted(span.first, span.last)

@@ -18,6 +18,7 @@ class PartitionFigures(NamedTuple):
     group_id: str
     locked: int
     locks: int
+    delayed: int
     oldest_s: float
 
 

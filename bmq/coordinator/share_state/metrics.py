@@ -53,6 +53,11 @@ class ShareStateMetrics(Collector):
         for name, text, number in (
             ("bmq_share_partitions", "Share partitions with state.", len(partitions)),
             ("bmq_share_locked_records", "Records that members hold.", sum(one.locked for one in partitions)),
+            (
+                "bmq_share_delayed_records",
+                "Records that wait for the end of their back-off; no member holds them.",
+                sum(one.delayed for one in partitions),
+            ),
             ("bmq_share_locks", "Acquisitions that hold records yet.", sum(one.locks for one in partitions)),
         ):
             yield GaugeMetricFamily(name, text, value=number)

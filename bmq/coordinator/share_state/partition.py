@@ -16,13 +16,16 @@ from bmq.coordinator.share_state.window import (
     ARCHIVED,
     ARCHIVING,
     AVAILABLE,
+    DELAYED,
     LOCKS_MAX,
     RESERVED,
     SPAN_MAX,
+    Delay,
     Lock,
     Window,
 )
 from bmq.protocol.errors import MalformedMessage
+from bmq.protocol.retry_backoff import BACKOFF_MAX_MS
 from bmq.protocol.share_state_records import LockedRecords, SnapshotValue, StateBatch, UpdateValue
 
 NONE_AVAILABLE = -1
@@ -95,22 +98,22 @@ class SharePartition:
         if window is None:
             return NO_START
         offset = window.first_available()
-        if window.locked >= terms.record_locks_max or offset >= window.start + SPAN_MAX:
+        if window.in_use >= terms.record_locks_max or offset >= window.start + SPAN_MAX:
             return NONE_AVAILABLE
         return offset
 
     # ---------------------------------------------------------------- what is durable
 
-    def begin(self, value: SnapshotValue, now: Moment) -> list[Lock]:
-        """The whole state; the locks in it. Raises MalformedMessage."""
+    def begin(self, value: SnapshotValue, now: Moment) -> list[Lock | Delay]:
+        """The whole state; the locks and delays in it. Raises MalformedMessage."""
         self.state_epoch = value.state_epoch
         self.snapshot_epoch = value.snapshot_epoch
         self.active = ActiveMember(value.active_epoch, value.active_member)
         self.window = None if value.start_offset < 0 else Window(value.start_offset)
         return self._apply(value, now)
 
-    def change(self, value: UpdateValue, now: Moment) -> list[Lock]:
-        """A change; the locks in it. Raises MalformedMessage."""
+    def change(self, value: UpdateValue, now: Moment) -> list[Lock | Delay]:
+        """A change; the locks and delays in it. Raises MalformedMessage."""
         if value.active_epoch >= 0:
             self.active = ActiveMember(value.active_epoch, value.active_member)
         if value.start_offset >= 0:
@@ -120,29 +123,34 @@ class SharePartition:
                 self.window.advance(value.start_offset)
         return self._apply(value, now)
 
-    def _apply(self, value: SnapshotValue | UpdateValue, now: Moment) -> list[Lock]:
+    def _apply(self, value: SnapshotValue | UpdateValue, now: Moment) -> list[Lock | Delay]:
         window = self.window
         if window is None:
             self.oldest = None
             return []
         if value.start_offset > OFFSET_MAX or len(window.locks) + len(value.locks) > LOCKS_MAX:
             raise MalformedMessage("a share partition with a start offset or a number of locks that cannot be")
+        timed: list[Lock | Delay] = []
         for batch in value.state_batches:
             _require_sound_state(window, batch)
             window.apply(batch)
-        locks = []
+            if batch.due_ms > now.wall_ms and batch.delivery_state == AVAILABLE:
+                left_ms = min(batch.due_ms - now.wall_ms, BACKOFF_MAX_MS)
+                delay = window.delay(batch.first_offset, batch.last_offset, batch.due_ms, now.loop_ms + left_ms)
+                if delay is not None:
+                    timed.append(delay)
         for records in value.locks:
             _require_sound_range(window, records)
             left_ms = min(max(records.deadline_ms - now.wall_ms, 0), LOCK_DURATION_MAX_MS)
             lock = window.lock(records, now.loop_ms + left_ms)
             if lock is not None:
-                locks.append(lock)
+                timed.append(lock)
         window.strip()
         if not window.states:
             self.oldest = None
         elif self.oldest is None or self.oldest[0] != window.start:
             self.oldest = window.start, now.loop_ms
-        return locks
+        return timed
 
     # ---------------------------------------------------------------- snapshots
 
@@ -180,25 +188,28 @@ def _require_sound_range(window: Window, records: StateBatch | LockedRecords, re
 
 
 def _batches(window: Window) -> Iterator[StateBatch]:
-    """Runs of equal state and count; a locked record is available there."""
-    first, before = 0, -1
+    """Runs of equal state, count and delay; a locked or delayed record is available there."""
+    first = 0
+    before = (AVAILABLE, 0, 0)
     for at, byte in enumerate(window.states):
         state = byte & ~RESERVED
-        both = (AVAILABLE if state == ACQUIRED else state) << 8 | window.counts[at]
-        if both != before:
-            if before > 0:
+        due_ms = window.delays[window.numbers[at]].due_ms if state == DELAYED else 0
+        now = (AVAILABLE if state in (ACQUIRED, DELAYED) else state, window.counts[at], due_ms)
+        if now != before:
+            if before != (AVAILABLE, 0, 0):
                 yield _batch(window, first, at, before)
-            first, before = at, both
-    if before > 0:
+            first, before = at, now
+    if before != (AVAILABLE, 0, 0):
         yield _batch(window, first, len(window.states), before)
 
 
-def _batch(window: Window, low: int, high: int, both: int) -> StateBatch:
+def _batch(window: Window, low: int, high: int, what: tuple[int, int, int]) -> StateBatch:
     return StateBatch(
         first_offset=window.start + low,
         last_offset=window.start + high - 1,
-        delivery_state=both >> 8,
-        delivery_count=both & 0xFF,
+        delivery_state=what[0],
+        delivery_count=what[1],
+        due_ms=what[2],
     )
 
 
@@ -208,8 +219,7 @@ def _locks(window: Window, now: Moment) -> Iterator[LockedRecords]:
         number, high = window.numbers[low], low + 1
         while high < len(window.numbers) and window.numbers[high] == number:
             high += 1
-        if number:
-            lock = window.locks[number]
+        if (lock := window.locks.get(number)) is not None:
             yield LockedRecords(
                 first_offset=window.start + low,
                 last_offset=window.start + high - 1,

@@ -22,8 +22,10 @@ from bmq.coordinator.runtime.moment import NEVER_MS, Moment
 from bmq.coordinator.runtime.shard import LATE_WAKE_MS, Shard
 from bmq.coordinator.share_state.config import ShareStateConfig
 from bmq.coordinator.share_state.decisions import (
+    AT_ONCE,
     Ack,
     Given,
+    Retry,
     Settled,
     Span,
     Wanted,
@@ -48,7 +50,7 @@ from bmq.coordinator.share_state.records import (
     update_key,
 )
 from bmq.coordinator.share_state.update_run import UpdateRun
-from bmq.coordinator.share_state.window import AVAILABLE, Lock, Window
+from bmq.coordinator.share_state.window import AVAILABLE, Delay, Lock, Window
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
 from bmq.log.state_log import SnapshotPolicy
@@ -145,7 +147,7 @@ class ShareStateShard(Shard):
         self._is_live = False
         self._version = log.leader_epoch << 32  # higher than under any former owner
         self._watchers: dict[PartitionKey, dict[asyncio.Future[None], None]] = {}
-        self._deadlines: list[tuple[float, int, SharePartition, Lock]] = []
+        self._deadlines: list[tuple[float, int, SharePartition, Lock | Delay]] = []
         self._deadline_number = 0
         self._deadlines_max = _HEAP_MIN
         self._not_before_ms = 0.0
@@ -175,7 +177,11 @@ class ShareStateShard(Shard):
     @property
     def facts(self) -> dict[str, int]:
         windows = [one.window for one in self.partitions.values() if one.window is not None]
-        return {"share_partitions": len(self.partitions), "locked": sum(window.locked for window in windows)}
+        return {
+            "share_partitions": len(self.partitions),
+            "locked": sum(window.locked for window in windows),
+            "delayed": sum(window.delayed for window in windows),
+        }
 
     @property
     def wake_ms(self) -> float:
@@ -234,7 +240,7 @@ class ShareStateShard(Shard):
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "no record was ever given")
             if not terms.may_renew and any(AckType.RENEW in ack.types for ack in acks):
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "the group's locks cannot be renewed")
-            settled = acknowledge(window, acks, member_id, terms.limits.delivery_count_limit)
+            settled = acknowledge(window, acks, member_id, terms.limits.delivery_count_limit, self._retry(terms))
         except KafkaError:
             await self.prove()  # a former owner does not know the locks of the present one
             raise
@@ -400,23 +406,33 @@ class ShareStateShard(Shard):
             self._release_locks(partition, is_ended)
 
     def tick(self, now: Moment) -> None:
-        """Release records whose lock has run out."""
+        """Release records whose lock has run out, and give those again whose back-off is over."""
         if now.loop_ms < self._not_before_ms:
             return
         due: dict[PartitionKey, tuple[SharePartition, list[Lock]]] = {}
         for _ in range(DUE_PER_TICK_MAX):
             if not self._deadlines or self._deadlines[0][0] > now.loop_ms:
                 break
-            _, _, partition, lock = heappop(self._deadlines)
-            if lock.held and self.partitions.get(partition.key) is partition:
-                due.setdefault(partition.key, (partition, []))[1].append(lock)
-                self._push(now.loop_ms + EXPIRY_RETRY_MS, partition, lock)  # unless it has ended by then
+            _, _, partition, timed = heappop(self._deadlines)
+            window = partition.window
+            if window is None or not window.has(timed) or self.partitions.get(partition.key) is not partition:
+                continue
+            if isinstance(timed, Delay):
+                window.end_delay(timed)
+                self._news(partition)
+            else:
+                due.setdefault(partition.key, (partition, []))[1].append(timed)
+                self._push(now.loop_ms + EXPIRY_RETRY_MS, partition, timed)  # unless it has ended by then
         for partition, locks in due.values():
-            self._release_locks(partition, set(locks).__contains__)
+            terms = self._context.terms(partition.key.group_id)
+            self._release_locks(partition, set(locks).__contains__, self._retry(terms))
             self._metrics.expired_locks += len(locks)
 
+    def _retry(self, terms: ShareRecordTerms) -> Retry:
+        return Retry(terms.backoff, self.now().wall_ms)
+
     def _release_locks(
-        self, partition: SharePartition, is_ended: Callable[[Lock], bool]
+        self, partition: SharePartition, is_ended: Callable[[Lock], bool], retry: Retry = AT_ONCE
     ) -> asyncio.Future[None] | None:
         """Begin to release what these locks hold, except for records that another append concerns."""
         window = partition.window
@@ -426,12 +442,12 @@ class ShareStateShard(Shard):
         if not spans:
             return None
         limit = self._context.terms(partition.key.group_id).limits.delivery_count_limit
-        value = self._update(partition, release(window, spans, limit), ())
+        value = self._update(partition, release(window, spans, limit, retry), ())
         return self._begin_write(partition, window, value, spans)
 
-    def _push(self, deadline_ms: float, partition: SharePartition, lock: Lock) -> None:
+    def _push(self, deadline_ms: float, partition: SharePartition, timed: Lock | Delay) -> None:
         self._deadline_number += 1
-        heappush(self._deadlines, (deadline_ms, self._deadline_number, partition, lock))
+        heappush(self._deadlines, (deadline_ms, self._deadline_number, partition, timed))
         if len(self._deadlines) > self._deadlines_max:
             self._deadlines = [entry for entry in self._deadlines if entry[3].held]
             heapify(self._deadlines)
@@ -574,19 +590,21 @@ class ShareStateShard(Shard):
             return
         if partition is None:
             partition = self.partitions[key] = SharePartition(key, self._version)
-        for lock in partition.begin(value, self.now()):
-            self._push(lock.deadline_ms, partition, lock)
+        for timed in partition.begin(value, self.now()):
+            self._push(timed.deadline_ms, partition, timed)
         if self._is_live:
             self._news(partition)
 
     def _replay_update(self, partition: SharePartition, value: UpdateValue) -> None:
         limits = self._context.terms(partition.key.group_id).limits if self._is_live else _NO_LIMITS
         was_full = self._is_live and partition.next_offset(limits) == NONE_AVAILABLE
-        for lock in partition.change(value, self.now()):
-            self._push(lock.deadline_ms, partition, lock)
+        for timed in partition.change(value, self.now()):
+            self._push(timed.deadline_ms, partition, timed)
         if not self._is_live:
             return
-        is_released = not value.locks and any(one.delivery_state == AVAILABLE for one in value.state_batches)
+        is_released = not value.locks and any(
+            one.delivery_state == AVAILABLE and not one.due_ms for one in value.state_batches
+        )
         if is_released or value.active_epoch >= 0 or (was_full and partition.next_offset(limits) != NONE_AVAILABLE):
             self._news(partition)
         self.arm()

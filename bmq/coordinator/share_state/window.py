@@ -1,10 +1,12 @@
 """The records of one share partition from its start offset on: which are available, locked or done. Decisions only.
 
-Columns of bytes, one entry for each offset from `start` to `end`: state, delivery count, and number of the lock. Records at
+Columns of bytes, one entry for each offset from `start` to `end`: state, delivery count, and number of the lock or delay. Records at
 or past `end` were never given. 10,000 locked records take 40 KB, and one object for each time a member acquired some.
 
 A decision on records becomes an append; until it is durable (or has failed) they are reserved, and are neither given nor
 acknowledged. So what `apply` does to a window is in the log.
+
+A released record may wait for a while before it is available again: it is delayed, which the log has as available.
 
 Done records at the start leave the window; a record that stays locked there holds up no others, but a window spans
 SPAN_MAX offsets at most.
@@ -24,6 +26,8 @@ ACQUIRED: Final = 1
 ACKNOWLEDGED: Final = 2
 ARCHIVING: Final = 3
 ARCHIVED: Final = 4
+DELAYED: Final = 5
+"""Not in Kafka, and in the log as available: it is given again once its back-off is over."""
 RESERVED: Final = 0x80
 """Set in a state's byte while an append about the record is in flight."""
 SPAN_MAX: Final = 100_000
@@ -60,10 +64,33 @@ class Lock:
         self.session = records.session
 
 
-class Window:
-    """See the module. `start` is the share partition's start offset."""
+class Delay:
+    """Records that wait: `held` of those that were released at once. `due_ms`: wall clock; `deadline_ms`: the loop's."""
 
-    __slots__ = ("_held", "_last_number", "_pending", "counts", "locks", "numbers", "start", "states")
+    __slots__ = ("deadline_ms", "due_ms", "held", "number")
+
+    def __init__(self, number: int, due_ms: int, deadline_ms: float) -> None:
+        self.number = number
+        self.due_ms = due_ms
+        self.deadline_ms = deadline_ms
+        self.held = 0
+
+
+class Window:
+    """See the module. `start` is the share partition's start offset. `delayed`: how many records wait."""
+
+    __slots__ = (
+        "_held",
+        "_last_number",
+        "_pending",
+        "counts",
+        "delayed",
+        "delays",
+        "locks",
+        "numbers",
+        "start",
+        "states",
+    )
 
     def __init__(self, start: int) -> None:
         self.start = start
@@ -71,6 +98,8 @@ class Window:
         self.counts = bytearray()
         self.numbers = array("H")
         self.locks: dict[int, Lock] = {}
+        self.delays: dict[int, Delay] = {}
+        self.delayed = 0
         self._last_number = NO_LOCK
         self._held = 0
         self._pending = 0  # available records that are reserved
@@ -84,6 +113,11 @@ class Window:
     def locked(self) -> int:
         """Records that are locked, or about to be."""
         return self._held + self._pending
+
+    @property
+    def in_use(self) -> int:
+        """What counts against the limit of locked records: a record that waits keeps its place."""
+        return self._held + self._pending + self.delayed
 
     @property
     def done(self) -> int:
@@ -151,11 +185,16 @@ class Window:
             yield self.start + low, self.start + end - 1, self.locks[number]
             low = end
 
+    def has(self, timed: Lock | Delay) -> bool:
+        """Whether it is one of this window's, and has not ended."""
+        return self.locks.get(timed.number) is timed or self.delays.get(timed.number) is timed
+
     def fork(self) -> Window:
         """A copy of the columns and the locks' numbers, for a snapshot."""
         fork = Window(self.start)
         fork.states, fork.counts, fork.numbers = self.states[:], self.counts[:], self.numbers[:]
         fork.locks = dict(self.locks)
+        fork.delays = dict(self.delays)
         return fork
 
     def reserve(self, first: int, last: int) -> None:
@@ -175,7 +214,7 @@ class Window:
     # ---------------------------------------------------------------- what is durable
 
     def apply(self, batch: StateBatch) -> None:
-        """Records have a new state; nobody has them locked any more."""
+        """Records have a new state; nobody has them locked any more, and they do not wait (`delay` comes after this)."""
         if batch.last_offset < self.start:
             return
         first, last = max(batch.first_offset, self.start), batch.last_offset
@@ -202,6 +241,31 @@ class Window:
         self.numbers[low:high] = array("H", (lock.number,)) * (high - low)
         self.states[low:high] = bytes((ACQUIRED,)) * (high - low)
         return lock
+
+    def delay(self, first: int, last: int, due_ms: int, deadline_ms: float) -> Delay | None:
+        """Available records wait; the delay, None if they are below the start."""
+        low, high = max(first - self.start, 0), min(last + 1 - self.start, len(self.states))
+        if low >= high:
+            return None
+        delay = Delay(self._next_number(), due_ms, deadline_ms)
+        delay.held = high - low
+        self.delayed += delay.held
+        self.delays[delay.number] = delay
+        self.numbers[low:high] = array("H", (delay.number,)) * (high - low)
+        self.states[low:high] = bytes((DELAYED,)) * (high - low)
+        return delay
+
+    def end_delay(self, delay: Delay) -> None:
+        """What still waits is available."""
+        at = 0
+        while delay.held:
+            at = self.numbers.index(delay.number, at)
+            end = at + 1
+            while end < len(self.numbers) and self.numbers[end] == delay.number:
+                end += 1
+            self._unlock(at, end)
+            self.states[at:end] = bytes(end - at)
+            at = end
 
     def advance(self, start: int) -> None:
         """Move the start up to this offset; lower ones change nothing. Locks below it are over."""
@@ -237,6 +301,12 @@ class Window:
         for number, count in Counter(held).items():
             if number == NO_LOCK:
                 continue
+            if (delay := self.delays.get(number)) is not None:
+                delay.held -= count
+                self.delayed -= count
+                if not delay.held:
+                    del self.delays[number]
+                continue
             lock = self.locks[number]
             lock.held -= count
             self._held -= count
@@ -248,9 +318,9 @@ class Window:
         """Raises OverflowError when all numbers are in use."""
         for _ in range(LOCKS_MAX):
             self._last_number = self._last_number % LOCKS_MAX + 1
-            if self._last_number not in self.locks:
+            if self._last_number not in self.locks and self._last_number not in self.delays:
                 return self._last_number
-        raise OverflowError(f"a share partition has more than {LOCKS_MAX} locks")
+        raise OverflowError(f"a share partition has more than {LOCKS_MAX} locks and delays")
 
 
 def _run_end(column: bytearray, low: int, high: int) -> int:

@@ -425,6 +425,7 @@ GROUP = 32
 def test_what_is_set_for_a_group_is_shown_in_front_of_the_brokers(cluster: Cluster) -> None:
     before = configs_of(cluster, GROUP, "g")
     assert {name: c.value for name, c in before.items()} == {
+        "bmq.share.retry.backoff": "",
         "bmq.share.subscription.type": "shared",
         "consumer.assignment.interval.ms": "1000",
         "consumer.heartbeat.interval.ms": "5000",
@@ -495,6 +496,7 @@ def test_a_groups_configs_are_replaced(cluster: Cluster) -> None:
     [
         ("g", "nope", "1", ErrorCode.INVALID_CONFIG, "Unknown group config name: nope"),
         ("g", "errors.deadletterqueue.topic.name", "d", ErrorCode.INVALID_CONFIG, "Unknown group config name: errors.deadletterqueue.topic.name"),
+        ("g", "bmq.share.retry.backoff", "2s..1s", ErrorCode.INVALID_CONFIG, "Invalid value 2s..1s for configuration bmq.share.retry.backoff: The first duration of a range must be above 0 and not above the last one"),
         ("g", "share.record.lock.duration.ms", "14999", ErrorCode.INVALID_CONFIG, "share.record.lock.duration.ms must be greater than or equal to group.share.min.record.lock.duration.ms"),
         ("g", "share.delivery.count.limit", "11", ErrorCode.INVALID_CONFIG, "Invalid value 11 for configuration share.delivery.count.limit: Value must be no more than 10"),
         ("g", "share.partition.max.record.locks", "4001", ErrorCode.INVALID_CONFIG, "share.partition.max.record.locks must be less than or equal to group.share.max.partition.max.record.locks"),
