@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bmq.coordinator.subscription_type import subscription_of
+from bmq.protocol.dead_letters import DeadLetterTerms
 from bmq.protocol.retry_backoff import backoff_of
 
 
@@ -124,13 +125,16 @@ class RecordLimits(NamedTuple):
 
 
 class ShareRecordTerms(NamedTuple):
-    """The settings of one share group's records. `is_single_active`: see SubscriptionType. `backoff`: see retry_backoff."""
+    """The settings of one share group's records. `is_single_active`: see SubscriptionType. `backoff`: see
+    bmq.protocol.retry_backoff. `dead_letters`: None: it has none.
+    """
 
     limits: RecordLimits
     lock_duration_ms: int
     may_renew: bool
     is_single_active: bool = False
     backoff: tuple[int, ...] = ()
+    dead_letters: DeadLetterTerms | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +185,16 @@ class ShareConfig(NewGroupConfig):
             may_renew,
             subscription_of(group_configs).is_single_active,
             backoff_of(group_configs.get("bmq.share.retry.backoff", "")),
+            _dead_letters(group_configs),
         )
+
+
+def _dead_letters(group_configs: Mapping[str, str]) -> DeadLetterTerms | None:
+    topic = group_configs.get("errors.deadletterqueue.topic.name", "").strip()
+    if not topic:
+        return None
+    is_copying = group_configs.get("errors.deadletterqueue.copy.record.enable", "true").strip().lower() != "false"
+    return DeadLetterTerms(topic, is_copying, group_configs.get("bmq.share.dead.letter.policy", "").strip() == "drop")
 
 
 def _bounded(text: str | None, default: int, low: int, high: int) -> int:

@@ -27,6 +27,7 @@ from bmq.metadata.config_keys import (
 )
 from bmq.metadata.configs_without_effect import CONFIGS_WITHOUT_EFFECT, SECURITY_CONFIGS
 from bmq.metadata.connection_limits import OVERRIDES, valid_overrides
+from bmq.metadata.dead_letter_configs import DEAD_LETTER_BROKER_CONFIGS
 from bmq.metadata.image import Node
 from bmq.metadata.login_configs import LOGIN_CONFIGS
 from bmq.metadata.tls_configs import LISTENER_PREFIX, TLS_CONFIGS
@@ -215,6 +216,7 @@ _GROUPS: Final = (
             strict=True,
         )
     ),
+    *DEAD_LETTER_BROKER_CONFIGS,
     _static("group.share.assignors", _LIST, "simple", "The assignor of share groups.", one_of("simple")),
     _static("group.share.max.size", _INT, "200", "Most members of a share group.", between(1, 1_000)),
     _static("group.share.max.share.sessions", _INT, "2000", "Most share sessions of this node.", at_least(1)),

@@ -35,15 +35,17 @@ TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
 STREAMS_VERSION: Final = "streams.version"
 SHARE_VERSION: Final = "share.version"
+DEAD_LETTERS_LEVEL: Final = 2
+"""From this level of share.version on, share groups may have dead letters (KIP-1191)."""
 CLIENT_FEATURES: Final = {
     TRANSACTION_VERSION: (0, 2),
     GROUP_VERSION: (0, 1),
     STREAMS_VERSION: (0, 1),
-    SHARE_VERSION: (0, 1),
+    SHARE_VERSION: (0, 2),
 }
 """Client features of this release: (lowest level, highest level). The highest is in force until it is lowered.
 
-Source: KIP-848, KIP-890, KIP-932, KIP-1022, KIP-1071.
+Source: KIP-848, KIP-890, KIP-932, KIP-1022, KIP-1071, KIP-1191.
 """
 
 

@@ -1,7 +1,7 @@
 """Configs of one consumer, share or streams group (KIP-848, KIP-932, KIP-1071); broker configs set the bounds of their
 values. Pure.
 
-Names and words are those of Kafka's GroupConfig (4.3); `bmq.…` are our own.
+Names and words are those of Kafka's GroupConfig (4.3, dead letters 4.4); `bmq.…` are our own.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final
 
 from bmq.metadata.broker_configs import BROKER_CONFIGS, SHARE_RECORD_NAMES, BrokerConfigs
 from bmq.metadata.config_keys import ConfigKey, ConfigType, InvalidConfig, Value, one_of, table_of
+from bmq.metadata.dead_letter_configs import DEAD_LETTER_GROUP_CONFIGS
 from bmq.metadata.share_reset import reset_strategy
 from bmq.protocol.retry_backoff import BadBackoff, backoff_of
 
@@ -82,6 +83,7 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         _retry_backoff,
         is_dynamic=True,
     ),
+    *DEAD_LETTER_GROUP_CONFIGS,
 )
 _BOUNDS: Final[Mapping[str, tuple[str | None, str | None]]] = {
     **{

@@ -28,6 +28,7 @@ from bmq.metadata.config_keys import (
     table_of,
     throttled_replicas,
 )
+from bmq.metadata.dead_letter_configs import DEAD_LETTER_TOPIC_CONFIG
 
 VALUE_LENGTH_MAX: Final = 32_767
 CONFIGS_PER_RESOURCE_MAX: Final = 1_000
@@ -170,6 +171,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         at_least(0),
         "log.cleaner.delete.retention.ms",
     ),
+    DEAD_LETTER_TOPIC_CONFIG,
     _key(
         "file.delete.delay.ms",
         _LONG,

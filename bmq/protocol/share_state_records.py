@@ -3,8 +3,8 @@
 Key: an int16 type and the group, topic id and partition; value: an int16 version (0) and a flexible body; no value behind a
 snapshot's key deletes the state. States: 0 available, 2 acknowledged, 3 archiving, 4 archived. Kafka never writes that a
 record is acquired. Here the delivery is counted when the record is acquired, with state 0; our own tagged field `locks`
-says who holds it until when. A record in back-off is available, too, and has our tagged field `due_ms`. A reader that skips
-these fields sees Kafka's state, in which the record is available again.
+says who holds it until when. A record in back-off is available, too, and has our tagged field `due_ms`; one whose dead
+letter is being written may have our `reason`. A reader that skips these fields sees Kafka's state, in which the record is available again.
 
 Source: share-coordinator/src/main/resources/common/message of Apache Kafka 4.3, ShareSnapshot….json, ShareUpdate….json.
 Decisions only. The classes of changes are not frozen: one is made for each fetch and each acknowledgement, and a frozen one
@@ -50,7 +50,7 @@ class UpdateKey:
 class StateBatch:
     """The records `first_offset` … `last_offset` have this state and delivery count.
 
-    `due_ms`: available records are not given before this time (wall clock).
+    `due_ms`: available records are not given before this time (wall clock). `reason`: why archiving ones are (DeadReason).
     """
 
     first_offset: int = -1
@@ -58,6 +58,7 @@ class StateBatch:
     delivery_state: int = 0
     delivery_count: int = 0
     due_ms: int = 0
+    reason: int = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -135,6 +136,7 @@ _BATCHES: Final = FormatField(
         FormatField("delivery_state", "int8"),
         FormatField("delivery_count", "int16"),
         FormatField("due_ms", "int64", tag=_OWN_TAG, default=0),
+        FormatField("reason", "int8", tag=_OWN_TAG + 1, default=0),
     ),
     is_array=True,
 )

@@ -60,6 +60,7 @@ from bmq.metadata.image import (
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
 from bmq.proxy.appender import Appender
+from bmq.proxy.dead_letters.record_reads import RunAside
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.log_levels import LogLevels
 from bmq.proxy.producer_ids import ProducerIds
@@ -85,6 +86,7 @@ from bmq.server.broker_configs import (
     verification_retry,
 )
 from bmq.server.client_access import client_access
+from bmq.server.dead_letters import dead_letter_producer, record_io
 from bmq.server.dynamic_configs import follow
 from bmq.server.login_threads import LoginThreads, sasl_logins
 from bmq.server.otlp_endpoint import client_telemetry
@@ -110,7 +112,7 @@ class NodeHooks:
     `on_image(old, new)`: the node has acted on a new image. `on_controller_image`: the same for the active controller
     here, before its answers leave. `on_elected`: a controller was made here. `on_controller_ended`: it is no longer
     here. `cleaning`: None if nothing is to be compacted. `log_config`: of each topic's logs here.
-    `trim_memory`: see KafkaServer.
+    `trim_memory`: see KafkaServer. `run_aside`: opens large batches for dead letters.
     """
 
     on_image: ImageChanged = _nothing
@@ -122,6 +124,7 @@ class NodeHooks:
     transaction_config: Callable[[TransactionConfig], TransactionConfig] = lambda config: config
     log_config: Callable[[LogConfig], LogConfig] = lambda config: config
     cleaning: LogCleaning | None = None
+    run_aside: RunAside = asyncio.to_thread
     trim_memory: Callable[[], object] | None = None
 
 
@@ -265,7 +268,16 @@ class NodeRoles:
             ShardRoutingConfig(),
             is_verifying=lambda: is_verifying(self.replica.broker_configs),
         )
-        self.share = ShareRoles(manager, self._image, routes, lambda: self.groups.config.share, dependencies.clock)
+        self.record_io = record_io(
+            self.router, lambda: self.fetcher, lambda: self.client_services.appender, dependencies.hooks.run_aside
+        )
+        create_topics = partial(self.remote_controller.handle, ApiKey.CREATE_TOPICS)
+        letters = dead_letter_producer(
+            self.record_io, self._image, dependencies.clock, create_topics, self.replica.broker_configs
+        )
+        self.share = ShareRoles(
+            manager, self._image, routes, lambda: self.groups.config.share, dependencies.clock, letters
+        )
         self.groups.share_states.use(self.share.routed, PartitionEnds(self.router))
         manager.use_transactions(self.routed_transactions, verification_retry(self.replica.broker_configs))
         self.groups.use_transactions(self.routed_transactions)

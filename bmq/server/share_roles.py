@@ -11,6 +11,7 @@ from bmq.broker.manager import PartitionManager
 from bmq.coordinator.config import ShareConfig
 from bmq.coordinator.share_state.config import ShareStateConfig
 from bmq.coordinator.share_state.coordinator import ShareStateCoordinator
+from bmq.coordinator.share_state.dead_letters import DeadLetterWriter
 from bmq.internode_server.local_roles import LocalShards
 from bmq.log.clock import Clock
 from bmq.log.partition_log import TopicPartition
@@ -43,6 +44,7 @@ class ShareRoles:
         routes: NodeRoutes,
         share_config: Callable[[], ShareConfig],
         clock: Clock,
+        dead_letters: DeadLetterWriter,
     ) -> None:
         self.local = ShareStateCoordinator(
             LocalShards(SHARE_STATE_TOPIC_NAME, routes.node_id, manager, image),
@@ -51,6 +53,7 @@ class ShareRoles:
             image,
             share_config,
             lambda node_id, node_epoch: has_ended(image(), node_id, node_epoch),
+            dead_letters,
         )
         self.routed = RoutedShareStates(self.local, routes, ShardRoutingConfig())
 

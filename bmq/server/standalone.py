@@ -74,6 +74,7 @@ from bmq.server.broker_configs import (
 )
 from bmq.server.client_access import client_access
 from bmq.server.client_listeners import ClientListeners
+from bmq.server.dead_letters import dead_letter_producer, record_io
 from bmq.server.dynamic_configs import follow
 from bmq.server.live_summary import Summary
 from bmq.server.login_threads import LoginThreads, sasl_logins
@@ -280,6 +281,8 @@ class StandaloneServer:
             markers=markers,
             groups=GroupPartitions(lambda: controller.image, controller.auto_create_topic),
         )
+        io = record_io(manager, lambda: fetcher, lambda: services.appender)
+        create_topics = partial(controller.handle, ApiKey.CREATE_TOPICS)
         share_states = ShareStateCoordinator(
             StateTopic(SHARE_STATE_TOPIC_NAME, controller, manager),
             self._clock,
@@ -287,6 +290,7 @@ class StandaloneServer:
             lambda: controller.image,
             lambda: groups.config.share,
             lambda node_id, node_epoch: False,  # the only node is this process; locks of its predecessor run out
+            dead_letter_producer(io, lambda: controller.image, self._clock, create_topics, controller.broker_configs),
         )
         groups.share_states.use(share_states, PartitionEnds(manager))
         asking = by_itself(ApiKey.ADD_PARTITIONS_TO_TXN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from bmq.broker.partition_states import Offline
 from bmq.log.partition_log import TopicPartition
@@ -73,4 +74,10 @@ def hooks_of(kind: ClusterKind, saw_image: SawImage, led: SawImage, elected: Cal
         transaction_config=lambda config: replace(
             config, snapshot_records_max=kind.coordinator_snapshot_records, last_epoch=kind.last_producer_epoch
         ),
+        run_aside=_at_once,
     )
+
+
+async def _at_once(work: Callable[[], Any]) -> Any:
+    """On virtual time there are no threads."""
+    return work()

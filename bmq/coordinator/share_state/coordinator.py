@@ -13,14 +13,16 @@ from uuid import UUID
 from bmq.coordinator.config import ShareConfig, ShareRecordTerms
 from bmq.coordinator.runtime.directory import ShardDirectory, Shards
 from bmq.coordinator.runtime.log_errors import coordinator_error
+from bmq.coordinator.share_state.acquisition import Acquisition
 from bmq.coordinator.share_state.config import ShareStateConfig
+from bmq.coordinator.share_state.dead_letters import DeadLetterContext, DeadLetterWriter
 from bmq.coordinator.share_state.decisions import Ack, Span, Wanted
 from bmq.coordinator.share_state.explanation import explained
 from bmq.coordinator.share_state.group_figures import PartitionFigures
 from bmq.coordinator.share_state.metrics import ShareStateMetrics
 from bmq.coordinator.share_state.partition import ActiveMember, PartitionKey
 from bmq.coordinator.share_state.records import Holder
-from bmq.coordinator.share_state.shard import Acquisition, IsGone, ShareStateContext, ShareStateShard
+from bmq.coordinator.share_state.shard import IsGone, ShareStateContext, ShareStateShard
 from bmq.coordinator.topics import CurrentTopics
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog, TopicPartition
@@ -76,6 +78,7 @@ class ShareStateCoordinator:
     """All share partitions whose shards this process owns. Create it inside its event loop.
 
     `share_config()`: the settings of share groups now in force. `is_gone`: whether a proxy's incarnation has ended.
+    `dead_letters`: None where no group has any.
     """
 
     def __init__(
@@ -86,12 +89,24 @@ class ShareStateCoordinator:
         image: CurrentTopics,
         share_config: Callable[[], ShareConfig],
         is_gone: IsGone,
+        dead_letters: DeadLetterWriter | None = None,
     ) -> None:
         self.metrics = ShareStateMetrics(self._figures)
+        cached = GroupTermsCache(share_config, lambda group_id: image().group_configs.get(group_id, NO_CONFIGS))
 
-        terms = GroupTermsCache(share_config, lambda group_id: image().group_configs.get(group_id, NO_CONFIGS))
+        def terms(group_id: str) -> ShareRecordTerms:
+            found = cached(group_id)
+            if found.dead_letters is None or (dead_letters is not None and dead_letters.is_enabled()):
+                return found
+            return found._replace(dead_letters=None)
+
         self._terms = terms
-        context = ShareStateContext(clock, config, self.metrics, terms, is_gone)
+        letters = None
+        if dead_letters is not None:
+            letters = DeadLetterContext(
+                dead_letters, lambda group_id: terms(group_id).dead_letters, self.metrics.dead_letters
+            )
+        context = ShareStateContext(clock, config, self.metrics, terms, is_gone, letters)
 
         def make(number: int, log: ReplayableLog, on_lost: Callable[[ShareStateShard], None]) -> ShareStateShard:
             return ShareStateShard(number, log, on_lost, context)
@@ -293,6 +308,7 @@ class ShareStateCoordinator:
                 0 if partition.window is None else partition.window.locked,
                 0 if partition.window is None else len(partition.window.locks),
                 0 if partition.window is None else partition.window.delayed,
+                0 if partition.window is None else partition.window.archiving,
                 0.0 if partition.oldest is None else max(0.0, now_ms - partition.oldest[1]) / 1000,
             )
             for shard in self.directory.ready.values()

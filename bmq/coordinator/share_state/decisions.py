@@ -15,11 +15,13 @@ from bmq.coordinator.config import RecordLimits
 from bmq.coordinator.share_state.window import (
     ACKNOWLEDGED,
     ARCHIVED,
+    ARCHIVING,
     AVAILABLE,
     SPAN_MAX,
     Lock,
     Window,
 )
+from bmq.protocol.dead_letters import DeadReason
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.retry_backoff import delay_ms
@@ -154,19 +156,28 @@ def past_holes(window: Window, start: int, spans: Iterable[Span]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Retry:
-    """When released records are available again: `backoff` after `now_ms` (wall clock); see bmq.protocol.retry_backoff."""
+class Outcome:
+    """What becomes of records that no member has done: a released one waits for `backoff` from `now_ms` (wall clock) on (see
+    bmq.protocol.retry_backoff); one that is given up becomes a dead letter before it is archived.
+    """
 
     backoff: tuple[int, ...] = ()
     now_ms: int = 0
+    has_dead_letters: bool = False
 
-    def due_ms(self, delivery_count: int) -> int:
-        """Of a record that was given so often; 0: at once."""
-        delay = delay_ms(self.backoff, delivery_count)
-        return self.now_ms + delay if delay else 0
+    def of_release(self, delivery_count: int, limit: int) -> tuple[int, int, int]:
+        """Of a record that was given so often: state, time from which it is available (0: at once), and reason."""
+        if delivery_count < limit:
+            delay = delay_ms(self.backoff, delivery_count)
+            return AVAILABLE, self.now_ms + delay if delay else 0, 0
+        return self.given_up, 0, DeadReason.DELIVERY_COUNT if self.has_dead_letters else 0
+
+    @property
+    def given_up(self) -> int:
+        return ARCHIVING if self.has_dead_letters else ARCHIVED
 
 
-AT_ONCE: Final = Retry()
+PLAIN: Final = Outcome()
 
 
 class Settled(NamedTuple):
@@ -176,7 +187,7 @@ class Settled(NamedTuple):
     renewed: list[Span]
 
 
-def acknowledge(window: Window, acks: Sequence[Ack], member_id: str, limit: int, retry: Retry = AT_ONCE) -> Settled:
+def acknowledge(window: Window, acks: Sequence[Ack], member_id: str, limit: int, outcome: Outcome = PLAIN) -> Settled:
     """All acks, or none. `limit`: the delivery count at which a released record is archived.
 
     Raises KafkaError INVALID_REQUEST (batches not in order, or past all that was given), INVALID_RECORD_STATE (not
@@ -205,7 +216,7 @@ def acknowledge(window: Window, acks: Sequence[Ack], member_id: str, limit: int,
             if kind == AckType.RENEW:
                 settled.renewed.append(Span(first, last))
             else:
-                settled.batches.extend(_outcome(window, Span(first, last), kind, limit, retry))
+                settled.batches.extend(_outcome(window, Span(first, last), kind, limit, outcome))
     _require_once(settled)
     return settled
 
@@ -225,14 +236,16 @@ def _typed(ack: Ack, start: int) -> Iterator[tuple[int, int, int]]:
         first = last + 1
 
 
-def _outcome(window: Window, span: Span, kind: int, limit: int, retry: Retry) -> Iterable[StateBatch]:
+def _outcome(window: Window, span: Span, kind: int, limit: int, outcome: Outcome) -> Iterable[StateBatch]:
     """The records' new states."""
     match kind:
         case AckType.ACCEPT:
             return _states(window, span, ACKNOWLEDGED)
         case AckType.RELEASE:
-            return release(window, [span], limit, retry)
-        case AckType.REJECT | AckType.GAP:
+            return release(window, [span], limit, outcome)
+        case AckType.REJECT:
+            return _states(window, span, outcome.given_up)
+        case AckType.GAP:
             return _states(window, span, ARCHIVED)
         case _:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"acknowledgement type {kind}")
@@ -246,19 +259,23 @@ def _require_once(settled: Settled) -> None:
             raise KafkaError(ErrorCode.INVALID_RECORD_STATE, f"offset {following.first} is acknowledged twice")
 
 
-def release(window: Window, spans: Iterable[Span], limit: int, retry: Retry = AT_ONCE) -> list[StateBatch]:
-    """Locked records are available again, if need be after a while; archived if they were given so often."""
-    return [
-        StateBatch(
-            first_offset=first,
-            last_offset=last,
-            delivery_state=AVAILABLE if count < limit else ARCHIVED,
-            delivery_count=count,
-            due_ms=retry.due_ms(count) if count < limit else 0,
-        )
-        for span in spans
-        for first, last, count in window.counted(span.first, span.last)
-    ]
+def release(window: Window, spans: Iterable[Span], limit: int, outcome: Outcome = PLAIN) -> list[StateBatch]:
+    """Locked records are available again, if need be after a while; given up if they were given so often."""
+    batches = []
+    for span in spans:
+        for first, last, count in window.counted(span.first, span.last):
+            state, due_ms, reason = outcome.of_release(count, limit)
+            batches.append(
+                StateBatch(
+                    first_offset=first,
+                    last_offset=last,
+                    delivery_state=state,
+                    delivery_count=count,
+                    due_ms=due_ms,
+                    reason=reason,
+                )
+            )
+    return batches
 
 
 def held_by(window: Window, locks: Iterable[Lock]) -> list[Span]:

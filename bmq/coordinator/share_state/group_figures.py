@@ -19,6 +19,7 @@ class PartitionFigures(NamedTuple):
     locked: int
     locks: int
     delayed: int
+    archiving: int
     oldest_s: float
 
 

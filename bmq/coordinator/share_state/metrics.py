@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector, CollectorRegistry
@@ -12,12 +12,62 @@ from prometheus_client.registry import Collector, CollectorRegistry
 from bmq.coordinator.share_state.group_figures import PartitionFigures, by_group
 
 T = TypeVar("T")
+GROUPS_COUNTED_MAX: Final = 1_000
+"""Groups with counters of their own; those of further ones are added up under OTHER_GROUPS."""
+OTHER_GROUPS: Final = ""
+
+
+class DeadLetterCounts:
+    """Of one process. Kafka's ShareGroupMetrics (KIP-1191), by group. `dropped`: records given up without a dead letter."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, int] = {}
+        self.requests: dict[str, int] = {}
+        self.failures: dict[str, int] = {}
+        self.dropped = 0
+
+    def add_records(self, group_id: str, count: int) -> None:
+        _add(self.records, group_id, count)
+
+    def add_request(self, group_id: str) -> None:
+        _add(self.requests, group_id, 1)
+
+    def add_failure(self, group_id: str) -> None:
+        _add(self.failures, group_id, 1)
+
+    def collect(self) -> Iterable[Metric]:
+        for name, text, counts in (
+            ("bmq_share_dead_letter_records", "Dead letters written (DeadLetterQueueRecordCount).", self.records),
+            (
+                "bmq_share_dead_letter_produce_requests",
+                "Tries to write some (DeadLetterQueueTotalProduceRequestsPerSec).",
+                self.requests,
+            ),
+            (
+                "bmq_share_dead_letter_failed_produce_requests",
+                "Those that failed (DeadLetterQueueFailedProduceRequestsPerSec).",
+                self.failures,
+            ),
+        ):
+            counter = CounterMetricFamily(name, text, labels=["group"])
+            for group_id, count in counts.items():
+                counter.add_metric([group_id], count)
+            yield counter
+        yield CounterMetricFamily(
+            "bmq_share_dead_letters_dropped", "Records given up without a dead letter.", value=self.dropped
+        )
+
+
+def _add(counts: dict[str, int], group_id: str, count: int) -> None:
+    key = group_id if group_id in counts or len(counts) < GROUPS_COUNTED_MAX else OTHER_GROUPS
+    counts[key] = counts.get(key, 0) + count
 
 
 class ShareStateMetrics(Collector):
     """Counters of one process; `partitions` is called at each scrape."""
 
     def __init__(self, partitions: Callable[[], Sequence[PartitionFigures]]) -> None:
+        self.dead_letters = DeadLetterCounts()
         self.acquired = 0
         self.redelivered = 0
         self.writes = 0
@@ -58,6 +108,11 @@ class ShareStateMetrics(Collector):
                 "Records that wait for the end of their back-off; no member holds them.",
                 sum(one.delayed for one in partitions),
             ),
+            (
+                "bmq_share_archiving_records",
+                "Records that are given up and whose dead letters are not written yet.",
+                sum(one.archiving for one in partitions),
+            ),
             ("bmq_share_locks", "Acquisitions that hold records yet.", sum(one.locks for one in partitions)),
         ):
             yield GaugeMetricFamily(name, text, value=number)
@@ -72,6 +127,7 @@ class ShareStateMetrics(Collector):
             oldest.add_metric([group.group_id], group.oldest_s)
         yield locked
         yield oldest
+        yield from self.dead_letters.collect()
         for name, text, value in (
             ("bmq_share_records_acquired", "Records given to members, each time.", self.acquired),
             ("bmq_share_records_redelivered", "Those that were given before.", self.redelivered),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from bmq.coordinator.config import RecordLimits
@@ -15,6 +15,7 @@ from bmq.coordinator.share_state.window import (
     ACQUIRED,
     ARCHIVED,
     ARCHIVING,
+    ARCHIVING_SPENT,
     AVAILABLE,
     DELAYED,
     LOCKS_MAX,
@@ -24,6 +25,7 @@ from bmq.coordinator.share_state.window import (
     Lock,
     Window,
 )
+from bmq.protocol.dead_letters import DeadReason
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.retry_backoff import BACKOFF_MAX_MS
 from bmq.protocol.share_state_records import LockedRecords, SnapshotValue, StateBatch, UpdateValue
@@ -172,6 +174,9 @@ class SharePartition:
         )
 
 
+_UNTOUCHED: Final = (AVAILABLE, 0, 0, 0)
+
+
 def _require_sound_state(window: Window, batch: StateBatch) -> None:
     """Raises MalformedMessage."""
     if batch.delivery_state not in _WRITTEN_STATES:
@@ -188,28 +193,33 @@ def _require_sound_range(window: Window, records: StateBatch | LockedRecords, re
 
 
 def _batches(window: Window) -> Iterator[StateBatch]:
-    """Runs of equal state, count and delay; a locked or delayed record is available there."""
-    first = 0
-    before = (AVAILABLE, 0, 0)
+    """Runs of records that are alike; a locked or delayed one is available there."""
+    first, before = 0, _UNTOUCHED
     for at, byte in enumerate(window.states):
-        state = byte & ~RESERVED
-        due_ms = window.delays[window.numbers[at]].due_ms if state == DELAYED else 0
-        now = (AVAILABLE if state in (ACQUIRED, DELAYED) else state, window.counts[at], due_ms)
+        state, due_ms, reason = byte & ~RESERVED, 0, 0
+        if state == ACQUIRED:
+            state = AVAILABLE
+        elif state == DELAYED:
+            state, due_ms = AVAILABLE, window.delays[window.numbers[at]].due_ms
+        elif state == ARCHIVING_SPENT:
+            state, reason = ARCHIVING, DeadReason.DELIVERY_COUNT
+        now = (state, window.counts[at], due_ms, reason)
         if now != before:
-            if before != (AVAILABLE, 0, 0):
+            if before != _UNTOUCHED:
                 yield _batch(window, first, at, before)
             first, before = at, now
-    if before != (AVAILABLE, 0, 0):
+    if before != _UNTOUCHED:
         yield _batch(window, first, len(window.states), before)
 
 
-def _batch(window: Window, low: int, high: int, what: tuple[int, int, int]) -> StateBatch:
+def _batch(window: Window, low: int, high: int, what: tuple[int, int, int, int]) -> StateBatch:
     return StateBatch(
         first_offset=window.start + low,
         last_offset=window.start + high - 1,
         delivery_state=what[0],
         delivery_count=what[1],
         due_ms=what[2],
+        reason=what[3],
     )
 
 

@@ -20,15 +20,14 @@ from typing import ClassVar, Final, Protocol, TypeVar
 from bmq.coordinator.config import RecordLimits, ShareRecordTerms
 from bmq.coordinator.runtime.moment import NEVER_MS, Moment
 from bmq.coordinator.runtime.shard import LATE_WAKE_MS, Shard
+from bmq.coordinator.share_state.acquisition import Acquired, Acquisition
 from bmq.coordinator.share_state.config import ShareStateConfig
+from bmq.coordinator.share_state.dead_letters import DeadLetterContext, DeadLetters
 from bmq.coordinator.share_state.decisions import (
-    AT_ONCE,
     Ack,
-    Given,
-    Retry,
+    Outcome,
     Settled,
     Span,
-    Wanted,
     acknowledge,
     acquire,
     archive,
@@ -39,7 +38,6 @@ from bmq.coordinator.share_state.decisions import (
 from bmq.coordinator.share_state.metrics import ShareStateMetrics
 from bmq.coordinator.share_state.partition import NONE_AVAILABLE, ActiveMember, PartitionKey, SharePartition
 from bmq.coordinator.share_state.records import (
-    Holder,
     add_part,
     copied,
     counted,
@@ -50,7 +48,7 @@ from bmq.coordinator.share_state.records import (
     update_key,
 )
 from bmq.coordinator.share_state.update_run import UpdateRun
-from bmq.coordinator.share_state.window import AVAILABLE, Delay, Lock, Window
+from bmq.coordinator.share_state.window import ARCHIVED, ARCHIVING, AVAILABLE, Delay, Lock, Window
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
 from bmq.log.state_log import SnapshotPolicy
@@ -80,29 +78,6 @@ _NO_LIMITS: Final = RecordLimits(0, 0)
 _BYTES_PER_TURN_MAX: Final = 256 * 1024
 
 
-@dataclass(slots=True)
-class Acquisition:
-    """What a member wants of one share partition: see AcquirePartition."""
-
-    holder: Holder
-    wanted: Wanted
-    batches: Sequence[Span] = ()
-    archive: Sequence[Span] = ()
-    log_start_offset: int = -1
-    reset_offset: int = -1
-
-
-@dataclass(slots=True)
-class Acquired:
-    """See AcquiredPartition."""
-
-    start_offset: int
-    next_offset: int
-    version: int
-    lock_duration_ms: int
-    given: Sequence[Given] = ()
-
-
 class IsGone(Protocol):
     def __call__(self, node_id: int, node_epoch: int, /) -> bool:
         """Whether this incarnation of a proxy is known to have ended."""
@@ -110,13 +85,16 @@ class IsGone(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ShareStateContext:
-    """What all shards of a coordinator share. `terms(group)`: the limits of the group's records."""
+    """What all shards of a coordinator share. `terms(group)`: the limits of the group's records. `dead_letters`: None: there
+    are none.
+    """
 
     clock: Clock
     config: ShareStateConfig
     metrics: ShareStateMetrics
     terms: Callable[[str], ShareRecordTerms]
     is_gone: IsGone
+    dead_letters: DeadLetterContext | None = None
 
 
 T = TypeVar("T")
@@ -151,6 +129,7 @@ class ShareStateShard(Shard):
         self._deadline_number = 0
         self._deadlines_max = _HEAP_MIN
         self._not_before_ms = 0.0
+        self._dead_letters = None if context.dead_letters is None else DeadLetters(self, context.dead_letters)
 
     # ---------------------------------------------------------------- life
 
@@ -160,10 +139,14 @@ class ShareStateShard(Shard):
         self._not_before_ms = self.now().loop_ms + LATE_WAKE_MS
         self.arm()
         self.nodes_changed()
+        for partition in self.partitions.values():
+            self._look_for_dead(partition)
 
     def unload(self, error: ErrorCode) -> None:
         self.partitions = {}
         self._deadlines = []
+        if self._dead_letters is not None:
+            self._dead_letters.close()
         for key in tuple(self._watchers):
             self._tell(key)
 
@@ -205,7 +188,7 @@ class ShareStateShard(Shard):
         if window is None:
             await self._prove(asked_ms)
             return Acquired(-1, -1, partition.version, terms.lock_duration_ms)
-        start = past_holes(window, max(window.start, asked.log_start_offset), asked.archive)
+        start = past_holes(window, window.kept_start(asked.log_start_offset), asked.archive)
         batches = [Span(max(first, start), last) for first, last in asked.batches if last >= start]
         given = acquire(window, batches, asked.wanted, terms.limits)
         archived = archive(window, [span for span in asked.archive if span.last >= start])
@@ -240,7 +223,7 @@ class ShareStateShard(Shard):
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "no record was ever given")
             if not terms.may_renew and any(AckType.RENEW in ack.types for ack in acks):
                 raise KafkaError(ErrorCode.INVALID_RECORD_STATE, "the group's locks cannot be renewed")
-            settled = acknowledge(window, acks, member_id, terms.limits.delivery_count_limit, self._retry(terms))
+            settled = acknowledge(window, acks, member_id, terms.limits.delivery_count_limit, self._outcome(terms))
         except KafkaError:
             await self.prove()  # a former owner does not know the locks of the present one
             raise
@@ -425,25 +408,42 @@ class ShareStateShard(Shard):
                 self._push(now.loop_ms + EXPIRY_RETRY_MS, partition, timed)  # unless it has ended by then
         for partition, locks in due.values():
             terms = self._context.terms(partition.key.group_id)
-            self._release_locks(partition, set(locks).__contains__, self._retry(terms))
+            self._release_locks(partition, set(locks).__contains__, self._outcome(terms))
             self._metrics.expired_locks += len(locks)
 
-    def _retry(self, terms: ShareRecordTerms) -> Retry:
-        return Retry(terms.backoff, self.now().wall_ms)
+    def _outcome(self, terms: ShareRecordTerms) -> Outcome:
+        return Outcome(terms.backoff, self.now().wall_ms, has_dead_letters=terms.dead_letters is not None)
 
     def _release_locks(
-        self, partition: SharePartition, is_ended: Callable[[Lock], bool], retry: Retry = AT_ONCE
+        self, partition: SharePartition, is_ended: Callable[[Lock], bool], outcome: Outcome | None = None
     ) -> asyncio.Future[None] | None:
-        """Begin to release what these locks hold, except for records that another append concerns."""
+        """Begin to release what these locks hold, except for records that another append concerns. Without `outcome` no record
+        waits: no member has tried them."""
         window = partition.window
         if window is None or partition.barrier is not None:
             return None
         spans = held_by(window, [lock for lock in window.locks.values() if is_ended(lock)])
         if not spans:
             return None
-        limit = self._context.terms(partition.key.group_id).limits.delivery_count_limit
-        value = self._update(partition, release(window, spans, limit, retry), ())
+        terms = self._context.terms(partition.key.group_id)
+        if outcome is None:
+            outcome = self._outcome(terms._replace(backoff=()))
+        states = release(window, spans, terms.limits.delivery_count_limit, outcome)
+        value = self._update(partition, states, ())
         return self._begin_write(partition, window, value, spans)
+
+    def archive_dead(self, partition: SharePartition, window: Window, first: int, last: int) -> asyncio.Future[int]:
+        """Begin to write that records are archived, whose dead letters are durable. Raises KafkaError."""
+        spans = [Span(max(first, window.start), last)]
+        states = [
+            StateBatch(first_offset=low, last_offset=high, delivery_state=ARCHIVED, delivery_count=count)
+            for low, high, count in window.counted(*spans[0])
+        ]
+        return self._begin_write(partition, window, self._update(partition, states, ()), spans)
+
+    def _look_for_dead(self, partition: SharePartition) -> None:
+        if self._dead_letters is not None and partition.window is not None and partition.window.archiving:
+            self._dead_letters.begin(partition)
 
     def _push(self, deadline_ms: float, partition: SharePartition, timed: Lock | Delay) -> None:
         self._deadline_number += 1
@@ -607,6 +607,8 @@ class ShareStateShard(Shard):
         )
         if is_released or value.active_epoch >= 0 or (was_full and partition.next_offset(limits) != NONE_AVAILABLE):
             self._news(partition)
+        if any(one.delivery_state == ARCHIVING for one in value.state_batches):
+            self._look_for_dead(partition)
         self.arm()
 
     # ---------------------------------------------------------------- snapshots

@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from bmq.protocol.dead_letters import DeadReason
 from bmq.protocol.share_state_records import LockedRecords, StateBatch
 
 AVAILABLE: Final = 0
@@ -28,6 +29,8 @@ ARCHIVING: Final = 3
 ARCHIVED: Final = 4
 DELAYED: Final = 5
 """Not in Kafka, and in the log as available: it is given again once its back-off is over."""
+ARCHIVING_SPENT: Final = 6
+"""In the log as archiving: the delivery count has reached its limit. Other archiving records were rejected."""
 RESERVED: Final = 0x80
 """Set in a state's byte while an append about the record is in flight."""
 SPAN_MAX: Final = 100_000
@@ -39,6 +42,7 @@ LOCKS_MAX: Final = 65_535
 """Numbers of locks; limits of locked records are lower."""
 
 _RUN_LENGTH_AT_FIRST: Final = 64
+_DEAD: Final = (ARCHIVING, ARCHIVING_SPENT)
 _DONE: Final = bytes((ACKNOWLEDGED, ARCHIVED))
 _RESERVE: Final = bytes(byte | RESERVED for byte in range(256))
 _FREE: Final = bytes(byte & ~RESERVED for byte in range(256))
@@ -123,6 +127,30 @@ class Window:
     def done(self) -> int:
         """Records past the start that are acknowledged or archived."""
         return self.states.count(ACKNOWLEDGED) + self.states.count(ARCHIVED)
+
+    @property
+    def archiving(self) -> int:
+        """Records whose dead letters are not written yet."""
+        return sum(self.states.count(state) for state in _DEAD)
+
+    def first_dead(self, length_max: int) -> tuple[int, int, int, DeadReason] | None:
+        """The first records without their dead letters that are alike: first, last, delivery count and reason."""
+        found = [at for state in _DEAD if (at := self.states.find(state)) >= 0]
+        if not found:
+            return None
+        at = min(found)
+        end = _run_end(self.states, at, min(at + length_max, len(self.states)))
+        low, high, count = next(_runs(self.counts, at, end))
+        is_spent = self.states[at] == ARCHIVING_SPENT
+        reason = DeadReason.DELIVERY_COUNT if is_spent else DeadReason.REJECTED
+        return self.start + low, self.start + high - 1, count, reason
+
+    def kept_start(self, log_start_offset: int) -> int:
+        """The start when the log begins there: records whose dead letters are not written yet stay."""
+        if log_start_offset <= self.start:
+            return self.start
+        dead = self.first_dead(1)
+        return log_start_offset if dead is None else max(self.start, min(log_start_offset, dead[0]))
 
     def first_available(self) -> int:
         """The lowest offset that might be given: of an available record, or the end."""
@@ -224,7 +252,8 @@ class Window:
         self._reach(last)
         low, high = first - self.start, last + 1 - self.start
         self._unlock(low, high)
-        self.states[low:high] = bytes((batch.delivery_state,)) * (high - low)
+        is_spent = batch.delivery_state == ARCHIVING and batch.reason == DeadReason.DELIVERY_COUNT
+        self.states[low:high] = bytes((ARCHIVING_SPENT if is_spent else batch.delivery_state,)) * (high - low)
         self.counts[low:high] = bytes((min(max(batch.delivery_count, 0), COUNT_MAX),)) * (high - low)
 
     def lock(self, records: LockedRecords, deadline_ms: float) -> Lock | None:

@@ -64,7 +64,7 @@ async def read_offer(
             return NOTHING
         began_s = shared.elapsed_s()
         try:
-            views = await _views(shared, log, from_offset, length_bytes, bound_offset)
+            views = await read_views(shared, log, from_offset, length_bytes, bound_offset)
             batches, missing = batches_of(views, from_offset, records_max, is_read_committed=is_read_committed)
             if (
                 missing > 0
@@ -73,7 +73,7 @@ async def read_offer(
                 and batches[-1].last_offset + 1 < bound_offset
             ):
                 length_bytes = length_bytes_max
-                views = await _views(shared, log, from_offset, length_bytes, bound_offset)
+                views = await read_views(shared, log, from_offset, length_bytes, bound_offset)
                 batches, _ = batches_of(views, from_offset, records_max, is_read_committed=is_read_committed)
             if not batches:
                 return NOTHING
@@ -123,7 +123,7 @@ async def reset_offset(log: PartitionLog, reset: Reset, now_ms: int, *, is_read_
     return log.high_watermark if found is None else found[0]
 
 
-async def _views(
+async def read_views(
     shared: FetchResources, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int
 ) -> Sequence[memoryview]:
     limit = max(1, min(length_bytes_max, shared.budget.room_bytes))

@@ -425,11 +425,14 @@ GROUP = 32
 def test_what_is_set_for_a_group_is_shown_in_front_of_the_brokers(cluster: Cluster) -> None:
     before = configs_of(cluster, GROUP, "g")
     assert {name: c.value for name, c in before.items()} == {
+        "bmq.share.dead.letter.policy": "keep",
         "bmq.share.retry.backoff": "",
         "bmq.share.subscription.type": "shared",
         "consumer.assignment.interval.ms": "1000",
         "consumer.heartbeat.interval.ms": "5000",
         "consumer.session.timeout.ms": "45000",
+        "errors.deadletterqueue.copy.record.enable": "true",
+        "errors.deadletterqueue.topic.name": "",
         "share.assignment.interval.ms": "1000",
         "share.auto.offset.reset": "latest",
         "share.delivery.count.limit": "5",
@@ -495,7 +498,9 @@ def test_a_groups_configs_are_replaced(cluster: Cluster) -> None:
     ("name", "config", "value", "code", "message"),
     [
         ("g", "nope", "1", ErrorCode.INVALID_CONFIG, "Unknown group config name: nope"),
-        ("g", "errors.deadletterqueue.topic.name", "d", ErrorCode.INVALID_CONFIG, "Unknown group config name: errors.deadletterqueue.topic.name"),
+        ("g", "errors.deadletterqueue.topic.name", "__d", ErrorCode.INVALID_CONFIG, "Invalid value __d for configuration errors.deadletterqueue.topic.name: dead letters do not go into internal topics (__…)"),
+        ("g", "errors.deadletterqueue.topic.name", "d/d", ErrorCode.INVALID_CONFIG, "Invalid value d/d for configuration errors.deadletterqueue.topic.name: Topic name is invalid: 'd/d' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"),
+        ("g", "bmq.share.dead.letter.policy", "lose", ErrorCode.INVALID_CONFIG, "Invalid value lose for configuration bmq.share.dead.letter.policy: String must be one of: keep, drop"),
         ("g", "bmq.share.retry.backoff", "2s..1s", ErrorCode.INVALID_CONFIG, "Invalid value 2s..1s for configuration bmq.share.retry.backoff: The first duration of a range must be above 0 and not above the last one"),
         ("g", "share.record.lock.duration.ms", "14999", ErrorCode.INVALID_CONFIG, "share.record.lock.duration.ms must be greater than or equal to group.share.min.record.lock.duration.ms"),
         ("g", "share.delivery.count.limit", "11", ErrorCode.INVALID_CONFIG, "Invalid value 11 for configuration share.delivery.count.limit: Value must be no more than 10"),

@@ -88,7 +88,7 @@ async def test_api_versions_names_levels_that_were_lowered(proxy: Proxy, client:
     proxy.controller.image = replace(proxy.controller.image, features={"group.version": 0, "transaction.version": 1})
     response = await client.ask(ApiKey.API_VERSIONS, 4, known())
     finalized = {f.name: f.max_version_level for f in response.finalized_features}
-    assert finalized == {"share.version": 1, "streams.version": 1, "transaction.version": 1}
+    assert finalized == {"share.version": 2, "streams.version": 1, "transaction.version": 1}
     supported = {f.name: (f.min_version, f.max_version) for f in response.supported_features}
     assert supported == CLIENT_FEATURES
 

@@ -9,6 +9,7 @@ from uuid import UUID
 from bmq.coordinator.config import ShareConfig
 from bmq.coordinator.share_state.config import ShareStateConfig
 from bmq.coordinator.share_state.coordinator import ShareStateCoordinator
+from bmq.coordinator.share_state.dead_letters import DeadLetterWriter
 from bmq.coordinator.topics import SHARE_STATE_TOPIC
 from bmq.log.partition_log import ReplayableLog, TopicPartition
 from bmq.protocol.apis import ApiKey
@@ -52,9 +53,10 @@ class StateShards(FakeShards):
 
 
 class States:
-    """A process that owns all shards. `gone`: incarnations of proxies that have ended."""
+    """A process that owns all shards. `gone`: incarnations of proxies that have ended. `letters`: writes dead letters."""
 
-    def __init__(self, before: States | None = None, **config: int) -> None:
+    def __init__(self, before: States | None = None, letters: DeadLetterWriter | None = None, **config: int) -> None:
+        self.letters: DeadLetterWriter | None = before.letters if letters is None and before is not None else letters
         self.clock: FakeClock = FakeClock() if before is None else before.clock
         self.topics: FakeTopics = FakeTopics() if before is None else before.topics
         self.topics.add(SHARE_STATE_TOPIC, 998)
@@ -71,6 +73,7 @@ class States:
             lambda: self.topics,
             lambda: self.share_config,
             lambda node_id, node_epoch: (node_id, node_epoch) in self.gone,
+            self.letters,
         )
 
     def take_over(self) -> States:
@@ -101,11 +104,12 @@ class States:
         node: tuple[int, int] = (1, 1),
         session: int = 1,
         group_id: str = "g",
+        partition: int = 0,
         **fields: int,
     ) -> AcquiredPartition:
         part = AcquirePartition(
             topic_id=TOPIC,
-            partition=0,
+            partition=partition,
             records_max=records_max,
             batch_size=1_000,
             batches=[OffsetRange(first=first, last=last) for first, last in batches],
@@ -122,9 +126,11 @@ class States:
         )
         return cast(AcquiredPartition, await self._call(ApiKey.SHARE_ACQUIRE, request))
 
-    async def acknowledge(self, member_id: str, *acks: tuple[int, int, int], group_id: str = "g") -> int:
+    async def acknowledge(
+        self, member_id: str, *acks: tuple[int, int, int], group_id: str = "g", partition: int = 0
+    ) -> int:
         batches = [AcknowledgedBatch(first=first, last=last, types=[kind]) for first, last, kind in acks]
-        part = AcknowledgePartition(topic_id=TOPIC, partition=0, batches=batches)
+        part = AcknowledgePartition(topic_id=TOPIC, partition=partition, batches=batches)
         request = ShareAcknowledgeRequest(group_id=group_id, member_id=member_id, partitions=[part])
         return cast(int, (await self._call(ApiKey.SHARE_ACKNOWLEDGE_STATE, request)).error_code)
 

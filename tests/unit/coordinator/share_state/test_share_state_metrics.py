@@ -53,8 +53,8 @@ def test_what_is_out_is_counted_and_aged_until_it_is_done() -> None:
 
 
 def test_groups_that_hold_something_up_come_first_and_no_more_than_so_many() -> None:
-    figures = [PartitionFigures(f"g{number:03d}", 1, 1, float(number)) for number in range(GROUPS_MAX + 50)]
-    figures += [PartitionFigures("idle", 0, 0, 0.0), PartitionFigures("g000", 5, 2, 900.0)]
+    figures = [PartitionFigures(f"g{number:03d}", 1, 1, 0, 0, float(number)) for number in range(GROUPS_MAX + 50)]
+    figures += [PartitionFigures("idle", 0, 0, 0, 0, 0.0), PartitionFigures("g000", 5, 2, 0, 0, 900.0)]
     found = by_group(figures)
     assert len(found) == GROUPS_MAX
     assert found[0] == GroupFigures("g000", 6, 900.0)

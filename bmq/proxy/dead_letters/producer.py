@@ -1,0 +1,153 @@
+"""Writes dead letters of share groups into their topics, as any other produce of the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from bmq.log.clock import Clock
+from bmq.log.partition_log import AppendResult, LoneAppend, ProducedBatch, TopicPartition
+from bmq.metadata.features import DEAD_LETTERS_LEVEL, SHARE_VERSION, level_in_force
+from bmq.metadata.image import MetadataImage, TopicImage
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.batch_records import Record, encode_batch
+from bmq.protocol.dead_letters import TOPIC_CONFIG, DeadRecords
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.messages.create_topics_request import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from bmq.protocol.record_batch import parsed_header
+from bmq.protocol.request_context import RequestMethod, by_itself
+from bmq.proxy.appender import Appender
+from bmq.proxy.dead_letters.letters import Letters, letters_of
+from bmq.proxy.dead_letters.record_reads import ReadRecords, RecordReader
+from bmq.proxy.dead_letters.target import check_name, target_of
+from bmq.proxy.partitions import Partitions
+
+BATCH_BYTES_WANTED: Final = 512 * 1024
+"""Dead letters that are written at once; a single one may be larger."""
+APPEND_WAIT_MAX_S: Final = 20.0
+CREATE_WAIT_MAX_MS: Final = 10_000
+_DEFAULTS: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterSettings:
+    """`prefix`: how names of dead letters' topics begin. `creates_topics`: whether missing ones are created."""
+
+    prefix: str = "dlq."
+    creates_topics: bool = False
+
+
+class RecordAppender:
+    """Appends records to a partition of the cluster. `appender()`: the one for clients' produces."""
+
+    def __init__(self, appender: Callable[[], Appender]) -> None:
+        self._appender = appender
+        self._loop = asyncio.get_running_loop()
+
+    async def append(self, topic_partition: TopicPartition, records: list[Record]) -> int:
+        """The first one's offset, once they are durable. Raises KafkaError; after REQUEST_TIMED_OUT they may be there."""
+        done: asyncio.Future[AppendResult] = self._loop.create_future()
+
+        def answered(result: AppendResult) -> None:
+            if not done.done():
+                done.set_result(result)
+
+        now_s = self._loop.time()
+        request = LoneAppend(answered, arrived_s=now_s, send_until_s=now_s + APPEND_WAIT_MAX_S / 2)
+        data = memoryview(encode_batch(records))
+        self._appender().append(ProducedBatch(request, topic_partition, data, parsed_header(data)))
+        finished, _ = await asyncio.wait({done}, timeout=APPEND_WAIT_MAX_S)
+        if not finished:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"no answer to an append for {APPEND_WAIT_MAX_S:.0f} s")
+        result = done.result()
+        if result.error_code:
+            raise KafkaError(result.error_code, result.message or result.error_code.name)
+        return result.base_offset
+
+
+class DeadLetterProducer:
+    """Implements bmq.coordinator.share_state.dead_letters.DeadLetterWriter."""
+
+    def __init__(
+        self,
+        image: Callable[[], MetadataImage],
+        partitions: Partitions,
+        reader: RecordReader,
+        appender: RecordAppender,
+        clock: Clock,
+        create_topics: RequestMethod,
+        settings: Callable[[], DeadLetterSettings],
+    ) -> None:
+        self._image = image
+        self._partitions = partitions
+        self._reader = reader
+        self._appender = appender
+        self._clock = clock
+        self._create_topics = create_topics
+        self._settings = settings
+
+    def is_enabled(self) -> bool:
+        return level_in_force(self._image().features, SHARE_VERSION) >= DEAD_LETTERS_LEVEL
+
+    async def write(self, dead: DeadRecords) -> int:
+        """As DeadLetterWriter.write."""
+        source = self._image().topics_by_id.get(dead.topic_id)
+        if source is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "the topic of the records is deleted")
+        settings = self._settings()
+        check_name(dead.terms.topic, source.name, settings.prefix)
+        target = target_of(self._image(), dead.terms.topic, creates=settings.creates_topics)
+        if target is None:
+            await self._create(dead.terms.topic)
+            target = target_of(self._image(), dead.terms.topic, creates=False)
+            assert target is not None
+        letters = await self._letters(dead, source.name, target)
+        place = TopicPartition(target.topic_id, dead.partition % len(target.partitions))
+        try:
+            await self._appender.append(place, letters.records)
+        except KafkaError as error:
+            why = f"topic {target.name}, partition {place.partition}: {error}"
+            raise KafkaError(error.code, why) from error
+        return letters.end
+
+    async def _letters(self, dead: DeadRecords, source_name: str, target: TopicImage) -> Letters:
+        read = ReadRecords([], dead.last + 1)
+        if dead.terms.is_copying:
+            log = await self._partitions.leader_of(TopicPartition(dead.topic_id, dead.partition))
+            read = await self._reader.read(log, dead.first, dead.last, BATCH_BYTES_WANTED)
+        return letters_of(
+            dead,
+            source_name,
+            {record.offset: record for record in read.records},
+            read.next_offset,
+            self._clock.now_ms(),
+            batch_bytes_max=target.log_config.max_message_bytes,
+            bytes_wanted=BATCH_BYTES_WANTED,
+        )
+
+    async def _create(self, name: str) -> None:
+        """Raises KafkaError unless the topic exists, and this node knows it."""
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=_DEFAULTS,
+            replication_factor=_DEFAULTS,
+            configs=[
+                CreatableTopicConfig(name=TOPIC_CONFIG, value="true"),
+                CreatableTopicConfig(name="message.timestamp.type", value="CreateTime"),
+            ],
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=CREATE_WAIT_MAX_MS)
+        answer = await self._create_topics(request, by_itself(ApiKey.CREATE_TOPICS))
+        (result,) = answer.topics
+        if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            why = f"topic {name} could not be created: {result.error_message or ErrorCode(result.error_code).name}"
+            raise KafkaError(ErrorCode(result.error_code), why)
+        if name not in self._image().topics:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} was created a moment ago")

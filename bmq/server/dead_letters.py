@@ -1,0 +1,58 @@
+"""Dead letters of share groups in a server process: what writes them, with what it needs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from bmq.log.clock import Clock
+from bmq.metadata.broker_configs import BrokerConfigs
+from bmq.metadata.dead_letter_configs import AUTO_CREATE, PREFIX
+from bmq.metadata.image import MetadataImage
+from bmq.protocol.request_context import RequestMethod
+from bmq.proxy.appender import Appender
+from bmq.proxy.dead_letters.producer import DeadLetterProducer, DeadLetterSettings, RecordAppender
+from bmq.proxy.dead_letters.record_reads import RecordReader, RunAside
+from bmq.proxy.fetcher import Fetcher
+from bmq.proxy.partitions import Partitions
+
+if TYPE_CHECKING:
+    from bmq.proxy.fetch_resources import FetchResources
+
+
+class RecordIo(NamedTuple):
+    """Single records of any partition of the cluster."""
+
+    partitions: Partitions
+    reader: RecordReader
+    appender: RecordAppender
+
+
+def record_io(
+    partitions: Partitions,
+    fetcher: Callable[[], Fetcher],
+    appender: Callable[[], Appender],
+    run_aside: RunAside = asyncio.to_thread,
+) -> RecordIo:
+    """`fetcher()`, `appender()`: called once the process serves."""
+
+    def shared() -> FetchResources:
+        return fetcher().shared
+
+    return RecordIo(partitions, RecordReader(shared, run_aside), RecordAppender(appender))
+
+
+def dead_letter_producer(
+    io: RecordIo,
+    image: Callable[[], MetadataImage],
+    clock: Clock,
+    create_topics: RequestMethod,
+    configs: BrokerConfigs,
+) -> DeadLetterProducer:
+    """`configs`: of this node."""
+
+    def settings() -> DeadLetterSettings:
+        return DeadLetterSettings(configs.value_of(PREFIX) or "", configs.value_of(AUTO_CREATE) == "true")
+
+    return DeadLetterProducer(image, io.partitions, io.reader, io.appender, clock, create_topics, settings)
