@@ -432,7 +432,7 @@ class ShareStateShard(Shard):
         value = self._update(partition, states, ())
         return self._begin_write(partition, window, value, spans)
 
-    def archive_dead(self, partition: SharePartition, window: Window, first: int, last: int) -> asyncio.Future[int]:
+    def archive_dead(self, partition: SharePartition, window: Window, first: int, last: int) -> asyncio.Future[None]:
         """Begin to write that records are archived, whose dead letters are durable. Raises KafkaError."""
         spans = [Span(max(first, window.start), last)]
         states = [

@@ -64,7 +64,7 @@ class RecordReader:
             views = await self._views(log, offset)
             if views is None:
                 continue  # retention was faster
-            for batch in batches_of(views):
+            for batch in batches_of(views)[0]:
                 if batch.first_offset > last or room_bytes <= 0:
                     break
                 if batch.is_control:
