@@ -89,6 +89,9 @@ class TaskBook:
             raise UnknownTask(f"there is no task {task_id} here; the last {TASKS_MAX} of each controller are kept")
         return task
 
+    def has(self, task_id: str) -> bool:
+        return task_id in self._tasks
+
     def running(self) -> Sequence[Task]:
         return [task for task in self._tasks.values() if task.is_running]
 

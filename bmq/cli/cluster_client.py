@@ -78,8 +78,9 @@ class ClusterClient:
     def follow(self, task: Any) -> Iterator[Any]:
         """The task now and after each change, up to its end."""
         yield task
+        pages = "redrives" if task["kind"] == "redrive" else "tasks"
         while task["state"] == "running":
-            task = self.get(f"/v1/tasks/{task['id']}/events", after=task["version"], wait_ms=POLL_WAIT_MS)
+            task = self.get(f"/v1/{pages}/{task['id']}/events", after=task["version"], wait_ms=POLL_WAIT_MS)
             yield task
 
     def _ask(

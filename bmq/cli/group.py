@@ -36,6 +36,7 @@ from bmq.cli.kafka.options import (
     connected,
 )
 from bmq.cli.kafka.rows import Column, Output, counted, output_of, print_head, print_rows
+from bmq.cli.redrive import redrive_app
 from bmq.cli.terminal import print_json
 from bmq.spark.jobs.moments import milliseconds
 
@@ -43,9 +44,11 @@ if TYPE_CHECKING:
     from bmq.cli.kafka.client import KafkaClient
 
 group_app = typer.Typer(
-    no_args_is_help=True, help="Consumer groups of a cluster: list, describe, lag, reset their offsets, delete."
+    no_args_is_help=True,
+    help="Consumer groups of a cluster: list, describe, lag, reset their offsets, delete; redrive dead letters.",
 )
 group_app.command("explain")(explain)
+group_app.add_typer(redrive_app)
 
 PLAN_BYTES_MAX: Final = 64 << 20
 _LIST: Final = (Column("group"), Column("kind"), Column("state"))

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from random import Random
 from typing import TYPE_CHECKING, NamedTuple
 
+from bmq.admin.redrives import Redrives
 from bmq.log.clock import Clock
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.dead_letter_configs import AUTO_CREATE, PREFIX
@@ -14,8 +16,11 @@ from bmq.protocol.request_context import RequestMethod
 from bmq.proxy.appender import Appender
 from bmq.proxy.dead_letters.producer import DeadLetterProducer, DeadLetterSettings, RecordAppender
 from bmq.proxy.dead_letters.record_reads import RecordReader, RunAside
+from bmq.proxy.dead_letters.redrive import Redriver
+from bmq.proxy.dead_letters.redrive_progress import CommittedProgress
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.partitions import Partitions
+from bmq.proxy.services import Groups
 
 if TYPE_CHECKING:
     from bmq.proxy.fetch_resources import FetchResources
@@ -41,6 +46,19 @@ def record_io(
         return fetcher().shared
 
     return RecordIo(partitions, RecordReader(shared, run_aside), RecordAppender(appender))
+
+
+def redrives(
+    io: RecordIo,
+    image: Callable[[], MetadataImage],
+    groups: Groups,
+    clock: Clock,
+    rng: Random,
+    is_active: Callable[[], bool],
+) -> Redrives:
+    """`is_active()`: whether the active controller is in this process."""
+    redriver = Redriver(image, io.partitions, io.reader, io.appender, CommittedProgress(groups), clock)
+    return Redrives(redriver, clock, rng, is_active)
 
 
 def dead_letter_producer(

@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 from bmq.admin.drivers.settings import NodeCommand, driver_of
 from bmq.admin.operations import Operations, OperationsConfig
 from bmq.admin.ports import NodeLoad, StateChanges
+from bmq.admin.redrives import Redrives
 from bmq.admin.rest.sources import RestSources
 from bmq.log.clock import Clock
 from bmq.log.store import SegmentStore
@@ -59,12 +60,17 @@ class NodeRest:
             high_watermark=server.high_watermark,
             operations=lambda: self.operations,
             table_controller=lambda: server.controller,
+            redrives=self._redrives,
             partitions=lambda: server.manager,
             groups=lambda: server.explainer,
             access=rest_access(settings, lambda: server.image),
             scheme=scheme,
         )
         self.pages = RestPages(lambda: build_pages(sources), sources.is_ready)
+
+    def _redrives(self) -> Redrives | None:
+        roles = self._server.inspect()
+        return None if roles is None else roles.redrives
 
     def _history(self) -> StateChanges | None:
         return self._server.history

@@ -86,7 +86,7 @@ from bmq.server.broker_configs import (
     verification_retry,
 )
 from bmq.server.client_access import client_access
-from bmq.server.dead_letters import dead_letter_producer, record_io
+from bmq.server.dead_letters import dead_letter_producer, record_io, redrives
 from bmq.server.dynamic_configs import follow
 from bmq.server.login_threads import LoginThreads, sasl_logins
 from bmq.server.otlp_endpoint import client_telemetry
@@ -277,6 +277,14 @@ class NodeRoles:
         )
         self.share = ShareRoles(
             manager, self._image, routes, lambda: self.groups.config.share, dependencies.clock, letters
+        )
+        self.redrives = redrives(
+            self.record_io,
+            self._image,
+            self.routed_groups,
+            dependencies.clock,
+            rng,
+            lambda: self.controller is not None,
         )
         self.groups.share_states.use(self.share.routed, PartitionEnds(self.router))
         manager.use_transactions(self.routed_transactions, verification_retry(self.replica.broker_configs))
@@ -572,6 +580,7 @@ class NodeRoles:
     async def close(self) -> None:
         """Close peers, fetching, coordinators and partitions. Links and the election stay open: the caller closes them."""
         self._login_threads.close()
+        await self.redrives.close()
         for services in (self.client_services, self.internal_services):
             services.appender.stop()
         await self.peers.close()

@@ -134,6 +134,7 @@ async def _serve(settings: Settings, levels: LogLevels) -> None:
         history=lambda: server.history,
         high_watermark=server.high_watermark,
         table_controller=lambda: server.controller,
+        redrives=lambda: None if (roles := server.inspect()) is None else roles.redrives,
         partitions=lambda: server.manager,
         groups=lambda: server.explainer,
         access=access,

@@ -17,6 +17,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from bmq.admin.group_explainer import GroupExplainer
+from bmq.admin.redrives import Redrives
 from bmq.broker.manager import PartitionManager
 from bmq.broker.partition_states import Offline
 from bmq.controller.config import ControllerConfig
@@ -74,7 +75,7 @@ from bmq.server.broker_configs import (
 )
 from bmq.server.client_access import client_access
 from bmq.server.client_listeners import ClientListeners
-from bmq.server.dead_letters import dead_letter_producer, record_io
+from bmq.server.dead_letters import dead_letter_producer, record_io, redrives
 from bmq.server.dynamic_configs import follow
 from bmq.server.live_summary import Summary
 from bmq.server.login_threads import LoginThreads, sasl_logins
@@ -106,11 +107,13 @@ class StandaloneRoles:
     transactions: TransactionCoordinator
     share_states: ShareStateCoordinator
     share_consumers: ShareConsumers
+    redrives: Redrives
     fetcher: Fetcher
     services: Services
 
     async def close(self) -> None:
         """Save snapshots if they are worth it, and send nothing more to the partitions."""
+        await self.redrives.close()
         self.services.appender.stop()
         await self.share_consumers.close()
         await self.fetcher.close()
@@ -340,7 +343,8 @@ class StandaloneServer:
             described_partitions_max=controller.broker_configs.number("max.request.partition.size.limit"),
             share_states=share_states,
         )
-        return StandaloneRoles(controller, groups, transactions, share_states, consumers, fetcher, services)
+        again = redrives(io, lambda: controller.image, groups, self._clock, self._rng, lambda: True)
+        return StandaloneRoles(controller, groups, transactions, share_states, consumers, again, fetcher, services)
 
     def _after_stall(self, stall_s: float) -> None:
         if self._roles is not None:

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from typer.testing import CliRunner
 
+from bmq.cli.commands import app
 from tests.e2e.conftest import TopicMaker, unique_name
 from tests.e2e.test_share_groups import CONSOLE_SHARE_CONSUMER, consume
 from tests.support.java import CONFIGS
@@ -65,6 +67,14 @@ def test_rejected_records_are_in_the_topic_with_their_headers(server: Server, ma
     assert {(one["__dlq.errors.partition"], one["__dlq.errors.offset"]) for one in seen.values()} == {
         (str(partition), str(offset)) for partition in range(2) for offset in range(20)
     }
+    target = make_topic()
+    redriven = CliRunner().invoke(
+        app, ["group", "redrive", group, "--to", target, "--rest", f"http://127.0.0.1:{server.rest_port}"]
+    )
+    assert redriven.exit_code == 0 and "40 redriven" in redriven.output, (redriven.output, redriven.exception)
+    again = list(letters(server, target, 40))
+    assert {(one.key(), one.value()) for one in again} == {(b"k%d" % n, b"v%d" % n) for n in range(40)}
+    assert {name for one in again for name, _ in one.headers() or ()} == {"n", "bmq-redriven-from"}
     assert not run_tool(
         CONSOLE_SHARE_CONSUMER,
         *("--bootstrap-server", server.bootstrap, "--topic", topic, "--group", group, "--timeout-ms", "3000"),

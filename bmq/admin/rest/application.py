@@ -14,6 +14,7 @@ from bmq.admin.rest.group_pages import group_pages
 from bmq.admin.rest.order_pages import order_pages
 from bmq.admin.rest.problems import handle_problems
 from bmq.admin.rest.query_text import QueryText
+from bmq.admin.rest.redrive_pages import redrive_pages
 from bmq.admin.rest.segment_pages import STORE_WAIT_S, segment_pages
 from bmq.admin.rest.sources import RestSources
 from bmq.admin.rest.table_pages import table_pages
@@ -63,6 +64,7 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
     app.include_router(table_pages(sources))
     app.include_router(compaction_pages(sources))
     app.include_router(group_pages(sources))
+    app.include_router(redrive_pages(sources))
     app.add_middleware(BodyLimit)
     app.add_middleware(QueryText)
     app.add_middleware(

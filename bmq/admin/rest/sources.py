@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from bmq.admin.group_explainer import GroupExplainer
 from bmq.admin.operations import Operations
 from bmq.admin.ports import NodeLoad, StateChanges, TableController
+from bmq.admin.redrives import Redrives
 from bmq.admin.rest.principals import PrincipalOf, authenticated
 from bmq.log.partition_log import TopicPartition
 from bmq.log.store import SegmentStore
@@ -29,8 +30,9 @@ class RestSources:
     `store`: None while it is not open. `history`: past leaders of partitions; None while there is none yet. `loads`: by
     node id, on the active controller, where they are measured; None elsewhere. `high_watermark`: of a partition this
     process owns or follows, else None. `operations`: None in a process that is the whole cluster. `node_id`: of the
-    node that answers. `table_controller`: the active controller if it is in this process. `partitions`: those of this
-    process; None until they can be asked. `groups`: explains groups; None until this node serves. `access`: what clients may do; `principal_of`: who sent a request.
+    node that answers. `table_controller`: the active controller if it is in this process. `redrives`: of this
+    process; None until it serves. `partitions`: those of this process; None until they can be asked. `groups`:
+    explains groups; None until this node serves. `access`: what clients may do; `principal_of`: who sent a request.
     `scheme`: of this process's REST address, and of all others of the cluster.
     """
 
@@ -45,6 +47,7 @@ class RestSources:
     high_watermark: Callable[[TopicPartition], int | None] = lambda _: None
     operations: Callable[[], Operations | None] = lambda: None
     table_controller: Callable[[], TableController | None] = lambda: None
+    redrives: Callable[[], Redrives | None] = lambda: None
     partitions: Callable[[], PartitionManager | None] = lambda: None
     groups: Callable[[], GroupExplainer | None] = lambda: None
     access: Access = OPEN

@@ -52,7 +52,7 @@ class StateOfShard(Protocol):
     partitions: dict[PartitionKey, SharePartition]
     is_lost: bool
 
-    def archive_dead(self, partition: SharePartition, window: Window, first: int, last: int) -> asyncio.Future[int]:
+    def archive_dead(self, partition: SharePartition, window: Window, first: int, last: int) -> asyncio.Future[None]:
         """Begin to write that archiving records are archived. Raises KafkaError."""
 
     def elapsed_ms(self) -> float: ...

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from bmq.admin.group_explainer import GroupExplainer
 from bmq.admin.operations import Operations, OperationsConfig
+from bmq.admin.redrives import Redrives
 from bmq.admin.rest.application import rest_application
 from bmq.admin.rest.sources import RestSources
 from bmq.broker.manager import PartitionManager
@@ -22,6 +23,7 @@ from bmq.log.names import topic_directory
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.history import StateChange
 from bmq.metadata.image import MetadataImage, Node, TopicImage
+from bmq.proxy.dead_letters.redrive import Redriver
 from bmq.table_definitions.definition import TableDefinition
 from bmq.table_definitions.stored import StoredTable
 from tests.fakes.clock import FakeClock
@@ -94,6 +96,7 @@ def application(node_id: int = 1, store_wait_s: float = 3) -> FastAPI:
         high_watermark=lambda topic_partition: _present[-1].high_watermarks.get(topic_partition),
         operations=lambda: _present[-1].operations,
         table_controller=lambda: _present[-1].active,
+        redrives=lambda: _present[-1].redrives,
         partitions=lambda: cast(PartitionManager, _Partitions()),
         groups=lambda: cast(GroupExplainer | None, _present[-1].explainer),
     )
@@ -137,6 +140,8 @@ class RestCluster:
         self.driver = FakeDriver(self.controller)
         self.driver.running = dict.fromkeys(managed, "broker")
         self.operations = Operations(lambda: self.active, self.driver, self.clock, Random(1), QUICK)
+        redriver = Redriver(lambda: self.image, *[cast(Any, None)] * 4, self.clock)  # nothing here gets so far
+        self.redrives = Redrives(redriver, self.clock, Random(1), lambda: self.active is not None)
         self.store = FakeStore()
         self.is_ready = True
         self.high_watermarks: dict[TopicPartition, int] = {}
@@ -171,6 +176,7 @@ class RestCluster:
     async def __aexit__(self, *_: object) -> None:
         _present.remove(self)
         await self.operations.close()
+        await self.redrives.close()
         await self.client.aclose()
 
     async def get(self, path: str, status: int = 200, **query: Any) -> Any:

@@ -1,0 +1,213 @@
+"""Delivers dead letters of a share group again: from their topic into one that is named, as far as they go now.
+
+How far it is stands in the committed offsets of a consumer group of its own, so a redrive that was cancelled, or whose node
+was lost, goes on where it was. A record is written twice if that happens between its append and the commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from bmq.log.clock import Clock
+from bmq.log.partition_log import PartitionLog, TopicPartition
+from bmq.metadata.dead_letter_configs import INTERNAL_PREFIX
+from bmq.metadata.image import MetadataImage, TopicImage
+from bmq.protocol.batch_records import Record
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.proxy.dead_letters.letters import size_of
+from bmq.proxy.dead_letters.producer import RecordAppender
+from bmq.proxy.dead_letters.record_reads import RecordReader
+from bmq.proxy.dead_letters.redrive_filter import LetterFilter, letter_of, progress_group, redriven
+from bmq.proxy.partitions import Partitions
+
+RECORDS_PER_S_MAX: Final = 100_000
+CHUNK_BYTES: Final = 512 * 1024
+CHUNK_RECORDS: Final = 500
+
+
+class Progress(Protocol):
+    """Committed offsets of a consumer group without members."""
+
+    async def read(self, group_id: str, topic: TopicImage) -> Sequence[int]:
+        """By partition; -1: none. Raises KafkaError when they are not known."""
+
+    async def write(self, group_id: str, topic: TopicImage, partition: int, offset: int) -> None:
+        """Raises KafkaError."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveOrder:
+    """`letters_topic`: None: the one that the group names now. `to`: the topic to write into; None: each record's own, where
+    all groups read it again. `is_from_start`: whatever was delivered before. `is_dry_run`: count only.
+    """
+
+    group_id: str
+    to: str | None
+    letters_topic: str | None = None
+    wanted: LetterFilter = field(default_factory=LetterFilter)
+    records_per_s: int = 1_000
+    is_from_start: bool = False
+    is_dry_run: bool = False
+
+
+@dataclass(slots=True)
+class RedriveCounts:
+    """`others`: of other groups, not wanted by the filter, or no dead letters. `without_copy`: nothing to deliver."""
+
+    redriven: int = 0
+    others: int = 0
+    without_copy: int = 0
+    read: int = 0
+    total: int = 0
+
+    @property
+    def share_done(self) -> float:
+        return 1.0 if not self.total else self.read / self.total
+
+    def text(self, *, is_dry_run: bool) -> str:
+        verb = "would be redriven" if is_dry_run else "redriven"
+        return f"{self.redriven} {verb}, {self.without_copy} without a copy, {self.others} others, of {self.total}"
+
+
+class RedriveRefused(KafkaError):
+    """The order cannot be carried out; the message says why in one sentence."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.INVALID_REQUEST, message)
+
+
+class Redriver:
+    """Carries orders out, each for itself."""
+
+    def __init__(
+        self,
+        image: Callable[[], MetadataImage],
+        partitions: Partitions,
+        reader: RecordReader,
+        appender: RecordAppender,
+        progress: Progress,
+        clock: Clock,
+    ) -> None:
+        self._image = image
+        self._partitions = partitions
+        self._reader = reader
+        self._appender = appender
+        self._progress = progress
+        self._clock = clock
+
+    def letters_topic(self, order: RedriveOrder) -> TopicImage:
+        """The topic of the dead letters. Raises RedriveRefused, also for a topic that records cannot go to."""
+        image = self._image()
+        configs = image.group_configs.get(order.group_id, {})
+        name = order.letters_topic or configs.get("errors.deadletterqueue.topic.name", "").strip()
+        if not name:
+            raise RedriveRefused(f"group {order.group_id} names no topic of dead letters; name one")
+        letters = image.topics.get(name)
+        if letters is None:
+            raise RedriveRefused(f"topic {name} does not exist")
+        if order.to is not None:
+            self._target(order.to, letters.name)
+        return letters
+
+    def _target(self, name: str, letters_topic: str) -> TopicImage:
+        if name == letters_topic:
+            raise RedriveRefused(f"topic {name} has the dead letters themselves")
+        topic = self._image().topics.get(name)
+        if topic is None:
+            raise RedriveRefused(f"topic {name} does not exist")
+        if topic.is_internal or name.startswith(INTERNAL_PREFIX):
+            raise RedriveRefused(f"topic {name} is internal")
+        return topic
+
+    async def run(self, order: RedriveOrder, step_done: Callable[[RedriveCounts], None]) -> RedriveCounts:
+        """Up to the end that the topic has now. `step_done`: called after each chunk, and may raise to end the redrive.
+
+        Raises KafkaError, RedriveRefused.
+        """
+        letters = self.letters_topic(order)
+        committed: Sequence[int] = [-1] * len(letters.partitions)
+        if not order.is_from_start:
+            committed = await self._progress.read(progress_group(order.group_id, order.wanted), letters)
+        work: list[tuple[PartitionLog, int, int]] = []
+        counts = RedriveCounts()
+        for number, offset in enumerate(committed):
+            log = await self._partitions.leader_of(TopicPartition(letters.topic_id, number))
+            first = max(offset, log.log_start_offset)
+            work.append((log, first, log.last_stable_offset))
+            counts.total += max(log.last_stable_offset - first, 0)
+        step_done(counts)
+        for log, first, end in work:
+            while first < end:
+                first = await self._chunk(order, letters, log, first, end, counts)
+                step_done(counts)
+        return counts
+
+    async def _chunk(
+        self, order: RedriveOrder, letters: TopicImage, log: PartitionLog, first: int, end: int, counts: RedriveCounts
+    ) -> int:
+        """Deliver the next dead letters of a partition again; the offset behind them."""
+        started_s = asyncio.get_running_loop().time()
+        number = log.topic_partition.partition
+        last = min(end, first + min(CHUNK_RECORDS, max(order.records_per_s, 1))) - 1
+        read = await self._reader.read(log, first, last, CHUNK_BYTES)
+        by_place: dict[TopicPartition, list[Record]] = {}
+        count = 0
+        for record in read.records:
+            letter = letter_of(record)
+            if letter is None or letter.group_id != order.group_id or not order.wanted.has(letter, record):
+                counts.others += 1
+            elif not letter.has_copy:
+                counts.without_copy += 1
+            else:
+                count += 1
+                if not order.is_dry_run:
+                    target = self._target(letter.topic if order.to is None else order.to, letters.name)
+                    place = TopicPartition(target.topic_id, letter.partition % len(target.partitions))
+                    again = redriven(record, letter, letters.name, number, self._clock.now_ms())
+                    by_place.setdefault(place, []).append(again)
+        counts.redriven += count
+        counts.read += read.next_offset - first
+        if order.is_dry_run:
+            return read.next_offset
+
+        async def deliver() -> None:
+            for place, records in by_place.items():
+                await self._append(place, records)
+            group_id = progress_group(order.group_id, order.wanted)
+            await self._progress.write(group_id, letters, number, read.next_offset)
+
+        await _to_its_end(deliver())
+        took_s = asyncio.get_running_loop().time() - started_s
+        await asyncio.sleep(max(count / max(order.records_per_s, 1) - took_s, 0))
+        return read.next_offset
+
+    async def _append(self, place: TopicPartition, records: list[Record]) -> None:
+        """In order; in batches that the topic takes. Raises KafkaError."""
+        topic = self._image().topics_by_id.get(place.topic_id)
+        if topic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "the topic to write into is deleted")
+        batch: list[Record] = []
+        batch_bytes = 0
+        for record in records:
+            size_bytes = size_of(record)
+            if batch and batch_bytes + size_bytes > topic.log_config.max_message_bytes - 100:
+                await self._appender.append(place, batch)
+                batch, batch_bytes = [], 0
+            batch.append(record)
+            batch_bytes += size_bytes
+        if batch:
+            await self._appender.append(place, batch)
+
+
+async def _to_its_end(work: Coroutine[None, None, None]) -> None:
+    """A cancellation waits for it: what is written and not committed would be written again."""
+    task = asyncio.get_running_loop().create_task(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise
