@@ -129,7 +129,7 @@ class ShareStateShard(Shard):
         self._deadline_number = 0
         self._deadlines_max = _HEAP_MIN
         self._not_before_ms = 0.0
-        self._dead_letters = None if context.dead_letters is None else DeadLetters(self, context.dead_letters)
+        self.dead_letters = None if context.dead_letters is None else DeadLetters(self, context.dead_letters)
 
     # ---------------------------------------------------------------- life
 
@@ -145,8 +145,8 @@ class ShareStateShard(Shard):
     def unload(self, error: ErrorCode) -> None:
         self.partitions = {}
         self._deadlines = []
-        if self._dead_letters is not None:
-            self._dead_letters.close()
+        if self.dead_letters is not None:
+            self.dead_letters.close()
         for key in tuple(self._watchers):
             self._tell(key)
 
@@ -442,8 +442,8 @@ class ShareStateShard(Shard):
         return self._begin_write(partition, window, self._update(partition, states, ()), spans)
 
     def _look_for_dead(self, partition: SharePartition) -> None:
-        if self._dead_letters is not None and partition.window is not None and partition.window.archiving:
-            self._dead_letters.begin(partition)
+        if self.dead_letters is not None and partition.window is not None and partition.window.archiving:
+            self.dead_letters.begin(partition)
 
     def _push(self, deadline_ms: float, partition: SharePartition, timed: Lock | Delay) -> None:
         self._deadline_number += 1
