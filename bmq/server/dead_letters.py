@@ -14,12 +14,14 @@ from bmq.metadata.dead_letter_configs import AUTO_CREATE, PREFIX
 from bmq.metadata.image import MetadataImage
 from bmq.protocol.request_context import RequestMethod
 from bmq.proxy.appender import Appender
-from bmq.proxy.dead_letters.producer import DeadLetterProducer, DeadLetterSettings, RecordAppender
+from bmq.proxy.dead_letters.producer import DeadLetterProducer, DeadLetterSettings
+from bmq.proxy.dead_letters.record_appends import RecordAppender
 from bmq.proxy.dead_letters.record_reads import RecordReader, RunAside
 from bmq.proxy.dead_letters.redrive import Redriver
 from bmq.proxy.dead_letters.redrive_progress import CommittedProgress
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.partitions import Partitions
+from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.services import Groups
 
 if TYPE_CHECKING:
@@ -38,14 +40,15 @@ def record_io(
     partitions: Partitions,
     fetcher: Callable[[], Fetcher],
     appender: Callable[[], Appender],
+    producer_ids: Callable[[], ProducerIds],
     run_aside: RunAside = asyncio.to_thread,
 ) -> RecordIo:
-    """`fetcher()`, `appender()`: called once the process serves."""
+    """`fetcher()`, `appender()`, `producer_ids()`: called once the process serves."""
 
     def shared() -> FetchResources:
         return fetcher().shared
 
-    return RecordIo(partitions, RecordReader(shared, run_aside), RecordAppender(appender))
+    return RecordIo(partitions, RecordReader(shared, run_aside), RecordAppender(appender, producer_ids))
 
 
 def redrives(

@@ -269,7 +269,11 @@ class NodeRoles:
             is_verifying=lambda: is_verifying(self.replica.broker_configs),
         )
         self.record_io = record_io(
-            self.router, lambda: self.fetcher, lambda: self.client_services.appender, dependencies.hooks.run_aside
+            self.router,
+            lambda: self.fetcher,
+            lambda: self.client_services.appender,
+            lambda: self.producer_ids,
+            dependencies.hooks.run_aside,
         )
         create_topics = partial(self.remote_controller.handle, ApiKey.CREATE_TOPICS)
         letters = dead_letter_producer(

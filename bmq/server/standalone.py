@@ -284,7 +284,7 @@ class StandaloneServer:
             markers=markers,
             groups=GroupPartitions(lambda: controller.image, controller.auto_create_topic),
         )
-        io = record_io(manager, lambda: fetcher, lambda: services.appender)
+        io = record_io(manager, lambda: fetcher, lambda: services.appender, lambda: producer_ids)
         create_topics = partial(controller.handle, ApiKey.CREATE_TOPICS)
         share_states = ShareStateCoordinator(
             StateTopic(SHARE_STATE_TOPIC_NAME, controller, manager),

@@ -2,8 +2,8 @@
 
 One task for each group with such records takes its share partitions in turn. What cannot be written is tried again after
 a pause, and the group's other share partitions go on meanwhile; nothing else waits for it. A new owner of the shard finds
-the records still archiving and goes on. A dead letter is written twice if its owner ends, or loses the shard, before it is
-durable that the record is archived.
+the records still archiving and goes on. A dead letter is written twice if the shard's owner ends, or loses the shard, before
+it is durable that the record is archived.
 """
 
 from __future__ import annotations

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from bmq.log.clock import Clock
-from bmq.log.partition_log import AppendResult, LoneAppend, ProducedBatch, TopicPartition
+from bmq.log.partition_log import TopicPartition
 from bmq.metadata.features import DEAD_LETTERS_LEVEL, SHARE_VERSION, level_in_force
 from bmq.metadata.image import MetadataImage, TopicImage
 from bmq.protocol.apis import ApiKey
-from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.dead_letters import TOPIC_CONFIG, DeadRecords
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -21,17 +19,15 @@ from bmq.protocol.messages.create_topics_request import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
-from bmq.protocol.record_batch import parsed_header
 from bmq.protocol.request_context import RequestMethod, by_itself
-from bmq.proxy.appender import Appender
 from bmq.proxy.dead_letters.letters import Letters, letters_of
+from bmq.proxy.dead_letters.record_appends import RecordAppender
 from bmq.proxy.dead_letters.record_reads import ReadRecords, RecordReader
 from bmq.proxy.dead_letters.target import check_name, target_of
 from bmq.proxy.partitions import Partitions
 
 BATCH_BYTES_WANTED: Final = 512 * 1024
 """Dead letters that are written at once; a single one may be larger."""
-APPEND_WAIT_MAX_S: Final = 20.0
 CREATE_WAIT_MAX_MS: Final = 10_000
 _DEFAULTS: Final = -1
 
@@ -42,34 +38,6 @@ class DeadLetterSettings:
 
     prefix: str = "dlq."
     creates_topics: bool = False
-
-
-class RecordAppender:
-    """Appends records to a partition of the cluster. `appender()`: the one for clients' produces."""
-
-    def __init__(self, appender: Callable[[], Appender]) -> None:
-        self._appender = appender
-        self._loop = asyncio.get_running_loop()
-
-    async def append(self, topic_partition: TopicPartition, records: list[Record]) -> int:
-        """The first one's offset, once they are durable. Raises KafkaError; after REQUEST_TIMED_OUT they may be there."""
-        done: asyncio.Future[AppendResult] = self._loop.create_future()
-
-        def answered(result: AppendResult) -> None:
-            if not done.done():
-                done.set_result(result)
-
-        now_s = self._loop.time()
-        request = LoneAppend(answered, arrived_s=now_s, send_until_s=now_s + APPEND_WAIT_MAX_S / 2)
-        data = memoryview(encode_batch(records))
-        self._appender().append(ProducedBatch(request, topic_partition, data, parsed_header(data)))
-        finished, _ = await asyncio.wait({done}, timeout=APPEND_WAIT_MAX_S)
-        if not finished:
-            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"no answer to an append for {APPEND_WAIT_MAX_S:.0f} s")
-        result = done.result()
-        if result.error_code:
-            raise KafkaError(result.error_code, result.message or result.error_code.name)
-        return result.base_offset
 
 
 class DeadLetterProducer:

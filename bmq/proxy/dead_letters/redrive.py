@@ -19,7 +19,7 @@ from bmq.protocol.batch_records import Record
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.proxy.dead_letters.letters import size_of
-from bmq.proxy.dead_letters.producer import RecordAppender
+from bmq.proxy.dead_letters.record_appends import RecordAppender
 from bmq.proxy.dead_letters.record_reads import RecordReader
 from bmq.proxy.dead_letters.redrive_filter import LetterFilter, letter_of, progress_group, redriven
 from bmq.proxy.partitions import Partitions

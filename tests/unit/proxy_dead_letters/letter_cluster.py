@@ -16,8 +16,10 @@ from bmq.protocol.dead_letters import TOPIC_CONFIG
 from bmq.protocol.messages.create_topics_request import CreateTopicsRequest
 from bmq.protocol.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from bmq.protocol.request_context import RequestContext
-from bmq.proxy.dead_letters.producer import DeadLetterProducer, DeadLetterSettings, RecordAppender
+from bmq.proxy.dead_letters.producer import DeadLetterProducer, DeadLetterSettings
+from bmq.proxy.dead_letters.record_appends import RecordAppender
 from bmq.proxy.dead_letters.record_reads import RecordReader
+from bmq.proxy.producer_ids import ProducerIds
 from tests.fakes.partition_log import FakePartitionLog
 from tests.support.produced_batch import produced_batch
 from tests.unit.proxy_fetch.cluster import LEADER_EPOCH, TOPIC_ID, FetchCluster, topic
@@ -38,7 +40,8 @@ class LetterCluster:
         self.is_creation_shown = True
         self.add(NAME, LETTERS_ID, 3)
         self.reader = RecordReader(lambda: self.fetch_cluster.fetcher.shared, self.run_aside)
-        self.appender = RecordAppender(lambda: self.fetch_cluster.services.appender)
+        producer_ids = ProducerIds(self.producer_ids)
+        self.appender = RecordAppender(lambda: self.fetch_cluster.services.appender, lambda: producer_ids)
         self.producer = DeadLetterProducer(
             lambda: self.image,
             self.logs,
@@ -48,6 +51,9 @@ class LetterCluster:
             self.create_topics,
             lambda: self.settings,
         )
+
+    async def producer_ids(self) -> range:
+        return range(1_000, 2_000)
 
     @property
     def image(self) -> MetadataImage:

@@ -1,0 +1,86 @@
+"""Appends records to partitions of the cluster as an idempotent producer: an append whose answer is lost is written once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from bmq.log.partition_log import AppendResult, LoneAppend, ProducedBatch, TopicPartition
+from bmq.protocol.batch_records import Record, encode_batch
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.record_batch import parsed_header
+from bmq.proxy.appender import Appender
+from bmq.proxy.producer_ids import ProducerIds
+
+APPEND_WAIT_MAX_S: Final = 20.0
+PARTITIONS_MAX: Final = 1_000
+"""Partitions whose sequence is remembered; of further ones the least recently used is begun anew."""
+_NONE: Final = -1
+_SEQUENCES: Final = 1 << 31
+
+
+class _Producer:
+    """Of one partition: one batch is under way at a time."""
+
+    __slots__ = ("lock", "producer_id", "sequence")
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.producer_id = _NONE
+        self.sequence = 0
+
+
+class RecordAppender:
+    """`appender()`: the one for clients' produces, which sends a numbered batch again to the partition's next owner."""
+
+    def __init__(self, appender: Callable[[], Appender], producer_ids: Callable[[], ProducerIds]) -> None:
+        self._appender = appender
+        self._producer_ids = producer_ids
+        self._loop = asyncio.get_running_loop()
+        self._producers: OrderedDict[TopicPartition, _Producer] = OrderedDict()
+
+    async def append(self, topic_partition: TopicPartition, records: list[Record]) -> int:
+        """The first one's offset, once they are durable. Raises KafkaError; after REQUEST_TIMED_OUT they may be there."""
+        producer = self._producer_of(topic_partition)
+        async with producer.lock:
+            if producer.producer_id == _NONE:
+                producer.producer_id, producer.sequence = await self._producer_ids().next(), 0
+            data = encode_batch(
+                records,
+                producer_id=producer.producer_id,
+                producer_epoch=0,
+                base_sequence=producer.sequence,
+            )
+            producer_id, producer.producer_id = producer.producer_id, _NONE  # until the outcome is known
+            offset = await self._append(topic_partition, memoryview(data))
+            producer.producer_id = producer_id
+            producer.sequence = (producer.sequence + len(records)) % _SEQUENCES
+            return offset
+
+    def _producer_of(self, topic_partition: TopicPartition) -> _Producer:
+        producer = self._producers.pop(topic_partition, None) or _Producer()
+        self._producers[topic_partition] = producer
+        if len(self._producers) > PARTITIONS_MAX:
+            self._producers.popitem(last=False)
+        return producer
+
+    async def _append(self, topic_partition: TopicPartition, data: memoryview) -> int:
+        done: asyncio.Future[AppendResult] = self._loop.create_future()
+
+        def answered(result: AppendResult) -> None:
+            if not done.done():
+                done.set_result(result)
+
+        now_s = self._loop.time()
+        request = LoneAppend(answered, arrived_s=now_s, send_until_s=now_s + APPEND_WAIT_MAX_S / 2)
+        self._appender().append(ProducedBatch(request, topic_partition, data, parsed_header(data)))
+        finished, _ = await asyncio.wait({done}, timeout=APPEND_WAIT_MAX_S)
+        if not finished:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"no answer to an append for {APPEND_WAIT_MAX_S:.0f} s")
+        result = done.result()
+        if result.error_code:
+            raise KafkaError(result.error_code, result.message or result.error_code.name)
+        return result.base_offset
