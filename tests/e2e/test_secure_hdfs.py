@@ -1,7 +1,11 @@
-"""A server on a kerberized HDFS: librdkafka and Java write and read, it is killed, and the next one has every record."""
+"""A server on a kerberized HDFS: librdkafka and Java write and read, it is killed, and the next one has every record.
+
+And without a KDC: who runs does not notice, who starts waits for it.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,9 +13,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from tests.support.hdfs import fresh_root
+from tests.support.hdfs import fresh_root, outside_any_loop
 from tests.support.java import CONSOLE_CONSUMER, CONSOLE_PRODUCER
 from tests.support.patience import Patience
+from tests.support.processes import eventually
 from tests.support.secure_hdfs import Protection, SecureHdfs, secure_hdfs
 from tests.support.servers import BmqServer
 from tests.support.tool_runner import run_tool
@@ -20,6 +25,8 @@ pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.bmq_only, pytest.
 
 TOPIC = "secured"
 COUNT = 2_000
+READY_AFTER_S = 2.0
+TROUBLES = {"namenode_left", "partition_start_waits", "segment_mended", "block_not_set_up", "handler_failed"}
 PROTECTIONS = {
     "authentication": Protection(),
     "privacy": Protection(rpc="privacy", data="privacy", is_aes=True),
@@ -43,12 +50,12 @@ def server_on(secure: SecureHdfs, directory: Path, root: str) -> BmqServer:
     return BmqServer(directory, environment, store=f"{secure.url}{root}", has_extras=True)
 
 
-def produced(bootstrap: str, lines: list[str]) -> None:
+def produced(bootstrap: str, lines: list[str], topic: str = TOPIC) -> None:
     """By librdkafka; every one is acknowledged."""
     failed: list[object] = []
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5})
     for line in lines:
-        producer.produce(TOPIC, line, on_delivery=lambda error, _: error and failed.append(error))
+        producer.produce(topic, line, on_delivery=lambda error, _: error and failed.append(error))
     assert producer.flush(Patience(60).limit_s) == 0
     assert failed == []
 
@@ -88,3 +95,35 @@ def test_clients_and_a_killed_server(secure: SecureHdfs, tmp_path: Path) -> None
         assert second.stop() == 0
     finally:
         second.close()
+
+
+def test_a_kdc_that_is_away(tmp_path: Path) -> None:
+    with secure_hdfs(tmp_path / "secure", PROTECTIONS["privacy"], datanodes=2) as secure:
+        running = server_on(secure, tmp_path / "running", fresh_root("running"))
+        waiting = server_on(secure, tmp_path / "waiting", fresh_root("waiting"))
+        running.start()
+        try:
+            produced(running.bootstrap, ["before"])
+            outside_any_loop(secure.kdc.daemon.stop())
+            produced(running.bootstrap, [f"meanwhile {number}" for number in range(COUNT)])
+            waiting.execute()
+            waiting.process.wait_for_line("waiting_for_the_store", 30)
+            # A new topic: files are made, and DataNodes connected to.
+            produced(running.bootstrap, ["meanwhile"], "another")
+            assert not waiting.get("/v1/health")[0]
+            outside_any_loop(secure.kdc.daemon.start())
+            eventually(lambda: b"bmq ready" in waiting.log_file.read_bytes(), READY_AFTER_S, "it is ready")
+            waiting.wait_until_ready()
+            produced(waiting.bootstrap, ["after"])
+            assert len(consumed(running.bootstrap, COUNT + 1)) == COUNT + 1
+            assert [event for event in events(running) if event in TROUBLES] == []
+            assert events(waiting).count("waiting_for_the_store") == 1
+            assert (running.stop(), waiting.stop()) == (0, 0)
+        finally:
+            running.close()
+            waiting.close()
+
+
+def events(server: BmqServer) -> list[str]:
+    lines = server.log_file.read_text().splitlines()
+    return [json.loads(line)["event"] for line in lines if line.startswith("{")]

@@ -22,6 +22,7 @@ from bmq.hdfs.namenode import NameNode
 from bmq.hdfs.proto.namenode_pb2 import UpdateBlockForPipelineRequest, UpdatePipelineResponse
 from bmq.hdfs.read_counts import ReadCounts
 from bmq.hdfs.reader import BlockReader
+from bmq.hdfs.sasl.secure_connector import SecureConnector
 from bmq.hdfs.takeover import take_over
 from bmq.log.store import StoreError
 
@@ -85,9 +86,11 @@ class Client:
 
     def __init__(self, config: HdfsConfig, name: str) -> None:
         self.name = name
-        self.config = config
         random = Random(name)
         self.namenode = InterruptibleNameNode(config, random)
+        if config.security is not None:
+            config = replace(config, connector=SecureConnector(config.security, self.namenode))
+        self.config = config
         self.datanodes = DataNodeRpc(config)
         self.bad_nodes = BadNodes(config.bad_node_expiry_s)
         self.reader = BlockReader(self.namenode, self.datanodes, config, self.bad_nodes, random, ReadCounts())
