@@ -286,7 +286,8 @@ def _alter_users(
 
 
 def _share_group_describe(request: ShareGroupDescribeRequest, code: ErrorCode, message: str) -> Any:
-    groups = [DescribedShareGroup(group_id=one, error_code=code, error_message=message) for one in request.group_ids]
+    why = message or None
+    groups = [DescribedShareGroup(group_id=one, error_code=code, error_message=why) for one in request.group_ids]
     return ShareGroupDescribeResponse(groups=groups)
 
 

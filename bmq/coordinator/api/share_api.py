@@ -57,12 +57,12 @@ class ShareApi:
         )
         response = answered.response
         if answered.missing:
-            response = await self._after_initializing(shard, group_id, member_id, answered)
+            response = await self._after_initializing(shard, group_id, answered)
         await activate(shard, group_id, self._states)
         return response
 
     async def _after_initializing(
-        self, shard: GroupShard, group_id: str, member_id: str, answered: Answered
+        self, shard: GroupShard, group_id: str, answered: Answered
     ) -> ShareGroupHeartbeatResponse:
         """With what is initialized meanwhile; without it where that fails, and a later heartbeat finds it. Raises
         KafkaError.
@@ -76,7 +76,7 @@ class ShareApi:
 
         def decide(draft: ShareDraft, group_context: ShareContext) -> ShareGroupHeartbeatResponse:
             initialized(draft, done)
-            return reassign(draft, member_id, group_context)
+            return reassign(draft, answered.response, group_context)
 
         return await answered_by_owner(shard, shard.share.decide(group_id, decide))
 

@@ -121,12 +121,18 @@ def initialized(draft: ShareDraft, topics: StateTopics) -> None:
         draft.write_states(states)
 
 
-def reassign(draft: ShareDraft, member_id: str, context: ShareContext) -> ShareGroupHeartbeatResponse:
-    """The answer to a heartbeat whose missing partitions are initialized by now. Raises KafkaError UNKNOWN_MEMBER_ID."""
+def reassign(
+    draft: ShareDraft, before: ShareGroupHeartbeatResponse, context: ShareContext
+) -> ShareGroupHeartbeatResponse:
+    """The answer to a heartbeat whose missing partitions are initialized by now; `before`: the answer without them. The
+    assignment is in it if it was there, or if it has changed since. Raises KafkaError UNKNOWN_MEMBER_ID.
+    """
+    member_id = before.member_id or ""
     if draft.group is None or member_id not in draft.group.members:
         raise _unknown(draft.group_id, member_id)
+    had = draft.group.members[member_id].assigned
     member = _assign_and_step(draft, member_id, context)
-    return _response(member, context, is_sent=True)
+    return _response(member, context, is_sent=before.assignment is not None or member.assigned != had)
 
 
 def delete_topics(draft: ShareDraft, topics: Mapping[UUID, str]) -> Mapping[UUID, frozenset[int]]:

@@ -38,6 +38,14 @@ _FEATURE_OF: Final = {
 }
 """The feature that each of these APIs needs: at level 0 the API is refused."""
 
+_REFUSED_WITHOUT_TEXT: Final = (
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.STREAMS_GROUP_HEARTBEAT,
+    ApiKey.SHARE_GROUP_HEARTBEAT,
+    ApiKey.SHARE_GROUP_DESCRIBE,
+)
+"""Kafka gives the code alone here (`getErrorResponse` of these requests)."""
+
 
 _OF_AUTHORIZER: Final = (ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS)
 
@@ -53,7 +61,8 @@ async def forward(api_key: ApiKey, request: Any, context: RequestContext, servic
             return refusal
     feature = _FEATURE_OF.get(api_key)
     if feature is not None and not level_in_force(services.controller.image.features, feature):
-        return refused(api_key, request, ErrorCode.UNSUPPORTED_VERSION, f"{feature} is 0: the protocol is switched off")
+        why = "" if api_key in _REFUSED_WITHOUT_TEXT else f"{feature} is 0: the protocol is switched off"
+        return refused(api_key, request, ErrorCode.UNSUPPORTED_VERSION, why)
     handler = _HANDLERS[APIS[api_key].route](services)
     if api_key in APIS_WITH_LOGGERS:
         return await broker_loggers.answer(

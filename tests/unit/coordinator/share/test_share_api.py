@@ -70,8 +70,8 @@ class Unreachable:
 class Shares:
     """A group coordinator and the coordinator of share partitions' state, over logs in memory."""
 
-    def __init__(self, before: Shares | None = None) -> None:
-        self.cluster: Cluster = Cluster(AT_ONCE) if before is None else before.cluster.take_over()
+    def __init__(self, before: Shares | None = None, config: CoordinatorConfig = AT_ONCE) -> None:
+        self.cluster: Cluster = Cluster(config) if before is None else before.cluster.take_over()
         self.states: States = States() if before is None else before.states
         self.link = Unreachable(self.states.coordinator)
         self.coordinator = self.cluster.coordinator
@@ -196,6 +196,21 @@ def test_a_topic_that_appears_raises_the_epoch_twice() -> None:
         assert other.member_epoch == 5 and set(assigned(answer) or ()) | set(assigned(other) or ()) == {0, 1, 2}
         assert assigned(await shares.beat("a", 5)) is None
         assert assigned(await shares.beat("a", 0, "new")) == assigned(answer)
+
+    virtual(main)
+
+
+def test_a_heartbeat_before_the_assignment_interval_is_over_brings_no_assignment() -> None:
+    async def main() -> None:
+        shares = Shares(config=CoordinatorConfig(share=ShareConfig(assignment_interval_ms=1_000)))
+        assert (await shares.beat("a", 0, "new")).member_epoch == 2
+        shares.set_topic("new", UUID(int=9), 3)
+        answer = await shares.beat("a", 2)
+        assert (answer.member_epoch, answer.assignment) == (2, None), "the state is initialized, the target waits"
+        assert len(shares.state_keys()) == 3
+        shares.cluster.clock.advance(1_000)
+        answer = await shares.beat("a", 2)
+        assert (answer.member_epoch, assigned(answer)) == (3, [0, 1, 2]), "one epoch for both steps"
 
     virtual(main)
 
