@@ -133,6 +133,22 @@ def _of_batch(window: Window, batch: Span, taking: _Taking) -> Iterator[Given]:
         taking.left -= size
 
 
+def without(batches: Iterable[Span], unseen: Sequence[Span]) -> Iterator[Span]:
+    """The record batches without what no consumer has to see; both in order of offsets, the latter without overlaps."""
+    place = 0
+    for first, last in batches:
+        while place < len(unseen) and unseen[place].last < first:
+            place += 1
+        at = place
+        while at < len(unseen) and unseen[at].first <= last:
+            if unseen[at].first > first:
+                yield Span(first, unseen[at].first - 1)
+            first = unseen[at].last + 1
+            at += 1
+        if first <= last:
+            yield Span(first, last)
+
+
 def archive(window: Window, spans: Iterable[Span]) -> list[StateBatch]:
     """Archive what is available of offsets that no consumer has to see."""
     found = []

@@ -34,6 +34,7 @@ from bmq.coordinator.share_state.decisions import (
     held_by,
     past_holes,
     release,
+    without,
 )
 from bmq.coordinator.share_state.metrics import ShareStateMetrics
 from bmq.coordinator.share_state.partition import NONE_AVAILABLE, ActiveMember, PartitionKey, SharePartition
@@ -189,9 +190,10 @@ class ShareStateShard(Shard):
             await self._prove(asked_ms)
             return Acquired(-1, -1, partition.version, terms.lock_duration_ms)
         start = past_holes(window, window.kept_start(asked.log_start_offset), asked.archive)
+        unseen = [span for span in asked.archive if span.last >= start]
         batches = [Span(max(first, start), last) for first, last in asked.batches if last >= start]
-        given = acquire(window, batches, asked.wanted, terms.limits)
-        archived = archive(window, [span for span in asked.archive if span.last >= start])
+        given = acquire(window, without(batches, unseen), asked.wanted, terms.limits)
+        archived = archive(window, unseen)
         if given or archived or start > window.start:
             deadline_ms = self.now().wall_ms + terms.lock_duration_ms
             states = [*archived, *(counted(one) for one in given)]

@@ -274,6 +274,21 @@ def test_what_no_consumer_has_to_see_is_archived_with_the_next_acquisition() -> 
     virtual(main)
 
 
+def test_batches_that_no_consumer_has_to_see_are_not_given_though_they_were_read() -> None:
+    async def main() -> None:
+        states = States()
+        await states.initialize(start=0)
+        read = [(0, 4), (5, 5), (6, 9), (10, 10)]  # a proxy names all that it read: markers and aborted records too
+        answer = await states.acquire("a", batches=read, archive=[(5, 5), (6, 9)])
+        assert ranges(answer) == [(0, 4, 1), (10, 10, 1)]
+        assert await states.acknowledge("a", (0, 4, ACCEPT)) == 0
+        assert (await states.summary()).start_offset == 10
+        assert await states.acknowledge("a", (10, 10, RELEASE)) == 0
+        assert ranges(await states.acquire("a", batches=[(0, 12)], archive=[(9, 10), (12, 12)])) == [(11, 11, 1)]
+
+    virtual(main)
+
+
 def test_at_the_limit_of_locks_a_member_waits_until_some_are_settled() -> None:
     async def main() -> None:
         states = States()
