@@ -14,15 +14,15 @@ import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from heapq import heapify, heappop, heappush
 from typing import ClassVar, Final, Protocol, TypeVar
 
 from bmq.coordinator.config import RecordLimits, ShareRecordTerms
-from bmq.coordinator.runtime.moment import NEVER_MS, Moment
+from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.runtime.shard import LATE_WAKE_MS, Shard
 from bmq.coordinator.share_state.acquisition import Acquired, Acquisition
 from bmq.coordinator.share_state.config import ShareStateConfig
 from bmq.coordinator.share_state.dead_letters import DeadLetterContext, DeadLetters
+from bmq.coordinator.share_state.deadlines import Deadlines
 from bmq.coordinator.share_state.decisions import (
     Ack,
     Outcome,
@@ -74,7 +74,6 @@ EXPIRY_RETRY_MS: Final = 1_000
 """Records whose lock has run out and that an append concerns are looked at again after this time."""
 DUE_PER_TICK_MAX: Final = 500
 """Locks that run out in one turn of the event loop."""
-_HEAP_MIN: Final = 1_024
 _NO_LIMITS: Final = RecordLimits(0, 0)
 _BYTES_PER_TURN_MAX: Final = 256 * 1024
 
@@ -126,9 +125,7 @@ class ShareStateShard(Shard):
         self._is_live = False
         self._version = log.leader_epoch << 32  # higher than under any former owner
         self._watchers: dict[PartitionKey, dict[asyncio.Future[None], None]] = {}
-        self._deadlines: list[tuple[float, int, SharePartition, Lock | Delay]] = []
-        self._deadline_number = 0
-        self._deadlines_max = _HEAP_MIN
+        self._deadlines = Deadlines()
         self._not_before_ms = 0.0
         self.dead_letters = None if context.dead_letters is None else DeadLetters(self, context.dead_letters)
 
@@ -145,7 +142,7 @@ class ShareStateShard(Shard):
 
     def unload(self, error: ErrorCode) -> None:
         self.partitions = {}
-        self._deadlines = []
+        self._deadlines.clear()
         if self.dead_letters is not None:
             self.dead_letters.close()
         for key in tuple(self._watchers):
@@ -169,7 +166,7 @@ class ShareStateShard(Shard):
 
     @property
     def wake_ms(self) -> float:
-        return max(self._deadlines[0][0], self._not_before_ms) if self._deadlines else NEVER_MS
+        return max(self._deadlines.next_ms, self._not_before_ms)
 
     # ---------------------------------------------------------------- requests of members
 
@@ -396,9 +393,10 @@ class ShareStateShard(Shard):
             return
         due: dict[PartitionKey, tuple[SharePartition, list[Lock]]] = {}
         for _ in range(DUE_PER_TICK_MAX):
-            if not self._deadlines or self._deadlines[0][0] > now.loop_ms:
+            entry = self._deadlines.pop_due(now.loop_ms)
+            if entry is None:
                 break
-            _, _, partition, timed = heappop(self._deadlines)
+            partition, timed = entry
             window = partition.window
             if window is None or not window.has(timed) or self.partitions.get(partition.key) is not partition:
                 continue
@@ -407,7 +405,7 @@ class ShareStateShard(Shard):
                 self._news(partition)
             else:
                 due.setdefault(partition.key, (partition, []))[1].append(timed)
-                self._push(now.loop_ms + EXPIRY_RETRY_MS, partition, timed)  # unless it has ended by then
+                self._deadlines.push(now.loop_ms + EXPIRY_RETRY_MS, partition, timed)  # unless it has ended by then
         for partition, locks in due.values():
             terms = self._context.terms(partition.key.group_id)
             self._release_locks(partition, set(locks).__contains__, self._outcome(terms))
@@ -446,14 +444,6 @@ class ShareStateShard(Shard):
     def _look_for_dead(self, partition: SharePartition) -> None:
         if self.dead_letters is not None and partition.window is not None and partition.window.archiving:
             self.dead_letters.begin(partition)
-
-    def _push(self, deadline_ms: float, partition: SharePartition, timed: Lock | Delay) -> None:
-        self._deadline_number += 1
-        heappush(self._deadlines, (deadline_ms, self._deadline_number, partition, timed))
-        if len(self._deadlines) > self._deadlines_max:
-            self._deadlines = [entry for entry in self._deadlines if entry[3].held]
-            heapify(self._deadlines)
-            self._deadlines_max = max(_HEAP_MIN, 2 * len(self._deadlines))
 
     # ---------------------------------------------------------------- writing
 
@@ -593,7 +583,7 @@ class ShareStateShard(Shard):
         if partition is None:
             partition = self.partitions[key] = SharePartition(key, self._version)
         for timed in partition.begin(value, self.now()):
-            self._push(timed.deadline_ms, partition, timed)
+            self._deadlines.push(timed.deadline_ms, partition, timed)
         if self._is_live:
             self._news(partition)
 
@@ -601,7 +591,7 @@ class ShareStateShard(Shard):
         limits = self._context.terms(partition.key.group_id).limits if self._is_live else _NO_LIMITS
         was_full = self._is_live and partition.next_offset(limits) == NONE_AVAILABLE
         for timed in partition.change(value, self.now()):
-            self._push(timed.deadline_ms, partition, timed)
+            self._deadlines.push(timed.deadline_ms, partition, timed)
         if not self._is_live:
             return
         is_released = not value.locks and any(
