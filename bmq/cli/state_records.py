@@ -1,7 +1,8 @@
 """Records of internal topics as names and values that JSON can hold.
 
-What each means: bmq/protocol's group_records, consumer_group_records, streams_group_records, transaction_records and
-metadata_records, which have Kafka's formats. Bytes within a record are {"base64": …}.
+What each means: bmq/protocol's group_records, consumer_group_records, streams_group_records, share_group_records,
+share_state_records, transaction_records and metadata_records, which have Kafka's formats. Bytes within a record are
+{"base64": …}.
 """
 
 from __future__ import annotations
@@ -15,19 +16,38 @@ from uuid import UUID
 
 from bmq.coordinator.offsets.offset_columns import PackedOffsets
 from bmq.coordinator.offsets.pending_offsets import OpenTransaction
+from bmq.coordinator.share_state.records import parts as share_state_parts
 from bmq.coordinator.snapshot import decode_snapshot
 from bmq.coordinator.transactions.transaction_shard import snapshot_parts
-from bmq.metadata.image import METADATA_TOPIC_NAME, OFFSETS_TOPIC_NAME, TRANSACTIONS_TOPIC_NAME
-from bmq.protocol import consumer_group_records, group_records, streams_group_records, transaction_records
+from bmq.metadata.image import (
+    METADATA_TOPIC_NAME,
+    OFFSETS_TOPIC_NAME,
+    SHARE_STATE_TOPIC_NAME,
+    TRANSACTIONS_TOPIC_NAME,
+)
+from bmq.protocol import (
+    consumer_group_records,
+    group_records,
+    share_group_records,
+    share_state_records,
+    streams_group_records,
+    transaction_records,
+)
 from bmq.protocol.batch_records import decode_records
 from bmq.protocol.errors import BmqError
 from bmq.protocol.metadata_records import decode_record
 from bmq.protocol.record_batch import batches
 from bmq.protocol.record_types import prefix_of
 
-STATE_TOPICS: Final = frozenset({OFFSETS_TOPIC_NAME, TRANSACTIONS_TOPIC_NAME, METADATA_TOPIC_NAME})
-_GROUP_RECORDS: Final = (consumer_group_records.RECORD_TYPES, streams_group_records.RECORD_TYPES)
-_OWNERS: Final = {consumer_group_records.RECORD_TYPES: "Consumer", streams_group_records.RECORD_TYPES: "Streams"}
+STATE_TOPICS: Final = frozenset(
+    {OFFSETS_TOPIC_NAME, TRANSACTIONS_TOPIC_NAME, METADATA_TOPIC_NAME, SHARE_STATE_TOPIC_NAME}
+)
+_OWNERS: Final[Mapping[Any, str]] = {
+    consumer_group_records.RECORD_TYPES: "Consumer",
+    streams_group_records.RECORD_TYPES: "Streams",
+    share_group_records.RECORD_TYPES: "Share",
+}
+_DELIVERY_STATES: Final = {0: "AVAILABLE", 2: "ACKNOWLEDGED", 3: "ARCHIVING", 4: "ARCHIVED"}
 _STATUSES: Final = {status.value for status in transaction_records.TransactionStatus}
 _UNKNOWN: Final = "Unknown"
 
@@ -48,6 +68,8 @@ def decode_state_record(topic: str, key: bytes | None, value: bytes | None) -> S
                 return _group_record(key or b"", value)
             case "__transaction_state":
                 return _transaction_record(key or b"", value)
+            case "__share_group_state":
+                return _share_state_record(key or b"", value)
             case _:
                 record = decode_record(value or b"")
                 return StateRecord(type(record).__name__.removesuffix("Record"), None, plain(record))
@@ -62,6 +84,9 @@ def snapshot_records(topic: str, data: bytes) -> Iterator[StateRecord]:
             yield from _group_snapshot(data)
         case "__transaction_state":
             for key, value in snapshot_parts(data):
+                yield decode_state_record(topic, key, value)
+        case "__share_group_state":
+            for _, key, value in share_state_parts(data):
                 yield decode_state_record(topic, key, value)
         case _:
             for position, _ in batches(data):
@@ -91,11 +116,11 @@ def plain(value: Any) -> Any:
 
 def _group_record(key: bytes, value: bytes | None) -> StateRecord:
     key_type = prefix_of(key)
-    for types in _GROUP_RECORDS:
+    for types, owner in _OWNERS.items():
         if types.has(key_type):
             decoded: Any = types.decode_key(key)
             found: Any = types.decode_value(decoded, value)
-            kind = f"{_OWNERS[types]}Group{type(decoded).__name__.removesuffix('Key')}"
+            kind = f"{owner}Group{type(decoded).__name__.removesuffix('Key')}"
             return StateRecord(kind, plain(decoded), plain(found))
     named = group_records.decode_key(key)
     if isinstance(named, group_records.UnknownKey):
@@ -112,6 +137,18 @@ def _transaction_record(key: bytes, value: bytes | None) -> StateRecord:
     if decoded is not None and decoded["status"] in _STATUSES:
         decoded["status"] = transaction_records.TransactionStatus(decoded["status"]).name
     return StateRecord("Transaction", plain(named), decoded)
+
+
+def _share_state_record(key: bytes, value: bytes | None) -> StateRecord:
+    types = share_state_records.RECORD_TYPES
+    key_type = prefix_of(key)
+    if not types.has(key_type):
+        return StateRecord(f"{_UNKNOWN} (key type {key_type})", plain(key), plain(value))
+    named = types.decode_key(key)
+    decoded = plain(types.decode_value(named, value))
+    for batch in () if decoded is None else decoded["state_batches"]:
+        batch["delivery_state"] = _DELIVERY_STATES.get(batch["delivery_state"], batch["delivery_state"])
+    return StateRecord(f"Share{type(named).__name__.removesuffix('Key')}", plain(named), decoded)
 
 
 def _group_snapshot(data: bytes) -> Iterator[StateRecord]:

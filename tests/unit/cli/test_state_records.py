@@ -12,16 +12,34 @@ from hypothesis import strategies as st
 
 from bmq.cli.state_records import STATE_TOPICS, StateRecord, decode_state_record, snapshot_records
 from bmq.coordinator.offsets.offset_columns import TopicOffsets
+from bmq.coordinator.share_state.records import add_part
 from bmq.coordinator.snapshot import ShardState, encode_snapshot
 from bmq.metadata.state import MetadataState
-from bmq.protocol import consumer_group_records, group_records, streams_group_records, transaction_records
+from bmq.protocol import (
+    consumer_group_records,
+    group_records,
+    share_group_records,
+    share_state_records,
+    streams_group_records,
+    transaction_records,
+)
+from bmq.protocol.errors import BmqError
 from bmq.protocol.metadata_records import TopicRecord, encode_record
+from bmq.protocol.share_state_records import (
+    LockedRecords,
+    SnapshotKey,
+    SnapshotValue,
+    StateBatch,
+    UpdateKey,
+    UpdateValue,
+)
 from bmq.protocol.transaction_records import TransactionKey, TransactionStatus, TransactionValue
 
 pytestmark = pytest.mark.unit
 
 TOPIC_ID = UUID(int=7)
 OFFSETS, TRANSACTIONS, METADATA = "__consumer_offsets", "__transaction_state", "__cluster_metadata"
+SHARE_STATE = "__share_group_state"
 
 
 def test_committed_offsets_and_classic_groups() -> None:
@@ -40,12 +58,57 @@ def test_committed_offsets_and_classic_groups() -> None:
 
 
 def test_groups_of_the_newer_protocols() -> None:
-    for records, kind in ((consumer_group_records, "ConsumerGroupEpoch"), (streams_group_records, "StreamsGroupEpoch")):
+    for records, kind in (
+        (consumer_group_records, "ConsumerGroupEpoch"),
+        (streams_group_records, "StreamsGroupEpoch"),
+        (share_group_records, "ShareGroupEpoch"),
+    ):
         types: Any = records.RECORD_TYPES
         key = types.encode_key(records.EpochKey(group="g"))
         value = types.encode_value(records.EpochValue(epoch=4))
         decoded = decode_state_record(OFFSETS, key, value)
         assert (decoded.kind, decoded.key, decoded.value["epoch"]) == (kind, {"group": "g"}, 4)
+
+
+def test_which_share_partitions_have_state() -> None:
+    topic = share_group_records.StateTopic(topic_id=TOPIC_ID, topic_name="t", partitions=(0, 1))
+    key = share_group_records.encode_key(share_group_records.StatePartitionsKey(group="g"))
+    value = share_group_records.encode_value(share_group_records.StatePartitionsValue(initialized=(topic,)))
+    decoded = decode_state_record(OFFSETS, key, value)
+    assert (decoded.kind, decoded.key) == ("ShareGroupStatePartitions", {"group": "g"})
+    assert decoded.value["initialized"] == [{"topic_id": str(TOPIC_ID), "topic_name": "t", "partitions": [0, 1]}]
+
+
+def test_state_of_share_partitions() -> None:
+    place: Any = {"group": "g", "topic_id": TOPIC_ID, "partition": 2}
+    key = share_state_records.encode_key(UpdateKey(**place))
+    batch = StateBatch(first_offset=5, last_offset=9, delivery_state=2, delivery_count=1)
+    lock = LockedRecords(first_offset=10, last_offset=10, deadline_ms=77, member_id="m", node_id=1)
+    value = share_state_records.encode_value(UpdateValue(start_offset=5, state_batches=(batch,), locks=(lock,)))
+    decoded = decode_state_record(SHARE_STATE, key, value)
+    assert decoded.kind == "ShareUpdate"
+    assert decoded.key == {"group": "g", "topic_id": str(TOPIC_ID), "partition": 2}
+    assert decoded.value["state_batches"] == [
+        {"first_offset": 5, "last_offset": 9, "delivery_state": "ACKNOWLEDGED", "delivery_count": 1}
+    ]
+    assert (decoded.value["locks"][0]["member_id"], decoded.value["locks"][0]["deadline_ms"]) == ("m", 77)
+    key = share_state_records.encode_key(SnapshotKey(**place))
+    assert decode_state_record(SHARE_STATE, key, None) == StateRecord("ShareSnapshot", decoded.key, None)
+    assert decode_state_record(SHARE_STATE, b"\0\7x", b"y").kind == "Unknown (key type 7)"
+
+
+def test_a_snapshot_of_share_partitions() -> None:
+    data = bytearray()
+    for partition in range(2):
+        key = share_state_records.encode_key(SnapshotKey(group="g", topic_id=TOPIC_ID, partition=partition))
+        add_part(data, key, share_state_records.encode_value(SnapshotValue(start_offset=partition * 10)))
+    found = list(snapshot_records(SHARE_STATE, bytes(data)))
+    assert [(one.kind, one.key["partition"], one.value["start_offset"]) for one in found] == [
+        ("ShareSnapshot", 0, 0),
+        ("ShareSnapshot", 1, 10),
+    ]
+    with pytest.raises(BmqError):
+        list(snapshot_records(SHARE_STATE, bytes(data[:-1])))
 
 
 def test_transactions_and_metadata() -> None:
