@@ -1,4 +1,4 @@
-"""franz-go and sarama: each copies a topic exactly once, is killed in the middle of it and started again."""
+"""franz-go and sarama: each copies a topic exactly once, is killed in the middle of it and started again; share groups."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.e2e.conftest import TopicMaker, unique_name
+from tests.e2e.test_share_groups import described, group_from_the_beginning, produce
 from tests.support.patience import Patience
 from tests.support.processes import ManagedProcess, eventually
 from tests.support.servers import Server
@@ -93,3 +94,33 @@ def test_a_copy_is_exact_over_kills(
             process.kill()
     assert copied(server, target) == sent
     assert "ended false" in process.log_file.read_text(), "no transaction was aborted"
+
+
+def test_franz_go_takes_each_record_of_a_share_group_once(
+    server: Server, make_topic: TopicMaker, programs: Path
+) -> None:
+    topic, group = make_topic(partitions=PARTITIONS), group_from_the_beginning(server)
+    produce(server, topic, [str(number) for number in range(200)], partitions=PARTITIONS)
+    done = subprocess.run(
+        [str(programs / "share_franz"), server.bootstrap, topic, group, "200"],
+        capture_output=True,
+        text=True,
+        timeout=Patience(60).limit_s,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    statuses: dict[int, list[tuple[str, str]]] = {
+        0: [("1", "release"), ("2", "accept")],
+        1: [("1", "reject")],
+    }
+    expected = {
+        (str(partition), str(offset)): statuses.get(offset % 5, [("1", "accept")])
+        for partition in range(PARTITIONS)
+        for offset in range(100)
+    }
+    found: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
+    for partition, offset, count, status in lines:
+        found[partition, offset].append((count, status))
+    assert found == expected
+    assert {row[4] for row in described(server, group, "--offsets")} == {"0"}  # the lag
