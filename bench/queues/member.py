@@ -27,7 +27,7 @@ class Given(NamedTuple):
     partition: int
     first: int
     last: int
-    count: int
+    count: int  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, slots=True)

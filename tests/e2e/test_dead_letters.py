@@ -13,13 +13,13 @@ from bmq.cli.commands import app
 from tests.e2e.conftest import TopicMaker, unique_name
 from tests.e2e.test_share_groups import CONSOLE_SHARE_CONSUMER, consume
 from tests.support.java import CONFIGS
-from tests.support.servers import Server
+from tests.support.servers import BmqServer
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(180)]
 
 
-def group_with_letters(server: Server, topic: str) -> str:
+def group_with_letters(server: BmqServer, topic: str) -> str:
     group = unique_name("share")
     run_tool(
         CONFIGS,
@@ -29,7 +29,7 @@ def group_with_letters(server: Server, topic: str) -> str:
     return group
 
 
-def letters(server: Server, topic: str, count: int) -> Iterator[Message]:
+def letters(server: BmqServer, topic: str, count: int) -> Iterator[Message]:
     consumer = Consumer(
         {"bootstrap.servers": server.bootstrap, "group.id": unique_name("reader"), "auto.offset.reset": "earliest"}
     )
@@ -45,7 +45,7 @@ def letters(server: Server, topic: str, count: int) -> Iterator[Message]:
         consumer.close()
 
 
-def test_rejected_records_are_in_the_topic_with_their_headers(server: Server, make_topic: TopicMaker) -> None:
+def test_rejected_records_are_in_the_topic_with_their_headers(server: BmqServer, make_topic: TopicMaker) -> None:
     topic, dead = make_topic(partitions=2), "dlq." + unique_name("letters")
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
     config = {"errors.deadletterqueue.group.enable": "true"}

@@ -55,7 +55,7 @@ def produced(bootstrap: str, lines: list[str], topic: str = TOPIC) -> None:
     failed: list[object] = []
     producer = Producer({"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 5})
     for line in lines:
-        producer.produce(topic, line, on_delivery=lambda error, _: error and failed.append(error))
+        producer.produce(topic, line, on_delivery=lambda error, _: error and failed.append(error))  # type: ignore[func-returns-value]
     assert producer.flush(Patience(60).limit_s) == 0
     assert failed == []
 

@@ -38,7 +38,7 @@ _PUBLISHED: Final[Mapping[str, Any]] = {
     ]
 }
 _KEY_SET: Final = KeySet.read(json.dumps(_PUBLISHED).encode())
-_VALUES: Final = (
+_VALUES: Final[tuple[Any, ...]] = (
     None,
     True,
     -1,
@@ -128,7 +128,7 @@ def _driven(step: Step) -> Step:
     try:
         waiting.send(None)
     except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
+        return done.value
     raise AssertionError("the check of a token waits")
 
 

@@ -55,11 +55,11 @@ def decided(kind: Kind, body: bytes, message: Any) -> None:
         decide = decide_renew if kind.api_key is ApiKey.RENEW_DELEGATION_TOKEN else decide_expire
         right = replace(message, hmac=_MACS.of("kept"))
         for principal in (_OWNER, "User:bob"):
-            answer: Decision[Any] = decide(_TOKENS, right, principal, _MACS, _TIMES)  # type: ignore[operator]
+            answer: Decision[Any] = decide(_TOKENS, right, principal, _MACS, _TIMES)
             assert answer.response.error_code == ErrorCode.NONE
             _check_records(answer)
         for request, principal in ((message, _OWNER), (right, _STRANGER)):
-            refused: Decision[Any] = decide(_TOKENS, request, principal, _MACS, _TIMES)  # type: ignore[operator]
+            refused: Decision[Any] = decide(_TOKENS, request, principal, _MACS, _TIMES)
             assert (request.hmac == right.hmac and principal == _OWNER) or not refused.records, "a token is changed"
 
 

@@ -100,7 +100,7 @@ def _driven(work: Coroutine[Any, Any, MessageLayer | None]) -> MessageLayer | No
     try:
         work.send(None)
     except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
+        return done.value
     raise AssertionError("the login waits")
 
 

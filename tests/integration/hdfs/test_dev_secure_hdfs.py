@@ -14,8 +14,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from bmq.cli.commands import app
 from bmq.dev.ports import pick_ports

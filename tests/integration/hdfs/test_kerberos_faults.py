@@ -17,7 +17,6 @@ from bmq.dev.secure_hadoop import NAMENODE, SERVICES
 from bmq.hdfs.config import HdfsConfig
 from bmq.hdfs.errors import AuthenticationRequired
 from bmq.hdfs.proto.hdfs_pb2 import Token
-from bmq.hdfs.sasl import secure_connector
 from bmq.hdfs.sasl.transfer_handshake import TransferSecret
 from bmq.hdfs.security import BadSecurity, Protection
 from bmq.hdfs.store import HdfsStore
@@ -159,12 +158,12 @@ async def test_datanodes_with_other_protection(secure: SecureHdfs, data: tuple[P
 
 
 async def test_a_damaged_token(secure: SecureHdfs, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = secure_connector.TransferSecret.of_token
+    real = TransferSecret.of_token
 
     def damaged(token: Token) -> TransferSecret:
         return replace(real(token), password="damaged")
 
-    monkeypatch.setattr(secure_connector.TransferSecret, "of_token", damaged)
+    monkeypatch.setattr(TransferSecret, "of_token", damaged)
     async with opened(replace(secure.config(fresh_root("token")), connect_timeout_s=3.0)) as store:
         with pytest.raises(StoreError, match=r"does not accept the login|closed the connection during the login"):
             await store.write_file("file", b"data", holder="h")

@@ -6,7 +6,7 @@ The tests are those of the open cluster. Left out are tests that hurt daemons, w
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -44,7 +44,7 @@ def hdfs_config(secure: SecureHdfs, request: pytest.FixtureRequest) -> HdfsConfi
     return secure.config(fresh_root(request.node.name))
 
 
-def without_own_cluster(module: ModuleType) -> dict[str, Callable[..., Any]]:
+def without_own_cluster(module: ModuleType) -> Mapping[str, Callable[..., Any]]:
     """Those that need no cluster of their own, under names that no other module has."""
     own = module.__name__.rpartition("test_")[2]
     found = {}

@@ -30,7 +30,7 @@ from tests.fakes.cluster_controller import image_of, topic_image
 from tests.fakes.partition_log import FakePartitionLog, FakePartitions
 from tests.unit.admin.rest.cluster import NODES
 from tests.unit.broker.world import virtual
-from tests.unit.coordinator.cluster import FakeContext, FakeTopics
+from tests.unit.coordinator.cluster import FakeTopics, request_context
 from tests.unit.coordinator.share.test_share_api import Shares
 
 pytestmark = pytest.mark.unit
@@ -206,7 +206,7 @@ def test_groups_of_consumers_are_explained_by_their_offsets() -> None:
                 member_id=joined.member_id,
                 assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=assignment)],
             ),
-            cast(Any, FakeContext(3)),
+            request_context(3),
         )
         assert synced.error_code == 0
         offsets = {("orders", 0): 4, ("orders", 1): 10}

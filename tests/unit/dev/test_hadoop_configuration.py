@@ -60,7 +60,7 @@ def test_daemons_keep_their_files_apart() -> None:
     plan = plan_of(namenodes=2)
     directories = []
     for node in plan.nodes:
-        found = daemon_properties(plan, node, DIRECTORY, {})
+        found = daemon_properties(plan, node, DIRECTORY, {})  # type: ignore[arg-type]
         directories += [found.get("dfs.namenode.name.dir"), found.get("dfs.datanode.data.dir"), found["hadoop.tmp.dir"]]
     given = [directory for directory in directories if directory is not None]
     assert len(set(given)) == len(given) == 2 * len(plan.nodes)
@@ -81,9 +81,9 @@ def test_a_datanode_listens_only_where_the_plan_says() -> None:
 
 def test_each_namenode_of_an_ha_pair_knows_which_it_is_and_all_know_the_shared_edits() -> None:
     plan = plan_of(namenodes=2)
-    ids = [daemon_properties(plan, node, DIRECTORY, {}).get("dfs.ha.namenode.id") for node in plan.nodes]
+    ids = [daemon_properties(plan, node, DIRECTORY, {}).get("dfs.ha.namenode.id") for node in plan.nodes]  # type: ignore[arg-type]
     assert ids == ["nn0", "nn1", None, None, None]
-    edits = {daemon_properties(plan, node, DIRECTORY, {})["dfs.namenode.shared.edits.dir"] for node in plan.nodes}
+    edits = {daemon_properties(plan, node, DIRECTORY, {})["dfs.namenode.shared.edits.dir"] for node in plan.nodes}  # type: ignore[arg-type]
     assert edits == {"file:///somewhere/cluster/shared-edits"}
 
 
@@ -107,5 +107,5 @@ def test_what_the_caller_gives_wins() -> None:
     plan = plan_of()
     given = {"dfs.replication": "2", "dfs.heartbeat.interval": "1"}
     for node in plan.nodes:
-        found = daemon_properties(plan, node, DIRECTORY, given)
+        found = daemon_properties(plan, node, DIRECTORY, given)  # type: ignore[arg-type]
         assert {name: found[name] for name in given} == given

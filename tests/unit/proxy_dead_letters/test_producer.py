@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -107,7 +108,7 @@ async def test_a_copy_that_the_topic_does_not_take_is_left_out(cluster: LetterCl
 async def test_large_records_are_written_in_parts(cluster: LetterCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer, "BATCH_BYTES_WANTED", 5_000)
     cluster.produce([Record(None, b"%d" % n * 2_000) for n in range(5)])
-    ends = []
+    ends: list[Any] = []
     while not ends or ends[-1] < 5:
         ends.append(await cluster.producer.write(dead(ends[-1] if ends else 0, 4)))
     assert ends == [2, 4, 5]

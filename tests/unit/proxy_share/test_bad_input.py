@@ -143,7 +143,7 @@ async def test_limits_that_are_zero_or_negative(
     cluster: ShareCluster, fields: dict[str, int], given: list[tuple[int, int, int]]
 ) -> None:
     cluster.fetch_cluster.produce(0, count=3)
-    response = await Member(cluster).fetch(**fields)
+    response = await Member(cluster).fetch(**fields)  # type: ignore[arg-type]
     assert (response.error_code, acquired_of(response)) == (0, given)
 
 

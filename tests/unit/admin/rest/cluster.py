@@ -140,7 +140,8 @@ class RestCluster:
         self.driver = FakeDriver(self.controller)
         self.driver.running = dict.fromkeys(managed, "broker")
         self.operations = Operations(lambda: self.active, self.driver, self.clock, Random(1), QUICK)
-        redriver = Redriver(lambda: self.image, *[cast(Any, None)] * 4, self.clock)  # nothing here gets so far
+        unused: Any = None  # nothing here gets so far
+        redriver = Redriver(lambda: self.image, unused, unused, unused, unused, self.clock)
         self.redrives = Redrives(redriver, self.clock, Random(1), lambda: self.active is not None)
         self.store = FakeStore()
         self.is_ready = True

@@ -34,7 +34,12 @@ pytestmark = pytest.mark.unit
 def test_heartbeats_that_are_wrong_leave_no_group_behind(fields: dict[str, Any]) -> None:
     async def main() -> None:
         shares = Shares()
-        sound = {"group_id": "g", "member_id": "m" * 36, "member_epoch": 0, "subscribed_topic_names": ["t"]}
+        sound: dict[str, Any] = {
+            "group_id": "g",
+            "member_id": "m" * 36,
+            "member_epoch": 0,
+            "subscribed_topic_names": ["t"],
+        }
         request = ShareGroupHeartbeatRequest(**{**sound, **fields})
         answer = await shares.call(ApiKey.SHARE_GROUP_HEARTBEAT, request)
         assert answer.error_code == ErrorCode.INVALID_REQUEST and answer.error_message
