@@ -147,10 +147,11 @@ def _topic_config(key: ConfigKey, configs: Mapping[str, str], broker: BrokerConf
 def _group_config(key: ConfigKey, configs: Mapping[str, str], broker: BrokerConfigs) -> DescribeConfigsResourceResult:
     own = configs.get(key.name)
     behind = broker_name(key.name)
-    places = [] if behind is None else _broker_places(behind, broker) or []
+    default = (key.name, key.default or "", ConfigSource.DEFAULT)
+    places = [default] if behind is None else _broker_places(behind, broker) or []
     if own is not None:
         places.insert(0, (key.name, own, ConfigSource.DYNAMIC_GROUP))
-    _, text, source = places[0] if places else (key.name, key.default or "", ConfigSource.DEFAULT)
+    _, text, source = places[0] if places else default
     return DescribeConfigsResourceResult(
         name=key.name,
         value=text_of(key.parse(text)),

@@ -12,7 +12,7 @@ from bmq.proxy.dispatch import handles
 from bmq.proxy.services import Services
 from bmq.security.acls import AclFilter, Operation, PatternType, Permission, ResourceType
 
-NO_AUTHORIZER = "No Authorizer is configured."
+NO_AUTHORIZER = "No Authorizer is configured on the broker"
 
 
 @handles(ApiKey.DESCRIBE_ACLS)

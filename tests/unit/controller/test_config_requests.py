@@ -449,6 +449,8 @@ def test_what_is_set_for_a_group_is_shown_in_front_of_the_brokers(cluster: Clust
         "streams.session.timeout.ms": "45000",
     }
     assert {config.config_source for config in before.values()} == {ConfigSource.DEFAULT}
+    alone = ("share.auto.offset.reset", "latest", ConfigSource.DEFAULT)
+    assert synonyms_of(before["share.auto.offset.reset"]) == [alone], "no config of the broker stands behind it"
     assert alter(cluster, incremental(GROUP, "g", ("consumer.session.timeout.ms", SET, " 50000 ")))[0] == 0
     after = configs_of(cluster, GROUP, "g")["consumer.session.timeout.ms"]
     assert (after.value, after.config_source, after.read_only) == ("50000", ConfigSource.DYNAMIC_GROUP, False)
