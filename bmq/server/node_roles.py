@@ -22,6 +22,7 @@ from bmq.controller.runtime import Controller
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.coordinator.offsets.committed_offsets import FetchedOffsets
+from bmq.coordinator.share_state.config import ShareStateConfig
 from bmq.coordinator.transactions.config import TransactionConfig
 from bmq.coordinator.transactions.coordinator import TransactionCoordinator
 from bmq.coordinator.transactions.group_partitions import GroupPartitions
@@ -122,6 +123,7 @@ class NodeHooks:
     controller_config: Callable[[ControllerConfig], ControllerConfig] = lambda config: config
     coordinator_config: Callable[[CoordinatorConfig], CoordinatorConfig] = lambda config: config
     transaction_config: Callable[[TransactionConfig], TransactionConfig] = lambda config: config
+    share_state_config: Callable[[ShareStateConfig], ShareStateConfig] = lambda config: config
     log_config: Callable[[LogConfig], LogConfig] = lambda config: config
     cleaning: LogCleaning | None = None
     run_aside: RunAside = asyncio.to_thread
@@ -280,7 +282,13 @@ class NodeRoles:
             self.record_io, self._image, dependencies.clock, create_topics, self.replica.broker_configs
         )
         self.share = ShareRoles(
-            manager, self._image, routes, lambda: self.groups.config.share, dependencies.clock, letters
+            manager,
+            self._image,
+            routes,
+            lambda: self.groups.config.share,
+            dependencies.clock,
+            dependencies.hooks.share_state_config(ShareStateConfig()),
+            letters,
         )
         self.redrives = redrives(
             self.record_io,

@@ -44,12 +44,13 @@ class ShareRoles:
         routes: NodeRoutes,
         share_config: Callable[[], ShareConfig],
         clock: Clock,
+        config: ShareStateConfig,
         dead_letters: DeadLetterWriter,
     ) -> None:
         self.local = ShareStateCoordinator(
             LocalShards(SHARE_STATE_TOPIC_NAME, routes.node_id, manager, image),
             clock,
-            ShareStateConfig(),
+            config,
             image,
             share_config,
             lambda node_id, node_epoch: has_ended(image(), node_id, node_epoch),

@@ -71,6 +71,7 @@ def hooks_of(kind: ClusterKind, saw_image: SawImage, led: SawImage, elected: Cal
             snapshot_age_records_max=kind.metadata_answer_age_records,
         ),
         coordinator_config=lambda config: replace(config, snapshot_records_max=kind.coordinator_snapshot_records),
+        share_state_config=lambda config: replace(config, snapshot_records_max=kind.coordinator_snapshot_records),
         transaction_config=lambda config: replace(
             config, snapshot_records_max=kind.coordinator_snapshot_records, last_epoch=kind.last_producer_epoch
         ),

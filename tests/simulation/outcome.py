@@ -63,6 +63,11 @@ class Outcome:
     aged_batches: int = 0  # of topics that are compacted, shortened or made again beside the others
     aged_answers: int = 0
     starts_raised: int = 0  # logs that were found to begin higher, by retention
+    deliveries: int = 0  # of records to members of share groups
+    redeliveries: int = 0
+    accepts: int = 0
+    refusals: int = 0  # of acknowledgements of single records
+    locks_run_out: int = 0  # of records that somebody else was given then
     cleaners_hurt: int = 0  # dead or hanging between what they wrote and its swap
     simulated_s: float = 0.0
     callbacks: int = 0
@@ -97,7 +102,9 @@ class Outcome:
             f"{self.groups_cleaned} groups cleaned, {self.markers_dropped} markers dropped, {self.records_gone} records gone, "
             f"{self.tombstones_gone} of them tombstones, {self.delegations} delegations, {self.delegations_lost} lost, "
             f"{self.aged_batches} aged batches, {self.aged_answers} reads of them, "
-            f"{self.starts_raised} starts raised, {self.cleaners_hurt} cleaners hurt, {self.callbacks} callbacks, "
+            f"{self.starts_raised} starts raised, {self.cleaners_hurt} cleaners hurt, {self.deliveries} deliveries, "
+            f"{self.redeliveries} of them again, {self.accepts} accepted, {self.refusals} acknowledgements refused, "
+            f"{self.locks_run_out} locks run out, {self.callbacks} callbacks, "
             f"{self.simulated_s:.3f} s simulated: {verdict}"
         )
 
