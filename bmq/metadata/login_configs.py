@@ -47,7 +47,9 @@ _BEARER: Final = (
 )
 
 _KERBEROS: Final = (
-    ConfigKey("bmq.sasl.kerberos.principal", _STRING, None, "Who clients log in to by GSSAPI: NAME/HOST@REALM."),
+    ConfigKey(
+        "bmq.sasl.kerberos.principal", _STRING, None, "The principal that clients log in to by GSSAPI: NAME/HOST@REALM."
+    ),
     ConfigKey("bmq.sasl.kerberos.keytab", _STRING, None, "The file with that principal's key, read at each login."),
     ConfigKey(
         "sasl.kerberos.service.name", _STRING, None, "Clients' name for the service: the principal begins with it."
@@ -56,7 +58,7 @@ _KERBEROS: Final = (
         "sasl.kerberos.principal.to.local.rules",
         _LIST,
         "DEFAULT",
-        "What makes users' names of the principals that log in by GSSAPI.",
+        "Rules that turn the principals which log in by GSSAPI into names of users.",
     ),
 )
 

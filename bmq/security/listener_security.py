@@ -43,7 +43,7 @@ class SecurityProtocol(Enum):
 
 @dataclass(frozen=True, slots=True)
 class KerberosService:
-    """Who clients log in to by GSSAPI. `principal`: NAME/HOST or NAME/HOST@REALM; `keytab`: the file with its key;
+    """The service that clients log in to by GSSAPI. `principal`: NAME/HOST or NAME/HOST@REALM; `keytab`: the file with its key;
     `rules`: what makes users' names of clients' principals.
     """
 

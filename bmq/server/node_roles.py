@@ -123,7 +123,7 @@ class NodeHooks:
     controller_config: Callable[[ControllerConfig], ControllerConfig] = lambda config: config
     coordinator_config: Callable[[CoordinatorConfig], CoordinatorConfig] = lambda config: config
     transaction_config: Callable[[TransactionConfig], TransactionConfig] = lambda config: config
-    share_state_config: Callable[[ShareStateConfig], ShareStateConfig] = lambda config: config
+    share_state: ShareStateConfig = field(default_factory=ShareStateConfig)
     log_config: Callable[[LogConfig], LogConfig] = lambda config: config
     cleaning: LogCleaning | None = None
     run_aside: RunAside = asyncio.to_thread
@@ -281,15 +281,8 @@ class NodeRoles:
         letters = dead_letter_producer(
             self.record_io, self._image, dependencies.clock, create_topics, self.replica.broker_configs
         )
-        self.share = ShareRoles(
-            manager,
-            self._image,
-            routes,
-            lambda: self.groups.config.share,
-            dependencies.clock,
-            dependencies.hooks.share_state_config(ShareStateConfig()),
-            letters,
-        )
+        clock, config = dependencies.clock, dependencies.hooks.share_state
+        self.share = ShareRoles(manager, self._image, routes, lambda: self.groups.config.share, clock, config, letters)
         self.redrives = redrives(
             self.record_io,
             self._image,

@@ -165,7 +165,7 @@ class FakeShareStates:
         kinds: dict[int, int] = {}
         for batch in asked.batches:
             if batch.last >= state.end:
-                return ErrorCode.INVALID_REQUEST if state.end >= 0 else ErrorCode.INVALID_RECORD_STATE
+                return ErrorCode.OFFSET_OUT_OF_RANGE if state.records else ErrorCode.INVALID_RECORD_STATE
             for offset in range(batch.first, batch.last + 1):
                 kinds[offset] = batch.types[0 if len(batch.types) == 1 else offset - batch.first]
         records = state.records

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bmq.broker.partition_states import Offline
+from bmq.coordinator.share_state.config import ShareStateConfig
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.image import MetadataImage
 from bmq.server.node import NodeServer
@@ -71,7 +72,7 @@ def hooks_of(kind: ClusterKind, saw_image: SawImage, led: SawImage, elected: Cal
             snapshot_age_records_max=kind.metadata_answer_age_records,
         ),
         coordinator_config=lambda config: replace(config, snapshot_records_max=kind.coordinator_snapshot_records),
-        share_state_config=lambda config: replace(config, snapshot_records_max=kind.coordinator_snapshot_records),
+        share_state=ShareStateConfig(snapshot_records_max=kind.coordinator_snapshot_records),
         transaction_config=lambda config: replace(
             config, snapshot_records_max=kind.coordinator_snapshot_records, last_epoch=kind.last_producer_epoch
         ),

@@ -340,7 +340,7 @@ class ShareMember(Client):
         self._history.lasted(self.holds, asked_s)
         for topic in answer.responses:
             for data in topic.partitions:
-                some = by_partition.pop((topic.topic_id, data.partition_index), ())
+                some = by_partition.pop((topic.topic_id, data.partition_index), ())  # type: ignore[arg-type]
                 self._answered(some, data.error_code, asked_s + answer.acquisition_lock_timeout_ms / 1000)
         if by_partition:
             raise Violation(f"nothing was said of the acknowledgements of {sorted(by_partition)}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -317,7 +318,7 @@ class Shares(Cluster):
         deadline_s = self.loop.time() + SETTLE_S
         for place in ORDER_PLACES:
             while True:
-                if await admin.until_done(lambda place=place: self._is_closed(admin, place)):
+                if await admin.until_done(partial(self._is_closed, admin, place)):
                     break
                 if self.loop.time() > deadline_s:
                     raise Violation(f"a transaction stays open in {place}")

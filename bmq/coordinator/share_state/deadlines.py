@@ -1,4 +1,4 @@
-"""When locks of a shard run out and back-offs are over, for all its share partitions. Pure."""
+"""When locks of a shard run out and back-offs are over, for all its share partitions."""
 
 from __future__ import annotations
 

@@ -206,8 +206,8 @@ class Settled(NamedTuple):
 def acknowledge(window: Window, acks: Sequence[Ack], member_id: str, limit: int, outcome: Outcome = PLAIN) -> Settled:
     """All acks, or none. `limit`: the delivery count at which a released record is archived.
 
-    Raises KafkaError INVALID_REQUEST (batches not in order, or past all that was given), INVALID_RECORD_STATE (not
-    locked by the member).
+    Raises KafkaError INVALID_REQUEST (batches not in order), OFFSET_OUT_OF_RANGE (past all that was given),
+    INVALID_RECORD_STATE (not locked by the member).
     """
     settled = Settled([], [])
     before = -1
@@ -223,7 +223,7 @@ def acknowledge(window: Window, acks: Sequence[Ack], member_id: str, limit: int,
         if ack.last < window.start:
             continue  # retention or a new start offset has moved past them
         if ack.last >= window.end:
-            code = ErrorCode.INVALID_REQUEST if window.end > window.start else ErrorCode.INVALID_RECORD_STATE
+            code = ErrorCode.OFFSET_OUT_OF_RANGE if window.end > window.start else ErrorCode.INVALID_RECORD_STATE
             raise KafkaError(code, f"offset {ack.last} was never given")
         for first, last, kind in _typed(ack, window.start):
             if not window.is_held(first, last, member_id):

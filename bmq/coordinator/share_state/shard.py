@@ -212,7 +212,7 @@ class ShareStateShard(Shard):
     async def acknowledge(self, key: PartitionKey, acks: Sequence[Ack], member_id: str) -> None:
         """Settle records of a member, all or none; returns when it is durable.
 
-        Raises KafkaError INVALID_REQUEST, INVALID_RECORD_STATE, and the errors of an append and of a proof.
+        Raises KafkaError INVALID_REQUEST, OFFSET_OUT_OF_RANGE, INVALID_RECORD_STATE, and the errors of an append and of a proof.
         """
         partition = await self._settled(key)
         terms = self._context.terms(key.group_id)

@@ -117,6 +117,8 @@ def told_code(code: ErrorCode) -> ErrorCode:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if code in _NOT_LOADED:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+        return ErrorCode.INVALID_REQUEST
     if code == ErrorCode.FENCED_STATE_EPOCH:
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
     return code

@@ -89,7 +89,14 @@ def test_state_of_share_partitions() -> None:
     assert decoded.kind == "ShareUpdate"
     assert decoded.key == {"group": "g", "topic_id": str(TOPIC_ID), "partition": 2}
     assert decoded.value["state_batches"] == [
-        {"first_offset": 5, "last_offset": 9, "delivery_state": "ACKNOWLEDGED", "delivery_count": 1}
+        {
+            "first_offset": 5,
+            "last_offset": 9,
+            "delivery_state": "ACKNOWLEDGED",
+            "delivery_count": 1,
+            "due_ms": 0,
+            "reason": 0,
+        }
     ]
     assert (decoded.value["locks"][0]["member_id"], decoded.value["locks"][0]["deadline_ms"]) == ("m", 77)
     key = share_state_records.encode_key(SnapshotKey(**place))

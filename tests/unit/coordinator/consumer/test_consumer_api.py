@@ -525,7 +525,8 @@ async def test_groups_are_listed_and_described_by_their_type(cluster: Cluster) -
             DescribeGroupsRequest(groups=["g"]), request_context(version)
         )
         assert (old.groups[0].group_state, old.groups[0].error_code) == ("Dead", code)
-    counts = {m.labels["state"]: m.value for f in cluster.coordinator.metrics.collect() for m in f.samples if m.labels}
+    samples = [each for family in cluster.coordinator.metrics.collect() for each in family.samples]
+    counts = {each.labels["state"]: each.value for each in samples if "state" in each.labels}
     assert (counts["Reconciling"], counts["Stable"], counts["Empty"]) == (1, 1, 1)
 
 

@@ -156,7 +156,7 @@ class WindowHistory(RuleBasedStateMachine):
         except KafkaError as refused:
             assert not all(mine)
             is_past = last >= self.end > self.start
-            assert refused.code is (ErrorCode.INVALID_REQUEST if is_past else ErrorCode.INVALID_RECORD_STATE)
+            assert refused.code is (ErrorCode.OFFSET_OUT_OF_RANGE if is_past else ErrorCode.INVALID_RECORD_STATE)
             return
         assert all(mine)
         spans = [Span(batch.first_offset, batch.last_offset) for batch in settled.batches]
@@ -338,7 +338,7 @@ def test_a_hole_in_the_log_takes_no_memory() -> None:
         ([Ack(0, 2, [1, 1])], ErrorCode.INVALID_REQUEST),
         ([Ack(0, 2, [])], ErrorCode.INVALID_REQUEST),
         ([Ack(0, 2, [9])], ErrorCode.INVALID_REQUEST),
-        ([Ack(0, 10, [1])], ErrorCode.INVALID_REQUEST),
+        ([Ack(0, 10, [1])], ErrorCode.OFFSET_OUT_OF_RANGE),
         ([Ack(-2, 1, [1])], ErrorCode.INVALID_REQUEST),
         ([Ack(0, 2, [1]), Ack(2, 3, [1])], ErrorCode.INVALID_RECORD_STATE),
     ],
