@@ -139,6 +139,7 @@ class Shares(Cluster):
         await create_topic(admin, PARTITIONS, self.kind.topic_configs())
         await create_topic(admin, len(ORDER_PLACES), self.kind.topic_configs(), ORDERS)
         await admin.until_done(lambda: self._configure(admin))
+        await self._until_known_everywhere()
         await admin.until_done(lambda: self._learn_names(admin))
         await until_done((self.loop.create_task(self._begin()),), (watching,))
         world = World(
@@ -192,6 +193,12 @@ class Shares(Cluster):
                 "share.delivery.count.limit": str(self._limit),
             },
         )
+
+    async def _until_known_everywhere(self) -> None:
+        """A node that does not know the group's configs yet begins share partitions by the defaults, as Kafka's do."""
+        for node in self.nodes.values():
+            while node.roles is None or GROUP not in node.roles.replica.image.group_configs:
+                await asyncio.sleep(0.05)
 
     async def _alter(self, client: Client, configs: dict[str, str]) -> None:
         resource = altering.AlterConfigsResource(
