@@ -43,6 +43,7 @@ class _Seen:
     ended: int = 0
     accepted_by: str = ""
     may_be_ended: bool = False  # an acknowledgement that ends it was sent
+    is_past: bool = False  # an acknowledgement came too late and was answered without an error: the start is past it
     was_missing: bool = False  # acquired, and not among the records of the answer
     holds: list[Hold] = field(default_factory=list)
 
@@ -78,6 +79,8 @@ class ShareHistory:
             raise Violation(f"{hold.spot} was delivered to {seen.counts[count]} and to {who} with count {count}")
         if seen.ended and count > seen.ended:
             raise Violation(f"{hold.spot} was settled at delivery {seen.ended}, and given to {who} with count {count}")
+        if seen.is_past:
+            raise Violation(f"{hold.spot} was given to {who} with count {count}, and the start had been past it")
         seen.counts[count] = who
         self._suspect_others(seen, hold)
         seen.holds.append(hold)
@@ -115,13 +118,13 @@ class ShareHistory:
         """The acknowledgement was answered without an error. `newest_before`: `newest` when it was sent."""
         seen = self._seen[hold.spot]
         if hold.count < newest_before and seen.counts[newest_before] != hold.member_id:
-            raise Violation(
-                f"{hold.member_id} settled {hold.spot} of delivery {hold.count}, and delivery {newest_before} "
-                f"had gone to {seen.counts[newest_before]} before"
-            )
+            # As in Kafka: below the start offset any acknowledgement is taken, and has no effect.
+            seen.is_past = True
+            return
         if kind in (AckType.ACCEPT, AckType.REJECT, AckType.GAP):
-            if seen.ended and seen.ended != hold.count:
-                raise Violation(f"{hold.spot} was settled at delivery {seen.ended}, and again at {hold.count}")
+            if seen.ended > hold.count:
+                seen.is_past = True
+                return
             later = [count for count in seen.counts if count > hold.count]
             if later and seen.counts[max(later)] != hold.member_id:
                 raise Violation(f"{hold.spot} was settled at delivery {hold.count}, and given with {max(later)}")

@@ -196,9 +196,11 @@ class Shares(Cluster):
 
     async def _until_known_everywhere(self) -> None:
         """A node that does not know the group's configs yet begins share partitions by the defaults, as Kafka's do."""
-        for node in self.nodes.values():
-            while node.roles is None or GROUP not in node.roles.replica.image.group_configs:
-                await asyncio.sleep(0.05)
+        while True:
+            roles = [node.roles for node in self.nodes.values()]
+            if all(one is not None and GROUP in one.replica.image.group_configs for one in roles):
+                return
+            await asyncio.sleep(0.05)
 
     async def _alter(self, client: Client, configs: dict[str, str]) -> None:
         resource = altering.AlterConfigsResource(
