@@ -7,6 +7,7 @@ gets its records; that a lock lived is known once the member's connection is fou
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -59,7 +60,8 @@ class ShareHistory:
         self.accept_count = 0
         self.refusal_count = 0
         self.expiry_count = 0  # holds that outlived their locks
-        self.lost_fetch_count = 0
+        self.lost_fetch_count = 0  # fetches without an answer
+        self.failed_fetches = Counter[Place]()  # answers with an error for the partition
         self._seen: dict[Spot, _Seen] = {}
 
     def limited(self, limit: int) -> None:
@@ -153,13 +155,14 @@ class ShareHistory:
                 seen = self._seen.get((place, offset)) or _Seen()
                 if seen.was_missing:
                     raise Violation(f"{offset} of {place} was acquired, and its record was not in the answer")
-                if not (seen.ended or seen.may_be_ended or self._may_be_archived(seen)):
+                if not (seen.ended or seen.may_be_ended or self._may_be_archived(seen, place)):
                     left.append((place, offset))
         return left
 
-    def _may_be_archived(self, seen: _Seen) -> bool:
+    def _may_be_archived(self, seen: _Seen, place: Place) -> bool:
         """Deliveries whose answers were lost are counted too."""
-        return max(seen.counts, default=0) + self.lost_fetch_count >= self.limits[0]
+        unseen = self.lost_fetch_count + self.failed_fetches[place]
+        return max(seen.counts, default=0) + unseen >= self.limits[0]
 
     def check_nothing_more(self, there: Mapping[Place, Iterable[int]]) -> None:
         """Only what is there was ever given."""

@@ -243,7 +243,7 @@ class ShareMember(Client):
         )
         try:
             answer = await self.request(ApiKey.SHARE_FETCH, 2, request)
-        except Disconnected:
+        except (Disconnected, asyncio.CancelledError):
             history.lost_fetch_count += 1
             raise
         if not self._goes_on(answer.error_code):
@@ -256,6 +256,8 @@ class ShareMember(Client):
                 key = topic.topic_id, data.partition_index
                 if data.error_code and data.error_code not in _FETCH_ERRORS:
                     raise Violation(f"a share fetch was answered with {ErrorCode(data.error_code).name}")
+                if data.error_code:
+                    history.failed_fetches[self._names[key[0]], key[1]] += 1
                 self._answered(by_partition.pop(key, ()), data.acknowledge_error_code)
                 self._take(key, data, asked_s, answer.acquisition_lock_timeout_ms / 1000)
         if by_partition:
