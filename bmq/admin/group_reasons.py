@@ -83,7 +83,7 @@ def share_reasons(
     is_single_active: bool,
     now_ms: int,
 ) -> list[Reason]:
-    """Of a share partition. `is_committed`: its members are given committed records only."""
+    """Why members get nothing of a share partition. `is_committed`: they are given committed records only."""
     reasons = [*_of_log(log), *_of_members(group)]
     if state.error_code:
         reasons.append(Reason(ReasonCode.STATE_UNAVAILABLE, state.error_message or "the shard of its state is away"))
@@ -107,7 +107,7 @@ def share_reasons(
 
 
 def consumer_reasons(group: GroupFacts, log: LogFacts, committed: int, *, now_ms: int) -> list[Reason]:
-    """Of a partition of a consumer group. `committed`: -1: the group has no offset in it."""
+    """Why a consumer group gets nothing of a partition. `committed` -1: the group has committed no offset in it."""
     reasons = [*_of_log(log)]
     if group.member_count and group.state not in _SETTLED_STATES:
         reasons.append(Reason(ReasonCode.REBALANCING, f"the group is {group.state}: members are changing partitions"))

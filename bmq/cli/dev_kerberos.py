@@ -71,7 +71,7 @@ def what_to_export(cluster: SecureHdfsCluster) -> list[str]:
 
 
 def what_to_know(cluster: SecureHdfsCluster) -> list[str]:
-    """Who may log in there, and by what."""
+    """The principal that may log in to the cluster, its keytab and the protection, one line each."""
     realm = cluster.realm
     told = ", ".join(f"{name}={value}" for name, value in realm.protection.properties.items())
     return [

@@ -66,7 +66,7 @@ class ShareGroups(GroupRuntime[ShareGroup, ShareDraft, ShareContext, ShareVolati
         )
 
     def activation(self, group_id: str) -> Activation | None:
-        """Of a group whose partitions have one active member each; None: of another one."""
+        """How far the active members of a group are named; None: its partitions are shared by all members."""
         if not self._subscription(group_id).is_single_active:
             return None
         return self._volatile_of(group_id).activation

@@ -26,7 +26,7 @@ class SubscriptionType(StrEnum):
 
 
 def subscription_of(configs: Mapping[str, str]) -> SubscriptionType:
-    """Of a group with these configs; a word of a later release counts as shared."""
+    """The type that a group's configs name; a word of a later release counts as shared."""
     try:
         return SubscriptionType(configs.get(SUBSCRIPTION_CONFIG, "shared"))
     except ValueError:

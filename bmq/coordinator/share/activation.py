@@ -18,7 +18,7 @@ NO_EPOCH = -1
 
 
 class Activation:
-    """Of one group, in this process: after a failover all shards are told again."""
+    """How far one group's active members are named. Kept in this process: after a failover all shards are told again."""
 
     __slots__ = ("_epoch", "_is_complete", "_told")
 

@@ -182,7 +182,7 @@ class Outcome:
     has_dead_letters: bool = False
 
     def of_release(self, delivery_count: int, limit: int) -> tuple[int, int, int]:
-        """Of a record that was given so often: state, time from which it is available (0: at once), and reason."""
+        """State, time from which it is available (0: at once) and reason of a record released at this delivery count."""
         if delivery_count < limit:
             delay = delay_ms(self.backoff, delivery_count)
             return AVAILABLE, self.now_ms + delay if delay else 0, 0

@@ -49,7 +49,7 @@ class PartitionKey(NamedTuple):
 
 
 class ActiveMember(NamedTuple):
-    """Who alone may acquire, since this epoch of the group; epoch -1: nobody was named yet."""
+    """The only member that may acquire, since this epoch of the group; epoch -1: no member was named yet."""
 
     epoch: int = -1
     member_id: str = ""

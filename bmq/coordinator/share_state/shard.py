@@ -417,8 +417,10 @@ class ShareStateShard(Shard):
     def _release_locks(
         self, partition: SharePartition, is_ended: Callable[[Lock], bool], outcome: Outcome | None = None
     ) -> asyncio.Future[None] | None:
-        """Begin to release what these locks hold, except for records that another append concerns. Without `outcome` no record
-        waits: no member has tried them."""
+        """Begin to release what these locks hold, except for records that another append concerns.
+
+        Without `outcome` no record waits for a back-off: no member has tried them.
+        """
         window = partition.window
         if window is None or partition.barrier is not None:
             return None
