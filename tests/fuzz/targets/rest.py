@@ -39,6 +39,7 @@ _BODIES: Final = (
     b'"\\ud800"',
     b'{"dry_run": true, "dry_run": 1}',
 )
+_LISTINGS: Final = (b"/v1/topics", b"/v1/history", b"/v1/redrives", b"/v1/tasks")
 _QUERIES: Final = (
     b"",
     b"dry_run=true",
@@ -101,6 +102,8 @@ def seeds() -> Iterator[bytes]:
         for number, _ in enumerate(_METHODS[:4]):
             for body in _BODIES[: 7 if number else 1]:
                 yield _request(number, _filled(path), b"", b"", body)
+    for path in _LISTINGS:
+        yield _request(0, path, b"limit=5", b"", b"")
 
 
 def mutate(data: bytes, dice: Random) -> bytes:
