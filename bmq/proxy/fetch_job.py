@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
@@ -17,21 +17,19 @@ from bmq.log.partition_log import PartitionLog, TopicPartition
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
 from bmq.protocol.error_codes import OTHER_LEADER, ErrorCode
-from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.errors import BmqError
 from bmq.protocol.hot_fetch import FetchResult, encode_fetch_response
 from bmq.protocol.messages.fetch_request import FetchRequest
 from bmq.protocol.parts import Part
-from bmq.proxy.access import TopicRights
 from bmq.proxy.catch_up import CaughtUp, bytes_behind, next_offset_of
+from bmq.proxy.fetch_reader import NOBODY, Reader
 from bmq.proxy.fetch_refusal import throttled_fetch
-from bmq.proxy.fetch_results import endpoints, error_result, in_order, response_topics, without_records
+from bmq.proxy.fetch_results import endpoints, error_result, known_aborted, response_topics, without_records
 from bmq.proxy.fetch_session import FetchScope, Interest
 from bmq.proxy.pending_read import PendingRead
 from bmq.proxy.preferred_read_replica import NOWHERE, PreferredReadReplica
 
 if TYPE_CHECKING:
-    from bmq.protocol.request_context import Throttle
-    from bmq.proxy.consumer_pace import ConsumerPace
     from bmq.proxy.fetch_resources import FetchResources
     from bmq.proxy.reply import Reply
     from bmq.proxy.services import Services
@@ -52,18 +50,6 @@ _Aborted = Sequence[tuple[int, int]] | None
 committed."""
 
 _log = structlog.get_logger("bmq.proxy")
-
-
-class Reader(NamedTuple):
-    """What a fetch needs to know of its client. `rights` None: it may read everything."""
-
-    near: PreferredReadReplica | None = None
-    pace: ConsumerPace | None = None
-    rights: TopicRights | None = None
-    throttle: Throttle | None = None
-
-
-NOBODY: Final = Reader()
 
 
 class FetchJob:
@@ -280,7 +266,7 @@ class FetchJob:
         self._left_bytes -= size
         aborted = self._none_aborted()
         if self._read_committed:
-            aborted = self._aborted(log, offset, found.next_offset)
+            aborted = known_aborted(log, offset, found.next_offset)
             if aborted is None:
                 pending = PendingRead(len(self._results), interest, log, limit, room_bytes, bound_offset, found=found)
                 self._pending.append(pending)
@@ -321,20 +307,9 @@ class FetchJob:
         ):
             return self._refuse(interest, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         if interest.seen_image is not image:
-            topic = (
-                image.topics.get(interest.name)
-                if interest.name is not None
-                else image.topics_by_id.get(interest.topic_id)  # type: ignore[arg-type]
-            )
-            if topic is None:
-                is_id = self._header.api_version >= _TOPIC_IDS_FROM
-                return self._refuse(
-                    interest, ErrorCode.UNKNOWN_TOPIC_ID if is_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                )
-            if not 0 <= interest.partition < len(topic.partitions):
-                return self._refuse(interest, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            interest.topic_partition = TopicPartition(topic.topic_id, interest.partition)
-            interest.seen_image = image
+            code = interest.find_partition(image, is_by_id=self._header.api_version >= _TOPIC_IDS_FROM)
+            if code:
+                return self._refuse(interest, code)
         if self._is_replica:
             # Kafka answers this to a follower that is no replica of the partition; bmq has no followers.
             return self._refuse(interest, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -405,11 +380,6 @@ class FetchJob:
 
     def _none_aborted(self) -> _Aborted:
         return () if self._read_committed else None
-
-    def _aborted(self, log: PartitionLog, from_offset: int, to_offset: int) -> _Aborted:
-        """The aborted transactions that the client needs for these offsets; None when the owner has to be asked."""
-        found = log.aborted_transactions(from_offset, to_offset)
-        return None if found is None else in_order(found)
 
     # --- deciding
 
@@ -507,34 +477,23 @@ class FetchJob:
 
     async def _settle_one(self, pending: PendingRead) -> bool:
         """Set the partition's result; False when the log has moved and another look is needed."""
-        place, interest, log, limit, _, bound_offset, is_divergent, _ = pending
-        offset = interest.fetch_offset
+        place, interest, log, limit, _, _, is_divergent, _ = pending
         try:
             if limit is None:
                 await log.prove_ownership()
                 if is_divergent:
                     self._proved.append(log)
                     return False
-                if log.log_start_offset <= offset <= log.log_end_offset:
+                if log.log_start_offset <= interest.fetch_offset <= log.log_end_offset:
                     return False
                 self._put_error(place, interest, ErrorCode.OFFSET_OUT_OF_RANGE)
                 return True
-            began_s = self._shared.elapsed_s()
-            caught_up = pending.found or await self._shared.catch_up.read(log, offset, limit, bound_offset)
-            aborted = self._none_aborted()
-            if self._read_committed and caught_up.views:
-                end_offset = caught_up.next_offset
-                aborted = self._aborted(log, offset, end_offset)
-                if aborted is None:
-                    aborted = in_order(await log.find_aborted_transactions(offset, end_offset))
-                if self._shared.elapsed_s() - began_s > self._shared.config.read_cursor_age_ms / 1000:
-                    return False  # the file may have been replaced, and what was aborted in it be forgotten
-                if offset < log.log_start_offset:
-                    # Deleted since we looked, and with the records the log forgot which transactions were aborted.
-                    raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} was deleted while it was read")
+            read = await self._shared.stored_reads.read(pending, is_read_committed=self._read_committed)
+            if read is None:
+                return False
         except BmqError as error:
             return await self._settle_error(pending, error)
-        self._put_records(pending, caught_up, aborted)
+        self._put_records(pending, *read)
         return True
 
     async def _settle_error(self, pending: PendingRead, error: BmqError) -> bool:

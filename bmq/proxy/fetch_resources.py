@@ -19,6 +19,7 @@ from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.fetch_wait import PartitionWaits, Wake
 from bmq.proxy.partition_starts import PartitionStarts
 from bmq.proxy.read_cache import ReadCache
+from bmq.proxy.stored_reads import StoredReads
 
 _SESSION_ID_MAX: Final = 2**31 - 1
 
@@ -50,6 +51,7 @@ class FetchResources:
         self.read_cache = ReadCache(store, config, self.counts)
         self.elapsed_s = elapsed_s or self.loop.time
         self.catch_up = CatchUp(self.read_cache, config, self.elapsed_s, self.spawn)
+        self.stored_reads = StoredReads(self.catch_up, config, self.elapsed_s)
         self.throttle = CatchUpThrottle(
             ratio_max=config.catch_up_slowdown_max,
             bytes_per_s_min=config.catch_up_bytes_per_s_min,

@@ -82,5 +82,11 @@ def in_order(aborted: Sequence[AbortedTransaction]) -> Sequence[tuple[int, int]]
     return sorted(((one.producer_id, one.first_offset) for one in aborted), key=_first_offset) if aborted else ()
 
 
+def known_aborted(log: PartitionLog, from_offset: int, to_offset: int) -> Sequence[tuple[int, int]] | None:
+    """The aborted transactions that a client needs for these offsets; None when the owner has to be asked."""
+    found = log.aborted_transactions(from_offset, to_offset)
+    return None if found is None else in_order(found)
+
+
 def _first_offset(aborted: tuple[int, int]) -> int:
     return aborted[1]

@@ -15,6 +15,7 @@ from typing import Final
 from uuid import UUID
 
 from bmq.log.partition_log import TopicPartition
+from bmq.metadata.image import MetadataImage
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.hot_fetch import FetchResult
 from bmq.protocol.messages.fetch_request import FetchRequest
@@ -55,7 +56,7 @@ class Interest:
         self.name = name
         self.topic_id = topic_id
         self.partition = partition
-        # Set by the fetcher: the partition according to this metadata image.
+        # Set by find_partition, from this metadata image.
         self.topic_partition: TopicPartition | None = None
         self.seen_image: object = None
         self.fetch_offset = 0
@@ -65,6 +66,19 @@ class Interest:
         self.told_high_watermark = _NO_WATERMARK
         self.told_stable_offset = -1
         self.told_start_offset = -1
+
+    def find_partition(self, image: MetadataImage, *, is_by_id: bool) -> ErrorCode:
+        """Set `topic_partition` as this image has it; the client's error if it has no such partition."""
+        topic = (
+            image.topics.get(self.name) if self.name is not None else image.topics_by_id.get(self.topic_id)  # type: ignore[arg-type]
+        )
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID if is_by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if not 0 <= self.partition < len(topic.partitions):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        self.topic_partition = TopicPartition(topic.topic_id, self.partition)
+        self.seen_image = image
+        return ErrorCode.NONE
 
     def must_tell(self, result: FetchResult) -> bool:
         """Whether an incremental response has to carry this result; remembers it as told."""

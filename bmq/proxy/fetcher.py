@@ -22,8 +22,9 @@ from bmq.protocol.hot_fetch import encode_fetch_response
 from bmq.proxy.access import TopicRights
 from bmq.proxy.catch_up_throttle import LOOK_INTERVAL_S
 from bmq.proxy.consumer_pace import ConsumerPaces
-from bmq.proxy.fetch_job import FetchJob, Reader
+from bmq.proxy.fetch_job import FetchJob
 from bmq.proxy.fetch_metrics import FetchCollector
+from bmq.proxy.fetch_reader import Reader
 from bmq.proxy.fetch_refusal import ISOLATION_LEVELS, refused_fetch, throttled_fetch
 from bmq.proxy.fetch_resources import FetchResources
 from bmq.proxy.fetch_settings import FetchSettings

@@ -122,7 +122,10 @@ async def test_a_read_that_took_too_long_is_done_again(cluster: FetchCluster) ->
         located.append(offset)
         return found
 
-    with patch.object(cluster.fetcher.shared, "elapsed_s", clock.elapsed_s), patch.object(log, "locate", locate_late):
+    with (
+        patch.object(cluster.fetcher.shared.stored_reads, "elapsed_s", clock.elapsed_s),
+        patch.object(log, "locate", locate_late),
+    ):
         told = results(await cluster.fetch(want({0: 2}, isolation_level=1)))[0]
         assert offsets_in(told.records) == [2, 3] and located == [2, 2]
         every = results(await cluster.fetch(want({0: 0})))[0]
