@@ -33,6 +33,7 @@ from bmq.protocol.messages.describe_share_group_offsets_request import (
     DescribeShareGroupOffsetsRequestGroup,
 )
 from bmq.protocol.messages.describe_transactions_request import DescribeTransactionsRequest
+from bmq.protocol.messages.list_groups_request import ListGroupsRequest
 from bmq.protocol.messages.list_transactions_request import ListTransactionsRequest
 from bmq.protocol.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from bmq.protocol.messages.share_group_describe_request import ShareGroupDescribeRequest
@@ -58,6 +59,16 @@ class ExplainsStates(Protocol):
     """The shards that keep the state of share partitions, in this process or in all of the cluster."""
 
     async def explain(self, request: ShareExplainRequest) -> ShareExplainResponse: ...
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLine:
+    """A group as ListGroups has it. `kind`: classic, consumer, share or streams; `protocol_type`: of a classic group."""
+
+    group_id: str
+    kind: str
+    state: str
+    protocol_type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +133,16 @@ class GroupExplainer:
     @property
     def _image(self) -> MetadataImage:
         return self._services.controller.image
+
+    async def listed(self) -> list[GroupLine]:
+        """All groups of the cluster, in no order. Raises KafkaError when a coordinator is not there."""
+        answer = await self._ask(ApiKey.LIST_GROUPS, ListGroupsRequest(states_filter=[], types_filter=[]))
+        if answer.error_code:
+            code = ErrorCode(answer.error_code)
+            raise KafkaError(code, f"not all coordinators of groups answer: {code.name}")
+        return [
+            GroupLine(one.group_id, one.group_type.lower(), one.group_state, one.protocol_type) for one in answer.groups
+        ]
 
     async def group(self, group_id: str) -> KnownGroup:
         """The group and the partitions it is about. Raises UnknownSubject, KafkaError (its coordinator is not there)."""

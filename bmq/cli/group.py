@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from bmq.cli.cluster_client import ClusterClient
 from bmq.cli.group_explain import explain
+from bmq.cli.group_rest import EXPLAINED_KINDS, groups_at, lags_at
 from bmq.cli.kafka.completion import complete_groups
 from bmq.cli.kafka.group_lag import PartitionLag, partition_lags, topic_lags
 from bmq.cli.kafka.model import Group, GroupDetails, KafkaFailed, NotFound, Partition
@@ -37,6 +39,7 @@ from bmq.cli.kafka.options import (
 )
 from bmq.cli.kafka.rows import Column, Output, counted, output_of, print_head, print_rows
 from bmq.cli.redrive import redrive_app
+from bmq.cli.rest_options import with_login
 from bmq.cli.terminal import print_json
 from bmq.spark.jobs.moments import milliseconds
 
@@ -93,10 +96,19 @@ GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the gro
 GroupNames = Annotated[
     list[str], typer.Argument(metavar="GROUP…", help="Names of groups", autocompletion=complete_groups)
 ]
+FromRest = Annotated[
+    str | None,
+    typer.Option(
+        "--rest",
+        metavar="URL",
+        help="Ask the REST API of any node instead: it has groups of all kinds [http://127.0.0.1:8080]",
+    ),
+]
 Pattern = Annotated[str | None, typer.Option("--pattern", metavar="REGEX", help="Groups whose whole name matches")]
 
 
 @group_app.command("list")
+@with_login
 def group_list(
     context: typer.Context,
     pattern: Pattern = None,
@@ -104,13 +116,19 @@ def group_list(
         list[str] | None, typer.Option("--state", metavar="STATE", help="Only in this state: stable, empty …")
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    rest: FromRest = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
     kafka: KafkaSettings = None,
 ) -> None:
-    """Groups in the order of their names. `other` is a kind that this command cannot describe, such as streams."""
+    """Groups in the order of their names. Share and streams groups are listed with --rest alone."""
     output = output_of(as_json=as_json, as_csv=as_csv)
-    found = _matching(connected(context, bootstrap, kafka).groups(), pattern)
+    if rest is None:
+        there = connected(context, bootstrap, kafka).groups()
+    else:
+        with ClusterClient(rest) as client:
+            there = list(groups_at(client))
+    found = _matching(there, pattern)
     wanted = {state.lower() for state in states or ()}
     rows = [
         {"group": each.name, "kind": each.kind, "state": each.state, "is_simple": each.is_simple}
@@ -161,6 +179,7 @@ def describe(
 
 
 @group_app.command("lag")
+@with_login
 def lag(
     context: typer.Context,
     groups: Annotated[
@@ -169,28 +188,37 @@ def lag(
     ] = None,
     pattern: Pattern = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    rest: FromRest = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
     kafka: KafkaSettings = None,
 ) -> None:
-    """Lag of groups in each topic, in offsets."""
+    """Lag of groups in each topic, in offsets. For share groups (with --rest): records that are not done."""
     output = output_of(as_json=as_json, as_csv=as_csv)
-    client = connected(context, bootstrap, kafka)
-    if groups:
-        found = _existing(client, groups)
+    if rest is None:
+        client = connected(context, bootstrap, kafka)
+        if groups:
+            found = _existing(client, groups)
+        else:
+            found = [_undescribed(each) for each in _matching(client.groups(), pattern)]
+        lags = [(details.name, topic_lags(_lags(client, details))) for details in found]
     else:
-        found = [_undescribed(each) for each in _matching(client.groups(), pattern)]
+        with ClusterClient(rest) as asked:
+            names = groups or [
+                each.name for each in _matching(groups_at(asked), pattern) if each.kind in EXPLAINED_KINDS
+            ]
+            lags = [(name, lags_at(asked, name)) for name in dict.fromkeys(names)]
     rows = [
         {
-            "group": details.name,
+            "group": name,
             "topic": each.topic,
             "partitions": each.partitions,
             "lag": each.lag,
             "max_lag": each.max_lag,
             "unknown": each.unknown_count,
         }
-        for details in found
-        for each in topic_lags(_lags(client, details))
+        for name, found_lags in lags
+        for each in found_lags
     ]
     print_rows(_LAGS, rows, output)
 
@@ -332,7 +360,9 @@ def _existing(client: KafkaClient, names: Sequence[str]) -> list[GroupDetails]:
     """In the order of `names`; without members for kinds that cannot be described. Raises NotFound."""
     there = {each.name: each for each in client.groups()}
     if missing := [name for name in names if name not in there]:
-        raise NotFound(f"there is no group {', '.join(map(repr, missing))}")
+        raise NotFound(
+            f"there is no group {', '.join(map(repr, missing))}; for a share group see `bmq group explain` and --rest"
+        )
     found = []
     for name in dict.fromkeys(names):
         try:

@@ -54,6 +54,7 @@ RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
     ("GET", "/v1/topics/{name}"): _DESCRIBE_TOPIC,
     ("GET", "/v1/topics/{name}/partitions/{number}"): _DESCRIBE_TOPIC,
     ("GET", "/v1/topics/{name}/partitions/{number}/segments"): _DESCRIBE_TOPIC,
+    ("GET", "/v1/groups"): FREE,  # as above; who may describe the cluster sees all groups, as in Kafka
     ("GET", "/v1/groups/{group}/explain"): Right(Operation.DESCRIBE, group="group"),
     ("GET", "/v1/tasks"): _DESCRIBE,
     ("GET", "/v1/tasks/{task_id}"): _DESCRIBE,
@@ -80,6 +81,9 @@ RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
     ("DELETE", _COMPACTION + "/{reservation}"): _JOBS,
 }
 
+_LISTINGS: Final = ("/v1/topics", "/v1/groups")
+"""Pages that have what their reader may describe, so the ACLs have to be known."""
+
 
 class RestRights:
     """What the client of one request may do."""
@@ -101,25 +105,34 @@ class RestRights:
             self._principal, self._host, self._request, right.operation, kind, name, is_quiet=is_quiet
         )
 
-    def sees(self, topic: str) -> bool:
-        """Whether a listing has the topic. Not audited."""
+    def sees(self, kind: ResourceType, name: str) -> bool:
+        """Whether a listing has the topic or group. Not audited."""
         return self._access.allows_client(
-            self._principal, self._host, self._request, Operation.DESCRIBE, ResourceType.TOPIC, topic, is_quiet=True
+            self._principal, self._host, self._request, Operation.DESCRIBE, kind, name, is_quiet=True
         )
 
 
 def sees_topic(scope: Mapping[str, Any], name: str) -> bool:
     """Whether a listing for this request has the topic; True without an authorizer."""
     rights: RestRights | None = scope.get(_STATE)
-    return rights is None or rights.sees(name)
+    return rights is None or rights.sees(ResourceType.TOPIC, name)
+
+
+def sees_group(scope: Mapping[str, Any], name: str) -> bool:
+    """Whether a listing for this request has the group; True without an authorizer."""
+    rights: RestRights | None = scope.get(_STATE)
+    return rights is None or rights.sees(ResourceType.GROUP, name)
+
+
+def sees_cluster(scope: Mapping[str, Any]) -> bool:
+    """Whether the request's client may describe the cluster; True without an authorizer."""
+    rights: RestRights | None = scope.get(_STATE)
+    return rights is None or rights.has(_DESCRIBE, {}, is_quiet=True)
 
 
 def sees_problems(scope: Mapping[str, Any]) -> bool:
     """Whether the health names what is wrong: the sentences have names of partitions."""
-    if scope.get(STRANGER):
-        return False
-    rights: RestRights | None = scope.get(_STATE)
-    return rights is None or rights.has(_DESCRIBE, {}, is_quiet=True)
+    return not scope.get(STRANGER) and sees_cluster(scope)
 
 
 class Authorization:
@@ -153,7 +166,7 @@ class Authorization:
         rights = RestRights(self._access, self._principal_of(scope), client[0], f"{method} {path}")
         scope[_STATE] = rights
         right = RIGHTS.get((method, path), _ALTER)
-        if right is FREE and path != "/v1/topics":
+        if right is FREE and path not in _LISTINGS:
             return None
         self._were_acls_known = self._were_acls_known or self._are_acls_known()
         if not self._were_acls_known:
@@ -166,12 +179,15 @@ class Authorization:
         return _FORBIDDEN, f"{self._principal_of(scope)} has no right to {right.operation.name} on {what}"
 
 
+def _parameter(name: str) -> str:
+    """A group's name may have slashes."""
+    return f"(?P<{name}>.+)" if name == "group" else f"(?P<{name}>[^/]+)"
+
+
 def _pattern(path: str) -> re.Pattern[str]:
     return re.compile(
         "".join(
-            f"(?P<{one[1:-1]}>[^/]+)" if one[0] == "{" else re.escape(one)
-            for one in re.split(r"(\{\w+\})", path)
-            if one
+            _parameter(one[1:-1]) if one[0] == "{" else re.escape(one) for one in re.split(r"(\{\w+\})", path) if one
         )
     )
 

@@ -1,17 +1,21 @@
-"""Why members of a group get nothing: the group, and each of its partitions with its reasons."""
+"""The groups of the cluster; and why members of one get nothing: each of its partitions with its reasons."""
 
 from __future__ import annotations
 
 import asyncio
+import heapq
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 
-from bmq.admin.group_explainer import GroupMember, KnownGroup, PartitionExplanation
+from bmq.admin.group_explainer import GroupExplainer, GroupMember, KnownGroup, PartitionExplanation
 from bmq.admin.group_reasons import ReasonCode
-from bmq.admin.rest.authorization import sees_topic
+from bmq.admin.rest.authorization import sees_cluster, sees_group, sees_topic
 from bmq.admin.rest.parameters import GroupName, TopicPrefix
 from bmq.admin.rest.problems import ProblemError, errors
 from bmq.admin.rest.sources import RestSources
@@ -21,7 +25,33 @@ from bmq.protocol.errors import KafkaError
 PARTITIONS_MAX: Final = 1_000
 ANSWER_WAIT_S: Final = 12.0
 EXPLANATIONS_MAX: Final = 2
-"""At the same time; others wait."""
+"""Explanations and lists at the same time; others wait."""
+GROUPS_MAX: Final = 10_000
+GROUP_NAME_MAX: Final = 1_000
+GroupPrefix = Annotated[str, Query(max_length=GROUP_NAME_MAX)]
+
+
+class GroupKind(StrEnum):
+    CLASSIC = "classic"
+    CONSUMER = "consumer"
+    SHARE = "share"
+    STREAMS = "streams"
+
+
+class GroupLineView(BaseModel):
+    """`kind`: classic, consumer, share or streams. `protocol_type`: what a classic group is for, such as connect."""
+
+    group: str
+    kind: str
+    state: str
+    protocol_type: str
+
+
+class GroupPage(BaseModel):
+    """`next_after`: what to ask for next as `after`; null on the last page."""
+
+    groups: list[GroupLineView]
+    next_after: str | None
 
 
 class GroupMemberView(BaseModel):
@@ -99,7 +129,55 @@ def group_pages(sources: RestSources) -> APIRouter:
     pages = APIRouter()
     slots = asyncio.Semaphore(EXPLANATIONS_MAX)
 
-    @pages.get("/v1/groups/{group}/explain", responses=errors(404, 422, 503, 504))
+    def explainer_here() -> GroupExplainer:
+        explainer = sources.groups()
+        if explainer is None:
+            raise ProblemError(503, "this node does not serve yet; ask again in a moment")
+        return explainer
+
+    @asynccontextmanager
+    async def answered(too_late: str) -> AsyncIterator[None]:
+        """Raises ProblemError when a coordinator is not there, or takes too long."""
+        try:
+            async with asyncio.timeout(ANSWER_WAIT_S), slots:
+                yield
+        except KafkaError as error:
+            raise ProblemError(503, str(error) or error.code.name) from error
+        except TimeoutError:
+            raise ProblemError(504, f"{too_late} within {ANSWER_WAIT_S:g} s") from None
+
+    @pages.get("/v1/groups", responses=errors(422, 503, 504))
+    async def groups(
+        request: Request,
+        prefix: GroupPrefix = "",
+        after: Annotated[GroupPrefix, Query(description="Only names that follow this one")] = "",
+        kind: Annotated[GroupKind | None, Query(description="Only of this kind")] = None,
+        limit: Annotated[int, Query(ge=1, le=GROUPS_MAX)] = 100,
+    ) -> GroupPage:
+        """Groups of all kinds in the order of their names, page by page."""
+        explainer = explainer_here()
+        async with answered("the groups were not listed"):
+            listed = await explainer.listed()
+        sees_all = sees_cluster(request.scope)
+        wanted = (
+            one
+            for one in listed
+            if one.group_id > after
+            and one.group_id.startswith(prefix)
+            and kind in (None, one.kind)
+            and (sees_all or sees_group(request.scope, one.group_id))
+        )
+        found = heapq.nsmallest(limit + 1, wanted, key=lambda one: one.group_id)
+        shown = found[:limit]
+        return GroupPage(
+            groups=[
+                GroupLineView(group=one.group_id, kind=one.kind, state=one.state, protocol_type=one.protocol_type)
+                for one in shown
+            ],
+            next_after=shown[-1].group_id if len(found) > limit else None,
+        )
+
+    @pages.get("/v1/groups/{group:path}/explain", responses=errors(404, 422, 503, 504))
     async def explain(
         request: Request,
         group: GroupName,
@@ -108,23 +186,16 @@ def group_pages(sources: RestSources) -> APIRouter:
         limit: Annotated[int, Query(ge=1, le=PARTITIONS_MAX)] = 200,
     ) -> GroupExplanationView:
         """Why nothing is delivered: no members, nothing new, all locked and by whom, an open transaction, an owner away."""
-        explainer = sources.groups()
-        if explainer is None:
-            raise ProblemError(503, "this node does not serve yet; ask again in a moment")
-        try:
-            async with asyncio.timeout(ANSWER_WAIT_S), slots:
-                known = await explainer.group(group)
-                places = [
-                    place
-                    for place in known.places
-                    if (topic is None or place[0] == topic) and sees_topic(request.scope, place[0])
-                ]
-                shown = places[skip : skip + limit]
-                partitions = await explainer.explain(known, shown)
-        except KafkaError as error:
-            raise ProblemError(503, str(error) or error.code.name) from error
-        except TimeoutError:
-            raise ProblemError(504, f"the group was not explained within {ANSWER_WAIT_S:g} s") from None
+        explainer = explainer_here()
+        async with answered("the group was not explained"):
+            known = await explainer.group(group)
+            places = [
+                place
+                for place in known.places
+                if (topic is None or place[0] == topic) and sees_topic(request.scope, place[0])
+            ]
+            shown = places[skip : skip + limit]
+            partitions = await explainer.explain(known, shown)
         return _view(
             known, partitions, len(places), skip + limit if skip + limit < len(places) else None, explainer.now_ms()
         )

@@ -47,9 +47,14 @@ class TopicLag:
 
 def topic_lags(lags: Iterable[PartitionLag]) -> list[TopicLag]:
     """In the order of the topics' names."""
+    return summed_lags((each.partition[0], each.lag) for each in lags)
+
+
+def summed_lags(lags: Iterable[tuple[str, int | None]]) -> list[TopicLag]:
+    """From a topic and a lag for each partition, None for one that is not known."""
     by_topic: dict[str, list[int | None]] = {}
-    for each in lags:
-        by_topic.setdefault(each.partition[0], []).append(each.lag)
+    for topic, lag in lags:
+        by_topic.setdefault(topic, []).append(lag)
     return [
         TopicLag(
             topic,

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from bmq.admin.group_explainer import GroupExplainer, PartitionExplanation
+from bmq.admin.group_explainer import GroupExplainer, GroupLine, PartitionExplanation
 from bmq.admin.orders import UnknownSubject
 from bmq.coordinator.consumer.consumer_protocol import encode_assignment
 from bmq.coordinator.topics import OFFSETS_TOPIC, SHARE_STATE_TOPIC
@@ -141,6 +141,14 @@ def test_a_share_group_is_explained_from_its_first_heartbeat_to_its_last() -> No
         assert (await shares.beat("a", joined.member_epoch)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
         group = await world.explainer.group("g")
         assert (group.kind, group.state, len(group.members), len(group.places)) == ("share", "Empty", 0, 3)
+
+    told(story)
+
+
+def test_groups_are_listed_with_their_kinds() -> None:
+    async def story(world: World) -> None:
+        await world.shares.beat("a", 0, "orders")
+        assert await world.explainer.listed() == [GroupLine("g", "share", "Stable", "share")]
 
     told(story)
 

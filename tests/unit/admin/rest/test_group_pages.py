@@ -10,7 +10,7 @@ import httpx
 import pytest
 from prometheus_client import CollectorRegistry
 
-from bmq.admin.group_explainer import GroupMember, KnownGroup, PartitionExplanation, Place
+from bmq.admin.group_explainer import GroupLine, GroupMember, KnownGroup, PartitionExplanation, Place
 from bmq.admin.group_reasons import LogFacts, OpenTransaction, Reason, ReasonCode
 from bmq.admin.orders import UnknownSubject
 from bmq.admin.rest.application import rest_application
@@ -20,7 +20,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.share_state_messages import ExplainedPartition, LockHolder
 from bmq.proxy.access import Access
-from bmq.security.acls import Acl, Operation, PatternType, Permission, ResourceType
+from bmq.security.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from bmq.security.authorizer import Decider
 from tests.fakes.cluster_controller import image_of, topic_image
 from tests.unit.admin.rest.cluster import NODES, RestCluster
@@ -54,6 +54,15 @@ class Explainer:
         members = [GroupMember("a", "client", "/10.0.0.5", ["orders"], [("orders", 0)])]
         places = [("hidden", 0), *(("orders", number) for number in range(3))]
         return KnownGroup(group_id, "share", "Stable", members, places, SubscriptionType.FAILOVER, True)
+
+    async def listed(self) -> list[GroupLine]:
+        if self.error is not None:
+            raise self.error
+        return [
+            GroupLine("sinks/a", "classic", "Empty", "connect"),
+            GroupLine("g", "share", "Stable", "share"),
+            GroupLine("payments", "consumer", "Stable", "consumer"),
+        ]
 
     async def explain(self, group: KnownGroup, places: Sequence[Place]) -> list[PartitionExplanation]:
         reasons = [Reason(ReasonCode.ALL_LOCKED, "all 10 records that are left are locked")]
@@ -99,6 +108,33 @@ async def test_the_group_and_its_partitions() -> None:
         assert ([one["partition"] for one in last["partitions"]], last["next_skip"]) == ([2], None)
 
 
+async def test_groups_of_all_kinds_are_listed_page_by_page() -> None:
+    async with RestCluster() as cluster:
+        assert "does not serve yet" in (await cluster.get("/v1/groups", 503))["detail"]
+        cluster.explainer = explainer = Explainer()
+        first = await cluster.get("/v1/groups", limit=2)
+        assert first == {
+            "groups": [
+                {"group": "g", "kind": "share", "state": "Stable", "protocol_type": "share"},
+                {"group": "payments", "kind": "consumer", "state": "Stable", "protocol_type": "consumer"},
+            ],
+            "next_after": "payments",
+        }
+        rest = await cluster.get("/v1/groups", limit=2, after="payments")
+        assert ([one["group"] for one in rest["groups"]], rest["next_after"]) == (["sinks/a"], None)
+        assert [one["group"] for one in (await cluster.get("/v1/groups", kind="share"))["groups"]] == ["g"]
+        assert [one["group"] for one in (await cluster.get("/v1/groups", prefix="p"))["groups"]] == ["payments"]
+        assert (await cluster.get("/v1/groups", 422, kind="queue"))["detail"].startswith("query.kind: ")
+        explainer.error = KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "not all coordinators of groups answer")
+        assert (await cluster.get("/v1/groups", 503))["detail"] == "not all coordinators of groups answer"
+
+
+async def test_a_name_may_have_slashes() -> None:
+    async with RestCluster() as cluster:
+        cluster.explainer = Explainer()
+        assert (await cluster.get("/v1/groups/team%2Fa/explain"))["group"] == "team/a"
+
+
 async def test_what_cannot_be_explained_is_said_in_a_sentence() -> None:
     async with RestCluster() as cluster:
         assert "does not serve yet" in (await cluster.get("/v1/groups/g/explain", 503))["detail"]
@@ -111,13 +147,11 @@ async def test_what_cannot_be_explained_is_said_in_a_sentence() -> None:
         assert (await cluster.get(f"/v1/groups/{'g' * 1_001}/explain", 422))["detail"].startswith("path.group: ")
 
 
-async def test_partitions_of_topics_that_may_not_be_described_are_left_out() -> None:
-    def acl(kind: ResourceType, name: str) -> Acl:
-        return Acl(kind, name, PatternType.LITERAL, "User:alice", "*", Operation.DESCRIBE, Permission.ALLOW)
-
-    acls = {
-        UUID(int=1): acl(ResourceType.GROUP, "g"),
-        UUID(int=2): acl(ResourceType.TOPIC, "orders"),
+def client_with(*acls: tuple[ResourceType, str]) -> httpx.AsyncClient:
+    """Of alice, who may describe these resources."""
+    known = {
+        UUID(int=place): Acl(kind, name, PatternType.LITERAL, "User:alice", "*", Operation.DESCRIBE, Permission.ALLOW)
+        for place, (kind, name) in enumerate(acls, 1)
     }
     image = image_of(NODES, [topic_image("orders", 1, [1])])
     explainer: Any = Explainer()
@@ -127,10 +161,32 @@ async def test_partitions_of_topics_that_may_not_be_described_are_left_out() -> 
         dict,
         CollectorRegistry(),
         groups=lambda: explainer,
-        access=Access(Decider(frozenset()), lambda: acls),
+        access=Access(Decider(frozenset()), lambda: known),
         principal_of=lambda _: "User:alice",
     )
-    transport = httpx.ASGITransport(app=rest_application(sources))
-    async with httpx.AsyncClient(transport=transport, base_url="http://node") as client:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app=rest_application(sources)), base_url="http://node")
+
+
+async def test_partitions_of_topics_that_may_not_be_described_are_left_out() -> None:
+    async with client_with((ResourceType.GROUP, "g"), (ResourceType.TOPIC, "orders")) as client:
         found = (await client.get("/v1/groups/g/explain")).json()
     assert found["partition_count"] == 3 and {one["topic"] for one in found["partitions"]} == {"orders"}
+
+
+@pytest.mark.parametrize(
+    ("right", "seen"),
+    [
+        ((ResourceType.GROUP, "sinks/a"), ["sinks/a"]),
+        ((ResourceType.TOPIC, "orders"), []),
+        ((ResourceType.CLUSTER, CLUSTER_NAME), ["g", "payments", "sinks/a"]),
+    ],
+)
+async def test_groups_that_may_not_be_described_are_left_out(right: tuple[ResourceType, str], seen: list[str]) -> None:
+    async with client_with(right) as client:
+        assert [one["group"] for one in (await client.get("/v1/groups")).json()["groups"]] == seen
+
+
+async def test_a_right_to_a_group_with_slashes() -> None:
+    async with client_with((ResourceType.GROUP, "team/a")) as client:
+        assert (await client.get("/v1/groups/team%2Fa/explain")).status_code == 200
+        assert (await client.get("/v1/groups/team%2Fb/explain")).status_code == 403

@@ -97,6 +97,7 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.POST, "/v1/topics/{name}/partitions/{number}/compaction/{reservation}/swap"),
         (HTTPMethod.DELETE, "/v1/topics/{name}/partitions/{number}/compaction/{reservation}"),
         (HTTPMethod.GET, "/v1/history"),
+        (HTTPMethod.GET, "/v1/groups"),
         (HTTPMethod.GET, "/v1/groups/{group}/explain"),
         (HTTPMethod.GET, "/v1/tasks"),
         (HTTPMethod.GET, "/v1/tasks/{task_id}"),
@@ -116,7 +117,7 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.GET, "/v1/tables/{name}/status"),
         (HTTPMethod.PUT, "/v1/tables/{name}/status"),
     }
-    assert len(OPERATIONS) == 33
+    assert len(OPERATIONS) == 34
 
 
 def test_every_error_is_described_as_a_problem() -> None:
