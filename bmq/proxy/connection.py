@@ -512,7 +512,10 @@ class Connection(asyncio.BufferedProtocol):
                 stats.produce_times.observe(now_s - slot.started_s)
             elif slot.api_key == ApiKey.FETCH:
                 stats.fetch_latency.observe(now_s - slot.started_s)
-                has_files = has_files or not all(isinstance(part, MEMORY) for part in slot.buffers)
+                for part in slot.buffers:
+                    if not isinstance(part, MEMORY):
+                        has_files = True
+                        break
         self._in_flight_bytes -= released
         if out and not transport.is_closing():
             stats.sent_bytes += sent
