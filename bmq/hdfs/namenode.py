@@ -23,6 +23,7 @@ from google.protobuf.message import Message
 
 from bmq.hdfs.blocks import Block, DataNode, FileBlocks, LocatedBlock
 from bmq.hdfs.config import HdfsConfig
+from bmq.hdfs.delegation_token import DelegationToken, token_of
 from bmq.hdfs.failover import UNCHANGED, Failover
 from bmq.hdfs.proto.hdfs_pb2 import FsPermission, HdfsFileStatus
 from bmq.hdfs.proto.namenode_pb2 import (
@@ -46,6 +47,8 @@ from bmq.hdfs.proto.namenode_pb2 import (
     GetBlockLocationsResponse,
     GetDataEncryptionKeyRequest,
     GetDataEncryptionKeyResponse,
+    GetDelegationTokenRequest,
+    GetDelegationTokenResponse,
     GetFileInfoResponse,
     GetListingRequest,
     GetListingResponse,
@@ -297,6 +300,19 @@ class NameNode:
         if not response.HasField("data_encryption_key"):
             raise StoreError("the NameNode gives no key for connections to DataNodes, although it wants them encrypted")
         return response.data_encryption_key
+
+    async def delegation_token(self) -> DelegationToken:
+        """A new token of this login's user, by which others log in: over a Kerberos login alone. Nobody may renew it.
+
+        It counts for dfs.namenode.delegation.token.renew-interval, a day by default. Raises StoreError: none is given.
+        """
+        request = GetDelegationTokenRequest(renewer="")
+        response = await self._call(
+            "getDelegationToken", request, GetDelegationTokenResponse, "a delegation token", None
+        )
+        if not response.HasField("token"):
+            raise StoreError("the NameNode gives no delegation token, although its clients log in by Kerberos")
+        return token_of(response.token)
 
     async def close(self) -> None:
         """Drop the connections; calls under way fail with StorageUnavailable."""

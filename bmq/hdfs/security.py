@@ -13,6 +13,7 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final
 
+from bmq.hdfs.delegation_token import DelegationToken
 from bmq.log.store import StoreError
 
 AES_SUITE: Final = "AES/CTR/NoPadding"
@@ -50,7 +51,8 @@ class HadoopSecurity:
     """A kerberized cluster, and who we are there.
 
     `principal`: empty: that of the ticket cache. `keytab`: a path; empty: log in by the ticket cache. `rpc`: in order of
-    preference. `data`: of connections to DataNodes, empty: not protected. `is_aes`: offer AES-CTR for privacy.
+    preference. `data`: of connections to DataNodes, empty: not protected. `is_aes`: offer AES-CTR for privacy. `delegation`:
+    log in to NameNodes by this token, and by Kerberos nowhere.
     """
 
     principal: str = ""
@@ -61,6 +63,7 @@ class HadoopSecurity:
     rpc: tuple[Protection, ...] = (Protection.AUTHENTICATION,)
     data: tuple[Protection, ...] = ()
     is_aes: bool = False
+    delegation: DelegationToken | None = None
 
     @property
     def realm(self) -> str:

@@ -1,4 +1,4 @@
-"""Which login each server gets: the user's name on an open cluster, else Kerberos or a block's token."""
+"""Which login each server gets: the user's name on an open cluster, else Kerberos, a delegation token or a block's token."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from bmq.hdfs.authentication import Authentication, SimpleAuthentication
 from bmq.hdfs.config import HdfsConfig
 from bmq.hdfs.proto.hdfs_pb2 import Token
+from bmq.hdfs.security import BadSecurity
 
 if TYPE_CHECKING:
     from bmq.hdfs.sasl.gss import KerberosLogin
@@ -19,8 +20,10 @@ def namenode_authentication(config: HdfsConfig) -> Authentication:
         return SimpleAuthentication(config.user)
     # Open clusters do without these modules.
     from bmq.hdfs.sasl.gss import KerberosLogin, gssapi_module
-    from bmq.hdfs.sasl.logins import KerberosAuthentication
+    from bmq.hdfs.sasl.logins import KerberosAuthentication, TokenAuthentication
 
+    if security.delegation is not None:
+        return TokenAuthentication(security.delegation.message(), security.rpc)
     gssapi_module()
     return KerberosAuthentication(security, KerberosLogin(security.principal, security.keytab))
 
@@ -34,7 +37,10 @@ class DataNodeLogins:
         self._kerberos: KerberosLogin | None = None
 
     def of(self, host: str, token: Token | None) -> Authentication:
-        """`host`: the name of the DataNode's machine. `token`: of the one block that is asked about; None: Kerberos."""
+        """`host`: the name of the DataNode's machine. `token`: of the one block that is asked about; None: Kerberos.
+
+        Raises BadSecurity: Kerberos is needed, and there is a delegation token alone.
+        """
         security = self._security
         if security is None:
             return self._simple
@@ -43,6 +49,10 @@ class DataNodeLogins:
 
         if token is not None:
             return TokenAuthentication(token, security.rpc)
+        if security.delegation is not None:
+            raise BadSecurity(
+                f"a call to the DataNode at {host} needs a login by Kerberos, and here is a delegation token alone"
+            )
         if self._kerberos is None:
             self._kerberos = KerberosLogin(security.principal, security.keytab)
         return KerberosAuthentication(security, self._kerberos, datanode_host=host)

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -29,9 +31,11 @@ STREAM_OFFSETS_PER_TRIGGER = 400
 WRITTEN = 1_000
 
 
-def session(warehouse: Path) -> SparkSession:
+def session(
+    warehouse: Path, master: str = "local[2]", configs: Mapping[str, str] = MappingProxyType({})
+) -> SparkSession:
     return (
-        SparkSession.builder.master("local[2]")
+        SparkSession.builder.master(master)
         .appName("bmq-e2e")
         .config("spark.jars", JARS_OF_CONNECTOR)
         .config("spark.ui.enabled", "false")
@@ -41,6 +45,7 @@ def session(warehouse: Path) -> SparkSession:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.warehouse.dir", str(warehouse))
+        .config(map=dict(configs))
         .getOrCreate()
     )
 

@@ -7,24 +7,29 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
+from tests.e2e.conftest import create_topic
 from tests.support.hdfs import fresh_root, outside_any_loop
 from tests.support.java import CONSOLE_CONSUMER, CONSOLE_PRODUCER
 from tests.support.patience import Patience
-from tests.support.processes import eventually
+from tests.support.processes import REPOSITORY, dying_with_us, eventually
 from tests.support.secure_hdfs import Protection, SecureHdfs, secure_hdfs
 from tests.support.servers import BmqServer
+from tests.support.spark import SPARK_ENVIRONMENT, link_spark
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.bmq_only, pytest.mark.timeout(300)]
 
 TOPIC = "secured"
 COUNT = 2_000
+SEGMENT_BYTES = 1 << 20
 READY_AFTER_S = 2.0
 TROUBLES = {"namenode_left", "partition_start_waits", "segment_mended", "block_not_set_up", "handler_failed"}
 PROTECTIONS = {
@@ -95,6 +100,54 @@ def test_clients_and_a_killed_server(secure: SecureHdfs, tmp_path: Path) -> None
         assert second.stop() == 0
     finally:
         second.close()
+
+
+def test_executors_without_a_login_read_by_the_drivers_token(secure: SecureHdfs, tmp_path: Path) -> None:
+    root = fresh_root("spark")
+    server = server_on(secure, tmp_path / "server", root)
+    server.start()
+    try:
+        create_topic(server, TOPIC, 1, {"segment.bytes": str(SEGMENT_BYTES)})
+        for first in range(0, COUNT, COUNT // 10):
+            produced(server.bootstrap, [f"value {number}".ljust(1_500) for number in range(first, first + COUNT // 10)])
+        link_spark(tmp_path / "spark")
+        told = tmp_path / "told.json"
+        told.write_text(
+            json.dumps(
+                {
+                    "bootstrap": server.bootstrap,
+                    "topic": TOPIC,
+                    "store": f"{secure.url}{root}",
+                    "keytab": str(secure.keytab),
+                }
+            )
+        )
+        done = subprocess.run(
+            dying_with_us([sys.executable, "-m", "tests.e2e.spark_token_job", str(told), str(tmp_path / "warehouse")]),
+            cwd=REPOSITORY,
+            env={
+                **os.environ,
+                **SPARK_ENVIRONMENT,
+                "HADOOP_CONF_DIR": str(secure.client_conf),
+                "SPARK_HOME": str(tmp_path / "spark"),
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=Patience(200).limit_s,
+        )
+        assert done.returncode == 0, done.stderr[-4000:]
+        found = json.loads(done.stdout.splitlines()[-1])
+        assert found.pop("pieces_of_files") > 0
+        assert found == {
+            "read": COUNT,
+            "streamed": COUNT,
+            "verified_records": COUNT,
+            "findings": 0,
+            "executors_keytab": "/nowhere",
+        }
+    finally:
+        server.close()
 
 
 def test_a_kdc_that_is_away(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
+from pathlib import Path
 from typing import Final
 
 from bmq.dev.java import QUICK_START_JVM_OPTIONS
@@ -21,3 +23,12 @@ SPARK_ENVIRONMENT: Final = {
     # last level.
     "SPARK_SUBMIT_OPTS": " ".join(QUICK_START_JVM_OPTIONS),
 }
+
+
+def link_spark(home: Path) -> None:
+    """A Spark home of the installed one's parts: a local cluster writes what its workers need beside these."""
+    spark = importlib.util.find_spec("pyspark")
+    assert spark is not None and spark.origin is not None
+    home.mkdir()
+    for part in ("bin", "jars", "python"):
+        (home / part).symlink_to(Path(spark.origin).parent / part)

@@ -148,8 +148,9 @@ def _clean(spark: SparkSession, store: StoreAddress, plan: DelegatedPlan, progre
     encoded = plan.encode()
     what = f"{plan.cleaning.topic}-{plan.cleaning.partition} cannot be compacted"
     segments_count = sum(map(len, groups))
+    theirs = store.for_executors()
     noted = spark.range(0, segments_count, 1, segments_count).mapInArrow(
-        partial(_note_segments, store, encoded, seed), _KEY_SCHEMA
+        partial(_note_segments, theirs, encoded, seed), _KEY_SCHEMA
     )
     keys = _newest_by_group(spark, noted, left)
     with _persisted(keys), _shown(store, plan, progress):
@@ -158,7 +159,7 @@ def _clean(spark: SparkSession, store: StoreAddress, plan: DelegatedPlan, progre
         begun = {number: states[number] for number in left}
 
         def write(of_group):  # type: ignore[no-untyped-def]  # by hints that it cannot resolve Spark fails
-            return _write_group(store, encoded, seed, begun, of_group)
+            return _write_group(theirs, encoded, seed, begun, of_group)
 
         written = keys.groupBy("group").applyInArrow(write, "group int")
         finished = {row["group"] for row in spark_errors(what, written.collect)}

@@ -179,7 +179,8 @@ async def feed(store: SegmentStore, task: SegmentTask, take: Taker, *, piece_byt
 def codec_rows(spark: SparkSession, store: StoreAddress, tasks: Sequence[SegmentTask]) -> list[list[Any]]:
     """[topic, partition, codec, batches, records, stored bytes] of each segment's batches in the requested offsets."""
     segments = spark.sparkContext.parallelize(list(tasks), len(tasks))
-    counted = spark_errors("segments cannot be read", lambda: segments.map(partial(count_codecs, store)).collect())
+    count = partial(count_codecs, store.for_executors())
+    counted = spark_errors("segments cannot be read", lambda: segments.map(count).collect())
     return [row for rows in counted for row in rows]
 
 

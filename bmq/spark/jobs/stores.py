@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final, TypeVar
 
 from bmq.hdfs.config import HdfsSettings
+from bmq.hdfs.delegation_token import DelegationToken
 from bmq.log.store import SegmentStore, StorageUnavailable
 from bmq.protocol.errors import BmqError
 from bmq.spark.jobs.outcome import BrokenOff, JobFailed
 from bmq.spark.source.cluster import ClusterAway, ClusterClient
 from bmq.spark.source.options import read_options
-from bmq.spark.source.storage import open_store
+from bmq.spark.source.storage import open_store, token_for_executors
 
 PATIENCE_S: Final = 20.0
 
@@ -26,12 +27,19 @@ T = TypeVar("T")
 class StoreAddress:
     """`url`: hdfs://NAMENODE:PORT/DIR as on the servers, or file:/DIR, which every executor must be able to read.
 
-    `hdfs` None: the client's defaults.
+    `hdfs` None: the client's defaults. `hdfs_token`: how executors log in to a kerberized HDFS.
     """
 
     url: str
     hdfs_user: str = ""
     hdfs: HdfsSettings | None = None
+    hdfs_token: DelegationToken | None = None
+
+    def for_executors(self) -> StoreAddress:
+        """With a token for a kerberized HDFS, which counts for a day. Raises JobFailed, BrokenOff."""
+        with store_errors(self.url):
+            token = asyncio.run(token_for_executors(self.url, Random(), hdfs_user=self.hdfs_user, hdfs=self.hdfs))
+        return replace(self, hdfs_token=token)
 
     def run(self, work: Callable[[SegmentStore], Awaitable[T]]) -> T:
         """Run `work` on the opened store, in its own event loop. Raises JobFailed, BrokenOff."""
@@ -57,7 +65,7 @@ class StoreAddress:
 
     @asynccontextmanager
     async def _opened(self) -> AsyncIterator[SegmentStore]:
-        store = open_store(self.url, Random(), hdfs_user=self.hdfs_user, hdfs=self.hdfs)
+        store = open_store(self.url, Random(), hdfs_user=self.hdfs_user, hdfs=self.hdfs, token=self.hdfs_token)
         try:
             yield store
         finally:

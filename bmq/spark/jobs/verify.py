@@ -47,9 +47,9 @@ def verify(
 
     With `state` the job can be killed and called again. Raises JobFailed, BrokenOff.
     """
-    check = partial(check_segment, store, has_replicas=has_replicas)
 
     def perform(step: list[SegmentTask]) -> Any:
+        check = partial(check_segment, store.for_executors(), has_replicas=has_replicas)
         segments = spark.sparkContext.parallelize(step, len(step))
         return spark_errors("segments cannot be verified", lambda: segments.map(check).collect())
 

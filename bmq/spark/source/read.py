@@ -21,6 +21,7 @@ import structlog
 from bmq.arrow_records.batch_headers import BatchFilter, Headers, markers, scan
 from bmq.arrow_records.decoder import OFFSET_MAX, Decoded, Limits, Selection, decode
 from bmq.arrow_records.isolation import CommittedOnly, aborted_in
+from bmq.hdfs.delegation_token import DelegationToken
 from bmq.log.batch_bodies import Scratch
 from bmq.log.names import renamed_path
 from bmq.log.origin import DamagedBatch, Origin
@@ -56,7 +57,7 @@ class Access:
     """How an executor accesses the cluster. Pickled.
 
     `servers`: proxies. `root`: the store, empty to read everything through proxies. `poll_timeout_s`: how long a proxy
-    may return nothing at an offset that it should have.
+    may return nothing at an offset that it should have. `hdfs_token`: for a kerberized HDFS.
     """
 
     servers: tuple[tuple[str, int], ...]
@@ -67,6 +68,7 @@ class Access:
     fail_on_data_loss: bool
     request_timeout_s: float
     poll_timeout_s: float
+    hdfs_token: DelegationToken | None = None
 
 
 def read_range(wanted: RangeToRead, access: Access, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
@@ -172,7 +174,7 @@ class _RangeReader:
             access, random = self._access, self._random
 
             async def opened() -> SegmentStore:
-                return open_store(access.root, random, hdfs_user=access.hdfs_user)
+                return open_store(access.root, random, hdfs_user=access.hdfs_user, token=access.hdfs_token)
 
             self._store = self._loop.run(opened())
         return self._store

@@ -28,7 +28,7 @@ from bmq.spark.source.options import (
 from bmq.spark.source.plan import ENTRY_BYTES_MIN, PartitionSnapshot, RangeToRead, cover, offset_after, plan, share
 from bmq.spark.source.read import Access, require_no_loss
 from bmq.spark.source.snapshot import snapshot_partition
-from bmq.spark.source.storage import open_store, require_cluster
+from bmq.spark.source.storage import open_store, require_cluster, token_for_executors
 from bmq.spark.source.stream_offset import Cluster, StreamOffset, starts
 
 LOOKS_MAX: Final = 16
@@ -217,6 +217,7 @@ class Session:
             fail_on_data_loss=options.fail_on_data_loss,
             request_timeout_s=options.request_timeout_s,
             poll_timeout_s=options.poll_timeout_s,
+            hdfs_token=await token_for_executors(root, Random(), hdfs_user=options.hdfs_user),
         )
         return planned, access
 

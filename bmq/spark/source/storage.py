@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import getpass
 import os
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from bmq.hdfs.config import HdfsSettings
+from bmq.hdfs.config import HdfsConfig, HdfsSettings
+from bmq.hdfs.delegation_token import FILE_BYTES_MAX, FILE_VARIABLE, BadTokenFile, DelegationToken, token_in_file
 from bmq.hdfs.location import is_hdfs, located
 from bmq.log.root import RootError, read_root
 from bmq.log.store import SegmentStore, StoreError
@@ -22,22 +24,22 @@ class StoreAway(StoreUnreadable):
     """The store does not answer, which may pass."""
 
 
-def open_store(root: str, random: Random, *, hdfs_user: str = "", hdfs: HdfsSettings | None = None) -> SegmentStore:
-    """`root`: hdfs://…, file:DIRECTORY or an absolute directory. To be closed. Raises StoreUnreadable."""
+def open_store(
+    root: str,
+    random: Random,
+    *,
+    hdfs_user: str = "",
+    hdfs: HdfsSettings | None = None,
+    token: DelegationToken | None = None,
+) -> SegmentStore:
+    """`root`: hdfs://…, file:DIRECTORY or an absolute directory. To be closed. Raises StoreUnreadable.
+
+    `token`: the driver's for executors, which a kerberized HDFS takes in place of Kerberos.
+    """
     if is_hdfs(root):
-        from bmq.hdfs.hadoop_site import hadoop_properties
         from bmq.hdfs.store import HdfsStore
 
-        try:
-            config = located(
-                root,
-                hdfs or HdfsSettings(),
-                system_user=hdfs_user or spark_user(),
-                hadoop=hadoop_properties(os.environ),
-            )
-        except StoreError as error:
-            raise StoreUnreadable(f"bmq.root: {error}") from None
-        return HdfsStore(config, random)
+        return HdfsStore(_hdfs_config(root, hdfs_user, hdfs, token), random)
     path = Path(root.removeprefix("file:").removeprefix("//"))
     if not path.is_absolute() or ":" in root.removeprefix("file:"):
         raise StoreUnreadable(f"bmq.root is {root!r}: it is hdfs://NAMENODE:PORT/DIRECTORY or file:/DIRECTORY")
@@ -49,6 +51,61 @@ def open_store(root: str, random: Random, *, hdfs_user: str = "", hdfs: HdfsSett
     from bmq.local_store.store import LocalStore
 
     return LocalStore(path, is_root_locked=False)
+
+
+async def token_for_executors(
+    root: str, random: Random, *, hdfs_user: str = "", hdfs: HdfsSettings | None = None
+) -> DelegationToken | None:
+    """What executors log in to a kerberized HDFS by; None for any other store. Raises StoreUnreadable.
+
+    A driver that has no Kerberos login of its own, as on YARN in cluster mode, passes on the token that its job was given.
+    """
+    if not is_hdfs(root):
+        return None
+    from bmq.hdfs.namenode import NameNode
+
+    config = _hdfs_config(root, hdfs_user, hdfs, None)
+    if config.security is None or config.security.delegation is not None:
+        return None if config.security is None else config.security.delegation
+    namenode = NameNode(config, random)
+    try:
+        return await namenode.delegation_token()
+    except StoreError as error:
+        raise StoreUnreadable(f"there is no delegation token for the executors: {error}") from error
+    finally:
+        await namenode.close()
+
+
+def _hdfs_config(root: str, hdfs_user: str, hdfs: HdfsSettings | None, token: DelegationToken | None) -> HdfsConfig:
+    """Raises StoreUnreadable."""
+    from bmq.hdfs.hadoop_site import hadoop_properties
+
+    settings = hdfs or HdfsSettings()
+    try:
+        config = located(root, settings, system_user=hdfs_user or spark_user(), hadoop=hadoop_properties(os.environ))
+    except StoreError as error:
+        raise StoreUnreadable(f"bmq.root: {error}") from None
+    security = config.security
+    if security is None:
+        return config
+    if token is None and not settings.keytab:
+        token = _job_token(config)
+    return replace(config, security=replace(security, delegation=token))
+
+
+def _job_token(config: HdfsConfig) -> DelegationToken | None:
+    """The HDFS token that Hadoop gave this job, if any. Raises StoreUnreadable."""
+    path = os.environ.get(FILE_VARIABLE, "")
+    if not path:
+        return None
+    services = {f"{one.host}:{one.port}" for one in config.namenodes}
+    try:
+        with Path(path).open("rb") as file:
+            return token_in_file(file.read(FILE_BYTES_MAX), services)
+    except OSError as error:
+        raise StoreUnreadable(f"{FILE_VARIABLE} names {path}, which cannot be read: {error.strerror}") from None
+    except BadTokenFile as error:
+        raise StoreUnreadable(f"{FILE_VARIABLE} names {path}, which {error}") from None
 
 
 def spark_user() -> str:

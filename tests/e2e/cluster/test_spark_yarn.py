@@ -5,7 +5,6 @@ The driver and the executors have this package from --py-files alone, and read t
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -20,7 +19,7 @@ from bmq.dev.hdfs import HdfsCluster
 from tests.e2e.conftest import create_topic
 from tests.support.processes import REPOSITORY, dying_with_us
 from tests.support.servers import BmqServer
-from tests.support.spark import SPARK_ENVIRONMENT
+from tests.support.spark import SPARK_ENVIRONMENT, link_spark
 from tests.support.table_topics import JARS_OF_SPARK, order, produce
 from tests.support.yarn import YarnCluster, running
 
@@ -96,15 +95,6 @@ def document(printed: str) -> Any:
     """The JSON behind what librdkafka and others may have logged."""
     lines = printed.splitlines()
     return json.loads("\n".join(lines[max(place for place, line in enumerate(lines) if line.startswith("{")) :]))
-
-
-def link_spark(home: Path) -> None:
-    """A Spark home of the installed one's parts: a local cluster writes what its workers need beside these."""
-    spark = importlib.util.find_spec("pyspark")
-    assert spark is not None and spark.origin is not None
-    home.mkdir()
-    for part in ("bin", "jars", "python"):
-        (home / part).symlink_to(Path(spark.origin).parent / part)
 
 
 ON_YARN = ("--master", "yarn", "--deploy-mode", "client", "--num-executors", "2")

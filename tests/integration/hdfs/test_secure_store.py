@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from bmq.hdfs.config import HdfsConfig, WriteMode
 from bmq.hdfs.store import HdfsStore
-from bmq.log.store import Durability
+from bmq.log.store import Durability, StoreError
 from tests.support.hdfs import fresh_root
 from tests.support.secure_hdfs import Protection, SecureHdfs, secure_hdfs
 from tests.unit.log_store.contract import Pair, StoreContract
@@ -62,6 +62,22 @@ class SecureStoreContract(StoreContract):
             assert await successor.take_over("log", previous_holder="h", durability=Durability.HSYNC) == 5000
         assert [line["event"] for line in logs] == []
         writer.abandon()
+
+    async def test_a_delegation_token_stands_for_kerberos(self, pair: Pair) -> None:
+        """Executors have no keytab and no ticket: they read and write by a token that the driver got."""
+        owner = pair.owner
+        assert isinstance(owner, HdfsStore) and owner.config.security is not None
+        token = await owner.namenode.delegation_token()
+        security = replace(owner.config.security, principal="", keytab="/nowhere", delegation=token)
+        executor = await HdfsStore.open(replace(owner.config, security=security, connector=None), Random(3))
+        try:
+            await executor.write_file("by-token", b"x" * 100_000, holder="executor")
+            assert bytes(await executor.read_file("by-token", length_bytes_max=1 << 20)) == b"x" * 100_000
+            assert bytes(await owner.read_file("by-token", length_bytes_max=1 << 20)) == b"x" * 100_000
+            with pytest.raises(StoreError, match="Delegation Token can be issued only with kerberos"):
+                await executor.namenode.delegation_token()
+        finally:
+            await executor.close()
 
 
 @in_gate
