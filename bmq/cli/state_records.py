@@ -16,7 +16,7 @@ from uuid import UUID
 
 from bmq.coordinator.offsets.offset_columns import PackedOffsets
 from bmq.coordinator.offsets.pending_offsets import OpenTransaction
-from bmq.coordinator.share_state.records import parts as share_state_parts
+from bmq.coordinator.share_state.snapshots import parts as share_state_parts
 from bmq.coordinator.snapshot import decode_snapshot
 from bmq.coordinator.transactions.transaction_shard import snapshot_parts
 from bmq.metadata.image import (

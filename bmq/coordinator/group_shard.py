@@ -329,7 +329,7 @@ class GroupShard(Shard):
 
     def run_ended(self, run: CommitRun, error: KafkaError | None) -> None:
         """Called by CommitRun when its records are applied, or were refused."""
-        self._append_ended(error)
+        self.append_ended(error)
         self._commit_ended(run.ticket)
         if error is None:
             self._metrics.commits += len(run.plan.partitions)

@@ -283,9 +283,10 @@ class Shard(ABC):
     # ---------------------------------------------------------------- the log
 
     def _appended(self, done: asyncio.Future[int]) -> None:
-        self._append_ended(None if done.cancelled() else done.exception())
+        self.append_ended(None if done.cancelled() else done.exception())
 
-    def _append_ended(self, error: BaseException | None) -> None:
+    def append_ended(self, error: BaseException | None) -> None:
+        """Call it with the outcome of each append of a RecordRun."""
         if isinstance(error, BmqError) and error.code in OTHER_LEADER:
             self.lose()
         elif not self.is_lost:

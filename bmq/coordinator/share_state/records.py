@@ -1,21 +1,14 @@
-"""Makes the records of a shard of share partitions, and the parts of its snapshots.."""
+"""Makes the records of a shard of share partitions."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
-from copy import copy
 from dataclasses import dataclass
-from struct import Struct
-from typing import Final
 
 from bmq.coordinator.share_state.decisions import Given, Span
-from bmq.coordinator.share_state.partition import PartitionKey, SharePartition
+from bmq.coordinator.share_state.partition import PartitionKey
 from bmq.coordinator.share_state.window import AVAILABLE, Window
-from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.share_state_records import LockedRecords, SnapshotKey, StateBatch, UpdateKey
-
-_PART_HEADER: Final = Struct(">ii")  # bytes of the key, bytes of the value
 
 
 @dataclass(slots=True)
@@ -34,37 +27,6 @@ def update_key(key: PartitionKey) -> UpdateKey:
 
 def snapshot_key(key: PartitionKey) -> SnapshotKey:
     return SnapshotKey(group=key.group_id, topic_id=key.topic_id, partition=key.partition)
-
-
-def add_part(out: bytearray, key: bytes, value: bytes) -> None:
-    """Append a record to a snapshot."""
-    out += _PART_HEADER.pack(len(key), len(value))
-    out += key
-    out += value
-
-
-def parts(data: bytes) -> Iterator[tuple[int, bytes, bytes]]:
-    """The records of a snapshot: end position, key, value. Raises MalformedMessage."""
-    position = 0
-    while position < len(data):
-        try:
-            key_bytes, value_bytes = _PART_HEADER.unpack_from(data, position)
-        except struct.error as error:
-            raise MalformedMessage("a snapshot of share partitions ends in the middle of a part") from error
-        middle = position + _PART_HEADER.size + key_bytes
-        end = middle + value_bytes
-        if key_bytes < 0 or value_bytes < 0 or end > len(data):
-            raise MalformedMessage("a snapshot of share partitions that does not parse")
-        yield end, data[position + _PART_HEADER.size : middle], data[middle:end]
-        position = end
-
-
-def copied(partition: SharePartition) -> SharePartition:
-    """As it is now, for a snapshot that is encoded later."""
-    copied = copy(partition)
-    if partition.window is not None:
-        copied.window = partition.window.fork()
-    return copied
 
 
 def counted(given: Given) -> StateBatch:

@@ -11,15 +11,15 @@ Records of the log: bmq/protocol/share_state_records.py. One heap of deadlines s
 from __future__ import annotations
 
 import asyncio
-import struct
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final, Protocol, TypeVar
+from typing import ClassVar, Final, Protocol
 
 from bmq.coordinator.config import RecordLimits, ShareRecordTerms
 from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.runtime.shard import LATE_WAKE_MS, Shard
 from bmq.coordinator.share_state.acquisition import Acquired, Acquisition
+from bmq.coordinator.share_state.appends import Appends
 from bmq.coordinator.share_state.config import ShareStateConfig
 from bmq.coordinator.share_state.dead_letters import DeadLetterContext, DeadLetters
 from bmq.coordinator.share_state.deadlines import Deadlines
@@ -38,17 +38,8 @@ from bmq.coordinator.share_state.decisions import (
 )
 from bmq.coordinator.share_state.metrics import ShareStateMetrics
 from bmq.coordinator.share_state.partition import NONE_AVAILABLE, ActiveMember, PartitionKey, SharePartition
-from bmq.coordinator.share_state.records import (
-    add_part,
-    copied,
-    counted,
-    locked,
-    parts,
-    renewed,
-    snapshot_key,
-    update_key,
-)
-from bmq.coordinator.share_state.update_run import UpdateRun
+from bmq.coordinator.share_state.records import counted, locked, renewed, snapshot_key
+from bmq.coordinator.share_state.snapshots import copied, encode, restore
 from bmq.coordinator.share_state.window import ARCHIVED, ARCHIVING, AVAILABLE, Delay, Lock, Window
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
@@ -61,13 +52,9 @@ from bmq.protocol.share_state_records import (
     SnapshotKey,
     SnapshotValue,
     StateBatch,
-    StateKey,
-    StateValue,
     UpdateValue,
     decode_key,
     decode_value,
-    encode_key,
-    encode_value,
 )
 
 EXPIRY_RETRY_MS: Final = 1_000
@@ -75,7 +62,6 @@ EXPIRY_RETRY_MS: Final = 1_000
 DUE_PER_TICK_MAX: Final = 500
 """Locks that run out in one turn of the event loop."""
 _NO_LIMITS: Final = RecordLimits(0, 0)
-_BYTES_PER_TURN_MAX: Final = 256 * 1024
 
 
 class IsGone(Protocol):
@@ -97,17 +83,6 @@ class ShareStateContext:
     dead_letters: DeadLetterContext | None = None
 
 
-T = TypeVar("T")
-
-
-def _encoded(encode: Callable[[T], bytes], part: T) -> bytes:
-    """Raises KafkaError INVALID_REQUEST."""
-    try:
-        return encode(part)
-    except struct.error as error:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"a name or number is too large: {error}") from error
-
-
 class ShareStateShard(Shard):
     """See the module."""
 
@@ -126,6 +101,7 @@ class ShareStateShard(Shard):
         self._version = log.leader_epoch << 32  # higher than under any former owner
         self._watchers: dict[PartitionKey, dict[asyncio.Future[None], None]] = {}
         self._deadlines = Deadlines()
+        self._appends = Appends(self, context.metrics, config.message_max_bytes)
         self._not_before_ms = 0.0
         self.dead_letters = None if context.dead_letters is None else DeadLetters(self, context.dead_letters)
 
@@ -201,7 +177,9 @@ class ShareStateShard(Shard):
                 state_batches=states,
                 locks=[locked(one, asked.holder, deadline_ms) for one in given],
             )
-            await self._write(partition, window, value, [Span(one.first_offset, one.last_offset) for one in states])
+            await self._appends.write(
+                partition, window, value, [Span(one.first_offset, one.last_offset) for one in states]
+            )
             self._metrics.acquired += sum(one.last - one.first + 1 for one in given)
             self._metrics.redelivered += sum(one.last - one.first + 1 for one in given if one.delivery_count > 1)
         else:
@@ -262,7 +240,7 @@ class ShareStateShard(Shard):
         locks = [records for span in settled.renewed for records in renewed(window, span, deadline_ms)]
         value = self._update(partition, settled.batches, locks)
         spans = [Span(one.first_offset, one.last_offset) for one in settled.batches]
-        await self._write(partition, window, value, [*spans, *settled.renewed])
+        await self._appends.write(partition, window, value, [*spans, *settled.renewed])
 
     async def _begin_at(self, partition: SharePartition, start_offset: int) -> None:
         """Write the start offset that a proxy has found by the group's reset strategy; the first one counts."""
@@ -271,7 +249,7 @@ class ShareStateShard(Shard):
             leader_epoch=self.state_log.log.leader_epoch,
             start_offset=start_offset,
         )
-        partition.barrier = self._append_update(partition, value)
+        partition.barrier = self._appends.update(partition, value)
         await self._after_barrier(partition)
 
     # ---------------------------------------------------------------- requests of groups
@@ -324,7 +302,7 @@ class ShareStateShard(Shard):
             await self._prove(asked_ms)
             return
         value = replace(self._update(partition, (), ()), active_member=active.member_id, active_epoch=active.epoch)
-        done = partition.barrier = self._append_update(partition, value)
+        done = partition.barrier = self._appends.update(partition, value)
         await self._after_barrier(partition)
         await asyncio.shield(done)
 
@@ -341,7 +319,7 @@ class ShareStateShard(Shard):
             await self._restart(key, partition, None)
 
     async def _restart(self, key: PartitionKey, partition: SharePartition | None, value: SnapshotValue | None) -> None:
-        done = self._append(snapshot_key(key), value)
+        done = self._appends.state(snapshot_key(key), value)
         if partition is not None:
             partition.barrier = done
             await self._after_barrier(partition)
@@ -365,7 +343,7 @@ class ShareStateShard(Shard):
             if not watchers:
                 del self._watchers[key]
 
-    def _news(self, partition: SharePartition) -> None:
+    def news(self, partition: SharePartition) -> None:
         self._version += 1
         partition.version = self._version
         self._tell(partition.key)
@@ -402,7 +380,7 @@ class ShareStateShard(Shard):
                 continue
             if isinstance(timed, Delay):
                 window.end_delay(timed)
-                self._news(partition)
+                self.news(partition)
             else:
                 due.setdefault(partition.key, (partition, []))[1].append(timed)
                 self._deadlines.push(now.loop_ms + EXPIRY_RETRY_MS, partition, timed)  # unless it has ended by then
@@ -432,7 +410,7 @@ class ShareStateShard(Shard):
             outcome = self._outcome(terms._replace(backoff=()))
         states = release(window, spans, terms.limits.delivery_count_limit, outcome)
         value = self._update(partition, states, ())
-        return self._begin_write(partition, window, value, spans)
+        return self._appends.begin(partition, window, value, spans)
 
     def archive_dead(self, partition: SharePartition, window: Window, first: int, last: int) -> asyncio.Future[None]:
         """Begin to write that records are archived, whose dead letters are durable. Raises KafkaError."""
@@ -441,7 +419,7 @@ class ShareStateShard(Shard):
             StateBatch(first_offset=low, last_offset=high, delivery_state=ARCHIVED, delivery_count=count)
             for low, high, count in window.counted(*spans[0])
         ]
-        return self._begin_write(partition, window, self._update(partition, states, ()), spans)
+        return self._appends.begin(partition, window, self._update(partition, states, ()), spans)
 
     def _look_for_dead(self, partition: SharePartition) -> None:
         if self.dead_letters is not None and partition.window is not None and partition.window.archiving:
@@ -493,65 +471,6 @@ class ShareStateShard(Shard):
             locks=locks,
         )
 
-    async def _write(
-        self, partition: SharePartition, window: Window, value: UpdateValue, spans: Iterable[Span]
-    ) -> None:
-        # A proxy that gives up does not cancel the append.
-        await asyncio.shield(self._begin_write(partition, window, value, spans))
-
-    def _begin_write(
-        self, partition: SharePartition, window: Window, value: UpdateValue, spans: Iterable[Span]
-    ) -> asyncio.Future[None]:
-        """Append a change of these records, which are reserved until it has ended."""
-        spans = list(spans)
-        done = self._append_update(partition, value)
-        for span in spans:
-            window.reserve(*span)
-        partition.last_append = done
-
-        def finish(done: asyncio.Future[None]) -> None:
-            if partition.last_append is done:
-                partition.last_append = None
-            if self.is_lost or done.cancelled() or done.exception() is None:
-                return
-            for span in spans:
-                window.free(*span)
-            if partition.window is window:
-                self._news(partition)
-
-        done.add_done_callback(finish)
-        return done
-
-    def _append_update(self, partition: SharePartition, value: UpdateValue) -> asyncio.Future[None]:
-        """Append a change; it is applied as it stands here, without being decoded. Raises KafkaError MESSAGE_TOO_LARGE."""
-        key = partition.update_key
-        if not key:
-            key = partition.update_key = _encoded(encode_key, update_key(partition.key))
-        encoded = _encoded(encode_value, value)
-        self._require_size(len(key) + len(encoded))
-        place = partition.key
-
-        def change() -> None:
-            present = self.partitions.get(place)
-            if present is not None:
-                self._replay_update(present, value)
-
-        run = UpdateRun(key, encoded, change, self._append_ended, self._loop.create_future())
-        self.state_log.append_run(run)
-        return self._metrics.timed(run.done)
-
-    def _append(self, key: StateKey, value: StateValue | None) -> asyncio.Future[int]:
-        """Raises KafkaError MESSAGE_TOO_LARGE."""
-        record = _encoded(encode_key, key), None if value is None else _encoded(encode_value, value)
-        self._require_size(sum(len(part or b"") for part in record))
-        return self._metrics.timed(self.append([record]))
-
-    def _require_size(self, size_bytes: int) -> None:
-        """Raises KafkaError MESSAGE_TOO_LARGE."""
-        if size_bytes > self._context.config.message_max_bytes:
-            why = f"a record of {size_bytes} bytes, {self._context.config.message_max_bytes} are allowed"
-            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, why)
-
     # ---------------------------------------------------------------- what is durable
 
     def replay(self, key: bytes | None, value: bytes | None) -> None:
@@ -587,7 +506,13 @@ class ShareStateShard(Shard):
         for timed in partition.begin(value, self.now()):
             self._deadlines.push(timed.deadline_ms, partition, timed)
         if self._is_live:
-            self._news(partition)
+            self.news(partition)
+
+    def apply(self, key: PartitionKey, value: UpdateValue) -> None:
+        """A change that this shard has appended is durable."""
+        partition = self.partitions.get(key)
+        if partition is not None:
+            self._replay_update(partition, value)
 
     def _replay_update(self, partition: SharePartition, value: UpdateValue) -> None:
         limits = self._context.terms(partition.key.group_id).limits if self._is_live else _NO_LIMITS
@@ -600,7 +525,7 @@ class ShareStateShard(Shard):
             one.delivery_state == AVAILABLE and not one.due_ms for one in value.state_batches
         )
         if is_released or value.active_epoch >= 0 or (was_full and partition.next_offset(limits) != NONE_AVAILABLE):
-            self._news(partition)
+            self.news(partition)
         if any(one.delivery_state == ARCHIVING for one in value.state_batches):
             self._look_for_dead(partition)
         self.arm()
@@ -609,28 +534,9 @@ class ShareStateShard(Shard):
 
     def snapshot(self) -> Awaitable[bytes]:
         now = self.now()
-        return self._encode([copied(partition) for partition in self.partitions.values()], now)
-
-    async def _encode(self, partitions: Sequence[SharePartition], now: Moment) -> bytes:
-        out = bytearray()
-        turn_end = _BYTES_PER_TURN_MAX
-        for partition in partitions:
-            key = encode_key(snapshot_key(partition.key))
-            value = encode_value(partition.snapshot(now, self.state_log.log.leader_epoch))
-            add_part(out, key, value)
-            if len(out) >= turn_end:
-                turn_end = len(out) + _BYTES_PER_TURN_MAX
-                await asyncio.sleep(0)
-        return bytes(out)
+        states = [copied(partition) for partition in self.partitions.values()]
+        return encode(states, now, self.state_log.log.leader_epoch)
 
     async def restore(self, data: bytes) -> None:
         """Raises KafkaError."""
-        turn_end = _BYTES_PER_TURN_MAX
-        try:
-            for end, key, value in parts(data):
-                self.replay(key, value)
-                if end >= turn_end:
-                    turn_end = end + _BYTES_PER_TURN_MAX
-                    await asyncio.sleep(0)
-        except MalformedMessage as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
+        await restore(data, self.replay)

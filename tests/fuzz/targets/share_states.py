@@ -9,7 +9,7 @@ from uuid import UUID
 
 from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.share_state.partition import PartitionKey, SharePartition
-from bmq.coordinator.share_state.records import add_part, parts
+from bmq.coordinator.share_state.snapshots import add_part, parts
 from bmq.protocol.errors import MalformedMessage, UnsupportedVersion
 from bmq.protocol.share_state_records import (
     RECORD_TYPES,

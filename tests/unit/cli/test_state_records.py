@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bmq.cli.state_records import STATE_TOPICS, StateRecord, decode_state_record, snapshot_records
 from bmq.coordinator.offsets.offset_columns import TopicOffsets
-from bmq.coordinator.share_state.records import add_part
+from bmq.coordinator.share_state.snapshots import add_part
 from bmq.coordinator.snapshot import ShardState, encode_snapshot
 from bmq.metadata.state import MetadataState
 from bmq.protocol import (
