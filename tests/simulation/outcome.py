@@ -68,6 +68,9 @@ class Outcome:
     accepts: int = 0
     refusals: int = 0  # of acknowledgements of single records
     locks_run_out: int = 0  # of records that somebody else was given then
+    waits: int = 0  # deliveries after a back-off
+    dead_letters: int = 0  # records that have one
+    states_loaded: int = 0  # shards of share partitions, by one node after the other
     cleaners_hurt: int = 0  # dead or hanging between what they wrote and its swap
     simulated_s: float = 0.0
     callbacks: int = 0
@@ -104,7 +107,8 @@ class Outcome:
             f"{self.aged_batches} aged batches, {self.aged_answers} reads of them, "
             f"{self.starts_raised} starts raised, {self.cleaners_hurt} cleaners hurt, {self.deliveries} deliveries, "
             f"{self.redeliveries} of them again, {self.accepts} accepted, {self.refusals} acknowledgements refused, "
-            f"{self.locks_run_out} locks run out, {self.callbacks} callbacks, "
+            f"{self.locks_run_out} locks run out, {self.waits} back-offs, {self.dead_letters} dead letters, "
+            f"{self.states_loaded} states loaded, {self.callbacks} callbacks, "
             f"{self.simulated_s:.3f} s simulated: {verdict}"
         )
 

@@ -69,7 +69,7 @@ class ShareHabits:
             )
         )
         return cls(
-            hang_rate=dice.choice((0.0, 0.03, 0.1)),
+            hang_rate=dice.choice((0.0, 0.05, 0.2)),
             hang_s=dice.choice((0.5, 1.0, 1.5)) * lock_s,
             life_s=dice.choice((2.0, 6.0, 20.0)),
             pace_s=dice.choice((0.05, 0.2)),
@@ -169,6 +169,7 @@ class ShareMember(Client):
         )
         answer = await self.request(ApiKey.SHARE_GROUP_HEARTBEAT, 1, request)
         if answer.error_code in _LOST:
+            self._history.lost_count += 1
             self._epoch = 0
             self.assigned = {}
             self._heartbeat_s = -1.0
@@ -258,7 +259,7 @@ class ShareMember(Client):
                     raise Violation(f"a share fetch was answered with {ErrorCode(data.error_code).name}")
                 if data.error_code:
                     history.failed_fetches[self._names[key[0]], key[1]] += 1
-                self._answered(by_partition.pop(key, ()), data.acknowledge_error_code)
+                self._answered(by_partition.pop(key, ()), data.acknowledge_error_code, asked_s)
                 self._take(key, data, asked_s, answer.acquisition_lock_timeout_ms / 1000)
         if by_partition:
             raise Violation(f"nothing was said of the acknowledgements of {sorted(by_partition)}")
@@ -343,11 +344,12 @@ class ShareMember(Client):
         for topic in answer.responses:
             for data in topic.partitions:
                 some = by_partition.pop((topic.topic_id, data.partition_index), ())  # type: ignore[arg-type]
-                self._answered(some, data.error_code, asked_s + answer.acquisition_lock_timeout_ms / 1000)
+                renewed_until_s = asked_s + answer.acquisition_lock_timeout_ms / 1000
+                self._answered(some, data.error_code, asked_s, renewed_until_s)
         if by_partition:
             raise Violation(f"nothing was said of the acknowledgements of {sorted(by_partition)}")
 
-    def _answered(self, acks: Sequence[Ack], code: int, renewed_until_s: float = 0.0) -> None:
+    def _answered(self, acks: Sequence[Ack], code: int, sent_s: float, renewed_until_s: float = 0.0) -> None:
         if code and code not in _REFUSALS:
             raise Violation(f"an acknowledgement was answered with {ErrorCode(code).name}")
         for hold, kind, newest_before in acks:
@@ -357,7 +359,7 @@ class ShareMember(Client):
                     self.holds.remove(hold)
                     self._history.let_go(hold)
                 continue
-            self._history.settled(hold, kind, newest_before)
+            self._history.settled(hold, kind, newest_before, sent_s)
             if kind is AckType.RENEW:
                 hold.until_s = max(hold.until_s, renewed_until_s)
 

@@ -2,21 +2,26 @@
 
 They read a topic of plain producers, of which records are deleted in some seeds, and one that is written in transactions.
 The nodes that have the group, the state of its share partitions, the records and the connections die, hang and move; the
-group's delivery count limit changes meanwhile. At the end a healthy member gets all that is left.
+group's delivery count limit changes meanwhile. In some seeds released records wait for a back-off, and what is given up
+becomes a dead letter. At the end a healthy member gets all that is left.
 """
 
 from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 from uuid import UUID
 
 from bmq.metadata.image import OFFSETS_TOPIC_NAME, SHARE_STATE_TOPIC_NAME, MetadataImage
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.dead_letters import TOPIC_CONFIG
 from bmq.protocol.messages import incremental_alter_configs_request as altering
 from bmq.protocol.messages import metadata_request
+from bmq.protocol.retry_backoff import backoff_of
 from bmq.server.node_roles import NodeHooks
 from tests.simulation.clients import (
     GROUP_KEY,
@@ -35,6 +40,7 @@ from tests.simulation.cluster_node import NodeProcess
 from tests.simulation.committed_reads import end_offset
 from tests.simulation.committed_reads import read_all as read_transactions
 from tests.simulation.connection import Disconnected
+from tests.simulation.dead_letters import Letter, read_letters
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.history import Violation
 from tests.simulation.share_history import ShareHistory
@@ -53,6 +59,8 @@ from tests.simulation.visitors import read_all
 
 ORDERS = "orders"
 ORDER_PLACES: tuple[Place, ...] = tuple((ORDERS, number) for number in range(2))
+LETTERS = "dlq.sharers"
+LETTER_PLACES: tuple[Place, ...] = tuple((LETTERS, number) for number in range(2))
 PLAIN_PLACES: tuple[Place, ...] = tuple((TOPIC, number) for number in range(PARTITIONS))
 MEMBERS = 3
 LOCKS_S = (1.0, 3.0, 20.0)
@@ -75,7 +83,11 @@ class Shares(Cluster):
         self._is_read_committed = dice.random() < 0.6
         self._is_limit_changing = dice.random() < 0.3
         self._habits = ShareHabits.of(self._dice("habits"), self._lock_s)
-        self.shares = ShareHistory(self.loop.time, self._limit)
+        self._backoff = self._dice("backoff").choice(("", "", "200ms..2s", "1s,300ms"))
+        self._has_letters = self._dice("letters").random() < 0.5
+        self.shares = ShareHistory(self.loop.time, self._limit, backoff_of(self._backoff))
+        if self.kind.is_deleting:
+            self.shares.shrinking = frozenset(PLAIN_PLACES)
         self.seen = TransactionHistory()
         self.seen.on_acknowledge = self._check_acknowledged
         self._names: dict[UUID, str] = {}
@@ -126,7 +138,7 @@ class Shares(Cluster):
         for node_id, node in self.nodes.items():
             if node.address == address:
                 is_there = node.process.is_alive and not node.process.is_paused
-                return not is_there or self._ended_s.get(node_id, -1.0) > since_s - DISTURBED_BEFORE_S
+                return not is_there or self._ended_s.get(node_id, -math.inf) > since_s - DISTURBED_BEFORE_S
         return True
 
     # --- the run
@@ -138,6 +150,8 @@ class Shares(Cluster):
         admin = self.client("admin")
         await create_topic(admin, PARTITIONS, self.kind.topic_configs())
         await create_topic(admin, len(ORDER_PLACES), self.kind.topic_configs(), ORDERS)
+        if self._has_letters:
+            await create_topic(admin, len(LETTER_PLACES), {**self.kind.topic_configs(), TOPIC_CONFIG: "true"}, LETTERS)
         await admin.until_done(lambda: self._configure(admin))
         await self._until_known_everywhere()
         await admin.until_done(lambda: self._learn_names(admin))
@@ -179,20 +193,28 @@ class Shares(Cluster):
         outcome.deliveries, outcome.redeliveries = shares.delivery_count, shares.redelivery_count
         outcome.accepts, outcome.refusals = shares.accept_count, shares.refusal_count
         outcome.locks_run_out = shares.expiry_count
-        outcome.assignments = self.member_count
+        outcome.waits, outcome.dead_letters = shares.wait_count, shares.dead_count
+        outcome.states_loaded = sum(
+            node.roles.share.local.metrics.loaded_shards
+            for node in [*self.past, *self.nodes.values()]
+            if node.roles is not None
+        )
+        outcome.assignments, outcome.members_lost = self.member_count, shares.lost_count
 
     # --- the group's configs
 
     async def _configure(self, admin: Client) -> None:
-        await self._alter(
-            admin,
-            {
-                "share.auto.offset.reset": "earliest",
-                "share.isolation.level": "read_committed" if self._is_read_committed else "read_uncommitted",
-                "share.record.lock.duration.ms": str(int(self._lock_s * 1000)),
-                "share.delivery.count.limit": str(self._limit),
-            },
-        )
+        configs = {
+            "share.auto.offset.reset": "earliest",
+            "share.isolation.level": "read_committed" if self._is_read_committed else "read_uncommitted",
+            "share.record.lock.duration.ms": str(int(self._lock_s * 1000)),
+            "share.delivery.count.limit": str(self._limit),
+        }
+        if self._backoff:
+            configs["bmq.share.retry.backoff"] = self._backoff
+        if self._has_letters:
+            configs["errors.deadletterqueue.topic.name"] = LETTERS
+        await self._alter(admin, configs)
 
     async def _until_known_everywhere(self) -> None:
         """A node that does not know the group's configs yet begins share partitions by the defaults, as Kafka's do."""
@@ -311,23 +333,25 @@ class Shares(Cluster):
         plain = {number: await read_all(admin, self.history, number) for _, number in PLAIN_PLACES}
         self.history.check_final(plain)
         await self._until_closed(admin)
-        there: dict[Place, list[int]] = {(TOPIC, number): [at for at, _ in some] for number, some in plain.items()}
+        there = {(TOPIC, number): dict(some) for number, some in plain.items()}
         committed, everything = {}, {}
         for place in ORDER_PLACES:
             everything[place] = await read_transactions(admin, self.seen, place, is_committed=False)
             committed[place] = await read_transactions(admin, self.seen, place, is_committed=True)
         self.seen.check_final(everything, committed)
         for place, records in (committed if self._is_read_committed else everything).items():
-            there[place] = [offset for offset, _ in records]
-        await self._drain(there)
+            there[place] = dict(records)
+        letters = await self._drain(admin, there)
+        self.shares.check_letters(letters, there)
         # What was on its way from a producer when it ended may have come meanwhile.
         latest = {place: await read_transactions(admin, self.seen, place, is_committed=False) for place in ORDER_PLACES}
-        self.shares.check_nothing_more(
-            {
-                place: {*there[place], *(at for at, _ in latest[place][len(everything[place]) :])}
-                for place in ORDER_PLACES
-            }
-        )
+        known = {
+            place: {*there[place], *(at for at, _ in latest[place][len(everything[place]) :])} for place in ORDER_PLACES
+        }
+        self.shares.check_nothing_more(known)
+        for letter in letters:
+            if letter.place in known and letter.offset not in known[letter.place]:
+                raise Violation(f"no record is there that members may see, and it has a dead letter: {letter}")
         self.check_now()
 
     async def _until_closed(self, admin: Client) -> None:
@@ -344,20 +368,31 @@ class Shares(Cluster):
         stable = await end_offset(admin, place, is_stable=True)
         return stable == await end_offset(admin, place, is_stable=False)
 
-    async def _drain(self, there: dict[Place, list[int]]) -> None:
-        """A healthy member gets and accepts all that is left."""
+    async def _drain(self, admin: Client, there: Mapping[Place, Mapping[int, bytes]]) -> list[Letter]:
+        """A healthy member gets and accepts all that is left. Returns the dead letters of what was given up."""
         member = self._member("drainer")
         member.is_draining = True
         life = self.loop.create_task(member.live())
-        deadline_s, fewest = self.loop.time() + SETTLE_S, sum(map(len, there.values()))
-        while left := self.shares.left_over(there):
+        letters: list[Letter] = []
+        ends = dict.fromkeys(LETTER_PLACES, 0) if self._has_letters else {}
+        deadline_s, fewest = self.loop.time() + SETTLE_S, 2 * sum(map(len, there.values()))
+        while True:
+            for place, end in tuple(ends.items()):
+                more, ends[place] = await admin.until_done(partial(read_letters, admin, place, end))
+                letters += more
+            left = self.shares.left_over(there)
+            missing = self.shares.without_letters(there, letters) if self._has_letters else []
+            if not left and not missing:
+                break
             if life.done():
                 life.result()
-            if len(left) < fewest:  # it may take one record at a time
-                deadline_s, fewest = self.loop.time() + SETTLE_S, len(left)
+            if len(left) + len(missing) < fewest:  # it may take one record at a time
+                deadline_s, fewest = self.loop.time() + SETTLE_S, len(left) + len(missing)
             if self.loop.time() > deadline_s:
-                raise Violation(f"{len(left)} records reach nobody: {left[:5]}")
+                why = f"{len(left)} records reach nobody: {left[:5]}"
+                raise Violation(f"{why}, {len(missing)} have neither reached anybody nor a dead letter: {missing[:5]}")
             await asyncio.sleep(0.5)
         member.is_leaving = True
         await life
         await member.leave()
+        return letters
