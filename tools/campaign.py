@@ -79,7 +79,13 @@ PARTS: Final = (
     Part("spark-jobs", SPARK),
     Part("spark-cluster", SPARK),
     Part("bench", ("bench", "bmq"), commands=smokes("standalone", "hdfs", "cluster", "topics")),
-    Part("seeds", ("bmq", "tests/simulation"), False, (("tests.simulation", "--seeds", "100"),)),
+    Part(
+        "seeds",
+        ("bmq", "tests/simulation"),
+        False,
+        # A kind of history that takes turns of eight is asked for by name: enough of it for its floors.
+        (("tests.simulation", "--seeds", "100"), ("tests.simulation", "--history", "share", "--seeds", "40")),
+    ),
     Part(
         "fresh",
         ("bmq", "tests/simulation", "tests/unit"),

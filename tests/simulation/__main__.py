@@ -183,6 +183,27 @@ FLOORS: Mapping[str, Mapping[str, float]] = {
         "delegations_lost": 2,
         "records_gone": 100,
     },
+    "share": {
+        "kills": 1,
+        "pauses": 0.5,
+        "hand_overs": 1,
+        "cuts": 1.5,
+        "moves": 20,
+        "deletions": 0.2,
+        "acknowledged_batches": 60,
+        "transactions_committed": 5,
+        "transactions_aborted": 3,
+        "late_requests": 1,
+        "assignments": 5,
+        "states_loaded": 4,
+        "deliveries": 100,
+        "redeliveries": 20,
+        "accepts": 80,
+        "refusals": 0.5,
+        "locks_run_out": 0.1,
+        "waits": 2,
+        "dead_letters": 0.7,
+    },
 }
 FLOORS_FROM_SEEDS = 20  # fewer may be quiet by chance
 
