@@ -67,6 +67,19 @@ def test_locks_and_counts_outlive_the_owner_of_the_shard() -> None:
     virtual(main)
 
 
+def test_a_former_owner_refuses_nothing() -> None:
+    async def main() -> None:
+        states = States()
+        await states.initialize(start=0)
+        await states.acquire("a", 10)
+        heir = states.take_over()
+        assert ranges(await heir.acquire("b")) == [(10, 19, 1)]
+        assert await states.acknowledge("b", (10, 19, ACCEPT)) == ErrorCode.NOT_COORDINATOR
+        assert await heir.acknowledge("b", (10, 19, ACCEPT)) == 0
+
+    virtual(main)
+
+
 def test_a_lock_runs_out_and_its_records_are_given_again_until_the_limit() -> None:
     async def main() -> None:
         states = States()
@@ -167,8 +180,9 @@ def test_the_end_of_a_session_releases_what_it_and_earlier_ones_acquired() -> No
         await states.acquire("b")
         assert await states.release("a", session=1) == 0
         assert ranges(await states.acquire("c")) == [(0, 9, 2)]
+        assert await states.acknowledge("a", (10, 10, ACCEPT)) == 0, "acquired in a later session"
         assert await states.release("a", session=2) == 0
-        assert ranges(await states.acquire("c")) == [(10, 19, 2)]
+        assert ranges(await states.acquire("c", 9)) == [(11, 19, 2)]
         assert await states.acknowledge("a", (20, 29, ACCEPT)) == 0, "acquired over another proxy"
         assert await states.release("b", node=(ANY_NODE, -1)) == 0
         assert ranges(await states.acquire("c")) == [(30, 39, 2)]
