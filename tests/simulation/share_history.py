@@ -60,6 +60,7 @@ class _Seen:
     is_past: bool = False  # an acknowledgement came too late and was answered without an error: the start is past it
     was_missing: bool = False  # acquired, and not among the records of the answer
     holds: list[Hold] = field(default_factory=list)
+    refused: list[Hold] = field(default_factory=list)  # acknowledged, which was answered with an error
 
 
 class ShareHistory:
@@ -107,6 +108,10 @@ class ShareHistory:
         seen.counts[count] = who
         seen.given_s[count] = self._now_s()
         self._check_wait(hold.spot, seen)
+        for other in seen.refused:
+            if other.count < count and self._is_locked(other):
+                why = f"an acknowledgement of it was refused, and {who} was given it at {self._now_s():.3f} s"
+                raise Violation(f"{hold.spot} is locked by {other.member_id} until {other.until_s:.3f} s, {why}")
         self._suspect_others(seen, hold)
         seen.holds.append(hold)
         seen.was_missing |= hold.is_missing
@@ -171,6 +176,12 @@ class ShareHistory:
         if kind is AckType.ACCEPT:
             seen.accepted_by = hold.member_id
             self.accept_count += 1
+
+    def refused(self, hold: Hold, kind: AckType) -> None:
+        """The acknowledgement was answered with an error. If it was carried out all the same, the lock has ended by it."""
+        self.refusal_count += 1
+        if kind is not AckType.RELEASE:
+            self._seen[hold.spot].refused.append(hold)
 
     def _check_past(self, seen: _Seen, late: Hold) -> None:
         if late.spot[0] in self.shrinking:

@@ -354,7 +354,7 @@ class ShareMember(Client):
             raise Violation(f"an acknowledgement was answered with {ErrorCode(code).name}")
         for hold, kind, newest_before in acks:
             if code:
-                self._history.refusal_count += 1
+                self._history.refused(hold, kind)
                 if kind is AckType.RENEW and hold in self.holds:
                     self.holds.remove(hold)
                     self._history.let_go(hold)

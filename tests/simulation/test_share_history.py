@@ -74,6 +74,22 @@ def test_a_member_settles_nothing_that_another_one_has_locked_since() -> None:
         world.settle(late, AckType.ACCEPT)
 
 
+def test_a_record_whose_acknowledgement_was_refused_stays_locked() -> None:
+    world = World()
+    hold = world.deliver("a", 1)
+    world.history.settling(hold, AckType.ACCEPT)
+    world.history.refused(hold, AckType.ACCEPT)
+    world.now_s = 2.9
+    with pytest.raises(Violation, match=r"is locked by a until .*, an acknowledgement of it was refused"):
+        world.deliver("b", 2)
+    released = World()
+    hold = released.deliver("a", 1)
+    released.history.settling(hold, AckType.RELEASE)
+    released.history.refused(hold, AckType.RELEASE)
+    released.deliver("b", 2)
+    assert released.history.refusal_count == 1
+
+
 def test_a_released_record_waits_for_its_back_off() -> None:
     world = World((1_000, 1_500))
     world.now_s = 2.0
