@@ -203,6 +203,8 @@ FLOORS: Mapping[str, Mapping[str, float]] = {
         "locks_run_out": 0.1,
         "waits": 2,
         "dead_letters": 0.7,
+        "aged_batches": 4,
+        "starts_raised": 0.5,
     },
 }
 FLOORS_FROM_SEEDS = 20  # fewer may be quiet by chance

@@ -93,6 +93,12 @@ class AgedLog:
                 )
             self.gone.add(offset)
 
+    def given(self, offset: int, name: bytes | None) -> None:
+        """A member of a share group was given the record. None: a tombstone."""
+        record = self._records[offset] if offset < len(self._records) else None
+        if record is None or (name or b"") != (b"" if record.is_tombstone else record.name):
+            raise Violation(f"life {self.life}: {name!r} was given as {offset}, which is {record}")
+
     def _may_be_cleaned(self, offset: int, now_s: float) -> bool:
         """Whether compaction may have removed it: never the newest record of a key, but for a tombstone after its time."""
         if not self.terms.is_compacted:

@@ -110,7 +110,7 @@ class Cluster:
         self._restarting: list[NodeProcess] = []
         self.nodes: dict[int, NodeProcess] = {}
         self.past: list[NodeProcess] = []
-        self._aged_kind = AgedKind.of(self._dice("aged"), self.rates) if self.may_age else None
+        self._aged_kind = self._kind_of_aged() if self.may_age else None
         self._aged: AgedTopic | None = None
         self.watch_of_cleaning: CleaningWatch[NodeProcess] = CleaningWatch(self.outcome)
         self._cleaning_habits = CleaningHabits.of(self._dice("cleaning"))
@@ -121,6 +121,9 @@ class Cluster:
 
     def _kind(self) -> ClusterKind:
         return ClusterKind.of(self._dice("kind"))
+
+    def _kind_of_aged(self) -> AgedKind | None:
+        return AgedKind.of(self._dice("aged"), self.rates)
 
     def _server_settings(self) -> dict[str, Any]:
         settings = self.kind.settings()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -15,6 +15,7 @@ from uuid import UUID
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.batch_records import decode_records
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.messages import metadata_request
 from bmq.protocol.messages import share_acknowledge_request as acknowledging
 from bmq.protocol.messages import share_fetch_request as fetching
 from bmq.protocol.messages import share_group_heartbeat_request as heartbeat
@@ -179,6 +180,8 @@ class ShareMember(Client):
         expect(answer.error_code)
         if answer.member_epoch < self._epoch:
             raise Violation(f"{self.name} was at epoch {self._epoch}, and is told {answer.member_epoch}")
+        if answer.assignment is not None:
+            await self._learn_names({topic.topic_id for topic in answer.assignment.topic_partitions})
         self._heartbeat_s = now_s
         self._epoch = answer.member_epoch
         if answer.assignment is not None:
@@ -187,6 +190,14 @@ class ShareMember(Client):
                 for topic in answer.assignment.topic_partitions
                 for number in topic.partitions
             }
+
+    async def _learn_names(self, topic_ids: Collection[UUID]) -> None:
+        """Raises Unhappy when its proxy does not know a topic yet: a later heartbeat names them again."""
+        if not self._names.keys() >= set(topic_ids):
+            answer = await self.request(ApiKey.METADATA, 12, metadata_request.MetadataRequest(topics=None))
+            self._names.update((topic.topic_id, topic.name) for topic in answer.topics)
+        if not self._names.keys() >= set(topic_ids):
+            raise Unhappy("a topic without a name")
 
     async def leave(self) -> None:
         """Give back what it has, close the session, leave the group; as far as it can."""

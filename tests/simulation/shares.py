@@ -3,7 +3,7 @@
 They read a topic of plain producers, of which records are deleted in some seeds, and one that is written in transactions.
 The nodes that have the group, the state of its share partitions, the records and the connections die, hang and move; the
 group's delivery count limit changes meanwhile. In some seeds released records wait for a back-off, and what is given up
-becomes a dead letter. At the end a healthy member gets all that is left.
+becomes a dead letter. In others the group has one more topic, of which retention and DeleteRecords leave little. At the end a healthy member gets all that is left.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ from bmq.protocol.messages import incremental_alter_configs_request as altering
 from bmq.protocol.messages import metadata_request
 from bmq.protocol.retry_backoff import backoff_of
 from bmq.server.node_roles import NodeHooks
+from tests.simulation.aged_log import AgedTerms
+from tests.simulation.aged_topic import NAME as AGED
+from tests.simulation.aged_topic import AgedKind, listed
 from tests.simulation.clients import (
+    EARLIEST,
     GROUP_KEY,
     TOPIC,
     Client,
@@ -59,6 +63,7 @@ from tests.simulation.visitors import read_all
 
 ORDERS = "orders"
 ORDER_PLACES: tuple[Place, ...] = tuple((ORDERS, number) for number in range(2))
+AGED_PLACE: Place = (AGED, 0)
 LETTERS = "dlq.sharers"
 LETTER_PLACES: tuple[Place, ...] = tuple((LETTERS, number) for number in range(2))
 PLAIN_PLACES: tuple[Place, ...] = tuple((TOPIC, number) for number in range(PARTITIONS))
@@ -73,10 +78,10 @@ _TOPICS = (OFFSETS_TOPIC_NAME, SHARE_STATE_TOPIC_NAME, SHARE_STATE_TOPIC_NAME, S
 
 class Shares(Cluster):
     name = "share"
-    may_age = False
 
     def __init__(self, seed: int, rates: FaultRates, is_looking_inside: bool = True) -> None:
         super().__init__(seed, rates, is_looking_inside)
+        self._topics = (TOPIC, ORDERS) if self._aged_kind is None else (TOPIC, ORDERS, AGED)
         dice = self._dice("group")
         self._lock_s = dice.choice(LOCKS_S)
         self._limit = dice.choice((2, 5, 10))
@@ -86,8 +91,7 @@ class Shares(Cluster):
         self._backoff = self._dice("backoff").choice(("", "", "200ms..2s", "1s,300ms"))
         self._has_letters = self._dice("letters").random() < 0.5
         self.shares = ShareHistory(self.loop.time, self._limit, backoff_of(self._backoff))
-        if self.kind.is_deleting:
-            self.shares.shrinking = frozenset(PLAIN_PLACES)
+        self.shares.shrinking = frozenset((AGED_PLACE, *(PLAIN_PLACES if self.kind.is_deleting else ())))
         self.seen = TransactionHistory()
         self.seen.on_acknowledge = self._check_acknowledged
         self._names: dict[UUID, str] = {}
@@ -100,6 +104,18 @@ class Shares(Cluster):
     def _kind(self) -> ClusterKind:
         kind = super()._kind()
         return dataclasses.replace(kind, is_making_topics=False, is_deleting=self._dice("deleting").random() < 0.3)
+
+    def _kind_of_aged(self) -> AgedKind | None:
+        """In every second seed there is one more topic, of which retention and DeleteRecords leave little."""
+        dice = self._dice("aged")
+        if dice.random() < 0.5:
+            return None
+        is_by_age = dice.random() < 0.3
+        terms = AgedTerms(
+            retention_s=dice.choice((2.0, 4.0)) if is_by_age else None,
+            retention_bytes=None if is_by_age else dice.choice((500, 2_000)),
+        )
+        return AgedKind(terms, dice.choice((0.0, 0.1)), 0.0, 1, dice.choice((0.1, 0.3)))
 
     def _server_settings(self) -> dict[str, Any]:
         settings = super()._server_settings()
@@ -166,6 +182,7 @@ class Shares(Cluster):
             *(Succession(world, f"w{number}", writing.live).run() for number in range(2)),
             *(self._live(slot) for slot in range(MEMBERS)),
             self._reconfigure(),
+            *self.aging(),
         ]
         others = [watching, *(self.loop.create_task(work) for work in works)]
         for producer in producers:
@@ -258,7 +275,7 @@ class Shares(Cluster):
 
     def _member(self, name: str) -> ShareMember:
         member: ShareMember = self.client(
-            name, ShareMember, self.shares, (TOPIC, ORDERS), self._habits, self._saw, self._may_be_lost
+            name, ShareMember, self.shares, self._topics, self._habits, self._saw, self._may_be_lost
         )
         member.use_names(self._names)
         self._members.append(member)
@@ -268,6 +285,8 @@ class Shares(Cluster):
     def _saw(self, place: Place, offset: int, value: bytes, leader_epoch: int) -> None:
         if place[0] == TOPIC:
             self.history.consume(place[1], offset, value, leader_epoch)
+        elif place == AGED_PLACE and self._aged is not None:
+            self._aged.log.given(offset, value.rstrip(b".") or None)
         elif self._is_read_committed:
             self.seen.read_committed(CommittedRead(place, offset, offset + 1, [(offset, value)], []))
         else:
@@ -330,6 +349,7 @@ class Shares(Cluster):
     # --- the end
 
     async def _check_settled(self, admin: Client) -> None:
+        await self.check_aged()
         plain = {number: await read_all(admin, self.history, number) for _, number in PLAIN_PLACES}
         self.history.check_final(plain)
         await self._until_closed(admin)
@@ -380,8 +400,9 @@ class Shares(Cluster):
             for place, end in tuple(ends.items()):
                 more, ends[place] = await admin.until_done(partial(read_letters, admin, place, end))
                 letters += more
-            left = self.shares.left_over(there)
-            missing = self.shares.without_letters(there, letters) if self._has_letters else []
+            now_there = {**there, **await self._left_of_aged(admin)}
+            left = self.shares.left_over(now_there)
+            missing = self.shares.without_letters(now_there, letters) if self._has_letters else []
             if not left and not missing:
                 break
             if life.done():
@@ -396,3 +417,10 @@ class Shares(Cluster):
         await life
         await member.leave()
         return letters
+
+    async def _left_of_aged(self, admin: Client) -> dict[Place, range]:
+        """Offsets that the shrinking topic has now."""
+        if self._aged is None:
+            return {}
+        start = await admin.until_done(lambda: listed(admin, EARLIEST))
+        return {AGED_PLACE: range(start, self._aged.log.acknowledged_end)}

@@ -57,6 +57,15 @@ def test_what_is_read_is_what_was_sent() -> None:
         log.read(0, [(1, b"1"), (0, b"0")], 2, 4.0)
 
 
+def test_what_members_are_given_is_what_was_sent() -> None:
+    log = log_of(AgedTerms(), "ab", tombstones="1")
+    log.given(0, b"0")
+    log.given(1, None)
+    for offset, name in ((0, b"1"), (0, None), (1, b"1"), (2, b"2")):
+        with pytest.raises(Violation, match="was given as"):
+            log.given(offset, name)
+
+
 def test_a_batch_goes_to_the_end_of_the_log() -> None:
     log = log_of(COMPACTED, "a")
     log.send([Aged(b"a", b"1", 1.0, False)], 100)
