@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bmq.coordinator.share_state.decisions import Given, Span, Wanted
-from bmq.coordinator.share_state.records import Holder
+from bmq.coordinator.share_state.holder import Holder
 
 
 @dataclass(slots=True)

@@ -19,9 +19,9 @@ from bmq.coordinator.share_state.dead_letters import DeadLetterContext, DeadLett
 from bmq.coordinator.share_state.decisions import Ack, Span, Wanted
 from bmq.coordinator.share_state.explanation import explained
 from bmq.coordinator.share_state.group_figures import PartitionFigures
+from bmq.coordinator.share_state.holder import holder_of
 from bmq.coordinator.share_state.metrics import ShareStateMetrics
 from bmq.coordinator.share_state.partition import ActiveMember, PartitionKey
-from bmq.coordinator.share_state.records import Holder
 from bmq.coordinator.share_state.shard import IsGone, ShareStateContext, ShareStateShard
 from bmq.coordinator.topics import CurrentTopics
 from bmq.log.clock import Clock
@@ -160,7 +160,7 @@ class ShareStateCoordinator:
     # ---------------------------------------------------------------- members
 
     async def acquire(self, request: messages.ShareAcquireRequest) -> messages.ShareAcquireResponse:
-        holder = Holder(request.member_id, request.node_id, request.node_epoch, request.session)
+        holder = holder_of(request.member_id, request.node_id, request.node_epoch, request.session)
 
         async def one(part: messages.AcquirePartition) -> messages.AcquiredPartition:
             shard, key = await self._place(request.group_id, part)
@@ -306,7 +306,7 @@ class ShareStateCoordinator:
             PartitionFigures(
                 partition.key.group_id,
                 0 if partition.window is None else partition.window.locked,
-                0 if partition.window is None else len(partition.window.locks),
+                0 if partition.window is None else partition.window.holds.locks,
                 0 if partition.window is None else partition.window.delayed,
                 0 if partition.window is None else partition.window.archiving,
                 0.0 if partition.oldest is None else max(0.0, now_ms - partition.oldest[1]) / 1000,

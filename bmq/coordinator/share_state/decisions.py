@@ -18,7 +18,6 @@ from bmq.coordinator.share_state.window import (
     ARCHIVING,
     AVAILABLE,
     SPAN_MAX,
-    Lock,
     Window,
 )
 from bmq.protocol.dead_letters import DeadReason
@@ -294,9 +293,9 @@ def release(window: Window, spans: Iterable[Span], limit: int, outcome: Outcome 
     return batches
 
 
-def held_by(window: Window, locks: Iterable[Lock]) -> list[Span]:
-    """What these locks still hold, in order of offsets."""
-    return sorted(Span(first, last) for lock in locks for first, last in window.held(lock))
+def held_by(window: Window, locks: Iterable[int]) -> list[Span]:
+    """What the locks of these numbers still hold, in order of offsets."""
+    return sorted(Span(first, last) for number in locks for first, last in window.held(number))
 
 
 def _states(window: Window, span: Span, state: int) -> Iterator[StateBatch]:

@@ -6,8 +6,8 @@ from typing import Final
 
 from bmq.coordinator.config import RecordLimits
 from bmq.coordinator.runtime.moment import Moment
+from bmq.coordinator.share_state.holds import Lock
 from bmq.coordinator.share_state.partition import PartitionKey, SharePartition
-from bmq.coordinator.share_state.window import Lock
 from bmq.protocol.share_state_messages import ExplainedPartition, LockHolder
 
 HOLDERS_MAX: Final = 100
@@ -30,8 +30,8 @@ def explained(
     told.first_available = window.first_available()
     told.locked_count, told.complete_count = window.locked, window.done
     by_member: dict[str, list[Lock]] = {}
-    for lock in window.locks.values():
-        by_member.setdefault(lock.member_id, []).append(lock)
+    for lock in window.holds.all_locks():
+        by_member.setdefault(lock.holder.member_id, []).append(lock)
     holders = [_holder(member_id, locks, now) for member_id, locks in by_member.items()]
     told.holders = sorted(holders, key=lambda one: (-one.count, one.member_id))[:HOLDERS_MAX]
     return told

@@ -8,8 +8,9 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from bmq.coordinator.config import RecordLimits
-from bmq.coordinator.runtime.moment import Moment
+from bmq.coordinator.runtime.moment import NEVER_MS, Moment
 from bmq.coordinator.share_state.config import LOCK_DURATION_MAX_MS
+from bmq.coordinator.share_state.holds import HOLDS_MAX, NO_HOLD
 from bmq.coordinator.share_state.window import (
     ACKNOWLEDGED,
     ACQUIRED,
@@ -18,11 +19,8 @@ from bmq.coordinator.share_state.window import (
     ARCHIVING_SPENT,
     AVAILABLE,
     DELAYED,
-    LOCKS_MAX,
     RESERVED,
     SPAN_MAX,
-    Delay,
-    Lock,
     Window,
 )
 from bmq.protocol.dead_letters import DeadReason
@@ -63,6 +61,7 @@ class SharePartition:
     it is needed. `active`: counts while the group has one active member.
     `oldest`: the oldest record that was given and is not done, and since when (loop's clock) it is the oldest; None: all
     that was given is done. A new owner counts from its start.
+    `wake_ms`: when its shard looks for locks and delays that are over (loop's clock).
     """
 
     __slots__ = (
@@ -75,6 +74,7 @@ class SharePartition:
         "state_epoch",
         "update_key",
         "version",
+        "wake_ms",
         "window",
     )
 
@@ -87,6 +87,7 @@ class SharePartition:
         self.active = ActiveMember()
         self.oldest: tuple[int, float] | None = None
         self.update_key = b""
+        self.wake_ms = NEVER_MS
         self.barrier: asyncio.Future[int] | asyncio.Future[None] | None = None
         self.last_append: asyncio.Future[None] | None = None
 
@@ -106,16 +107,16 @@ class SharePartition:
 
     # ---------------------------------------------------------------- what is durable
 
-    def begin(self, value: SnapshotValue, now: Moment) -> list[Lock | Delay]:
-        """The whole state; the locks and delays in it. Raises MalformedMessage."""
+    def begin(self, value: SnapshotValue, now: Moment) -> None:
+        """The whole state. Raises MalformedMessage."""
         self.state_epoch = value.state_epoch
         self.snapshot_epoch = value.snapshot_epoch
         self.active = ActiveMember(value.active_epoch, value.active_member)
         self.window = None if value.start_offset < 0 else Window(value.start_offset)
-        return self._apply(value, now)
+        self._apply(value, now)
 
-    def change(self, value: UpdateValue, now: Moment) -> list[Lock | Delay]:
-        """A change; the locks and delays in it. Raises MalformedMessage."""
+    def change(self, value: UpdateValue, now: Moment) -> None:
+        """A change. Raises MalformedMessage."""
         if value.active_epoch >= 0:
             self.active = ActiveMember(value.active_epoch, value.active_member)
         if value.start_offset >= 0:
@@ -123,36 +124,30 @@ class SharePartition:
                 self.window = Window(value.start_offset)
             else:
                 self.window.advance(value.start_offset)
-        return self._apply(value, now)
+        self._apply(value, now)
 
-    def _apply(self, value: SnapshotValue | UpdateValue, now: Moment) -> list[Lock | Delay]:
+    def _apply(self, value: SnapshotValue | UpdateValue, now: Moment) -> None:
         window = self.window
         if window is None:
             self.oldest = None
-            return []
-        if value.start_offset > OFFSET_MAX or len(window.locks) + len(value.locks) > LOCKS_MAX:
+            return
+        if value.start_offset > OFFSET_MAX or _may_overflow(window, value):
             raise MalformedMessage("a share partition with a start offset or a number of locks that cannot be")
-        timed: list[Lock | Delay] = []
         for batch in value.state_batches:
             _require_sound_state(window, batch)
             window.apply(batch)
             if batch.due_ms > now.wall_ms and batch.delivery_state == AVAILABLE:
                 left_ms = min(batch.due_ms - now.wall_ms, BACKOFF_MAX_MS)
-                delay = window.delay(batch.first_offset, batch.last_offset, batch.due_ms, now.loop_ms + left_ms)
-                if delay is not None:
-                    timed.append(delay)
+                window.delay(batch.first_offset, batch.last_offset, batch.due_ms, now.loop_ms + left_ms)
         for records in value.locks:
             _require_sound_range(window, records)
             left_ms = min(max(records.deadline_ms - now.wall_ms, 0), LOCK_DURATION_MAX_MS)
-            lock = window.lock(records, now.loop_ms + left_ms)
-            if lock is not None:
-                timed.append(lock)
+            window.lock(records, now.loop_ms + left_ms)
         window.strip()
         if not window.states:
             self.oldest = None
         elif self.oldest is None or self.oldest[0] != window.start:
             self.oldest = window.start, now.loop_ms
-        return timed
 
     # ---------------------------------------------------------------- snapshots
 
@@ -175,6 +170,14 @@ class SharePartition:
 
 
 _UNTOUCHED: Final = (AVAILABLE, 0, 0, 0)
+
+
+def _may_overflow(window: Window, value: SnapshotValue | UpdateValue) -> bool:
+    """Whether there may be more locks and delays than there are numbers of them."""
+    count = window.holds.count + len(value.locks)
+    if count + len(value.state_batches) <= HOLDS_MAX:
+        return False
+    return count + sum(batch.due_ms > 0 for batch in value.state_batches) > HOLDS_MAX
 
 
 def _require_sound_state(window: Window, batch: StateBatch) -> None:
@@ -200,7 +203,7 @@ def _batches(window: Window) -> Iterator[StateBatch]:
         if state == ACQUIRED:
             state = AVAILABLE
         elif state == DELAYED:
-            state, due_ms = AVAILABLE, window.delays[window.numbers[at]].due_ms
+            state, due_ms = AVAILABLE, window.holds.due_ms(window.numbers[at])
         elif state == ARCHIVING_SPENT:
             state, reason = ARCHIVING, DeadReason.DELIVERY_COUNT
         now = (state, window.counts[at], due_ms, reason)
@@ -229,14 +232,15 @@ def _locks(window: Window, now: Moment) -> Iterator[LockedRecords]:
         number, high = window.numbers[low], low + 1
         while high < len(window.numbers) and window.numbers[high] == number:
             high += 1
-        if (lock := window.locks.get(number)) is not None:
+        if number != NO_HOLD and window.holds.is_lock(number):
+            holder = window.holds.holder(number)
             yield LockedRecords(
                 first_offset=window.start + low,
                 last_offset=window.start + high - 1,
-                deadline_ms=round(now.wall_ms + lock.deadline_ms - now.loop_ms),
-                member_id=lock.member_id,
-                node_id=lock.node_id,
-                node_epoch=lock.node_epoch,
-                session=lock.session,
+                deadline_ms=round(now.wall_ms + window.holds.deadline_ms(number) - now.loop_ms),
+                member_id=holder.member_id,
+                node_id=holder.node_id,
+                node_epoch=holder.node_epoch,
+                session=holder.session,
             )
         low = high

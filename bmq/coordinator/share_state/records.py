@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from bmq.coordinator.share_state.decisions import Given, Span
+from bmq.coordinator.share_state.holder import Holder
 from bmq.coordinator.share_state.partition import PartitionKey
 from bmq.coordinator.share_state.window import AVAILABLE, Window
 from bmq.protocol.share_state_records import LockedRecords, SnapshotKey, StateBatch, UpdateKey
-
-
-@dataclass(slots=True)
-class Holder:
-    """A member's share session at an incarnation of a proxy."""
-
-    member_id: str
-    node_id: int
-    node_epoch: int
-    session: int
 
 
 def update_key(key: PartitionKey) -> UpdateKey:
@@ -49,13 +39,13 @@ def locked(given: Given, holder: Holder, deadline_ms: int) -> LockedRecords:
 
 def renewed(window: Window, span: Span, deadline_ms: int) -> Iterator[LockedRecords]:
     """The same records, with a later deadline; each part stays with the session that acquired it."""
-    for first, last, lock in window.locked_by(span.first, span.last):
+    for first, last, holder in window.locked_by(span.first, span.last):
         yield LockedRecords(
             first_offset=first,
             last_offset=last,
             deadline_ms=deadline_ms,
-            member_id=lock.member_id,
-            node_id=lock.node_id,
-            node_epoch=lock.node_epoch,
-            session=lock.session,
+            member_id=holder.member_id,
+            node_id=holder.node_id,
+            node_epoch=holder.node_epoch,
+            session=holder.session,
         )

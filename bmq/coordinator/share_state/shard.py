@@ -5,7 +5,8 @@ them until when: a new owner of the shard knows the counts and the locks, and ac
 A lock ends when its member settles the records, when its share session or its proxy's incarnation ends, or at its
 deadline; never because this shard, or the data partition, has another owner.
 
-Records of the log: bmq/protocol/share_state_records.py. One heap of deadlines serves all share partitions of the shard.
+Records of the log: bmq/protocol/share_state_records.py. One heap of deadlines serves all share partitions of the shard,
+each of which has its own locks in order of theirs (holds.py).
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ from bmq.coordinator.share_state.decisions import (
     release,
     without,
 )
+from bmq.coordinator.share_state.holder import Holder
 from bmq.coordinator.share_state.metrics import ShareStateMetrics
 from bmq.coordinator.share_state.partition import NONE_AVAILABLE, ActiveMember, PartitionKey, SharePartition
 from bmq.coordinator.share_state.records import counted, locked, renewed, snapshot_key
 from bmq.coordinator.share_state.snapshots import copied, encode, restore
-from bmq.coordinator.share_state.window import ARCHIVED, ARCHIVING, AVAILABLE, Delay, Lock, Window
+from bmq.coordinator.share_state.window import ARCHIVED, ARCHIVING, AVAILABLE, Window
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
 from bmq.log.state_log import SnapshotPolicy
@@ -57,10 +59,8 @@ from bmq.protocol.share_state_records import (
     decode_value,
 )
 
-EXPIRY_RETRY_MS: Final = 1_000
-"""Records whose lock has run out and that an append concerns are looked at again after this time."""
 DUE_PER_TICK_MAX: Final = 500
-"""Locks that run out in one turn of the event loop."""
+"""Locks that run out, and delays that end, in one turn of the event loop."""
 _NO_LIMITS: Final = RecordLimits(0, 0)
 
 
@@ -222,12 +222,12 @@ class ShareStateShard(Shard):
             return
         partition = await self._settled(key)
 
-        def is_ended(lock: Lock) -> bool:
-            if lock.member_id != member_id:
+        def is_ended(holder: Holder) -> bool:
+            if holder.member_id != member_id:
                 return False
-            return node is None or ((lock.node_id, lock.node_epoch) == node and lock.session <= session_max)
+            return node is None or ((holder.node_id, holder.node_epoch) == node and holder.session <= session_max)
 
-        done = self._release_locks(partition, is_ended)
+        done = self._release_holders(partition, is_ended)
         if done is not None:
             await asyncio.shield(done)
 
@@ -359,55 +359,59 @@ class ShareStateShard(Shard):
         """Release what proxies had that are gone."""
         is_gone = self._context.is_gone
 
-        def is_ended(lock: Lock) -> bool:
-            return is_gone(lock.node_id, lock.node_epoch)
+        def is_ended(holder: Holder) -> bool:
+            return is_gone(holder.node_id, holder.node_epoch)
 
         for partition in self.partitions.values():
-            self._release_locks(partition, is_ended)
+            self._release_holders(partition, is_ended)
 
     def tick(self, now: Moment) -> None:
         """Release records whose lock has run out, and give those again whose back-off is over."""
         if now.loop_ms < self._not_before_ms:
             return
-        due: dict[PartitionKey, tuple[SharePartition, list[Lock]]] = {}
-        for _ in range(DUE_PER_TICK_MAX):
-            entry = self._deadlines.pop_due(now.loop_ms)
-            if entry is None:
-                break
-            partition, timed = entry
+        left = DUE_PER_TICK_MAX
+        while left > 0 and (partition := self._deadlines.pop_due(now.loop_ms)) is not None:
             window = partition.window
-            if window is None or not window.has(timed) or self.partitions.get(partition.key) is not partition:
+            if window is None or self.partitions.get(partition.key) is not partition:
                 continue
-            if isinstance(timed, Delay):
-                window.end_delay(timed)
+            due = window.holds.take_due(now.loop_ms, left)
+            left -= max(len(due), 1)
+            locks = [number for number in due if window.holds.is_lock(number)]
+            delays = [number for number in due if not window.holds.is_lock(number)]
+            for number in delays:
+                window.end_delay(number)
+            if delays:
                 self.news(partition)
-            else:
-                due.setdefault(partition.key, (partition, []))[1].append(timed)
-                self._deadlines.push(now.loop_ms + EXPIRY_RETRY_MS, partition, timed)  # unless it has ended by then
-        for partition, locks in due.values():
-            terms = self._context.terms(partition.key.group_id)
-            self._release_locks(partition, set(locks).__contains__, self._outcome(terms))
-            self._metrics.expired_locks += len(locks)
+            self._deadlines.watch(partition)
+            if locks:
+                terms = self._context.terms(partition.key.group_id)
+                self._release_locks(partition, locks, self._outcome(terms))
+                self._metrics.expired_locks += len(locks)
 
     def _outcome(self, terms: ShareRecordTerms) -> Outcome:
         return Outcome(terms.backoff, self.now().wall_ms, has_dead_letters=terms.dead_letters is not None)
 
-    def _release_locks(
-        self, partition: SharePartition, is_ended: Callable[[Lock], bool], outcome: Outcome | None = None
+    def _release_holders(
+        self, partition: SharePartition, is_ended: Callable[[Holder], bool]
     ) -> asyncio.Future[None] | None:
-        """Begin to release what these locks hold, except for records that another append concerns.
+        """Begin to release what these have locked. No record waits for a back-off: no member has tried them."""
+        locks = [] if partition.window is None else partition.window.holds.numbers_of(is_ended)
+        if not locks:
+            return None
+        terms = self._context.terms(partition.key.group_id)
+        return self._release_locks(partition, locks, self._outcome(terms._replace(backoff=())))
 
-        Without `outcome` no record waits for a back-off: no member has tried them.
-        """
+    def _release_locks(
+        self, partition: SharePartition, locks: Sequence[int], outcome: Outcome
+    ) -> asyncio.Future[None] | None:
+        """Begin to release what the locks of these numbers hold, except for records that another append concerns."""
         window = partition.window
         if window is None or partition.barrier is not None:
             return None
-        spans = held_by(window, [lock for lock in window.locks.values() if is_ended(lock)])
+        spans = held_by(window, locks)
         if not spans:
             return None
         terms = self._context.terms(partition.key.group_id)
-        if outcome is None:
-            outcome = self._outcome(terms._replace(backoff=()))
         states = release(window, spans, terms.limits.delivery_count_limit, outcome)
         value = self._update(partition, states, ())
         return self._appends.begin(partition, window, value, spans)
@@ -503,8 +507,8 @@ class ShareStateShard(Shard):
             return
         if partition is None:
             partition = self.partitions[key] = SharePartition(key, self._version)
-        for timed in partition.begin(value, self.now()):
-            self._deadlines.push(timed.deadline_ms, partition, timed)
+        partition.begin(value, self.now())
+        self._deadlines.watch(partition)
         if self._is_live:
             self.news(partition)
 
@@ -517,8 +521,8 @@ class ShareStateShard(Shard):
     def _replay_update(self, partition: SharePartition, value: UpdateValue) -> None:
         limits = self._context.terms(partition.key.group_id).limits if self._is_live else _NO_LIMITS
         was_full = self._is_live and partition.next_offset(limits) == NONE_AVAILABLE
-        for timed in partition.change(value, self.now()):
-            self._deadlines.push(timed.deadline_ms, partition, timed)
+        partition.change(value, self.now())
+        self._deadlines.watch(partition)
         if not self._is_live:
             return
         is_released = not value.locks and any(

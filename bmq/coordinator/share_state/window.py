@@ -1,7 +1,8 @@
 """The records of one share partition from its start offset on: which are available, locked or done. Decisions only.
 
-Columns of bytes, one entry for each offset from `start` to `end`: state, delivery count, and number of the lock or delay. Records at
-or past `end` were never given. 10,000 locked records take 40 KB, and one object for each time a member acquired some.
+Columns of bytes, one entry for each offset from `start` to `end`: state, delivery count, and number of the lock or delay
+(holds.py). Records at or past `end` were never given. 10,000 locked records take 40 KB, and 40 bytes for each time a
+member acquired some.
 
 A decision on records becomes an append; until it is durable (or has failed) they are reserved, and are neither given nor
 acknowledged. So what `apply` does to a window is in the log.
@@ -19,6 +20,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
+from bmq.coordinator.share_state.holder import Holder, holder_of
+from bmq.coordinator.share_state.holds import NO_HOLD, Holds
 from bmq.protocol.dead_letters import DeadReason
 from bmq.protocol.share_state_records import LockedRecords, StateBatch
 
@@ -37,9 +40,6 @@ SPAN_MAX: Final = 100_000
 """Offsets from the start to the last record that was given."""
 COUNT_MAX: Final = 255
 """The highest delivery count that is told apart; limits are far lower."""
-NO_LOCK: Final = 0
-LOCKS_MAX: Final = 65_535
-"""Numbers of locks; limits of locked records are lower."""
 
 _RUN_LENGTH_AT_FIRST: Final = 64
 _DEAD: Final = (ARCHIVING, ARCHIVING_SPENT)
@@ -48,64 +48,17 @@ _RESERVE: Final = bytes(byte | RESERVED for byte in range(256))
 _FREE: Final = bytes(byte & ~RESERVED for byte in range(256))
 
 
-class Lock:
-    """Records that a member acquired at once and has not settled: `held` of `first` … `last`.
-
-    `deadline_ms`: on the loop's clock. `node_id`, `node_epoch`, `session`: the share session that acquired them.
-    """
-
-    __slots__ = ("deadline_ms", "first", "held", "last", "member_id", "node_epoch", "node_id", "number", "session")
-
-    def __init__(self, number: int, records: LockedRecords, deadline_ms: float) -> None:
-        self.number = number
-        self.first = records.first_offset
-        self.last = records.last_offset
-        self.held = 0
-        self.deadline_ms = deadline_ms
-        self.member_id = records.member_id
-        self.node_id = records.node_id
-        self.node_epoch = records.node_epoch
-        self.session = records.session
-
-
-class Delay:
-    """Records that wait: `held` of those that were released at once. `due_ms`: wall clock; `deadline_ms`: the loop's."""
-
-    __slots__ = ("deadline_ms", "due_ms", "held", "number")
-
-    def __init__(self, number: int, due_ms: int, deadline_ms: float) -> None:
-        self.number = number
-        self.due_ms = due_ms
-        self.deadline_ms = deadline_ms
-        self.held = 0
-
-
 class Window:
-    """See the module. `start` is the share partition's start offset. `delayed`: how many records wait."""
+    """See the module. `start` is the share partition's start offset."""
 
-    __slots__ = (
-        "_held",
-        "_last_number",
-        "_pending",
-        "counts",
-        "delayed",
-        "delays",
-        "locks",
-        "numbers",
-        "start",
-        "states",
-    )
+    __slots__ = ("_pending", "counts", "holds", "numbers", "start", "states")
 
     def __init__(self, start: int) -> None:
         self.start = start
         self.states = bytearray()
         self.counts = bytearray()
         self.numbers = array("H")
-        self.locks: dict[int, Lock] = {}
-        self.delays: dict[int, Delay] = {}
-        self.delayed = 0
-        self._last_number = NO_LOCK
-        self._held = 0
+        self.holds = Holds()
         self._pending = 0  # available records that are reserved
 
     @property
@@ -116,12 +69,17 @@ class Window:
     @property
     def locked(self) -> int:
         """Records that are locked, or about to be."""
-        return self._held + self._pending
+        return self.holds.locked + self._pending
+
+    @property
+    def delayed(self) -> int:
+        """Records that wait."""
+        return self.holds.delayed
 
     @property
     def in_use(self) -> int:
         """What counts against the limit of locked records: a record that waits keeps its place."""
-        return self._held + self._pending + self.delayed
+        return self.holds.locked + self._pending + self.holds.delayed
 
     @property
     def done(self) -> int:
@@ -185,17 +143,17 @@ class Window:
         low, high = first - self.start, last + 1 - self.start
         if self.states.count(ACQUIRED, low, high) != high - low:
             return False
-        return all(self.locks[number].member_id == member_id for number in set(self.numbers[low:high]))
+        return all(self.holds.holder(number).member_id == member_id for number in set(self.numbers[low:high]))
 
-    def held(self, lock: Lock) -> Iterator[tuple[int, int]]:
-        """Ranges that the lock still holds, without reserved ones."""
-        low, high = max(lock.first, self.start) - self.start, lock.last + 1 - self.start
-        if lock.held == high - low == self.states.count(ACQUIRED, low, high):
+    def held(self, number: int) -> Iterator[tuple[int, int]]:
+        """Ranges that the lock of this number still holds, without reserved ones."""
+        low, high = self._range(number)
+        if self.holds.held(number) == high - low == self.states.count(ACQUIRED, low, high):
             yield self.start + low, self.start + high - 1
             return
         first = -1
         for at in range(low, high):
-            if self.numbers[at] == lock.number and self.states[at] == ACQUIRED:
+            if self.numbers[at] == number and self.states[at] == ACQUIRED:
                 first = at if first < 0 else first
             elif first >= 0:
                 yield self.start + first, self.start + at - 1
@@ -203,26 +161,21 @@ class Window:
         if first >= 0:
             yield self.start + first, self.start + high - 1
 
-    def locked_by(self, first: int, last: int) -> Iterator[tuple[int, int, Lock]]:
-        """Runs (first, last, lock) of a range of locked records."""
+    def locked_by(self, first: int, last: int) -> Iterator[tuple[int, int, Holder]]:
+        """Runs (first, last, holder) of a range of locked records, one or more for each lock."""
         low, high = first - self.start, last + 1 - self.start
         while low < high:
             number, end = self.numbers[low], low + 1
             while end < high and self.numbers[end] == number:
                 end += 1
-            yield self.start + low, self.start + end - 1, self.locks[number]
+            yield self.start + low, self.start + end - 1, self.holds.holder(number)
             low = end
 
-    def has(self, timed: Lock | Delay) -> bool:
-        """Whether it is one of this window's, and has not ended."""
-        return self.locks.get(timed.number) is timed or self.delays.get(timed.number) is timed
-
     def fork(self) -> Window:
-        """A copy of the columns and the locks' numbers, for a snapshot."""
+        """A copy of the columns, for a snapshot."""
         fork = Window(self.start)
         fork.states, fork.counts, fork.numbers = self.states[:], self.counts[:], self.numbers[:]
-        fork.locks = dict(self.locks)
-        fork.delays = dict(self.delays)
+        fork.holds = self.holds.fork()
         return fork
 
     def reserve(self, first: int, last: int) -> None:
@@ -256,45 +209,36 @@ class Window:
         self.states[low:high] = bytes((ARCHIVING_SPENT if is_spent else batch.delivery_state,)) * (high - low)
         self.counts[low:high] = bytes((min(max(batch.delivery_count, 0), COUNT_MAX),)) * (high - low)
 
-    def lock(self, records: LockedRecords, deadline_ms: float) -> Lock | None:
-        """Records are locked; the lock, None if they are below the start."""
+    def lock(self, records: LockedRecords, deadline_ms: float) -> None:
+        """Records are locked until `deadline_ms` on the loop's clock; those below the start are not.
+
+        Raises OverflowError when there are HOLDS_MAX locks and delays.
+        """
         if records.last_offset < self.start:
-            return None
+            return
         low, high = max(records.first_offset - self.start, 0), records.last_offset + 1 - self.start
         self._reach(records.last_offset)
         self._unlock(low, high)
-        lock = Lock(self._next_number(), records, deadline_ms)
-        lock.held = high - low
-        self._held += lock.held
-        self.locks[lock.number] = lock
-        self.numbers[low:high] = array("H", (lock.number,)) * (high - low)
-        self.states[low:high] = bytes((ACQUIRED,)) * (high - low)
-        return lock
+        self._renumber_if_sparse()
+        holder = holder_of(records.member_id, records.node_id, records.node_epoch, records.session)
+        number = self.holds.lock(self.start + low, high - low, deadline_ms, holder)
+        self._mark(low, high, number, ACQUIRED)
 
-    def delay(self, first: int, last: int, due_ms: int, deadline_ms: float) -> Delay | None:
-        """Available records wait; the delay, None if they are below the start."""
+    def delay(self, first: int, last: int, due_ms: int, deadline_ms: float) -> None:
+        """Available records wait until `due_ms` by the wall clock, `deadline_ms` on the loop's; those below the start do not.
+
+        Raises OverflowError when there are HOLDS_MAX locks and delays.
+        """
         low, high = max(first - self.start, 0), min(last + 1 - self.start, len(self.states))
-        if low >= high:
-            return None
-        delay = Delay(self._next_number(), due_ms, deadline_ms)
-        delay.held = high - low
-        self.delayed += delay.held
-        self.delays[delay.number] = delay
-        self.numbers[low:high] = array("H", (delay.number,)) * (high - low)
-        self.states[low:high] = bytes((DELAYED,)) * (high - low)
-        return delay
+        if low < high:
+            self._renumber_if_sparse()
+            self._mark(low, high, self.holds.delay(self.start + low, high - low, deadline_ms, due_ms), DELAYED)
 
-    def end_delay(self, delay: Delay) -> None:
+    def end_delay(self, number: int) -> None:
         """What still waits is available."""
-        at = 0
-        while delay.held:
-            at = self.numbers.index(delay.number, at)
-            end = at + 1
-            while end < len(self.numbers) and self.numbers[end] == delay.number:
-                end += 1
-            self._unlock(at, end)
-            self.states[at:end] = bytes(end - at)
-            at = end
+        for low, high in tuple(_runs_of(self.numbers, number, *self._range(number), self.holds.held(number))):
+            self._unlock(low, high)
+            self.states[low:high] = bytes(high - low)
 
     def advance(self, start: int) -> None:
         """Move the start up to this offset; lower ones change nothing. Locks below it are over."""
@@ -325,31 +269,29 @@ class Window:
         """Records are no longer locked or reserved; a lock without records is gone."""
         self._pending -= self.states.count(RESERVED | AVAILABLE, low, high)
         held = self.numbers[low:high]
-        if held.count(NO_LOCK) == high - low:
+        if held.count(NO_HOLD) == high - low:
             return
         for number, count in Counter(held).items():
-            if number == NO_LOCK:
-                continue
-            if (delay := self.delays.get(number)) is not None:
-                delay.held -= count
-                self.delayed -= count
-                if not delay.held:
-                    del self.delays[number]
-                continue
-            lock = self.locks[number]
-            lock.held -= count
-            self._held -= count
-            if not lock.held:
-                del self.locks[number]
+            if number != NO_HOLD:
+                self.holds.end(number, count)
         self.numbers[low:high] = array("H", bytes((high - low) * held.itemsize))
 
-    def _next_number(self) -> int:
-        """Raises OverflowError when all numbers are in use."""
-        for _ in range(LOCKS_MAX):
-            self._last_number = self._last_number % LOCKS_MAX + 1
-            if self._last_number not in self.locks and self._last_number not in self.delays:
-                return self._last_number
-        raise OverflowError(f"a share partition has more than {LOCKS_MAX} locks and delays")
+    def _mark(self, low: int, high: int, number: int, state: int) -> None:
+        self.numbers[low:high] = array("H", (number,)) * (high - low)
+        self.states[low:high] = bytes((state,)) * (high - low)
+
+    def _range(self, number: int) -> tuple[int, int]:
+        """Where records of a hold may be in the columns."""
+        first, end = self.holds.range(number)
+        return max(first - self.start, 0), end - self.start
+
+    def _renumber_if_sparse(self) -> None:
+        if self.holds.is_sparse:
+            former = self.numbers
+            self.numbers = array("H", bytes(len(former) * former.itemsize))
+            for old, new in self.holds.renumber().items():
+                for low, high in _runs_of(former, old, *self._range(new), self.holds.held(new)):
+                    self.numbers[low:high] = array("H", (new,)) * (high - low)
 
 
 def _run_end(column: bytearray, low: int, high: int) -> int:
@@ -362,6 +304,18 @@ def _run_end(column: bytearray, low: int, high: int) -> int:
         if left or end == high:
             return end - left
         low, length = end, 2 * length
+
+
+def _runs_of(numbers: array[int], number: int, low: int, high: int, count: int) -> Iterator[tuple[int, int]]:
+    """Where this number is: `count` times from `low` on, before `high`."""
+    while count:
+        low = numbers.index(number, low, high)
+        end = low + 1
+        while end < high and numbers[end] == number:
+            end += 1
+        yield low, end
+        count -= end - low
+        low = end
 
 
 def _runs(column: bytearray, low: int, high: int) -> Iterator[tuple[int, int, int]]:

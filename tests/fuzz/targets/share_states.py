@@ -59,7 +59,7 @@ def _check_kept(place: PartitionKey, partition: SharePartition) -> None:
     window = partition.window
     if window is not None:
         assert len(window.states) == len(window.counts) == len(window.numbers), "the columns are of different lengths"
-        assert window.locked == sum(lock.held for lock in window.locks.values()) >= 0, "locks are counted wrongly"
+        assert window.locked == sum(lock.held for lock in window.holds.all_locks()) >= 0, "locks are counted wrongly"
     told = partition.snapshot(_NOW, 1)
     again = SharePartition(place, 0)
     key = SnapshotKey(group="g", topic_id=place.topic_id, partition=0)

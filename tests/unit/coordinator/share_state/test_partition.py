@@ -8,8 +8,9 @@ from uuid import UUID
 import pytest
 
 from bmq.coordinator.runtime.moment import Moment
+from bmq.coordinator.share_state.holds import HOLDS_MAX
 from bmq.coordinator.share_state.partition import OFFSET_MAX, REACH_MAX, PartitionKey, SharePartition
-from bmq.coordinator.share_state.window import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, LOCKS_MAX, SPAN_MAX
+from bmq.coordinator.share_state.window import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE, SPAN_MAX
 from bmq.protocol.errors import MalformedMessage
 from bmq.protocol.share_state_records import LockedRecords, SnapshotValue, StateBatch, UpdateValue
 
@@ -27,6 +28,10 @@ def partition(start: int = START) -> SharePartition:
 
 def batch(first: int, last: int, state: int = AVAILABLE) -> StateBatch:
     return StateBatch(first_offset=first, last_offset=last, delivery_state=state, delivery_count=1)
+
+
+def delayed(offset: int) -> StateBatch:
+    return StateBatch(first_offset=offset, last_offset=offset, delivery_state=AVAILABLE, delivery_count=1, due_ms=9_000)
 
 
 def locked(first: int, last: int) -> LockedRecords:
@@ -47,7 +52,12 @@ def locked(first: int, last: int) -> LockedRecords:
         {"locks": (locked(START, START + REACH_MAX + 1),)},
         {"locks": (locked(START + 5, START + 4),)},
         {"locks": (locked(-1, -1),)},
-        {"locks": tuple(locked(START + number, START + number) for number in range(LOCKS_MAX + 1))},
+        {"locks": tuple(locked(START + number, START + number) for number in range(HOLDS_MAX + 1))},
+        {"state_batches": tuple(delayed(START + number) for number in range(HOLDS_MAX + 1))},
+        {
+            "state_batches": tuple(delayed(START + number) for number in range(0, HOLDS_MAX, 2)),
+            "locks": tuple(locked(START + number, START + number) for number in range(1, HOLDS_MAX + 2, 2)),
+        },
         {"start_offset": OFFSET_MAX + 1},
     ],
 )

@@ -170,6 +170,45 @@ def test_records_of_a_refused_append_are_as_before() -> None:
     virtual(main)
 
 
+def test_a_lock_that_runs_out_while_nothing_can_be_written_ends_a_second_after_it_can() -> None:
+    async def main() -> None:
+        states = States()
+        states.topics.group_configs["g"] = {"share.record.lock.duration.ms": "2000"}
+        await states.initialize(start=0)
+        for number in range(20):
+            assert ranges(await states.acquire("a", 1, batches=[(number, number)])) == [(number, number, 1)]
+            await asyncio.sleep(0.05)
+        states.log().refuse_with = ErrorCode.NOT_ENOUGH_REPLICAS
+        await asyncio.sleep(5.5)
+        summary = await states.summary()
+        assert (summary.locked_count, summary.start_offset) == (20, 0)
+        states.log().refuse_with = None
+        await asyncio.sleep(1)
+        assert (await states.summary()).locked_count == 0
+        assert ranges(await states.acquire("b", 50, batches=[(0, 19)])) == [(0, 19, 2)]
+
+    virtual(main)
+
+
+def test_more_locks_than_end_in_one_turn_run_out_together() -> None:
+    async def main() -> None:
+        states = States()
+        states.topics.group_configs["g"] = {"share.record.lock.duration.ms": "2000"}
+        await states.initialize(start=0)
+        for number in range(1_200):
+            await states.acquire("a", 1, batches=[(number, number)])
+        await states.acquire("a", 1, batches=[(1_200, 1_209)])
+        await asyncio.sleep(1.5)
+        assert await states.acknowledge("a", (1_200, 1_209, RENEW)) == 0
+        await asyncio.sleep(1)
+        assert (await states.summary()).locked_count == 10, "the renewed lock is over later"
+        assert states.coordinator.metrics.expired_locks == 1_200
+        await asyncio.sleep(1)
+        assert (await states.summary()).locked_count == 0
+
+    virtual(main)
+
+
 def test_the_end_of_a_session_releases_what_it_and_earlier_ones_acquired() -> None:
     async def main() -> None:
         states = States()
@@ -470,7 +509,7 @@ def test_what_is_applied_at_once_is_what_the_next_owner_reads() -> None:
             here.window.counts,
         )
         held = [
-            sorted((lock.first, lock.last, lock.held, lock.member_id, lock.session) for lock in window.locks.values())
+            sorted((*lock[:3], lock.holder.member_id, lock.holder.session) for lock in window.holds.all_locks())
             for window in (here.window, there.window)
         ]
         assert held[0] == held[1]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import sys
+import gc
+import tracemalloc
 from dataclasses import dataclass
 from typing import Any
 
@@ -188,7 +189,7 @@ class WindowHistory(RuleBasedStateMachine):
 
     @rule(member_id=st.sampled_from(MEMBERS))
     def release_all(self, member_id: str) -> None:
-        locks = [lock for lock in self.window.locks.values() if lock.member_id == member_id]
+        locks = self.window.holds.numbers_of(lambda holder: holder.member_id == member_id)
         spans = held_by(self.window, locks)
         assert {offset for span in spans for offset in range(span.first, span.last + 1)} == {
             offset
@@ -241,10 +242,10 @@ class WindowHistory(RuleBasedStateMachine):
             assert bool(window.states[at] & 0x80) == (window.start + at in self.reserved)
             assert window.counts[at] == entry.count
             number = window.numbers[at]
-            assert (window.locks[number].member_id if number else None) == entry.member
+            assert (window.holds.holder(number).member_id if number else None) == entry.member
             held[number] = held.get(number, 0) + 1
         held.pop(0, None)
-        assert {number: lock.held for number, lock in window.locks.items()} == held
+        assert {number: window.holds.held(number) for number in held} == held and window.holds.locks == len(held)
         pending = sum(state == 0x80 for state in window.states)
         assert window.locked == sum(held.values()) + pending
         assert window.done == sum(
@@ -352,10 +353,30 @@ def test_bad_acknowledgements_have_an_error_and_change_nothing(acks: list[Ack], 
     assert window.locked == 10
 
 
-def test_ten_thousand_locked_records_take_some_fifty_kilobytes() -> None:
+@pytest.mark.parametrize(("each", "bytes_per_record_max"), [(500, 6), (1, 50)])
+def test_a_lock_takes_some_forty_bytes_and_a_record_four(each: int, bytes_per_record_max: int) -> None:
     window = Window(0)
-    write_given(window, [Given(first, first + 499, 1) for first in range(0, 10_000, 500)], "a")
-    columns = sum(map(sys.getsizeof, (window.states, window.counts, window.numbers)))
-    locks = sum(sys.getsizeof(lock) for lock in window.locks.values()) + sys.getsizeof(window.locks)
-    assert window.locked == 10_000
-    assert columns + locks < 60_000
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    for first in range(0, 10_000, each):
+        write_given(window, [Given(first, first + each - 1, 1)], f"member-{first // each % 200}", 30_000 + first)
+    gc.collect()
+    taken = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert window.locked == 10_000 and window.holds.locks == 10_000 // each
+    assert taken < 10_000 * bytes_per_record_max
+
+
+def test_a_window_without_locks_has_given_their_memory_back() -> None:
+    window = Window(0)
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    write_given(window, [Given(first, first, 1) for first in range(10_000)], "a")
+    write_settled(window, acknowledge(window, [Ack(0, 9_999, [AckType.ACCEPT])], "a", LIMIT))
+    gc.collect()
+    left = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    assert (window.start, window.locked) == (10_000, 0)
+    assert left < 4_000

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.coordinator.runtime.moment import Moment
+from bmq.coordinator.share_state.holds import NO_HOLD
 from bmq.coordinator.share_state.partition import PartitionKey, SharePartition
 from bmq.coordinator.share_state.window import (
     ACKNOWLEDGED,
@@ -18,7 +19,6 @@ from bmq.coordinator.share_state.window import (
     ARCHIVING_SPENT,
     AVAILABLE,
     DELAYED,
-    NO_LOCK,
     Window,
 )
 from bmq.protocol.dead_letters import DeadReason
@@ -65,12 +65,15 @@ def changed(kind: str, first: int, last: int, count: int, wall_ms: int) -> Updat
 
 
 def check(window: Window) -> None:
-    assert window.delayed == window.states.count(DELAYED) == sum(delay.held for delay in window.delays.values())
-    assert window.locked == window.states.count(ACQUIRED) == sum(lock.held for lock in window.locks.values())
+    holds = window.holds
+    numbers = set(window.numbers) - {NO_HOLD}
+    locks = {number for number in numbers if holds.is_lock(number)}
+    assert window.delayed == window.states.count(DELAYED) == sum(holds.held(one) for one in numbers - locks)
+    assert window.locked == window.states.count(ACQUIRED) == sum(holds.held(one) for one in locks)
+    assert (holds.locks, holds.delays, holds.count) == (len(locks), len(numbers - locks), len(numbers))
     assert window.in_use == window.locked + window.delayed
     for state, number in zip(window.states, window.numbers, strict=True):
-        assert (number in window.locks) == (state == ACQUIRED) and (number in window.delays) == (state == DELAYED)
-        assert (number == NO_LOCK) == (state not in (ACQUIRED, DELAYED))
+        assert (number in locks) == (state == ACQUIRED) and (number in numbers - locks) == (state == DELAYED)
     dead = window.first_dead(1_000)
     assert (dead is None) == (window.archiving == 0)
     if dead is not None:
@@ -91,9 +94,11 @@ def test_counts_agree_and_a_snapshot_brings_all_back(steps: list[tuple[str, tupl
     for kind, (first, size), count in steps:
         if kind == "pass":
             now = Moment(now.loop_ms + count, now.wall_ms + count)
-            for delay in [one for one in window.delays.values() if one.deadline_ms <= now.loop_ms]:
+            before = set(window.numbers)
+            over = [one for one in window.holds.take_due(now.loop_ms, 100) if not window.holds.is_lock(one)]
+            for delay in over:
                 window.end_delay(delay)
-                assert delay.held == 0 and not window.has(delay)
+            assert set(window.numbers) == before.difference(over)
         elif kind == "advance":
             window.advance(first)
         else:
@@ -113,6 +118,9 @@ def test_counts_agree_and_a_snapshot_brings_all_back(steps: list[tuple[str, tupl
     assert again.window.counts.ljust(reach, b"\0") == window.counts.ljust(reach, b"\0")
 
     def due(one: Window) -> list[float]:
-        return [one.delays[number].deadline_ms if number in one.delays else 0 for number in one.numbers]
+        return [
+            one.holds.deadline_ms(number) if state == DELAYED else 0
+            for state, number in zip(one.states, one.numbers, strict=True)
+        ]
 
     assert due(again.window)[: len(window.numbers)] == due(window)[: len(again.window.numbers)]
