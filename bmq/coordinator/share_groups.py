@@ -63,6 +63,7 @@ class ShareGroups(GroupRuntime[ShareGroup, ShareDraft, ShareContext, ShareVolati
             is_stale=volatile.changes != volatile.looked,
             under_way=dict(volatile.under_way),
             subscription=subscription,
+            version=volatile.changes,
         )
 
     def activation(self, group_id: str) -> Activation | None:

@@ -43,7 +43,7 @@ AT_ONCE_MS: Final = 0
 
 class ShareContext(NamedTuple):
     """Everything a decision depends on besides the group. `is_stale`: topics, or the type of the subscription, may have
-    changed since the group last looked.
+    changed since the group last looked; `version` rises with that.
 
     `under_way`: partitions whose state is being initialized by this process.
     """
@@ -55,6 +55,7 @@ class ShareContext(NamedTuple):
     is_stale: bool
     under_way: Mapping[UUID, frozenset[int]] = MappingProxyType({})
     subscription: SubscriptionType = SubscriptionType.SHARED
+    version: int = 0
 
 
 class Beat(NamedTuple):
@@ -96,7 +97,7 @@ def heartbeat(draft: ShareDraft, beat: Beat, context: ShareContext) -> Answered:
     if draft.group is None:
         _make_group(draft, is_joining=asked.member_epoch == JOIN_EPOCH)
     _require_room(draft.existing, asked.member_id, context.config.max_size)
-    require_admission(context.subscription, draft.group_id, tuple(draft.existing.members), asked.member_id)
+    require_admission(context.subscription, draft.group_id, draft.existing.members, asked.member_id)
     before = _sender(draft.existing, asked)
     said = _said(ShareMember(asked.member_id) if before is None else before, beat)
     is_new_subscription = before is None or said.topic_names != before.topic_names
@@ -221,7 +222,10 @@ def _said(member: ShareMember, beat: Beat) -> ShareMember:
 def _begin_missing(draft: ShareDraft, context: ShareContext) -> StateTopics:
     """Subscribed partitions without state: write that they are being initialized. One that an earlier request began is
     left to it, unless that has failed."""
-    group, found = draft.existing, {}
+    group = draft.existing
+    if group.settled_at == context.version:
+        return {}
+    found: dict[UUID, StateTopic] = {}
     for name in group.subscribed_names:
         topic = context.topics.topics.get(name)
         if topic is None or topic.topic_id in group.states.deleting:
@@ -239,12 +243,18 @@ def _begin_missing(draft: ShareDraft, context: ShareContext) -> StateTopics:
 
 
 def _assign_and_step(draft: ShareDraft, member_id: str, context: ShareContext) -> ShareMember:
+    """What depends on all members or partitions is left out while nothing of it has changed."""
     group = draft.existing
-    assignable = _assignable(group, context.topics)
-    if group.epoch == group.target_epoch and _is_unassigned(group, assignable):
+    if (
+        group.settled_at != context.version
+        and group.epoch == group.target_epoch
+        and _is_unassigned(group, context.topics)
+    ):
         bump_if_needed(draft, context, must=True)
-    _update_target(draft, assignable, context)
+    _update_target(draft, context)
     group = draft.existing
+    if group.settled_at != context.version and _is_settled(group, context.topics):
+        group.settled_at = context.version
     member = group.members[member_id]
     target = group.target_of(member_id)
     if member.epoch == group.target_epoch and member.assigned == target:
@@ -265,16 +275,25 @@ def _assignable(group: ShareGroup, topics: Topics) -> Mapping[UUID, frozenset[in
     return found
 
 
-def _is_unassigned(group: ShareGroup, assignable: Mapping[UUID, frozenset[int]]) -> bool:
+def _is_unassigned(group: ShareGroup, topics: Topics) -> bool:
     """Whether some partition could be assigned, and no member has it."""
-    given: dict[UUID, set[int]] = {}
-    for target in group.targets.values():
-        for topic_id, partitions in target.items():
-            given.setdefault(topic_id, set()).update(partitions)
-    return any(not partitions <= given.get(topic_id, set()) for topic_id, partitions in assignable.items())
+    return not all(group.has_given(*one) for one in _assignable(group, topics).items())
 
 
-def _update_target(draft: ShareDraft, assignable: Mapping[UUID, frozenset[int]], context: ShareContext) -> None:
+def _is_settled(group: ShareGroup, topics: Topics) -> bool:
+    """Whether all partitions of subscribed topics have state, and each is some member's."""
+    for name in group.subscribed_names:
+        topic = topics.topics.get(name)
+        if topic is None:
+            continue
+        partitions = frozenset(range(len(topic.partitions)))
+        state = group.states.initialized.get(topic.topic_id)
+        if state is None or not partitions <= state.partitions or not group.has_given(topic.topic_id, partitions):
+            return False
+    return True
+
+
+def _update_target(draft: ShareDraft, context: ShareContext) -> None:
     """Compute the target of the group's epoch if it is due."""
     group = draft.existing
     if group.epoch <= group.target_epoch:
@@ -287,7 +306,7 @@ def _update_target(draft: ShareDraft, assignable: Mapping[UUID, frozenset[int]],
         AssignedMember(member.member_id, _topics_of(member, context.topics), group.target_of(member.member_id))
         for member in group.members.values()
     ]
-    partitions = {one: sorted(numbers) for one, numbers in assignable.items()}
+    partitions = {one: sorted(numbers) for one, numbers in _assignable(group, context.topics).items()}
     for member_id, target in targets_of(context.subscription, members, partitions).items():
         if group.targets.get(member_id) != target:
             _write_target(draft, member_id, target)

@@ -7,10 +7,11 @@ their way (`initializing`), and whose state is being deleted (`deleting`). Heart
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Set
 from enum import StrEnum
 from types import MappingProxyType
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from bmq.coordinator.modern.modern_group import ModernGroup
@@ -39,6 +40,8 @@ class StateTopic(NamedTuple):
 
 StateTopics = Mapping[UUID, StateTopic]
 _NO_TOPICS: Final[StateTopics] = MappingProxyType({})
+_NO_PARTITIONS: Final[Mapping[int, int]] = MappingProxyType({})
+T = TypeVar("T")
 _NO_NAMES: Final[Mapping[UUID, str]] = MappingProxyType({})
 
 
@@ -103,13 +106,18 @@ class StatePartitions(NamedTuple):
 
 
 class ShareGroup(ModernGroup[ShareMember, Target]):
-    """See the module."""
+    """See the module. `settled_at`: the version of the group's surroundings (ShareContext) in which a decision has found that all
+    partitions are given; -1: none has since the members, their targets or the states changed.
+    """
 
     record_types: ClassVar = records.RECORD_TYPES
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
         self.states = StatePartitions()
+        self.settled_at = -1
+        self._name_counts: Counter[str] = Counter()  # how many members are subscribed to it
+        self._given: dict[UUID, Counter[int]] = {}  # topic -> partition -> how many targets have it
 
     @property
     def state(self) -> ShareGroupState:
@@ -123,12 +131,16 @@ class ShareGroup(ModernGroup[ShareMember, Target]):
         return self.targets.get(member_id, NOTHING)
 
     @property
-    def subscribed_names(self) -> frozenset[str]:
+    def subscribed_names(self) -> Set[str]:
         """Of all members together."""
-        return frozenset().union(*(member.topic_names for member in self.members.values()))
+        return self._name_counts.keys()
 
     def is_subscribed_to(self, topic: str) -> bool:
-        return any(topic in member.topic_names for member in self.members.values())
+        return topic in self._name_counts
+
+    def has_given(self, topic_id: UUID, partitions: Set[int]) -> bool:
+        """Whether each of these partitions is in some member's target."""
+        return partitions <= self._given.get(topic_id, _NO_PARTITIONS).keys()
 
     # ---------------------------------------------------------------- the log
 
@@ -140,6 +152,12 @@ class ShareGroup(ModernGroup[ShareMember, Target]):
                 self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
             case records.StatePartitionsKey(), records.StatePartitionsValue() | None:
                 self.states = StatePartitions.of_record(value)
+                self.settled_at = -1
+            case records.TargetKey(member_id=member_id), _:
+                self._count_target(member_id, -1)
+                super().apply(key, value)
+                self._count_target(member_id, 1)
+                self.settled_at = -1
             case _:
                 super().apply(key, value)
 
@@ -147,7 +165,18 @@ class ShareGroup(ModernGroup[ShareMember, Target]):
         """A copy that can change without changing this group."""
         fork = super().fork()
         fork.states = self.states
+        fork.settled_at = self.settled_at
+        fork._name_counts = self._name_counts.copy()  # noqa: SLF001 of the same class
+        fork._given = {topic_id: counts.copy() for topic_id, counts in self._given.items()}  # noqa: SLF001 of the same class
         return fork
+
+    def drop_leftovers(self) -> None:
+        """Call once all records were replayed: drop what belongs to members that are gone."""
+        super().drop_leftovers()
+        self._given = {}
+        for member_id in self.targets:
+            self._count_target(member_id, 1)
+        self.settled_at = -1
 
     # ---------------------------------------------------------------- inside
 
@@ -160,6 +189,32 @@ class ShareGroup(ModernGroup[ShareMember, Target]):
     def _record_of_target(self, target: Target) -> records.TargetValue:
         return records.TargetValue(topic_partitions=parts_of(target))
 
+    def _put(self, member: ShareMember) -> None:
+        before = self.members.get(member.member_id)
+        if before is None or before.topic_names != member.topic_names:
+            self._count_names(before, -1)
+            self._count_names(member, 1)
+        super()._put(member)
+
+    def _remove(self, member_id: str) -> None:
+        self._count_names(self.members.get(member_id), -1)
+        super()._remove(member_id)
+
+    def _count_names(self, member: ShareMember | None, change: int) -> None:
+        if member is None:
+            return
+        self.settled_at = -1
+        for name in member.topic_names:
+            _count(self._name_counts, name, change)
+
+    def _count_target(self, member_id: str, change: int) -> None:
+        for topic_id, partitions in self.target_of(member_id).items():
+            counts = self._given.setdefault(topic_id, Counter())
+            for number in partitions:
+                _count(counts, number, change)
+            if not counts:
+                del self._given[topic_id]
+
     def _own_records(self) -> Iterator[tuple[ShareKey, ShareValue]]:
         yield (
             records.EpochKey(group=self.group_id),
@@ -171,6 +226,12 @@ class ShareGroup(ModernGroup[ShareMember, Target]):
     def _own_keys(self) -> Iterator[ShareKey]:
         if self.states != StatePartitions():
             yield records.StatePartitionsKey(group=self.group_id)
+
+
+def _count(counts: Counter[T], what: T, change: int) -> None:
+    counts[what] += change
+    if not counts[what]:
+        del counts[what]
 
 
 def _topic_records(topics: StateTopics) -> tuple[records.StateTopic, ...]:

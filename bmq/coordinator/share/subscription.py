@@ -9,7 +9,7 @@ The members of a group are in the order in which they joined; its records, and s
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -41,10 +41,10 @@ def targets_of(
     return targets
 
 
-def require_admission(subscription: SubscriptionType, group_id: str, members: Sequence[str], member_id: str) -> None:
-    """Raises KafkaError GROUP_MAX_SIZE_REACHED. `members`: ids of those that are there."""
+def require_admission(subscription: SubscriptionType, group_id: str, members: Collection[str], member_id: str) -> None:
+    """Raises KafkaError GROUP_MAX_SIZE_REACHED. `members`: ids of those that are there, the oldest first."""
     if subscription is SubscriptionType.EXCLUSIVE and members and member_id not in members:
         raise KafkaError(
             ErrorCode.GROUP_MAX_SIZE_REACHED,
-            f"Share group {group_id} is exclusive, and member {members[0]} has it.",
+            f"Share group {group_id} is exclusive, and member {next(iter(members))} has it.",
         )
