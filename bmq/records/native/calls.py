@@ -18,10 +18,21 @@ def function(name: str, *argument_types: Any) -> Callable[..., int]:
     """A function of the kernel that gives an int64, and releases the interpreter's lock."""
     library = kernel().library
     assert library is not None
-    found = library.at_length[name]
+    return _typed(library.at_length[name], argument_types)
+
+
+def brief_function(name: str, *argument_types: Any) -> Callable[..., int]:
+    """As `function`; it keeps the interpreter's lock."""
+    library = kernel().library
+    assert library is not None
+    return _typed(library.briefly[name], argument_types)
+
+
+def _typed(found: Any, argument_types: tuple[Any, ...]) -> Callable[..., int]:
     found.argtypes = argument_types
     found.restype = ctypes.c_int64
-    return found
+    called: Callable[..., int] = found
+    return called
 
 
 def body_structure(bodies: layout.Bodies, pins: Pins) -> structures.Bodies:

@@ -106,3 +106,34 @@ class Written(ctypes.Structure):
     """struct bmq_written"""
 
     _fields_ = (("bytes", _Int64), ("row", _Int64), ("max_timestamp_ms", _Int64))
+
+
+class KeyWindow(ctypes.Structure):
+    """struct bmq_key_window"""
+
+    _fields_ = (
+        ("states", _Pointer),
+        ("numbers", _Pointer),
+        ("hashes", _Pointer),
+        ("mine", _Pointer),
+        ("owners", _Pointer),
+        ("blocked", _Pointer),
+        ("state_count", _Int64),
+        ("hash_count", _Int64),
+        ("low", _Int64),
+        ("first", _Int64),
+        ("end", _Int64),
+        ("me", _Int64),
+    )
+
+
+class KeyTaken(ctypes.Structure):
+    """struct bmq_key_taken"""
+
+    _fields_ = (
+        ("span_count", _Int64),
+        ("taken", _Int64),
+        ("next", _Int64),
+        ("unknown", _Int64),
+        ("waiting", _Int64),
+    )

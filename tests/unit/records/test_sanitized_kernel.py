@@ -8,7 +8,10 @@ from random import Random
 
 import pytest
 
+from bmq.protocol.batch_records import Record, encode_records
+from bmq.records import keys_twin
 from tests.fuzz.kernel_cases import SANITIZED, answers, build, differences, mutated, seeds
+from tests.unit.records.key_cases import hash_line, random_take, take_line
 
 pytestmark = pytest.mark.unit
 
@@ -43,3 +46,19 @@ def test_a_sanitizer_would_be_heard(tmp_path: Path) -> None:
     subprocess.run(["cc", *SANITIZED, "-o", tmp_path / "bad", source], check=True)
     run = subprocess.run([tmp_path / "bad"], capture_output=True, text=True)
     assert run.returncode and ("runtime error" in run.stderr or "heap-buffer-overflow" in run.stderr)
+
+
+def test_keys_are_hashed_and_taken_as_by_the_twins(tmp_path: Path) -> None:
+    driver = build("cc", "keys_driver", tmp_path / "driver", *SANITIZED)
+    dice = Random(41)
+    keys = (b"", b"a", b"ab", b"abc", b"abcd", b"abcdefghi", None)
+    bodies = []
+    for _ in range(300):
+        count = dice.randint(0, 6)
+        records = encode_records([Record(dice.choice(keys), dice.randbytes(3)) for _ in range(count)], 0)
+        bodies.append(bytes((0, count, max(count - 1, 0))) + bytes(records) + bytes(8 if not count else 0))
+    inputs = [one for one in [*bodies, *mutated(bodies, dice, 3_000)] if len(one) >= 8 and not one[0]]
+    assert answers(driver, inputs) == [hash_line(one) for one in inputs]
+    takes = [random_take(dice) for _ in range(3_000)]
+    expected = [take_line(keys_twin.take_keys(case, *limits)) for _, case, limits in takes]
+    assert answers(driver, [data for data, _, _ in takes]) == expected

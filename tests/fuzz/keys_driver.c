@@ -1,0 +1,112 @@
+/* Reads cases of the kernel's keys, each with its length in front (32 bits, little-endian), and writes a line of answers for each.
+ *
+ * A case is one byte for its kind. 0: record count, last delta (a byte each), a body. 1: state count, hash count, low, first,
+ * end, me, records_max (a byte each), then states, hashes (a byte each, 0 to 3 and 255 for none), numbers, and the numbers of
+ * locks that are the member's. All owners are 1.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernel.h"
+
+#define SLOTS 4096
+
+struct window {
+    const uint8_t *states;
+    const uint16_t *numbers;
+    const uint16_t *hashes;
+    const uint8_t *mine;
+    const uint16_t *owners;
+    uint8_t *blocked;
+    int64_t state_count, hash_count, low, first, end, me;
+};
+
+struct taken {
+    int64_t span_count, taken, next, unknown, waiting;
+};
+
+int64_t bmq_key_hashes(const uint8_t *data, int64_t place, int64_t end, int64_t record_count, int64_t last_delta,
+                       uint16_t *hashes);
+int64_t bmq_own_slots(const uint64_t *seeds, int64_t count, uint16_t *owners);
+int64_t bmq_take_keys(const struct window *window, int64_t records_max, int64_t *spans, int64_t spans_max,
+                      struct taken *taken);
+
+/* Memory of exactly this size, so that a sanitizer sees each byte too many. */
+static void *exactly(size_t bytes) {
+    void *memory = calloc(bytes ? bytes : 1, 1);
+    if (!memory)
+        exit(1);
+    return memory;
+}
+
+static void hash_case(const uint8_t *data, size_t bytes) {
+    const int64_t count = data[0], last_delta = data[1];
+    uint8_t *body = exactly(bytes - 2);
+    uint16_t *hashes = exactly(2 * ((size_t)last_delta + 1));
+    memcpy(body, data + 2, bytes - 2);
+    printf("%lld", (long long)bmq_key_hashes(body, 0, (int64_t)bytes - 2, count, last_delta, hashes));
+    for (int64_t number = 0; number <= last_delta; number++)
+        printf(" %u", hashes[number]);
+    free(body);
+    free(hashes);
+}
+
+static void take_case(const uint8_t *data, size_t bytes) {
+    const size_t state_count = data[0], hash_count = data[1];
+    const int64_t records_max = data[6];
+    uint8_t *states = exactly(state_count), *mine = exactly(65536), *blocked = exactly(65536);
+    uint16_t *numbers = exactly(2 * state_count), *hashes = exactly(2 * hash_count), *owners = exactly(2 * SLOTS);
+    int64_t *spans = exactly(16 * (size_t)records_max);
+    struct taken taken;
+    if (bytes < 7 + 2 * state_count + hash_count)
+        exit(1);
+    data += 7;
+    memcpy(states, data, state_count);
+    for (size_t at = 0; at < hash_count; at++)
+        hashes[at] = data[state_count + at] == 255 ? 65535 : data[state_count + at];
+    for (size_t at = 0; at < state_count; at++)
+        numbers[at] = data[state_count + hash_count + at];
+    for (size_t at = 7 + 2 * state_count + hash_count; at < bytes; at++)
+        mine[data[at - 7]] = 1;
+    for (size_t slot = 0; slot < SLOTS; slot++)
+        owners[slot] = 1;
+    data -= 7;
+    struct window window = {states,      numbers, hashes, mine, owners, blocked, (int64_t)state_count, (int64_t)hash_count,
+                            data[2], data[3], data[4], data[5]};
+    const int64_t status = bmq_take_keys(&window, records_max, spans, records_max, &taken);
+    printf("%lld %lld %lld %lld %lld |", (long long)status, (long long)taken.taken, (long long)taken.next,
+           (long long)taken.unknown, (long long)taken.waiting);
+    for (int64_t at = 0; at < taken.span_count; at++)
+        printf(" %lld-%lld", (long long)spans[2 * at], (long long)spans[2 * at + 1]);
+    free(states);
+    free(mine);
+    free(blocked);
+    free(numbers);
+    free(hashes);
+    free(owners);
+    free(spans);
+}
+
+int main(void) {
+    uint8_t length[4];
+    uint64_t *seeds = exactly(2 * sizeof *seeds);
+    uint16_t *owners = exactly(2 * SLOTS);
+    if (bmq_own_slots(seeds, 2, owners) || !bmq_own_slots(seeds, 0, owners))
+        return 1;
+    free(seeds);
+    free(owners);
+    while (fread(length, 1, 4, stdin) == 4) {
+        const size_t bytes = length[0] | (size_t)length[1] << 8 | (size_t)length[2] << 16 | (size_t)length[3] << 24;
+        uint8_t *data = exactly(bytes);
+        if (bytes < 8 || fread(data, 1, bytes, stdin) != bytes)
+            return 1;
+        if (data[0])
+            take_case(data + 1, bytes - 1);
+        else
+            hash_case(data + 1, bytes - 1);
+        putchar('\n');
+        free(data);
+    }
+    return 0;
+}
