@@ -125,7 +125,7 @@ class RecordLimits(NamedTuple):
 
 
 class ShareRecordTerms(NamedTuple):
-    """The settings of one share group's records. `is_single_active`: see SubscriptionType. `backoff`: see
+    """The settings of one share group's records. `is_single_active`, `is_keyed`: see SubscriptionType. `backoff`: see
     bmq.protocol.retry_backoff. `dead_letters`: None: it has none.
     """
 
@@ -135,6 +135,7 @@ class ShareRecordTerms(NamedTuple):
     is_single_active: bool = False
     backoff: tuple[int, ...] = ()
     dead_letters: DeadLetterTerms | None = None
+    is_keyed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,14 +179,16 @@ class ShareConfig(NewGroupConfig):
             self.min_record_lock_duration_ms,
             self.max_record_lock_duration_ms,
         )
+        subscription = subscription_of(group_configs)
         may_renew = group_configs.get("share.renew.acknowledge.enable", "true").strip().lower() != "false"
         return ShareRecordTerms(
             limits,
             lock_duration_ms,
             may_renew,
-            subscription_of(group_configs).is_single_active,
+            subscription.is_single_active,
             backoff_of(group_configs.get("bmq.share.retry.backoff", "")),
             _dead_letters(group_configs),
+            subscription.is_keyed,
         )
 
 

@@ -18,11 +18,17 @@ class SubscriptionType(StrEnum):
     SHARED = "shared"
     EXCLUSIVE = "exclusive"
     FAILOVER = "failover"
+    KEY_SHARED = "key_shared"
 
     @property
     def is_single_active(self) -> bool:
         """Whether each partition has one member that alone may acquire records of it."""
-        return self is not SubscriptionType.SHARED
+        return self in (SubscriptionType.EXCLUSIVE, SubscriptionType.FAILOVER)
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether the records of each key are given in order, to one member at a time."""
+        return self is SubscriptionType.KEY_SHARED
 
 
 def subscription_of(configs: Mapping[str, str]) -> SubscriptionType:

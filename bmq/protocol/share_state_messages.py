@@ -65,7 +65,8 @@ class AcquirePartition:
 
     `archive`: offsets that no consumer has to see: control batches, aborted records, records that compaction removed.
     A request without batches asks where to read. `reset_offset`: where the partition begins if it has no start offset
-    yet; else ignored. `log_start_offset`: records below are gone; -1: not known.
+    yet; else ignored. `log_start_offset`: records below are gone; -1: not known. `key_hashes`: for groups that keep the order
+    of each key: of the offsets from `hash_offset` on, 2 bytes each, little-endian (bmq.records.key_layout).
     """
 
     topic_id: UUID = NO_UUID
@@ -76,6 +77,8 @@ class AcquirePartition:
     reset_offset: int = UNKNOWN
     batches: Sequence[OffsetRange] = ()
     archive: Sequence[OffsetRange] = ()
+    hash_offset: int = UNKNOWN
+    key_hashes: bytes | bytearray | memoryview = b""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -429,6 +432,8 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
                 *_fields("int64", "log_start_offset", "reset_offset"),
                 _many("batches", OffsetRange, *_RANGE),
                 _many("archive", OffsetRange, *_RANGE),
+                FormatField("hash_offset", "int64", tag=0, default=UNKNOWN),
+                FormatField("key_hashes", "bytes", tag=1, default=b""),
             ),
         ),
         "response": _format(

@@ -2,6 +2,7 @@
 
 shared      all members share the partitions (KIP-932)
 failover    the oldest member that is subscribed to a topic has all partitions of it; the others stand by
+key_shared  as shared; the shards of the state give the records of each key in order, to one member at a time
 exclusive   one member: a second one is refused. Members that were there when the group became exclusive stay, as in failover
 
 The members of a group are in the order in which they joined; its records, and snapshots of them, keep it.
@@ -18,7 +19,11 @@ from bmq.coordinator.subscription_type import SubscriptionType
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 
-_HASH_MARKS: Final = {SubscriptionType.EXCLUSIVE: 0x2545F4914F6CDD1D, SubscriptionType.FAILOVER: 0x1B873593CC9E2D51}
+_HASH_MARKS: Final = {
+    SubscriptionType.EXCLUSIVE: 0x2545F4914F6CDD1D,
+    SubscriptionType.FAILOVER: 0x1B873593CC9E2D51,
+    SubscriptionType.KEY_SHARED: 0x369DEA0F31A53F85,
+}
 
 
 def marked_hash(metadata_hash: int, subscription: SubscriptionType) -> int:

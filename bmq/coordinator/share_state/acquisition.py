@@ -19,6 +19,8 @@ class Acquisition:
     archive: Sequence[Span] = ()
     log_start_offset: int = -1
     reset_offset: int = -1
+    hash_offset: int = -1
+    key_hashes: bytes | bytearray | memoryview = b""
 
 
 @dataclass(slots=True)

@@ -171,6 +171,8 @@ class ShareStateCoordinator:
                 [Span(span.first, span.last) for span in part.archive],
                 part.log_start_offset,
                 part.reset_offset,
+                part.hash_offset,
+                part.key_hashes,
             )
             got = await shard.acquire(key, asked)
             return messages.AcquiredPartition(

@@ -11,6 +11,7 @@ from bmq.coordinator.config import RecordLimits
 from bmq.coordinator.runtime.moment import NEVER_MS, Moment
 from bmq.coordinator.share_state.config import LOCK_DURATION_MAX_MS
 from bmq.coordinator.share_state.holds import HOLDS_MAX, NO_HOLD
+from bmq.coordinator.share_state.keys import PartitionKeys
 from bmq.coordinator.share_state.window import (
     ACKNOWLEDGED,
     ACQUIRED,
@@ -58,7 +59,7 @@ class SharePartition:
 
     `barrier`: the append in flight that begins the state anew or deletes it; nothing is decided before it has ended.
     `last_append`: of the newest append in flight about records. `update_key`: of its changes' records, encoded; empty until
-    it is needed. `active`: counts while the group has one active member.
+    it is needed. `active`: counts while the group has one active member. `keys`: while it keeps the order of each key.
     `oldest`: the oldest record that was given and is not done, and since when (loop's clock) it is the oldest; None: all
     that was given is done. A new owner counts from its start.
     `wake_ms`: when its shard looks for locks and delays that are over (loop's clock).
@@ -68,6 +69,7 @@ class SharePartition:
         "active",
         "barrier",
         "key",
+        "keys",
         "last_append",
         "oldest",
         "snapshot_epoch",
@@ -88,6 +90,7 @@ class SharePartition:
         self.oldest: tuple[int, float] | None = None
         self.update_key = b""
         self.wake_ms = NEVER_MS
+        self.keys: PartitionKeys | None = None
         self.barrier: asyncio.Future[int] | asyncio.Future[None] | None = None
         self.last_append: asyncio.Future[None] | None = None
 

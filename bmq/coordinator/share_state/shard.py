@@ -38,6 +38,7 @@ from bmq.coordinator.share_state.decisions import (
     without,
 )
 from bmq.coordinator.share_state.holder import Holder
+from bmq.coordinator.share_state.keys import PartitionKeys
 from bmq.coordinator.share_state.metrics import ShareStateMetrics
 from bmq.coordinator.share_state.partition import NONE_AVAILABLE, ActiveMember, PartitionKey, SharePartition
 from bmq.coordinator.share_state.records import counted, locked, renewed, snapshot_key
@@ -156,7 +157,12 @@ class ShareStateShard(Shard):
         partition = await self._settled(key)
         if partition.window is None and asked.reset_offset >= 0:
             await self._begin_at(partition, asked.reset_offset)
-        terms, window = self._context.terms(key.group_id), partition.window
+        terms = self._context.terms(key.group_id)
+        if terms.is_keyed and partition.last_append is not None:
+            # What is in transition holds up its key: often the member's own acknowledgements, sent with the fetch.
+            await asyncio.wait({partition.last_append})
+            partition = await self._settled(key)
+        window = partition.window
         if terms.is_single_active and asked.batches and partition.active.member_id != asked.holder.member_id:
             raise KafkaError(ErrorCode.FENCED_MEMBER_EPOCH, "another member of the group has the partition")
         if window is None:
@@ -165,6 +171,10 @@ class ShareStateShard(Shard):
         start = past_holes(window, window.kept_start(asked.log_start_offset), asked.archive)
         unseen = [span for span in asked.archive if span.last >= start]
         batches = [Span(max(first, start), last) for first, last in asked.batches if last >= start]
+        keys = self._keys(partition, window, asked, terms)
+        if keys is not None:
+            most = min(asked.wanted.records_max, terms.limits.record_locks_max - window.in_use)
+            batches = keys.spans(window, asked.holder.member_id, batches, asked.log_start_offset, most)
         given = acquire(window, without(batches, unseen), asked.wanted, terms.limits)
         archived = archive(window, unseen)
         if given or archived or start > window.start:
@@ -185,7 +195,23 @@ class ShareStateShard(Shard):
         else:
             await self._prove(asked_ms)
         next_offset = partition.next_offset(terms.limits)
+        if partition.keys is not None and partition.window is not None:
+            next_offset = partition.keys.next_offset(
+                partition.window, asked.holder.member_id, asked.log_start_offset, terms.limits
+            )
         return Acquired(partition.start_offset, next_offset, partition.version, terms.lock_duration_ms, given)
+
+    def _keys(
+        self, partition: SharePartition, window: Window, asked: Acquisition, terms: ShareRecordTerms
+    ) -> PartitionKeys | None:
+        """With what the request says of keys; None: the group keeps no order of keys."""
+        if not terms.is_keyed:
+            partition.keys = None
+            return None
+        keys = partition.keys = partition.keys or PartitionKeys(window.start)
+        keys.asked(asked.holder, self.now().loop_ms)
+        keys.learn(window.start, asked.hash_offset, asked.key_hashes)
+        return keys
 
     async def acknowledge(self, key: PartitionKey, acks: Sequence[Ack], member_id: str) -> None:
         """Settle records of a member, all or none; returns when it is durable.
@@ -395,6 +421,8 @@ class ShareStateShard(Shard):
         self, partition: SharePartition, is_ended: Callable[[Holder], bool]
     ) -> asyncio.Future[None] | None:
         """Begin to release what these have locked. No record waits for a back-off: no member has tried them."""
+        if partition.keys is not None and partition.keys.left(is_ended):
+            self.news(partition)
         locks = [] if partition.window is None else partition.window.holds.numbers_of(is_ended)
         if not locks:
             return None
@@ -528,6 +556,10 @@ class ShareStateShard(Shard):
         is_released = not value.locks and any(
             one.delivery_state == AVAILABLE and not one.due_ms for one in value.state_batches
         )
+        keys = partition.keys
+        if keys is not None and partition.window is not None and not is_released:
+            has_ended = any(one.delivery_state != AVAILABLE for one in value.state_batches)
+            is_released = has_ended and keys.may_free(partition.window)
         if is_released or value.active_epoch >= 0 or (was_full and partition.next_offset(limits) != NONE_AVAILABLE):
             self.news(partition)
         if any(one.delivery_state == ARCHIVING for one in value.state_batches):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import Any, cast
 from uuid import UUID
@@ -105,6 +106,7 @@ class States:
         session: int = 1,
         group_id: str = "g",
         partition: int = 0,
+        hashes: Sequence[int] = (),
         **fields: int,
     ) -> AcquiredPartition:
         part = AcquirePartition(
@@ -114,6 +116,8 @@ class States:
             batch_size=1_000,
             batches=[OffsetRange(first=first, last=last) for first, last in batches],
             archive=[OffsetRange(first=first, last=last) for first, last in archive],
+            hash_offset=batches[0][0] if hashes else -1,
+            key_hashes=struct.pack(f"<{len(hashes)}H", *hashes),
             **fields,
         )
         request = ShareAcquireRequest(
