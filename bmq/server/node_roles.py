@@ -322,8 +322,9 @@ class NodeRoles:
             produce_times=(dependencies.stats.produce_times, dependencies.internal_stats.produce_times),
             elapsed_s=dependencies.clock.elapsed_s,
         )
+        configs, run_aside = self.replica.broker_configs, dependencies.hooks.run_aside
         self.share_consumers = share_consumers(
-            self.fetcher, self.share.routed, lambda: self.groups.config.share, self.replica.broker_configs
+            self.fetcher, self.share.routed, lambda: self.groups.config.share, configs, run_aside
         )
         self.leadership = ControllerLeadership(
             dependencies.election,

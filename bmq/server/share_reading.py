@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 from bmq.coordinator.config import ShareConfig
@@ -9,13 +10,18 @@ from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.share.consumers import ShareConsumers
 from bmq.proxy.share.group_terms import ShareDefaults
+from bmq.proxy.share.key_reads import RunAside
 from bmq.proxy.share.states import ShareStates
 
 
 def share_consumers(
-    fetcher: Fetcher, states: ShareStates, share_config: Callable[[], ShareConfig], broker_configs: BrokerConfigs
+    fetcher: Fetcher,
+    states: ShareStates,
+    share_config: Callable[[], ShareConfig],
+    broker_configs: BrokerConfigs,
+    run_aside: RunAside = asyncio.to_thread,
 ) -> ShareConsumers:
-    """`share_config()`: the settings of share groups now in force."""
+    """`share_config()`: the settings of share groups now in force. `run_aside`: opens large batches."""
 
     def defaults() -> ShareDefaults:
         config = share_config()
@@ -24,4 +30,4 @@ def share_consumers(
         )
 
     sessions_max = broker_configs.number("group.share.max.share.sessions")
-    return ShareConsumers(fetcher.shared, states, defaults, sessions_max=sessions_max)
+    return ShareConsumers(fetcher.shared, states, defaults, sessions_max=sessions_max, run_aside=run_aside)

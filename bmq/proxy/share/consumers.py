@@ -21,6 +21,7 @@ from bmq.protocol.share_state_messages import (
     ShareReleaseRequest,
 )
 from bmq.proxy.share.group_terms import GroupTerms, ShareDefaults
+from bmq.proxy.share.key_reads import KeyReads, RunAside
 from bmq.proxy.share.positions import Positions, ShareWaits
 from bmq.proxy.share.sessions import SESSIONS_MAX, ShareSession, ShareSessionCache
 from bmq.proxy.share.share_counts import ShareCounts
@@ -50,7 +51,8 @@ class _Loss:
 
 
 class ShareConsumers:
-    """One for all listeners of a process, beside its Fetcher, whose resources it uses."""
+    """One for all listeners of a process, beside its Fetcher, whose resources it uses. `run_aside`: opens large batches of
+    groups that keep the order of each key."""
 
     def __init__(
         self,
@@ -59,6 +61,7 @@ class ShareConsumers:
         defaults: Callable[[], ShareDefaults] = ShareDefaults,
         *,
         sessions_max: int = SESSIONS_MAX,
+        run_aside: RunAside = asyncio.to_thread,
     ) -> None:
         self.shared = shared
         self.states = states
@@ -66,6 +69,7 @@ class ShareConsumers:
         self.sessions = ShareSessionCache(sessions_max=sessions_max)
         self.positions = Positions()
         self.waits = ShareWaits(states, self.positions, shared.spawn, shared.loop.call_later)
+        self.key_reads = KeyReads(run_aside)
         self.counts = ShareCounts()
         self._acquiring: dict[asyncio.Task[ShareAcquireResponse], None] = {}
 

@@ -38,6 +38,8 @@ AGAIN_S: Final = 0.1
 """Until a shard or an owner that could not be reached is asked again."""
 BARRED_S: Final = 1.0
 """The same of a shard that gives the records of the partition to another member alone."""
+LOOK_S: Final = 1.0
+"""Until a shard that keeps the order of keys is asked again: a member that does not ask is given no more."""
 _TOLD: Final = frozenset(
     (ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 )
@@ -66,22 +68,29 @@ class Found(NamedTuple):
 
 class _Look:
     """One partition of the fetch. `reset`: where it begins, to be told to its shard. `bound_offset`, `seen`: end of the log
-    and position as the round saw them. `barred_until_s`: another member has the partition."""
+    and position as the round saw them. `barred_until_s`: another member has the partition.
+
+    `place_key`: of the position; a member has its own in a group that keeps the order of keys. `is_asked`: its shard was,
+    since this job began to look, or to wait."""
 
     __slots__ = (
         "barred_until_s",
         "bound_offset",
         "error_code",
+        "is_asked",
         "log",
+        "place_key",
         "position_key",
         "reset",
         "seen",
         "topic_partition",
     )
 
-    def __init__(self, group_id: str, topic_partition: TopicPartition) -> None:
+    def __init__(self, group_id: str, topic_partition: TopicPartition, own: str = "") -> None:
         self.topic_partition = topic_partition
         self.position_key = (group_id, topic_partition)
+        self.place_key = (f"{group_id}{own}", topic_partition)
+        self.is_asked = False
         self.log: PartitionLog | None = None
         self.bound_offset = -1
         self.seen: tuple[int, int] | None = None
@@ -118,7 +127,8 @@ class ShareFetchJob:
         self._wanted = wanted
         self._terms = terms
         self._turns = turns
-        self._looks = [_Look(session.key[0], one) for one in partitions]
+        own = f"\0{session.key[1]}" if terms.is_keyed else ""
+        self._looks = [_Look(session.key[0], one, own) for one in partitions]
         loop, config = self._shared.loop, self._shared.config
         self._deadline_s = loop.time() + min(max(wanted.max_wait_ms, 0), config.fetch_wait_ms_max) / 1000
         self._is_retried = False  # something could not be reached in this round
@@ -171,33 +181,46 @@ class ShareFetchJob:
             log = self._log_of(look)
             if log is None:
                 continue
-            position = consumers.positions.get(look.position_key)
+            position = consumers.positions.get(look.place_key)
             look.bound_offset = self._bound_offset(log)
             look.seen = None if position is None else (position.next_offset, position.version)
             if look.barred_until_s > self._shared.loop.time():
                 continue
             look.barred_until_s = 0.0
             if position is None or look.reset >= 0 or self._asks_all:
-                self._is_current = True
-                part = acquire_of(log, NOTHING, 0, wanted.batch_size)
-                part.reset_offset = look.reset
-                questions.append(_Asked(look, log, -1, NOTHING, part))
+                questions.append(self._question(look, log))
                 continue
             offset = position.next_offset
-            if offset == FULL or left_records <= 0:
-                continue
-            offer = await self._offer(look, log, offset, each_bytes, left_records)
+            offer = NOTHING
+            if offset != FULL and left_records > 0:
+                offer = await self._offer(look, log, offset, each_bytes, left_records)
             if offer is not NOTHING:
                 part = acquire_of(log, offer, left_records, wanted.batch_size)
+                if self._terms.is_keyed:
+                    reads = consumers.key_reads
+                    part.hash_offset, part.key_hashes = await reads.hashes(
+                        log, offer.batches, offer.views, offer.unseen, offset
+                    )
+                    look.is_asked = True
                 offers.append(_Asked(look, log, offset, offer, part))
                 left_records -= offer.record_count
+            elif self._terms.is_keyed and not look.is_asked:
+                questions.append(self._question(look, log))
         self._asks_all = False
         # A fetch that is given all the records it may have waits for no more bytes.
         if not is_due and left_records > 0 and sum(one.offer.size_bytes for one in offers) < wanted.min_bytes:
             return questions
-        for one in offers:
-            consumers.positions.pass_on(one.look.position_key, one.offer.taken_offset)
+        if not self._terms.is_keyed:  # there, others may be given of the same read
+            for one in offers:
+                consumers.positions.pass_on(one.look.place_key, one.offer.taken_offset)
         return [*questions, *offers]
+
+    def _question(self, look: _Look, log: PartitionLog) -> _Asked:
+        """Where to read?"""
+        self._is_current = look.is_asked = True
+        part = acquire_of(log, NOTHING, 0, self._wanted.batch_size)
+        part.reset_offset = look.reset
+        return _Asked(look, log, -1, NOTHING, part)
 
     async def _offer(self, look: _Look, log: PartitionLog, offset: int, size_bytes: int, records_max: int) -> Offer:
         try:
@@ -285,7 +308,7 @@ class ShareFetchJob:
             one.look.barred_until_s = self._shared.loop.time() + BARRED_S
         else:
             self._is_retried = True
-        self._consumers.positions.forget(one.look.position_key)
+        self._consumers.positions.forget(one.look.place_key)
         if code in _TOLD:
             one.look.error_code = code
 
@@ -304,9 +327,9 @@ class ShareFetchJob:
         look.reset = -1
         if answer.lock_timeout_ms:
             self.lock_timeout_ms = answer.lock_timeout_ms
-        if consumers.positions.put(
-            look.position_key, answer.next_offset, answer.version, one.offer.taken_offset if answer.ranges else -1
-        ):
+        taken_offset = one.offer.taken_offset if answer.ranges and not self._terms.is_keyed else -1
+        has_more = consumers.positions.put(look.place_key, answer.next_offset, answer.version, taken_offset)
+        if has_more and not self._terms.is_keyed:
             consumers.waits.wake(look.position_key)
         if not answer.ranges:
             return answer.next_offset not in (FULL, one.offset)
@@ -347,13 +370,15 @@ class ShareFetchJob:
         for log in logs:
             shared.waits.add(log, self._wake, is_committed=self._terms.is_read_committed)
         for look in self._looks:
-            position = consumers.positions.get(look.position_key)
+            position = consumers.positions.get(look.place_key)
             if look.log is not None and position is not None:
-                consumers.waits.add(look.position_key, position.version, self._wake)
+                consumers.waits.add(look.position_key, position.version, self._has_news)
                 keys.append(look.position_key)
         due_s = self._deadline_s
         if self._is_retried:
             due_s = min(due_s, shared.loop.time() + AGAIN_S)
+        if self._terms.is_keyed:
+            due_s = min(due_s, shared.loop.time() + LOOK_S)
         due_s = min([due_s, *(look.barred_until_s for look in self._looks if look.barred_until_s)])
         shared.deadlines.add(self._wake, due_s)
         try:
@@ -364,7 +389,9 @@ class ShareFetchJob:
             for log in logs:
                 shared.waits.discard(log, self._wake)
             for key in keys:
-                consumers.waits.discard(key, self._wake)
+                consumers.waits.discard(key, self._has_news)
+            if shared.loop.time() >= due_s:
+                self._ask_again()
 
     def _has_changed(self, look: _Look) -> bool:
         """Whether there is more since the round looked at it."""
@@ -372,8 +399,21 @@ class ShareFetchJob:
             return self._services.partitions.ready(look.topic_partition) is not None
         if self._bound_offset(look.log) != look.bound_offset:
             return True
-        position = self._consumers.positions.get(look.position_key)
+        position = self._consumers.positions.get(look.place_key)
+        if self._terms.is_keyed and position is not None:
+            if self._consumers.waits.version_of(look.position_key) <= position.version:
+                return False
+            look.is_asked = False
+            return True
         return position is not None and (position.next_offset, position.version) != look.seen
+
+    def _has_news(self) -> None:
+        self._ask_again()
+        self._wake()
+
+    def _ask_again(self) -> None:
+        for look in self._looks:
+            look.is_asked = False
 
     def _wake(self) -> None:
         if self._woken is not None and not self._woken.done():

@@ -27,12 +27,14 @@ class Reset(NamedTuple):
 
 
 class GroupTerms(NamedTuple):
-    """`lock_timeout_ms`: how long a record stays locked."""
+    """`lock_timeout_ms`: how long a record stays locked. `is_keyed`: each key's records are given in order, to one member at
+    a time."""
 
     reset: Reset
     is_read_committed: bool
     is_renew_enabled: bool
     lock_timeout_ms: int
+    is_keyed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class ShareDefaults:
             configs.get("share.isolation.level", "").lower() == "read_committed",
             configs.get("share.renew.acknowledge.enable", "true").lower() != "false",
             min(max(lock_ms, self.min_record_lock_duration_ms), self.max_record_lock_duration_ms),
+            configs.get("bmq.share.subscription.type") == "key_shared",
         )
 
 

@@ -125,6 +125,11 @@ class ShareWaits:
         if not watched.is_asked:
             self._ask_soon(key, 0.0)
 
+    def version_of(self, key: PositionKey) -> int:
+        """What is known of the partition by those that wait; -1: none do."""
+        watched = self._watched.get(key)
+        return -1 if watched is None else watched.version
+
     def discard(self, key: PositionKey, wake: Wake) -> None:
         watched = self._watched.get(key)
         if watched is not None:

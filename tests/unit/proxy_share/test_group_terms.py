@@ -32,13 +32,21 @@ def test_reset_strategies(text: str, found: Reset | None) -> None:
 
 def test_defaults_and_own_values() -> None:
     terms = ShareDefaults().terms({})
-    assert terms == (Reset("latest"), False, True, 30_000)
+    assert terms == (Reset("latest"), False, True, 30_000, False)
     own = {
         "share.auto.offset.reset": "earliest",
         "share.isolation.level": "read_committed",
         "share.renew.acknowledge.enable": "false",
         "share.record.lock.duration.ms": "1000",
     }
-    assert ShareDefaults().terms(own) == (Reset("earliest"), True, False, 15_000)
+    assert ShareDefaults().terms(own) == (Reset("earliest"), True, False, 15_000, False)
     assert ShareDefaults(min_record_lock_duration_ms=1_000).terms(own).lock_timeout_ms == 1_000
     assert ShareDefaults().terms({"share.record.lock.duration.ms": "many"}).lock_timeout_ms == 30_000
+
+
+def test_the_order_of_keys_is_kept_where_the_group_says_so() -> None:
+    name = "bmq.share.subscription.type"
+    assert ShareDefaults().terms({name: "key_shared"}).is_keyed
+    assert not any(
+        ShareDefaults().terms({name: word}).is_keyed for word in ("shared", "failover", "of a later release")
+    )

@@ -68,7 +68,7 @@ def test_a_hash_that_moves_is_drained_first_and_then_given_on() -> None:
         assert 15 < len(mine) < 45  # the others' ranges are b's now
         moved = sorted(set(range(60, 120)) - set(mine))
         settled = [states.acknowledge("a", (one - 60, one - 60, ACCEPT)) for one in moved]
-        news, *codes = await asyncio.gather(states.wait(answer.version), *settled)
+        news, codes = await asyncio.gather(states.wait(answer.version), asyncio.gather(*settled))
         assert not any(codes)
         assert [one.error_code for one in news] == [0]
         assert (await states.acquire("b", batches=[])).next_offset == moved[0]

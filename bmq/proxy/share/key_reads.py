@@ -1,0 +1,135 @@
+"""Hashes of the keys of what was read, for groups that keep the order of each key: their batches are opened here.
+
+Compressed and large batches are opened away from the event loop, one at a time in a process: that bounds the memory. What was
+found is remembered, as each member of a group reads the same batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from array import array
+from collections.abc import Awaitable, Callable, Sequence
+from struct import Struct
+from typing import Any, Final
+
+import structlog
+from cachetools import LRUCache
+
+from bmq.log.partition_log import PartitionLog, TopicPartition
+from bmq.protocol.compression import BadCompressedData, Compression, decompress
+from bmq.protocol.record_batch import HEADER_BYTES
+from bmq.protocol.share_state_messages import OffsetRange
+from bmq.proxy.share.read_batches import ReadBatch, cut, joined
+from bmq.records.key_layout import HASH_MIN, NO_KEY
+from bmq.records.keys import key_hashes
+
+RunAside = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs a function away from the event loop; returns what it returns."""
+REMEMBERED_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Of hashes, 2 bytes for each offset."""
+TOLD_OFFSETS_MAX: Final = 100_000
+"""Of one request; a shard keeps no more."""
+OPENED_AT_ONCE_BYTES_MAX: Final = 64 * 1024
+"""Uncompressed batches up to this size are opened on the event loop."""
+_CODEC: Final = 0x07
+_COUNT: Final = Struct(">i")
+_COUNT_PLACE: Final = HEADER_BYTES - _COUNT.size
+_HASH_BYTES: Final = 2
+_BATCH_BYTES: Final = 100
+"""Of one that is remembered, besides its hashes."""
+
+_log = structlog.get_logger("bmq.proxy")
+_Key = tuple[TopicPartition, int, int, int]
+"""Partition, first and last offset and length of a batch."""
+
+
+def _size(hashes: bytes) -> int:
+    return len(hashes) + _BATCH_BYTES
+
+
+class KeyReads:
+    """One for a process."""
+
+    def __init__(
+        self, run_aside: RunAside = asyncio.to_thread, remembered_bytes_max: int = REMEMBERED_BYTES_MAX
+    ) -> None:
+        self._run_aside = run_aside
+        self._remembered: LRUCache[_Key, bytes] = LRUCache(remembered_bytes_max, _size)
+        self._turn = asyncio.Lock()
+        self.opened_count = 0
+
+    async def hashes(
+        self,
+        log: PartitionLog,
+        batches: Sequence[ReadBatch],
+        views: Sequence[memoryview],
+        unseen: Sequence[OffsetRange],
+        from_offset: int,
+    ) -> tuple[int, bytearray]:
+        """The first offset, and the hashes of it and what follows (little-endian), up to the end of the batches.
+
+        What no consumer has to see (`unseen`) has no key. A batch that cannot be opened has one: its records stay in order.
+        """
+        first = max(batches[0].first_offset, from_offset)
+        end = min(batches[-1].last_offset + 1, first + TOLD_OFFSETS_MAX)
+        told = bytearray(_no_keys(max(end - first, 0)))
+        place = 0
+        for batch in batches:
+            if batch.first_offset >= end:
+                break
+            while place < len(unseen) and unseen[place].last < batch.first_offset:
+                place += 1
+            if place < len(unseen) and unseen[place].first <= batch.first_offset:
+                continue
+            hashes = await self._of(log.topic_partition, batch, views)
+            low, high = max(batch.first_offset, first), min(batch.last_offset + 1, end)
+            if low < high:
+                begin = _HASH_BYTES * (low - batch.first_offset)
+                at, length = _HASH_BYTES * (low - first), _HASH_BYTES * (high - low)
+                told[at : at + length] = hashes[begin : begin + length]
+        return first, told
+
+    async def _of(self, topic_partition: TopicPartition, batch: ReadBatch, views: Sequence[memoryview]) -> bytes:
+        key = topic_partition, batch.first_offset, batch.last_offset, batch.size_bytes
+        known = self._remembered.get(key)
+        if known is not None:
+            return known
+        data = joined(cut(views, batch.position, batch.position + batch.size_bytes))
+        if not batch.attributes & _CODEC and batch.size_bytes <= OPENED_AT_ONCE_BYTES_MAX:
+            return self._note(key, opened(batch, data))
+        async with self._turn:
+            known = self._remembered.get(key)  # another fetch may have opened it meanwhile
+            return known or self._note(key, await self._run_aside(lambda: opened(batch, data)))
+
+    def _note(self, key: _Key, hashes: bytes) -> bytes:
+        self.opened_count += 1
+        if _size(hashes) <= self._remembered.maxsize:
+            self._remembered[key] = hashes
+        return hashes
+
+
+def opened(batch: ReadBatch, data: bytes | memoryview) -> bytes:
+    """The hashes of a batch's offsets."""
+    last_delta = batch.last_offset - batch.first_offset
+    (count,) = _COUNT.unpack_from(data, _COUNT_PLACE)
+    body = memoryview(data)[HEADER_BYTES:]
+    try:
+        status, found = key_hashes(decompress(Compression(batch.attributes & _CODEC), body), count, last_delta)
+        why = f"its records are damaged ({-status})"
+    except (BadCompressedData, ValueError) as error:
+        status, found, why = -1, array("H"), str(error)
+    if status:
+        _log.warning("share_batch_without_keys", first=batch.first_offset, last=batch.last_offset, reason=why)
+        found = array("H", (HASH_MIN,)) * (last_delta + 1)
+    return _little_endian(found)
+
+
+def _no_keys(count: int) -> bytes:
+    return NO_KEY.to_bytes(_HASH_BYTES, "little") * count
+
+
+def _little_endian(hashes: array[int]) -> bytes:
+    if sys.byteorder == "big":
+        hashes.byteswap()
+    return hashes.tobytes()
