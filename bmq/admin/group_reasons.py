@@ -32,6 +32,7 @@ class ReasonCode(StrEnum):
     OTHER_MEMBER_ACTIVE = "other_member_active"
     WINDOW_FULL = "window_full"
     ALL_LOCKED = "all_locked"
+    KEYS_WAITING = "keys_waiting"
     TRANSACTION_OPEN = "transaction_open"
     NO_OFFSET = "no_offset"
     NOTHING_NEW = "nothing_new"
@@ -147,12 +148,20 @@ def _of_records(log: LogFacts, state: ExplainedPartition, *, is_committed: bool,
             ReasonCode.WINDOW_FULL,
             f"{state.locked_count} of at most {state.locks_max} records are locked{_holders(state, now_ms)}",
         )
-    elif state.first_available >= state.start_offset + SPAN_MAX:
+    elif max(state.first_available, state.keys_read_to) >= state.start_offset + SPAN_MAX:
         yield Reason(
             ReasonCode.WINDOW_FULL,
-            f"record {state.start_offset} is not done, and {SPAN_MAX} records from it on were given"
-            f"{_holders(state, now_ms)}",
+            f"record {state.start_offset} is not done, and {SPAN_MAX} records from it on were "
+            f"{'read' if state.keys_read_to >= 0 else 'given'}{_holders(state, now_ms)}",
         )
+        if state.keys_waiting:
+            yield _keys_waiting(state)
+    elif state.keys_waiting:
+        yield _keys_waiting(state, _holders(state, now_ms))
+        if state.keys_read_to < end:
+            yield Reason(
+                ReasonCode.DELIVERABLE, f"records from {state.keys_read_to} on can be fetched, the end is {end}"
+            )
     elif first < end:
         yield Reason(ReasonCode.DELIVERABLE, f"records from {first} on can be fetched, the end is {end}")
     else:
@@ -165,6 +174,14 @@ def _of_records(log: LogFacts, state: ExplainedPartition, *, is_committed: bool,
             )
         elif end == log.high_watermark:
             yield Reason(ReasonCode.NOTHING_NEW, f"all is done up to the end, {end}")
+
+
+def _keys_waiting(state: ExplainedPartition, holders: str = "") -> Reason:
+    text = (
+        f"{state.keys_waiting} records wait for earlier ones of their keys, or for a fetch of the member that their keys are "
+        f"meant for ({state.key_members} fetch)"
+    )
+    return Reason(ReasonCode.KEYS_WAITING, f"{text}; locked are{holders.removeprefix(':')}" if holders else text)
 
 
 def _holders(state: ExplainedPartition, now_ms: int) -> str:

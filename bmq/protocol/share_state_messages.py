@@ -362,7 +362,8 @@ class ExplainedPartition:
     """`state_epoch` -1: it has no state; `start_offset` -1: not found yet.
 
     `first_available`: the lowest offset that might be given; `window_end` if none was given back. `holders`: those with
-    the most records. `active_member`, `active_epoch`: see ShareActivate.
+    the most records. `active_member`, `active_epoch`: see ShareActivate. In a group that keeps the order of each key:
+    `key_members` fetch, `keys_waiting` records that were read are not given, `keys_read_to` follows the last one that was.
     """
 
     topic_id: UUID = NO_UUID
@@ -379,6 +380,9 @@ class ExplainedPartition:
     active_member: str = ""
     active_epoch: int = UNKNOWN
     holders: Sequence[LockHolder] = ()
+    key_members: int = 0
+    keys_waiting: int = 0
+    keys_read_to: int = UNKNOWN
 
 
 @dataclass(slots=True, kw_only=True)
@@ -548,6 +552,9 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
                     FormatField("count", "int32"),
                     *_fields("int64", "first", "last", "left_ms"),
                 ),
+                FormatField("key_members", "int32", tag=0, default=0),
+                FormatField("keys_waiting", "int32", tag=1, default=0),
+                FormatField("keys_read_to", "int64", tag=2, default=UNKNOWN),
             ),
         ),
     },

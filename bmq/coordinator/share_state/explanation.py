@@ -29,6 +29,9 @@ def explained(
     told.start_offset, told.window_end = window.start, window.end
     told.first_available = window.first_available()
     told.locked_count, told.complete_count = window.locked, window.done
+    if partition.keys is not None:
+        wait = partition.keys.wait(window)
+        told.key_members, told.keys_waiting, told.keys_read_to = wait
     by_member: dict[str, list[Lock]] = {}
     for lock in window.holds.all_locks():
         by_member.setdefault(lock.holder.member_id, []).append(lock)

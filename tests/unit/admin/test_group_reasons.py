@@ -72,6 +72,26 @@ HOLDERS = [LockHolder(member_id=name, count=10, first=0, last=9, left_ms=30_000)
                 "10 by member a until 12:00:30"
             ],
         ),
+        (
+            LOG,
+            state(
+                first_available=3, locked_count=10, holders=HOLDERS[:1], key_members=2, keys_waiting=7, keys_read_to=90
+            ),
+            [
+                "keys_waiting: 7 records wait for earlier ones of their keys, or for a fetch of the member that their keys "
+                "are meant for (2 fetch); locked are 10 by member a until 12:00:30",
+                "deliverable: records from 90 on can be fetched, the end is 100",
+            ],
+        ),
+        (
+            replace(LOG, high_watermark=200_000, last_stable_offset=200_000),
+            state(first_available=3, keys_waiting=99_990, key_members=1, keys_read_to=100_000),
+            [
+                "window_full: record 0 is not done, and 100000 records from it on were read",
+                "keys_waiting: 99990 records wait for earlier ones of their keys, or for a fetch of the member that their "
+                "keys are meant for (1 fetch)",
+            ],
+        ),
         (LOG, state(start_offset=-1, first_available=-1), ["not_started: no member has fetched from it yet"]),
         (
             LOG,

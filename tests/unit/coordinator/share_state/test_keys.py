@@ -15,10 +15,10 @@ from bmq.coordinator.share_state.keys import ABSENT_MS, MEMBERS_MAX, PartitionKe
 from bmq.coordinator.share_state.window import SPAN_MAX, Window
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from bmq.protocol.share_state_messages import ANY_NODE, AckType
+from bmq.protocol.share_state_messages import ANY_NODE, AckType, NamedPartition, ShareExplainRequest
 from bmq.records.key_layout import NO_KEY
 from tests.unit.broker.world import virtual
-from tests.unit.coordinator.share_state.states import States, ranges
+from tests.unit.coordinator.share_state.states import TOPIC, States, ranges
 
 pytestmark = pytest.mark.unit
 
@@ -177,6 +177,18 @@ def test_a_member_whose_proxy_is_gone_has_no_keys() -> None:
         await asyncio.sleep(0.1)
         answer = await states.acquire("b", 9, batches=[(0, 2)], hashes=[7, 7, FAR], node=(2, 1))
         assert [one[:2] for one in ranges(answer)] in ([(0, 2)], [(0, 0), (1, 2)])
+
+    virtual(main)
+
+
+def test_it_is_explained_how_many_records_wait_for_their_keys() -> None:
+    async def main() -> None:
+        states = keyed()
+        await states.initialize(start=0)
+        assert await get(states, "a", [7, 7, 7, NO_KEY, 8], records_max=1) == [0]
+        part = NamedPartition(topic_id=TOPIC, partition=0)
+        (told,) = (await states.coordinator.explain(ShareExplainRequest(group_id="g", partitions=[part]))).partitions
+        assert (told.key_members, told.keys_waiting, told.keys_read_to) == (1, 3, 5)
 
     virtual(main)
 
