@@ -504,6 +504,7 @@ def test_a_groups_configs_are_replaced(cluster: Cluster) -> None:
         ("g", "errors.deadletterqueue.topic.name", "d/d", ErrorCode.INVALID_CONFIG, "Invalid value d/d for configuration errors.deadletterqueue.topic.name: Topic name is invalid: 'd/d' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"),
         ("g", "bmq.share.dead.letter.policy", "lose", ErrorCode.INVALID_CONFIG, "Invalid value lose for configuration bmq.share.dead.letter.policy: String must be one of: keep, drop"),
         ("g", "bmq.share.retry.backoff", "2s..1s", ErrorCode.INVALID_CONFIG, "Invalid value 2s..1s for configuration bmq.share.retry.backoff: The first duration of a range must be above 0 and not above the last one"),
+        ("g", "bmq.share.subscription.type", "sticky", ErrorCode.INVALID_CONFIG, "Invalid value sticky for configuration bmq.share.subscription.type: String must be one of: shared, key_shared, exclusive, failover"),
         ("g", "share.record.lock.duration.ms", "14999", ErrorCode.INVALID_CONFIG, "share.record.lock.duration.ms must be greater than or equal to group.share.min.record.lock.duration.ms"),
         ("g", "share.delivery.count.limit", "11", ErrorCode.INVALID_CONFIG, "Invalid value 11 for configuration share.delivery.count.limit: Value must be no more than 10"),
         ("g", "share.partition.max.record.locks", "4001", ErrorCode.INVALID_CONFIG, "share.partition.max.record.locks must be less than or equal to group.share.max.partition.max.record.locks"),
