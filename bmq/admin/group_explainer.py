@@ -225,7 +225,7 @@ class GroupExplainer:
             members,
             self._places(names),
             subscription_of(configs),
-            configs.get("share.isolation.level", "").lower() == "read_committed",
+            configs.get("share.isolation.level", "").strip().lower() == "read_committed",
         )
 
     async def _with_offsets(self, group_id: str, kind: str, state: str, members: Sequence[GroupMember]) -> KnownGroup:

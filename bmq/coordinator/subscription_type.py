@@ -34,6 +34,6 @@ class SubscriptionType(StrEnum):
 def subscription_of(configs: Mapping[str, str]) -> SubscriptionType:
     """The type that a group's configs name; a word of a later release counts as shared."""
     try:
-        return SubscriptionType(configs.get(SUBSCRIPTION_CONFIG, "shared"))
+        return SubscriptionType(configs.get(SUBSCRIPTION_CONFIG, "shared").strip())
     except ValueError:
         return SubscriptionType.SHARED

@@ -47,14 +47,14 @@ class ShareDefaults:
 
     def terms(self, configs: Mapping[str, str]) -> GroupTerms:
         """With the group's own configs. Values that were set under other bounds are capped; unknown words do nothing."""
-        text = configs.get("share.record.lock.duration.ms", "")
+        text = configs.get("share.record.lock.duration.ms", "").strip()
         lock_ms = int(text) if text.isascii() and text.isdigit() else self.record_lock_duration_ms
         return GroupTerms(
             reset_of(configs.get("share.auto.offset.reset", LATEST)) or Reset(LATEST),
-            configs.get("share.isolation.level", "").lower() == "read_committed",
-            configs.get("share.renew.acknowledge.enable", "true").lower() != "false",
+            configs.get("share.isolation.level", "").strip().lower() == "read_committed",
+            configs.get("share.renew.acknowledge.enable", "true").strip().lower() != "false",
             min(max(lock_ms, self.min_record_lock_duration_ms), self.max_record_lock_duration_ms),
-            configs.get("bmq.share.subscription.type") == "key_shared",
+            configs.get("bmq.share.subscription.type", "").strip() == "key_shared",
         )
 
 

@@ -47,6 +47,13 @@ def test_defaults_and_own_values() -> None:
 def test_the_order_of_keys_is_kept_where_the_group_says_so() -> None:
     name = "bmq.share.subscription.type"
     assert ShareDefaults().terms({name: "key_shared"}).is_keyed
+    spaced = {
+        name: " key_shared ",
+        "share.isolation.level": " read_committed ",
+        "share.renew.acknowledge.enable": " false ",
+        "share.record.lock.duration.ms": " 20000 ",
+    }  # configs are kept as they were sent
+    assert ShareDefaults().terms(spaced) == (Reset("latest"), True, False, 20_000, True)
     assert not any(
         ShareDefaults().terms({name: word}).is_keyed for word in ("shared", "failover", "of a later release")
     )

@@ -260,6 +260,9 @@ def test_words_and_marks_of_types() -> None:
     assert subscription_of({}) is SubscriptionType.SHARED
     assert subscription_of({CONFIG: "of a later release"}) is SubscriptionType.SHARED
     assert subscription_of({CONFIG: "exclusive"}) is SubscriptionType.EXCLUSIVE
+    assert (
+        subscription_of({CONFIG: " key_shared "}) is SubscriptionType.KEY_SHARED
+    )  # configs are kept as they were sent
     for value in (0, -(2**63), 2**63 - 1):
         marked = [marked_hash(value, kind) for kind in SubscriptionType]
         assert marked[0] == value and len(set(marked)) == 4
