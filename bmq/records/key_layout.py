@@ -11,7 +11,7 @@ from array import array
 from typing import Final, NamedTuple
 
 UNKNOWN: Final = 0
-"""In place of a hash: nobody has told it yet."""
+"""In place of a hash: no proxy has told it yet."""
 NO_KEY: Final = 65_535
 """In place of a hash: no order is kept. A record without a key, or an offset without a record."""
 HASH_MIN: Final = 1
@@ -25,7 +25,7 @@ NOBODY: Final = SLOTS + 65_535
 LOCK_NUMBERS: Final = 65_536
 HASHES: Final = 65_536
 SPANS_MAX: Final = 4_096
-"""Of one call, whatever is asked; the next one takes the rest."""
+"""Of one call; the next one takes the rest."""
 
 
 class KeyWindow(NamedTuple):

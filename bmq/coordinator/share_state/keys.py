@@ -6,7 +6,7 @@ What is here is in memory alone: hashes of keys, which proxies tell again if the
 unknown one is given), and which members there are, among whom ranges of hashes are spread.
 
 A range moves when members come and go. Its hashes are given to the next member once the former one has none of their
-records; until then nobody is given more of them.
+records; until then no member is given more of them.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class PartitionKeys:
     def asked(self, holder: Holder, now_ms: float) -> None:
         """A member wants records."""
         if now_ms - self._asked_ms > ABSENT_MS:
-            self._since_ms = now_ms  # nobody asked: there was nothing to ask for
+            self._since_ms = now_ms  # no member asked: there was nothing to ask for
         self._asked_ms = now_ms
         is_new = holder.member_id not in self._present
         if is_new and len(self._present) >= MEMBERS_MAX:

@@ -1,6 +1,6 @@
 /* Keys of records for share groups that keep the order of each key: hashes of keys, and which records a member may be given.
  *
- * A hash is one of 65,534; two numbers are apart: KEY_UNKNOWN (nobody has told it yet) and KEY_NONE (no order is kept). The numbers
+ * A hash is one of 65,534; two numbers are apart: KEY_UNKNOWN (no proxy has told it yet) and KEY_NONE (no order is kept). The numbers
  * of states are those of bmq/coordinator/share_state/window.py, the rest is in step with bmq/records/key_layout.py.
  */
 #include "batches.h"
