@@ -561,7 +561,7 @@ class NodeRoles:
         self.router.wake()
         self.routed_groups.changed()
         self.routed_transactions.changed()
-        self.share.routed.changed()
+        self.share.partitions_changed()
         self.transactions.shards_changed()
 
     def _suspect(self, claim: ControllerClaim) -> None:

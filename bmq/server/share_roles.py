@@ -64,5 +64,11 @@ class ShareRoles:
     def image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
         """Call after each new image of this node."""
         self.routed.image_changed(old, new)
+        self.local.shards_changed()
         if old.nodes is not new.nodes or old.fenced_nodes is not new.fenced_nodes:
             self.local.nodes_changed()
+
+    def partitions_changed(self) -> None:
+        """This node's partitions have changed."""
+        self.routed.changed()
+        self.local.shards_changed()

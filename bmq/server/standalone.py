@@ -254,6 +254,7 @@ class StandaloneServer:
         self._stalls.start()
         await self._listeners.serve(roles.services)
         roles.transactions.shards_changed()
+        roles.share_states.shards_changed()
         # A request for a partition starts it at once; the others start in the background, unsealed ones first.
         self._tasks = (
             loop.create_task(self._watch_metadata(manager, metadata_log, controller)),

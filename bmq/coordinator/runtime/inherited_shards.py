@@ -1,14 +1,15 @@
 """Loads shards taken over from other owners before a client asks for them: their logs may hold unfinished work.
 
 The end of a transaction is such work: its client already has its answer, and consumers that wait for the markers do not
-know which shard has to write them. Only a few are loaded at a time, so that shards and partitions that clients ask for
-do not queue behind all those of a dead node.
+know which shard has to write them. So are records of a share group whose lock runs out, or whose dead letter is not
+written yet, while the group has no member. Only a few are loaded at a time, so that shards and partitions that clients
+ask for do not queue behind all those of a dead node.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from random import Random
 from typing import Protocol
@@ -31,24 +32,32 @@ class Loads(Protocol):
     async def load(self, number: int) -> Shard: ...
 
 
-class InheritedShards:
-    """`inherited()`: numbers of the shards we own that had another owner before, in the order in which to load them.
+class OwnShards(Protocol):
+    """bmq.coordinator.runtime.directory.Shards has these."""
 
-    Create it inside the event loop.
+    def owned(self) -> Sequence[int]: ...
+    def inherited(self) -> Sequence[int]: ...
+
+
+class InheritedShards:
+    """Loads the inherited shards, in their order, and then those that were lost here while their partitions stay ours.
+
+    Create it inside the event loop. `random`: None: pauses have no jitter.
     """
 
     def __init__(
         self,
         directory: Loads,
-        inherited: Callable[[], Sequence[int]],
-        random: Random,
+        shards: OwnShards,
+        random: Random | None,
         *,
         loads_max: int,
         retry_min_ms: int,
         retry_max_ms: int,
     ) -> None:
         self._directory = directory
-        self._inherited = inherited
+        self._shards = shards
+        self._lost: set[int] = set()
         self._random = random
         self._retry_min_ms = retry_min_ms
         self._retry_max_ms = retry_max_ms
@@ -63,11 +72,25 @@ class InheritedShards:
             self._is_expected = True
             self._loop.call_soon(self._look)
 
+    def lost(self, number: int) -> None:
+        """A shard was lost; its partition may still be ours. Where we are its first owner nobody inherits it."""
+        self._lost.add(number)
+        self.changed()
+
+    def resigned(self, number: int) -> None:
+        """The shard's partition has another owner now."""
+        self._lost.discard(number)
+
+    def _wanted(self) -> Sequence[int]:
+        inherited = self._shards.inherited()
+        lost = self._lost.intersection(self._shards.owned()).difference(inherited)
+        return [*inherited, *sorted(lost)]
+
     def _look(self) -> None:
         self._is_expected = False
         if self._directory.is_closed:
             return
-        for number in self._inherited():
+        for number in self._wanted():
             if number not in self._tasks and not self._directory.is_ready(number):
                 task = self._tasks[number] = self._loop.create_task(self._load(number))
                 task.add_done_callback(partial(self._ended, number))
@@ -81,7 +104,7 @@ class InheritedShards:
                 await backoff.pause()
 
     def _is_missing(self, number: int) -> bool:
-        return number in self._inherited() and not self._directory.is_ready(number) and not self._directory.is_closed
+        return number in self._wanted() and not self._directory.is_ready(number) and not self._directory.is_closed
 
     async def _try(self, number: int) -> bool:
         """Returns whether it was loaded."""

@@ -24,6 +24,11 @@ class ShareStateConfig:
     """How long a request waits for its shard to load before COORDINATOR_LOAD_IN_PROGRESS."""
     shards_loading_max: int = 8
     """Shards that load at the same time."""
+    shards_inheriting_max: int = 1
+    """Limit, within shards_loading_max, for shards taken over from another owner that nothing has asked for."""
+    load_retry_min_ms: int = 20
+    load_retry_max_ms: int = 2_000
+    """First and longest pause before such a shard is loaded again after a failure."""
     snapshot_records_max: int = 10_000
     """Take the next snapshot after this many records: a failover replays the records since the last one."""
     snapshot_bytes_max: int = 16 * 1024 * 1024

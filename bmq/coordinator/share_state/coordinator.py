@@ -12,6 +12,7 @@ from uuid import UUID
 
 from bmq.coordinator.config import ShareConfig, ShareRecordTerms
 from bmq.coordinator.runtime.directory import ShardDirectory, Shards
+from bmq.coordinator.runtime.inherited_shards import InheritedShards
 from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.coordinator.share_state.acquisition import Acquisition
 from bmq.coordinator.share_state.config import ShareStateConfig
@@ -109,9 +110,21 @@ class ShareStateCoordinator:
         context = ShareStateContext(clock, config, self.metrics, terms, is_gone, letters)
 
         def make(number: int, log: ReplayableLog, on_lost: Callable[[ShareStateShard], None]) -> ShareStateShard:
-            return ShareStateShard(number, log, on_lost, context)
+            def lost(shard: ShareStateShard) -> None:
+                on_lost(shard)
+                self._inherited.lost(shard.number)
+
+            return ShareStateShard(number, log, lost, context)
 
         self.directory = ShardDirectory(ShareStateShard.kind, shards, make, config)
+        self._inherited = InheritedShards(
+            self.directory,
+            shards,
+            None,
+            loads_max=config.shards_inheriting_max,
+            retry_min_ms=config.load_retry_min_ms,
+            retry_max_ms=config.load_retry_max_ms,
+        )
         self._config = config
         self._loop = asyncio.get_running_loop()
         self._waits = 0
@@ -139,9 +152,14 @@ class ShareStateCoordinator:
         """Load the key's shard. Raises KafkaError (FindCoordinator)."""
         await self.directory.get(key)
 
+    def shards_changed(self) -> None:
+        """This process may have taken over partitions: load their shards, whose locks, back-offs and dead letters go on."""
+        self._inherited.changed()
+
     def resign(self, shard: int) -> None:
         """The shard's partition has another owner now."""
         self.directory.resign(shard)
+        self._inherited.resigned(shard)
 
     def nodes_changed(self) -> None:
         """Call when nodes have come or gone: what members acquired through those is released."""
@@ -155,6 +173,7 @@ class ShareStateCoordinator:
 
     async def close(self) -> None:
         """Answer all waiting requests with an error and stop."""
+        self._inherited.close()
         await self.directory.close(snapshot_records_min=_CLOSE_SNAPSHOT_RECORDS_MIN)
 
     # ---------------------------------------------------------------- members

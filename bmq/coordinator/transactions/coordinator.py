@@ -144,7 +144,6 @@ class TransactionCoordinator:
         self._topics = topics
         self._producer_ids = producer_ids
         self._groups = groups
-        self._lost: set[int] = set()  # shards that were lost here, though their partitions may still be ours
         self._loop = asyncio.get_running_loop()
 
         context = TransactionShardContext(
@@ -154,15 +153,14 @@ class TransactionCoordinator:
         def make(number: int, log: ReplayableLog, on_lost: Callable[[TransactionShard], None]) -> TransactionShard:
             def lost(shard: TransactionShard) -> None:
                 on_lost(shard)
-                self._lost.add(shard.number)
-                self._inherited.changed()
+                self._inherited.lost(shard.number)
 
             return TransactionShard(number, log, lost, context)
 
         self.directory = ShardDirectory(TransactionShard.kind, shards, make, config)
         self._inherited = InheritedShards(
             self.directory,
-            self._unfinished,
+            shards,
             random,
             loads_max=config.shards_inheriting_max,
             retry_min_ms=config.retry_min_ms,
@@ -198,7 +196,7 @@ class TransactionCoordinator:
     def resign(self, shard: int) -> None:
         """The shard's partition has another owner now."""
         self.directory.resign(shard)
-        self._lost.discard(shard)
+        self._inherited.resigned(shard)
 
     def after_stall(self) -> None:
         """This process was stalled: transactions must not time out for requests that it could not read."""
@@ -504,15 +502,6 @@ class TransactionCoordinator:
             # Kafka's code for "no ids at the moment": producers treat other codes as fatal.
             _log.warning("producer_ids_unavailable", error=str(error), code=error.code.name)
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
-
-    def _unfinished(self) -> Sequence[int]:
-        """Shards whose logs may hold unfinished work: an earlier owner's, and our own that were lost.
-
-        The latter matter where we are the first owner: nobody inherits those.
-        """
-        inherited = self._shards.inherited()
-        lost = self._lost.intersection(self._shards.owned()).difference(inherited)
-        return [*inherited, *sorted(lost)]
 
     def _has_topic(self) -> bool:
         return TRANSACTIONS_TOPIC in self._topics().topics

@@ -68,6 +68,14 @@ class NodeShards:
     def partition_count(self) -> int:
         return SHARDS
 
+    def owned(self) -> list[int]:
+        topic = self._cluster.image.topics.get(SHARE_STATE_TOPIC_NAME)
+        return [] if topic is None else [one.partition for one in topic.partitions if one.leader == self._node_id]
+
+    def inherited(self) -> list[int]:
+        """As if all were new: what is not asked for stays where it is."""
+        return []
+
     async def open(self, shard: int) -> PartitionLog:
         await asyncio.sleep(0.001)
         partition = self._cluster.image.topics[SHARE_STATE_TOPIC_NAME].partitions[shard]

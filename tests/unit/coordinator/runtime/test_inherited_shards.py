@@ -47,16 +47,29 @@ class Directory:
         await turns()
 
 
+class Own:
+    """Shards `inherited` and `owned` by this process."""
+
+    def __init__(self, inherited: list[int], owned: list[int]) -> None:
+        self._inherited = inherited
+        self._owned = owned
+
+    def owned(self) -> list[int]:
+        return self._owned
+
+    def inherited(self) -> list[int]:
+        return self._inherited
+
+
 async def turns() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
 
 
-def made(directory: Directory, inherited: list[int]) -> InheritedShards:
+def made(directory: Directory, inherited: list[int], owned: tuple[int, ...] = ()) -> InheritedShards:
     # Without a first pause a refused shard is tried again at once.
-    shards = InheritedShards(
-        directory, lambda: inherited, Random(1), loads_max=LOADS_MAX, retry_min_ms=0, retry_max_ms=0
-    )
+    own = Own(inherited, list(owned))
+    shards = InheritedShards(directory, own, Random(1), loads_max=LOADS_MAX, retry_min_ms=0, retry_max_ms=0)
     shards.changed()
     return shards
 
@@ -96,3 +109,18 @@ async def test_one_that_cannot_be_loaded_holds_up_no_other() -> None:
     shards.close()
     await turns()
     assert not directory.loading
+
+
+async def test_one_that_was_lost_here_is_loaded_again_unless_it_is_another_owners() -> None:
+    directory = Directory()
+    shards = made(directory, [], owned=(4, 5, 6))
+    shards.lost(5)
+    shards.lost(7)  # its partition went elsewhere with the same news
+    await turns()
+    assert directory.asked == [5]
+    await directory.end(5)
+    directory.ready.remove(5)
+    shards.resigned(5)
+    shards.changed()
+    await turns()
+    assert directory.asked == [5]

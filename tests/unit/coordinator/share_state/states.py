@@ -14,6 +14,8 @@ from bmq.coordinator.share_state.dead_letters import DeadLetterWriter
 from bmq.coordinator.topics import SHARE_STATE_TOPIC
 from bmq.log.partition_log import ReplayableLog, TopicPartition
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
 from bmq.protocol.request_context import by_itself
 from bmq.protocol.share_state_messages import (
     AcknowledgedBatch,
@@ -47,9 +49,15 @@ class StateShards(FakeShards):
 
     async def open(self, shard: int) -> ReplayableLog:
         self.opened.append(shard)
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.error is not None:
+            raise self.error
         topic_id = self._topics.topics[SHARE_STATE_TOPIC].topic_id
         if shard not in self.logs:
             self.logs[shard] = FencingLog(TopicPartition(topic_id, shard))
+        if self.logs[shard].leader_epoch > self.leader_epoch:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is fenced")
         return cast(ReplayableLog, OwnedLog(self.logs[shard], self.leader_epoch))
 
 
