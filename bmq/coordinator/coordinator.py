@@ -61,7 +61,14 @@ class GroupCoordinator:
 
         def make(number: int, log: ReplayableLog, on_lost: Callable[[GroupShard], None]) -> GroupShard:
             context = GroupShardContext(
-                clock, self._context.config, self.metrics, image, self.memory, create_topics, self.share_states.resume
+                clock,
+                self._context.config,
+                self.metrics,
+                image,
+                self.memory,
+                create_topics,
+                self.share_states.resume,
+                self.share_states.member_removed,
             )
             shard = GroupShard(number, log, on_lost, context)
             self._made.add(shard)

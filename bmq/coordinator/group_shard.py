@@ -12,6 +12,7 @@ import struct
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Final
 
 import structlog
@@ -35,6 +36,7 @@ from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.runtime.shard import Shard
 from bmq.coordinator.runtime.wake_ups import WakeUps
+from bmq.coordinator.share.assignor import Target
 from bmq.coordinator.share.share_group import ShareGroup
 from bmq.coordinator.share_groups import ShareGroups
 from bmq.coordinator.snapshot import ShardState, decode_snapshot, encode_snapshot
@@ -76,7 +78,7 @@ NewGroup = ConsumerGroup | StreamsGroup | ShareGroup
 class GroupShardContext:
     """What all group shards of a coordinator share. `create_topics`: answers CreateTopics; None: nobody does.
 
-    `on_loaded`: called with each shard that is loaded.
+    `on_loaded`: called with each shard that is loaded. `on_share_member_removed`: of this shard, see ShareGroups.
     """
 
     clock: Clock
@@ -86,6 +88,7 @@ class GroupShardContext:
     memory: MemberMemory
     create_topics: RequestMethod | None = None
     on_loaded: Callable[[GroupShard], None] = lambda _: None
+    on_share_member_removed: Callable[[GroupShard, str, str, Target], None] = lambda *_: None
 
 
 class GroupShard(Shard):
@@ -104,7 +107,7 @@ class GroupShard(Shard):
         self.offsets = Offsets(config)
         self.consumer = ConsumerGroups(self, config, metrics, image)
         self.streams = StreamsGroups(self, config, metrics, image, context.create_topics)
-        self.share = ShareGroups(self, config, metrics, image)
+        self.share = ShareGroups(self, config, metrics, image, partial(context.on_share_member_removed, self))
         self._runtimes: Sequence[NewRuntime] = (self.consumer, self.streams, self.share)
         self.transactions = TransactionGate(number, lambda producer_id: self.offsets.pending.open_epoch(producer_id))
         self._config = config

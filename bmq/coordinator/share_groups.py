@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 from uuid import UUID
 
 from bmq.coordinator.classic.group import Group
-from bmq.coordinator.config import GroupTerms
-from bmq.coordinator.modern.group_runtime import GroupRuntime, Volatile
+from bmq.coordinator.config import CoordinatorConfig, GroupTerms
+from bmq.coordinator.modern.group_runtime import Counts, GroupRuntime, Host, Volatile
 from bmq.coordinator.modern.member_timers import Due, TimerKind, TimerOrder
 from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.share.activation import Activation
+from bmq.coordinator.share.assignor import Target
 from bmq.coordinator.share.draft import ShareDraft
 from bmq.coordinator.share.heartbeat import ShareContext, expire
 from bmq.coordinator.share.share_group import SHARE, ShareGroup, StateTopics
 from bmq.coordinator.subscription_type import SubscriptionType, subscription_of
-from bmq.protocol.share_group_records import RECORD_TYPES
+from bmq.coordinator.topics import CurrentTopics
+from bmq.protocol.share_group_records import RECORD_TYPES, CurrentKey
 
+MemberRemoved = Callable[[str, str, Target], None]
+"""(group id, member id, what the member had): its removal is durable."""
 _NONE: Final[frozenset[int]] = frozenset()
 
 
@@ -36,10 +40,16 @@ class ShareVolatile(Volatile):
 
 
 class ShareGroups(GroupRuntime[ShareGroup, ShareDraft, ShareContext, ShareVolatile]):
-    """See the module."""
+    """See the module. `removed`: called for each member that has left or expired, and had partitions."""
 
     kind: ClassVar = SHARE
     record_types: ClassVar = RECORD_TYPES
+
+    def __init__(
+        self, host: Host, config: CoordinatorConfig, counts: Counts, image: CurrentTopics, removed: MemberRemoved
+    ) -> None:
+        super().__init__(host, config, counts, image)
+        self._removed = removed
 
     def _new_group(self, group_id: str) -> ShareGroup:
         return ShareGroup(group_id)
@@ -104,6 +114,11 @@ class ShareGroups(GroupRuntime[ShareGroup, ShareDraft, ShareContext, ShareVolati
 
     def _new_volatile(self) -> ShareVolatile:
         return ShareVolatile()
+
+    def _removing(self, group: ShareGroup, key: Any) -> None:
+        member = group.members.get(key.member_id) if isinstance(key, CurrentKey) else None
+        if member is not None and member.assigned:
+            self._removed(group.group_id, member.member_id, member.assigned)
 
     def _first_timers(self, group: ShareGroup) -> Iterable[TimerOrder]:
         session_ms = self._session_timeout_ms(group.group_id)

@@ -31,6 +31,7 @@ NO_UUID: Final = UUID(int=0)
 UNKNOWN: Final = -1
 ANY_NODE: Final = -1
 SESSION_MAX: Final = 2**63 - 1
+TIME_MAX_MS: Final = 2**63 - 1
 BATCH_OPTIMIZED: Final = 0
 RECORD_LIMIT: Final = 1
 _VERSION_MAX: Final = 0
@@ -188,7 +189,8 @@ class NamedPartition:
 @dataclass(slots=True, kw_only=True)
 class ShareReleaseRequest:
     """A share session has ended: release what the member locked through this incarnation of the proxy in this session and
-    earlier ones. `node_id` ANY_NODE: the member has left its group; release all that it has locked.
+    earlier ones. `node_id` ANY_NODE: the member was removed from its group; release what it locked before
+    `locked_before_ms` (wall clock): it may be back since.
     """
 
     group_id: str = ""
@@ -196,6 +198,7 @@ class ShareReleaseRequest:
     node_id: int = UNKNOWN
     node_epoch: int = UNKNOWN
     session: int = SESSION_MAX
+    locked_before_ms: int = TIME_MAX_MS
     partitions: Sequence[NamedPartition] = ()
 
 
@@ -468,7 +471,7 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
         "response": _format(ShareAcknowledgeResponse, *_ERROR, _DONE),
     },
     ApiKey.SHARE_RELEASE: {
-        "request": _format(ShareReleaseRequest, *_MEMBER, *_PROXY, _NAMED),
+        "request": _format(ShareReleaseRequest, *_MEMBER, *_PROXY, FormatField("locked_before_ms", "int64"), _NAMED),
         "response": _format(ShareReleaseResponse, *_ERROR, _DONE),
     },
     ApiKey.SHARE_WAIT: {

@@ -7,6 +7,7 @@ done again: an initialization with the next heartbeat, a deletion when the group
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, TypeVar
 from uuid import UUID
@@ -14,6 +15,7 @@ from uuid import UUID
 import structlog
 
 from bmq.coordinator.group_shard import GroupShard
+from bmq.coordinator.share.assignor import Target
 from bmq.coordinator.share.draft import ShareDraft
 from bmq.coordinator.share.heartbeat import ShareContext, delete_topics, deleted
 from bmq.coordinator.share.share_group import StateTopic, StateTopics
@@ -22,6 +24,7 @@ from bmq.coordinator.topics import CurrentTopics
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.share_state_messages import (
+    ANY_NODE,
     ActivePartition,
     InitializePartition,
     NamedPartition,
@@ -29,6 +32,7 @@ from bmq.protocol.share_state_messages import (
     ShareActivateRequest,
     ShareDeleteRequest,
     ShareInitializeRequest,
+    ShareReleaseRequest,
     ShareSummaryRequest,
     StatePart,
 )
@@ -37,6 +41,8 @@ T = TypeVar("T")
 P = TypeVar("P")
 
 PARTITIONS_PER_CALL_MAX: Final = 1_000
+RELEASES_AT_ONCE_MAX: Final = 16
+"""Removed members whose locks are released at the same time: a whole group may expire at once."""
 UNKNOWN: Final = -1
 
 _log = structlog.get_logger("bmq.coordinator")
@@ -49,6 +55,7 @@ class ShareStatesApi:
         self._image = image
         self._states: ShareStates | None = None
         self._ends: EndOffsets | None = None
+        self._releases = asyncio.Semaphore(RELEASES_AT_ONCE_MAX)
 
     def use(self, states: ShareStates, ends: EndOffsets) -> None:
         """From now on."""
@@ -108,6 +115,43 @@ class ShareStatesApi:
             ).partitions
 
         return await _in_calls(wanted, call)
+
+    # ---------------------------------------------------------------- members that are gone
+
+    def member_removed(self, shard: GroupShard, group_id: str, member_id: str, had: Target) -> None:
+        """A member has left, or its session has expired, durably: release what it has locked, in the background.
+
+        A member of the same id that joins from now on keeps what it locks, however late the release comes.
+        """
+        if self._states is not None:
+            shard.spawn(self._release(group_id, member_id, had, shard.now().wall_ms))
+
+    async def _release(self, group_id: str, member_id: str, had: Target, removed_ms: int) -> None:
+        states = self._required()
+
+        async def call(some: Sequence[NamedPartition]) -> Sequence[StatePart]:
+            request = ShareReleaseRequest(
+                group_id=group_id,
+                member_id=member_id,
+                node_id=ANY_NODE,
+                locked_before_ms=removed_ms,
+                partitions=some,
+            )
+            return (await states.release(request)).partitions
+
+        named = [
+            NamedPartition(topic_id=topic_id, partition=number)
+            for topic_id, numbers in had.items()
+            for number in sorted(numbers)
+        ]
+        async with self._releases:
+            try:
+                codes = {part.error_code for part in await _in_calls(named, call)} - {ErrorCode.NONE}
+            except BmqError as error:
+                codes = {error.code}
+        if codes:  # its locks end at their deadlines
+            names = sorted(ErrorCode(code).name for code in codes)
+            _log.info("share_locks_not_released", group=group_id, member=member_id, error=", ".join(names))
 
     # ---------------------------------------------------------------- describing
 

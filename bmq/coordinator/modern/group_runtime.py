@@ -456,6 +456,8 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
             if value is None:
                 return  # a tombstone of a group that is gone
             group = self.groups[key.group] = self._new_group(key.group)
+        if value is None and not self._is_loading:
+            self._removing(group, key)
         group.apply(key, value)
         self._changed(key.group)
         match key, value:
@@ -467,6 +469,9 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
                 self._volatile[key.group].timers.forget(member_id)
             case TargetEpochKey(), TargetEpochValue() if not self._is_loading:
                 self._counts.rebalances += 1
+
+    def _removing(self, group: G, key: Any) -> None:
+        """A durable record removes a part of the group, which still has it."""
 
     def drop(self, group_id: str) -> None:
         """The group was deleted, or is of another kind now."""

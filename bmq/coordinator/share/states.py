@@ -12,6 +12,8 @@ from bmq.protocol.share_state_messages import (
     ShareDeleteResponse,
     ShareInitializeRequest,
     ShareInitializeResponse,
+    ShareReleaseRequest,
+    ShareReleaseResponse,
     ShareSummaryRequest,
     ShareSummaryResponse,
 )
@@ -23,6 +25,7 @@ class ShareStates(Protocol):
     async def initialize(self, request: ShareInitializeRequest) -> ShareInitializeResponse: ...
     async def summarize(self, request: ShareSummaryRequest) -> ShareSummaryResponse: ...
     async def activate(self, request: ShareActivateRequest) -> ShareActivateResponse: ...
+    async def release(self, request: ShareReleaseRequest) -> ShareReleaseResponse: ...
     async def delete(self, request: ShareDeleteRequest) -> ShareDeleteResponse: ...
 
 

@@ -1,10 +1,11 @@
-"""What a member asks of one share partition, and what it gets."""
+"""What a member asks of one share partition, what it gets, and which of its locks a release is about. Decisions only."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.share_state.decisions import Given, Span, Wanted
 from bmq.coordinator.share_state.holder import Holder
 
@@ -32,3 +33,27 @@ class Acquired:
     version: int
     lock_duration_ms: int
     given: Sequence[Given] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Locks of a member: see ShareReleaseRequest. `node`: id and epoch; None: through any proxy."""
+
+    member_id: str
+    node: tuple[int, int] | None
+    session_max: int
+    locked_before_ms: int
+
+    def is_of(self, holder: Holder) -> bool:
+        """Whether a lock of this holder may be one of these."""
+        if holder.member_id != self.member_id:
+            return False
+        return self.node is None or (
+            (holder.node_id, holder.node_epoch) == self.node and holder.session <= self.session_max
+        )
+
+    def is_old(self, deadline_ms: float, now: Moment, lock_duration_ms: int) -> bool:
+        """Whether a lock with this deadline is. It begins a lock duration before that; a renewal makes it younger."""
+        return self.node is not None or (
+            deadline_ms - lock_duration_ms - now.loop_ms < self.locked_before_ms - now.wall_ms
+        )

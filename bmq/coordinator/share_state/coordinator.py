@@ -14,7 +14,7 @@ from bmq.coordinator.config import ShareConfig, ShareRecordTerms
 from bmq.coordinator.runtime.directory import ShardDirectory, Shards
 from bmq.coordinator.runtime.inherited_shards import InheritedShards
 from bmq.coordinator.runtime.log_errors import coordinator_error
-from bmq.coordinator.share_state.acquisition import Acquisition
+from bmq.coordinator.share_state.acquisition import Acquisition, Held
 from bmq.coordinator.share_state.config import ShareStateConfig
 from bmq.coordinator.share_state.dead_letters import DeadLetterContext, DeadLetterWriter
 from bmq.coordinator.share_state.decisions import Ack, Span, Wanted
@@ -221,10 +221,11 @@ class ShareStateCoordinator:
 
     async def release(self, request: messages.ShareReleaseRequest) -> messages.ShareReleaseResponse:
         node = None if request.node_id == messages.ANY_NODE else (request.node_id, request.node_epoch)
+        held = Held(request.member_id, node, request.session, request.locked_before_ms)
 
         async def one(part: messages.NamedPartition) -> messages.StatePart:
             shard, key = await self._place(request.group_id, part)
-            await shard.release_member(key, request.member_id, node=node, session_max=request.session)
+            await shard.release_member(key, held)
             return _done(part)
 
         return messages.ShareReleaseResponse(partitions=await _each(request.partitions, one, messages.StatePart))

@@ -19,7 +19,7 @@ from typing import ClassVar, Final, Protocol
 from bmq.coordinator.config import RecordLimits, ShareRecordTerms
 from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.runtime.shard import LATE_WAKE_MS, Shard
-from bmq.coordinator.share_state.acquisition import Acquired, Acquisition
+from bmq.coordinator.share_state.acquisition import Acquired, Acquisition, Held
 from bmq.coordinator.share_state.appends import Appends
 from bmq.coordinator.share_state.config import ShareStateConfig
 from bmq.coordinator.share_state.dead_letters import DeadLetterContext, DeadLetters
@@ -232,13 +232,8 @@ class ShareStateShard(Shard):
             raise
         await self._settle(partition, window, settled, terms)
 
-    async def release_member(
-        self, key: PartitionKey, member_id: str, *, node: tuple[int, int] | None, session_max: int
-    ) -> None:
-        """Release what a member holds; returns when it is durable.
-
-        `node`: only what it acquired through this incarnation of a proxy, in sessions up to `session_max`.
-        """
+    async def release_member(self, key: PartitionKey, held: Held) -> None:
+        """Release what a member holds; returns when it is durable."""
         partition = self.partitions.get(key)
         while partition is not None and partition.last_append is not None:  # it may lock records for the member
             await asyncio.wait({partition.last_append})
@@ -247,13 +242,10 @@ class ShareStateShard(Shard):
         if partition is None:
             return
         partition = await self._settled(key)
-
-        def is_ended(holder: Holder) -> bool:
-            if holder.member_id != member_id:
-                return False
-            return node is None or ((holder.node_id, holder.node_epoch) == node and holder.session <= session_max)
-
-        done = self._release_holders(partition, is_ended)
+        now, duration_ms = self.now(), self._context.terms(key.group_id).lock_duration_ms
+        done = self._release_holders(
+            partition, held.is_of, lambda deadline_ms: held.is_old(deadline_ms, now, duration_ms)
+        )
         if done is not None:
             await asyncio.shield(done)
 
@@ -418,12 +410,19 @@ class ShareStateShard(Shard):
         return Outcome(terms.backoff, self.now().wall_ms, has_dead_letters=terms.dead_letters is not None)
 
     def _release_holders(
-        self, partition: SharePartition, is_ended: Callable[[Holder], bool]
+        self,
+        partition: SharePartition,
+        is_ended: Callable[[Holder], bool],
+        is_old: Callable[[float], bool] = lambda deadline_ms: True,
     ) -> asyncio.Future[None] | None:
-        """Begin to release what these have locked. No record waits for a back-off: no member has tried them."""
+        """Begin to release what these have locked, as far as the deadline of a lock is old.
+
+        No record waits for a back-off: no member has tried them.
+        """
         if partition.keys is not None and partition.keys.left(is_ended):
             self.news(partition)
-        locks = [] if partition.window is None else partition.window.holds.numbers_of(is_ended)
+        holds = None if partition.window is None else partition.window.holds
+        locks = [] if holds is None else [one for one in holds.numbers_of(is_ended) if is_old(holds.deadline_ms(one))]
         if not locks:
             return None
         terms = self._context.terms(partition.key.group_id)
