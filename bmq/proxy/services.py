@@ -13,12 +13,12 @@ from bmq.log.refused_sequences import RefusedSequences
 from bmq.log.store import Buffer, SegmentStore
 from bmq.log.transactions import TransactionMarker
 from bmq.metadata.connection_limits import ConnectionLimits
-from bmq.metadata.image import MetadataImage, Node
+from bmq.metadata.image import MetadataImage, Node, PartitionImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.hot_commit import PlainCommit, PlainCommits
-from bmq.protocol.request_context import RequestContext
+from bmq.protocol.request_context import Peer, RequestContext
 from bmq.protocol.topic_names import NAME_LENGTH_MAX
 from bmq.proxy.access import OPEN, Access
 from bmq.proxy.appender import Appender
@@ -145,8 +145,18 @@ class FetchHandler(Protocol):
         MalformedMessage."""
 
 
+class ClientLeaders(Protocol):
+    """bmq.proxy.share.former_leaders.FormerLeaders implements this."""
+
+    def leader(self, image: MetadataImage, key: TopicPartition, partition: PartitionImage) -> tuple[int, int]:
+        """The leader to tell, and its leader epoch. `image`: with the nodes of the client's listener."""
+
+
 class ShareHandler(Protocol):
     """Share groups' fetches and acknowledgements; one for all listeners of a process."""
+
+    def leaders(self, connection: Peer | None) -> ClientLeaders | None:
+        """The leaders that the client of this connection is told; None, for one without share sessions: the present ones."""
 
     async def fetch(self, request: Any, context: RequestContext, services: Services) -> Any:
         """The answer to a ShareFetch (1-2), encoded. Raises KafkaError where the whole request is refused."""

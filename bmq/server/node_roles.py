@@ -93,7 +93,6 @@ from bmq.server.login_threads import LoginThreads, sasl_logins
 from bmq.server.otlp_endpoint import client_telemetry
 from bmq.server.own_log import ManagedLog
 from bmq.server.settings import Settings, split_address, split_roles
-from bmq.server.share_reading import share_consumers
 from bmq.server.share_roles import PartitionEnds, ShareRoles
 
 ImageChanged = Callable[[MetadataImage, MetadataImage], None]
@@ -323,9 +322,7 @@ class NodeRoles:
             elapsed_s=dependencies.clock.elapsed_s,
         )
         configs, run_aside = self.replica.broker_configs, dependencies.hooks.run_aside
-        self.share_consumers = share_consumers(
-            self.fetcher, self.share.routed, lambda: self.groups.config.share, configs, run_aside
-        )
+        self.share_consumers = self.share.consumers(self.fetcher, configs, run_aside)
         self.leadership = ControllerLeadership(
             dependencies.election,
             member,

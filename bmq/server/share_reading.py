@@ -9,6 +9,7 @@ from bmq.coordinator.config import ShareConfig
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.share.consumers import ShareConsumers
+from bmq.proxy.share.former_leaders import FormerLeaders
 from bmq.proxy.share.group_terms import ShareDefaults
 from bmq.proxy.share.key_reads import RunAside
 from bmq.proxy.share.states import ShareStates
@@ -19,9 +20,12 @@ def share_consumers(
     states: ShareStates,
     share_config: Callable[[], ShareConfig],
     broker_configs: BrokerConfigs,
+    leaders: FormerLeaders | None = None,
     run_aside: RunAside = asyncio.to_thread,
 ) -> ShareConsumers:
-    """`share_config()`: the settings of share groups now in force. `run_aside`: opens large batches."""
+    """`share_config()`: the settings of share groups now in force. `leaders`: None where leaders never move. `run_aside`: opens
+    large batches.
+    """
 
     def defaults() -> ShareDefaults:
         config = share_config()
@@ -30,4 +34,6 @@ def share_consumers(
         )
 
     sessions_max = broker_configs.number("group.share.max.share.sessions")
-    return ShareConsumers(fetcher.shared, states, defaults, sessions_max=sessions_max, run_aside=run_aside)
+    return ShareConsumers(
+        fetcher.shared, states, defaults, sessions_max=sessions_max, leaders=leaders, run_aside=run_aside
+    )

@@ -15,11 +15,17 @@ from bmq.coordinator.share_state.dead_letters import DeadLetterWriter
 from bmq.internode_server.local_roles import LocalShards
 from bmq.log.clock import Clock
 from bmq.log.partition_log import TopicPartition
+from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.image import SHARE_STATE_TOPIC_NAME, MetadataImage
 from bmq.metadata.incarnations import has_ended
+from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.partitions import Partitions
+from bmq.proxy.share.consumers import ShareConsumers
+from bmq.proxy.share.former_leaders import FormerLeaders
+from bmq.proxy.share.key_reads import RunAside
 from bmq.routing.shard_routing import NodeRoutes, ShardRoutingConfig
 from bmq.routing.share_states import RoutedShareStates
+from bmq.server.share_reading import share_consumers
 
 
 class PartitionEnds:
@@ -35,7 +41,7 @@ class PartitionEnds:
 
 
 class ShareRoles:
-    """`local`: the shards of this node; `routed`: all of the cluster's."""
+    """`local`: the shards of this node; `routed`: all of the cluster's. `leaders`: as share consumers are told them."""
 
     def __init__(
         self,
@@ -57,6 +63,12 @@ class ShareRoles:
             dead_letters,
         )
         self.routed = RoutedShareStates(self.local, routes, ShardRoutingConfig())
+        self.leaders = FormerLeaders(image)
+        self._share_config = share_config
+
+    def consumers(self, fetcher: Fetcher, broker_configs: BrokerConfigs, run_aside: RunAside) -> ShareConsumers:
+        """What answers the members of share groups at this node. `run_aside`: opens large batches."""
+        return share_consumers(fetcher, self.routed, self._share_config, broker_configs, self.leaders, run_aside)
 
     def register_metrics(self, registry: CollectorRegistry) -> None:
         self.local.metrics.register(registry)
@@ -65,6 +77,7 @@ class ShareRoles:
         """Call after each new image of this node."""
         self.routed.image_changed(old, new)
         self.local.shards_changed()
+        self.leaders.changed(old, new)
         if old.nodes is not new.nodes or old.fenced_nodes is not new.fenced_nodes:
             self.local.nodes_changed()
 

@@ -3,7 +3,7 @@
 The answer that lists all topics is the largest and the most frequent one: its bytes are cached, topic by topic. A node
 that just went away is listed a moment longer (bmq/membership/departures.py says why). Asking for a missing topic may
 create it; unlike in Kafka, which answers before the topic is created, the answer waits for that, and the client need
-not ask again. Sources: MetadataRequest.json; KIP-4, KIP-516 (ids), KIP-1102 (rebootstrap).
+not ask again. A client with share sessions is told the leaders that it knows (share/former_leaders). Sources: MetadataRequest.json; KIP-4, KIP-516 (ids), KIP-1102 (rebootstrap).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from bmq.protocol.wire import unsigned_varint
 from bmq.protocol.wire_turns import InTurns
 from bmq.proxy.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
 from bmq.proxy.dispatch import EncodedBody, handles
-from bmq.proxy.services import Services
+from bmq.proxy.services import ClientLeaders, Services
 from bmq.proxy.topic_views import (
     client_controller,
     client_leader,
@@ -188,12 +188,13 @@ async def metadata(
     if request.allow_auto_topic_creation and services.is_auto_create_enabled:
         refusals = await _create_missing(request, services)
     image = services.controller.image
+    leaders = None if services.share is None else services.share.leaders(context.peer)
     topics = []
     # As in Kafka each topic is answered once, however often it is named.
     for asked in {(one.topic_id, one.name): one for one in request.topics}.values():
         found = _find(image, asked)
         if found is not None:
-            topics.append(_topic(image, found, with_operations=with_topics))
+            topics.append(_topic(image, found, with_operations=with_topics, leaders=leaders))
         elif asked.topic_id is not None:
             topics.append(_failed(asked.name, asked, ErrorCode.UNKNOWN_TOPIC_ID))
         else:
@@ -246,23 +247,31 @@ def _failed(name: str | None, asked: MetadataRequestTopic, code: ErrorCode) -> M
     return MetadataResponseTopic(error_code=code, name=name, topic_id=asked.topic_id)
 
 
-def _topic(image: MetadataImage, topic: TopicImage, *, with_operations: bool) -> MetadataResponseTopic:
+def _topic(
+    image: MetadataImage, topic: TopicImage, *, with_operations: bool, leaders: ClientLeaders | None = None
+) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
-        partitions=[_partition(image, topic, partition) for partition in topic.partitions],
+        partitions=[_partition(image, topic, partition, leaders) for partition in topic.partitions],
         topic_authorized_operations=TOPIC_OPERATIONS if with_operations else NOT_ASKED_FOR,
     )
 
 
-def _partition(image: MetadataImage, topic: TopicImage, partition: PartitionImage) -> MetadataResponsePartition:
-    leader = client_leader(image, TopicPartition(topic.topic_id, partition.partition), partition)
+def _partition(
+    image: MetadataImage, topic: TopicImage, partition: PartitionImage, leaders: ClientLeaders | None
+) -> MetadataResponsePartition:
+    key = TopicPartition(topic.topic_id, partition.partition)
+    if leaders is None:
+        leader, leader_epoch = client_leader(image, key, partition), partition.leader_epoch
+    else:
+        leader, leader_epoch = leaders.leader(image, key, partition)
     return MetadataResponsePartition(
         error_code=leader_error(leader),
         partition_index=partition.partition,
         leader_id=leader,
-        leader_epoch=partition.leader_epoch,
+        leader_epoch=leader_epoch,
         replica_nodes=partition.replicas,
         isr_nodes=partition.isr,
         offline_replicas=offline_replicas(partition, image),

@@ -20,6 +20,7 @@ from bmq.protocol.share_state_messages import (
     ShareAcquireResponse,
     ShareReleaseRequest,
 )
+from bmq.proxy.share.former_leaders import FormerLeaders
 from bmq.proxy.share.group_terms import GroupTerms, ShareDefaults
 from bmq.proxy.share.key_reads import KeyReads, RunAside
 from bmq.proxy.share.positions import Positions, ShareWaits
@@ -62,11 +63,13 @@ class ShareConsumers:
         *,
         sessions_max: int = SESSIONS_MAX,
         run_aside: RunAside = asyncio.to_thread,
+        leaders: FormerLeaders | None = None,
     ) -> None:
         self.shared = shared
         self.states = states
         self._defaults = defaults
         self.sessions = ShareSessionCache(sessions_max=sessions_max)
+        self.leaders = FormerLeaders() if leaders is None else leaders
         self.positions = Positions()
         self.waits = ShareWaits(states, self.positions, shared.spawn, shared.loop.call_later)
         self.key_reads = KeyReads(run_aside)
@@ -85,11 +88,13 @@ class ShareConsumers:
         """The connection ended: its sessions end too, and what their members hold is released."""
         for session in self.sessions.lost(connection):
             self._release_soon(session)
+        self._forget_leaders()
 
     def end(self, session: ShareSession) -> None:
         """Its client has closed it."""
         self.sessions.end(session)
         self._release_soon(session)
+        self._forget_leaders()
 
     async def acquire(self, session: ShareSession, request: ShareAcquireRequest) -> ShareAcquireResponse:
         """Ask the shards. If the session ends meanwhile, what they give is released. Raises KafkaError."""
@@ -126,6 +131,10 @@ class ShareConsumers:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _forget_leaders(self) -> None:
+        if not len(self.sessions):
+            self.leaders.forget()
 
     def _release_soon(self, session: ShareSession) -> None:
         if session.touched and not self.shared.is_stopping:

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
     from bmq.metadata.image import MetadataImage
     from bmq.protocol.messages.share_acknowledge_request import ShareAcknowledgeRequest
     from bmq.protocol.messages.share_fetch_request import ShareFetchRequest
-    from bmq.protocol.request_context import RequestContext
+    from bmq.protocol.request_context import Peer, RequestContext
     from bmq.proxy.services import Services
     from bmq.proxy.share.consumers import ShareConsumers
+    from bmq.proxy.share.former_leaders import FormerLeaders
 
 MEMBER_ID_CHARS_MAX: Final = 36
 NO_LEADER: Final = LeaderHint(0, 0)
@@ -51,6 +52,11 @@ class ShareRequests:
 
     def __init__(self, consumers: ShareConsumers) -> None:
         self._consumers = consumers
+
+    def leaders(self, connection: Peer | None) -> FormerLeaders | None:
+        """See ShareHandler."""
+        is_known = self._consumers.sessions.has_connection(cast(Hashable, connection))
+        return self._consumers.leaders if is_known else None
 
     async def fetch(self, request: ShareFetchRequest, context: RequestContext, services: Services) -> EncodedPieces:
         """Raises KafkaError where the request is refused as a whole."""
@@ -180,6 +186,8 @@ class _Fetch:
         )
         if request.share_session_epoch == INITIAL_EPOCH and not scope.error_code and not is_watched:
             self._consumers.watch(peer)
+        if named and not scope.error_code:
+            self._consumers.leaders.watch({one.topic_id for one in named})
         return scope
 
     async def _pause(self, wait_ms: int) -> None:
