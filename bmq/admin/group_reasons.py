@@ -33,6 +33,8 @@ class ReasonCode(StrEnum):
     WINDOW_FULL = "window_full"
     ALL_LOCKED = "all_locked"
     KEYS_WAITING = "keys_waiting"
+    BACK_OFF = "back_off"
+    DEAD_LETTERS = "dead_letters"
     TRANSACTION_OPEN = "transaction_open"
     NO_OFFSET = "no_offset"
     NOTHING_NEW = "nothing_new"
@@ -143,10 +145,12 @@ def _of_members(group: GroupFacts) -> Iterator[Reason]:
 def _of_records(log: LogFacts, state: ExplainedPartition, *, is_committed: bool, now_ms: int) -> Iterator[Reason]:
     end = log.last_stable_offset if is_committed else log.high_watermark
     first = max(state.first_available, log.start_offset)
-    if state.locked_count >= state.locks_max:
+    if state.locked_count + state.delayed_count >= state.locks_max:
+        are = "are locked or in back-off" if state.delayed_count else "are locked"
         yield Reason(
             ReasonCode.WINDOW_FULL,
-            f"{state.locked_count} of at most {state.locks_max} records are locked{_holders(state, now_ms)}",
+            f"{state.locked_count + state.delayed_count} of at most {state.locks_max} records {are}"
+            f"{_holders(state, now_ms)}",
         )
     elif max(state.first_available, state.keys_read_to) >= state.start_offset + SPAN_MAX:
         yield Reason(
@@ -170,10 +174,34 @@ def _of_records(log: LogFacts, state: ExplainedPartition, *, is_committed: bool,
         if state.locked_count:
             yield Reason(
                 ReasonCode.ALL_LOCKED,
-                f"all {state.locked_count} records that are left are locked{_holders(state, now_ms)}",
+                f"{_locked(state)}{_holders(state, now_ms)}",
             )
-        elif end == log.high_watermark:
+        elif end == log.high_watermark and not state.delayed_count and not state.archiving_count:
             yield Reason(ReasonCode.NOTHING_NEW, f"all is done up to the end, {end}")
+    yield from _waiting(state, now_ms)
+
+
+def _waiting(state: ExplainedPartition, now_ms: int) -> Iterator[Reason]:
+    if state.delayed_count:
+        first, last = _time(now_ms + state.delayed_first_ms), _time(now_ms + state.delayed_last_ms)
+        until = f"until {first}" if first == last else f"the first until {first}, the last until {last}"
+        yield Reason(ReasonCode.BACK_OFF, f"{_records(state.delayed_count)} in back-off, {until}")
+    if state.archiving_count:
+        why = f" could not be written yet: {state.archiving_why}" if state.archiving_why else " are being written"
+        yield Reason(
+            ReasonCode.DEAD_LETTERS,
+            f"{_records(state.archiving_count)} given up, from {state.archiving_first} on, whose dead letters{why}",
+        )
+
+
+def _locked(state: ExplainedPartition) -> str:
+    if state.delayed_count or state.archiving_count:
+        return f"{_records(state.locked_count)} locked"
+    return f"all {state.locked_count} records that are left are locked"
+
+
+def _records(count: int) -> str:
+    return "1 record is" if count == 1 else f"{count} records are"
 
 
 def _keys_waiting(state: ExplainedPartition, holders: str = "") -> Reason:

@@ -35,7 +35,9 @@ def explain(
     rest: Rest = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Why is nothing delivered: no members, nothing new, all locked and by whom, an open transaction, an owner away."""
+    """Why is nothing delivered: no members, nothing new, all locked and by whom, back-off, dead letters that wait, an open transaction, an owner
+    away.
+    """
     with ClusterClient(rest) as client:
         found = _pages(client, f"/v1/groups/{quoted(group)}/explain", topic, limit)
     if as_json:

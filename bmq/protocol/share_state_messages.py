@@ -365,8 +365,11 @@ class ExplainedPartition:
     """`state_epoch` -1: it has no state; `start_offset` -1: not found yet.
 
     `first_available`: the lowest offset that might be given; `window_end` if none was given back. `holders`: those with
-    the most records. `active_member`, `active_epoch`: see ShareActivate. In a group that keeps the order of each key:
-    `key_members` fetch, `keys_waiting` records that were read are not given, `keys_read_to` follows the last one that was.
+    the most records. `active_member`, `active_epoch`: see ShareActivate. `delayed_count` records are in back-off, the first
+    of them for `delayed_first_ms` from now, the last for `delayed_last_ms`. `archiving_count` records from
+    `archiving_first` on wait for their dead letters; `archiving_why`: why those could not be written; "": they are being
+    written. In a group that keeps the order of each key: `key_members` fetch, `keys_waiting` records that were read are
+    not given, `keys_read_to` follows the last one that was.
     """
 
     topic_id: UUID = NO_UUID
@@ -382,6 +385,12 @@ class ExplainedPartition:
     locks_max: int = 0
     active_member: str = ""
     active_epoch: int = UNKNOWN
+    delayed_count: int = 0
+    delayed_first_ms: int = 0
+    delayed_last_ms: int = 0
+    archiving_count: int = 0
+    archiving_first: int = UNKNOWN
+    archiving_why: str = ""
     holders: Sequence[LockHolder] = ()
     key_members: int = 0
     keys_waiting: int = 0
@@ -548,6 +557,11 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
                 *_fields("int32", "locked_count", "complete_count", "locks_max"),
                 FormatField("active_member", "string"),
                 FormatField("active_epoch", "int32"),
+                FormatField("delayed_count", "int32"),
+                *_fields("int64", "delayed_first_ms", "delayed_last_ms"),
+                FormatField("archiving_count", "int32"),
+                FormatField("archiving_first", "int64"),
+                FormatField("archiving_why", "string"),
                 _many(
                     "holders",
                     LockHolder,

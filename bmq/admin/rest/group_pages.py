@@ -91,7 +91,9 @@ class ReasonView(BaseModel):
 
 class GroupPartitionView(BaseModel):
     """`reasons`: the first one is to be looked at first. `next_offset`: the next record to be given, or the committed
-    offset. Offsets and lag are null where they are not known. `locked`, `locks_max`, `holders`: of a share group.
+    offset. Offsets and lag are null where they are not known. `locked`, `locks_max`, `holders`: of a share group, as
+    `delayed`: records in back-off, the last of them until `delayed_until`; and `archiving`: records whose dead letters
+    wait from `archiving_first` on, because of `archiving_why` (null: they are being written).
     """
 
     topic: str
@@ -105,6 +107,11 @@ class GroupPartitionView(BaseModel):
     lag: int | None
     locked: int | None
     locks_max: int | None
+    delayed: int | None
+    delayed_until: datetime | None
+    archiving: int | None
+    archiving_first: int | None
+    archiving_why: str | None
     holders: list[HolderView]
     transaction: OpenTransactionView | None
 
@@ -230,7 +237,7 @@ def _member(member: GroupMember) -> GroupMemberView:
 
 def _partition(one: PartitionExplanation, now_ms: int) -> GroupPartitionView:
     log, state, transaction = one.log, one.state, one.log.transaction
-    is_initialized = state is not None and not state.error_code and state.state_epoch >= 0
+    known = state if state is not None and not state.error_code and state.state_epoch >= 0 else None
     return GroupPartitionView(
         topic=one.topic,
         partition=one.partition,
@@ -241,8 +248,13 @@ def _partition(one: PartitionExplanation, now_ms: int) -> GroupPartitionView:
         last_stable_offset=_known(log.last_stable_offset),
         high_watermark=_known(log.high_watermark),
         lag=one.lag,
-        locked=state.locked_count if state is not None and is_initialized else None,
-        locks_max=state.locks_max if state is not None and is_initialized else None,
+        locked=None if known is None else known.locked_count,
+        locks_max=None if known is None else known.locks_max,
+        delayed=None if known is None else known.delayed_count,
+        delayed_until=None if known is None or not known.delayed_count else at_ms(now_ms + known.delayed_last_ms),
+        archiving=None if known is None else known.archiving_count,
+        archiving_first=None if known is None else _known(known.archiving_first),
+        archiving_why=None if known is None else known.archiving_why or None,
         holders=[
             HolderView(
                 member_id=holder.member_id,

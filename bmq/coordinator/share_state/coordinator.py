@@ -309,7 +309,8 @@ class ShareStateCoordinator:
                 why = self.directory.reason_of(number) or str(error)
                 raise KafkaError(error.code, f"shard {number} of the state is not served: {why}") from error
             await shard.prove()
-            return explained(key, shard.partitions.get(key), limits, shard.now())
+            failure = None if shard.dead_letters is None else shard.dead_letters.why(request.group_id)
+            return explained(key, shard.partitions.get(key), limits, shard.now(), failure)
 
         parts = await _each(request.partitions, one, messages.ExplainedPartition)
         return messages.ShareExplainResponse(partitions=parts)

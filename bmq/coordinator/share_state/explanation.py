@@ -1,4 +1,6 @@
-"""What a share partition is like, for the question why nothing is delivered: who has locked what until when."""
+"""What a share partition is like, for the question why nothing is delivered: who has locked what until when, what is in
+back-off, and which dead letters wait. Decisions only.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,14 @@ HOLDERS_MAX: Final = 100
 """Members of one partition that are named: those with the most records."""
 
 
+REASON_CHARS_MAX: Final = 500
+"""Of the reason why dead letters wait: it comes from anywhere."""
+
+
 def explained(
-    key: PartitionKey, partition: SharePartition | None, limits: RecordLimits, now: Moment
+    key: PartitionKey, partition: SharePartition | None, limits: RecordLimits, now: Moment, why: str | None = None
 ) -> ExplainedPartition:
-    """None: it has no state."""
+    """`partition`: None: it has no state. `why`: the group's dead letters could not be written the last time."""
     told = ExplainedPartition(topic_id=key.topic_id, partition=key.partition, locks_max=limits.record_locks_max)
     if partition is None:
         return told
@@ -29,6 +35,12 @@ def explained(
     told.start_offset, told.window_end = window.start, window.end
     told.first_available = window.first_available()
     told.locked_count, told.complete_count = window.locked, window.done
+    waits_ms = [max(0, round(deadline_ms - now.loop_ms)) for deadline_ms in window.holds.delay_deadlines_ms()]
+    told.delayed_count = window.delayed
+    told.delayed_first_ms, told.delayed_last_ms = min(waits_ms, default=0), max(waits_ms, default=0)
+    if (dead := window.first_dead(1)) is not None:
+        told.archiving_count, told.archiving_first = window.archiving, dead[0]
+        told.archiving_why = (why or "")[:REASON_CHARS_MAX]
     if partition.keys is not None:
         wait = partition.keys.wait(window)
         told.key_members, told.keys_waiting, told.keys_read_to = wait

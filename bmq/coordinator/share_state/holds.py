@@ -160,6 +160,10 @@ class Holds:
                 first, end = self.range(number)
                 yield Lock(first, end - 1, self._held[number], self._deadlines[number], holder)
 
+    def delay_deadlines_ms(self) -> Iterator[float]:
+        """On the loop's clock, in no order."""
+        return (self._deadlines[number] for number, one in enumerate(self._details) if isinstance(one, int))
+
     def numbers_of(self, is_wanted: Callable[[Holder], bool]) -> list[int]:
         """Numbers of these holders' locks. Each holder is looked at once, however many locks it has."""
         wanted = {one for one in set(self._details) if isinstance(one, Holder) and is_wanted(one)}

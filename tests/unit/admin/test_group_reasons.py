@@ -92,6 +92,43 @@ HOLDERS = [LockHolder(member_id=name, count=10, first=0, last=9, left_ms=30_000)
                 "keys are meant for (1 fetch)",
             ],
         ),
+        (
+            LOG,
+            state(delayed_count=3, delayed_first_ms=5_000, delayed_last_ms=60_000),
+            ["back_off: 3 records are in back-off, the first until 12:00:05, the last until 12:01:00"],
+        ),
+        (
+            LOG,
+            state(first_available=50, delayed_count=1, delayed_first_ms=5_000, delayed_last_ms=5_000),
+            [
+                "deliverable: records from 50 on can be fetched, the end is 100",
+                "back_off: 1 record is in back-off, until 12:00:05",
+            ],
+        ),
+        (
+            LOG,
+            state(first_available=50, locked_count=150, delayed_count=50, delayed_last_ms=5_000, holders=HOLDERS[:1]),
+            [
+                "window_full: 200 of at most 200 records are locked or in back-off: 10 by member a until 12:00:30",
+                "back_off: 50 records are in back-off, the first until 12:00:00, the last until 12:00:05",
+            ],
+        ),
+        (
+            LOG,
+            state(locked_count=10, archiving_count=4, archiving_first=7, holders=HOLDERS[:1]),
+            [
+                "all_locked: 10 records are locked: 10 by member a until 12:00:30",
+                "dead_letters: 4 records are given up, from 7 on, whose dead letters are being written",
+            ],
+        ),
+        (
+            LOG,
+            state(archiving_count=1, archiving_first=7, archiving_why="topic dlq.t does not exist"),
+            [
+                "dead_letters: 1 record is given up, from 7 on, whose dead letters could not be written yet: "
+                "topic dlq.t does not exist"
+            ],
+        ),
         (LOG, state(start_offset=-1, first_available=-1), ["not_started: no member has fetched from it yet"]),
         (
             LOG,

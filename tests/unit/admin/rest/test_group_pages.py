@@ -34,6 +34,12 @@ STATE = ExplainedPartition(
     window_end=10,
     locked_count=10,
     locks_max=200,
+    delayed_count=2,
+    delayed_first_ms=1_000,
+    delayed_last_ms=9_000,
+    archiving_count=3,
+    archiving_first=4,
+    archiving_why="topic dlq.t does not exist",
     holders=[LockHolder(member_id="a", count=10, first=0, last=9, left_ms=30_000)],
 )
 LOG = LogFacts(None, 0, 12, 10, OpenTransaction(7, 10, "pay", 500))
@@ -96,6 +102,11 @@ async def test_the_group_and_its_partitions() -> None:
             "lag": 12,
             "locked": 10,
             "locks_max": 200,
+            "delayed": 2,
+            "delayed_until": "1970-01-01T00:00:10Z",
+            "archiving": 3,
+            "archiving_first": 4,
+            "archiving_why": "topic dlq.t does not exist",
             "holders": [{"member_id": "a", "records": 10, "first": 0, "last": 9, "until": "1970-01-01T00:00:31Z"}],
             "transaction": {
                 "producer_id": 7,
