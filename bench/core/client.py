@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -34,6 +35,27 @@ class Load:
     answer_bytes_min: int = 0
 
 
+class Stop:
+    """Call it to end a client's measured time early, from any thread; also before the client runs."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_wanted = False
+        self._process: subprocess.Popen[str] | None = None
+
+    def __call__(self) -> None:
+        with self._lock:
+            self._is_wanted = True
+            if self._process is not None:
+                self._process.terminate()
+
+    def started(self, process: subprocess.Popen[str]) -> None:
+        with self._lock:
+            self._process = process
+            if self._is_wanted:
+                process.terminate()
+
+
 class Client:
     """`core`: the processor that it runs on; None: any. Raises LoadFailed without a C compiler."""
 
@@ -42,8 +64,18 @@ class Client:
         self._core = core
         self._program = build(SOURCE, directory / "load")
 
-    def put(self, port: int, pids: Mapping[str, int], load: Load, *, warm_s: float, seconds: float) -> dict[str, Any]:
-        """Put a server of these processes under a load; `server_cpu_s` is what they use in the measured time.
+    def put(
+        self,
+        port: int,
+        pids: Mapping[str, int],
+        load: Load,
+        *,
+        warm_s: float,
+        seconds: float,
+        stop: Stop | None = None,
+    ) -> dict[str, Any]:
+        """Put a server of these processes under a load; `server_cpu_s` is what they use in the measured time, and `seconds`
+        how long that was. `stop` ends it early.
 
         Raises LoadFailed: an answer was an error, or none came.
         """
@@ -56,7 +88,7 @@ class Client:
             *("--zero-at", str(load.frames.zero_at), "--answer-bytes-min", str(load.answer_bytes_min)),
         ]
         with pinned_to([self._core]) if self._core is not None else nullcontext():
-            return measured(command, pids.values())
+            return measured(command, pids.values(), stop)
 
 
 def build(source: Path, program: Path, libraries: Sequence[str] = ()) -> Path:
@@ -74,7 +106,7 @@ def build(source: Path, program: Path, libraries: Sequence[str] = ()) -> Path:
     return program
 
 
-def measured(command: Sequence[str], pids: Collection[int]) -> dict[str, Any]:
+def measured(command: Sequence[str], pids: Collection[int], stop: Stop | None = None) -> dict[str, Any]:
     """What a client prints that says "begin" and "end" around its measured time, and what servers of these processes use
     in that time: `server_cpu_s`, of which `server_user_s` in user mode.
 
@@ -82,6 +114,8 @@ def measured(command: Sequence[str], pids: Collection[int]) -> dict[str, Any]:
     """
     process = subprocess.Popen(dying_with_us(command), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
+    if stop is not None:
+        stop.started(process)
     used: list[tuple[float, float]] = []
     result = ""
     try:

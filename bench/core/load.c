@@ -11,39 +11,25 @@
  * other, and their latency counts from when they were due.
  *
  * "begin" and "end" are printed around the measured time, so that somebody else can look at the server's processor time
- * at these moments; then one line of JSON. An answer whose correlation id is not that of the oldest request under way,
+ * at these moments; then one line of JSON. SIGTERM ends the measured time early. An answer whose correlation id is not that of the oldest request under way,
  * that is shorter than --answer-bytes-min, or whose two bytes at --zero-at (an error code; counted from behind the length)
  * are not zero, ends it with a sentence and code 1, as does a connection that the server closes.
  */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
+#define PROGRAM "load"
+#include "connection.h"
 #include <getopt.h>
-#include <inttypes.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <stdarg.h>
+#include <signal.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
-    LENGTH_BYTES = 4,
     CORRELATION_AT = 8, /* in a request, its length counted: behind the API's key and version */
     HEAD_BYTES_MAX = 256, /* of an answer, kept to be looked at; the rest is thrown away by the kernel */
     RECEIVED_BYTES_MAX = 64 * 1024,
     SAMPLES_MAX = 32 * 1024 * 1024,
-    EVENTS_MAX = 256,
     DRAIN_S = 10,
     ACCEPTED_EVERY = 32, /* connections: Kafka's backlog has room for 50, and one too many waits a second */
 };
@@ -89,30 +75,11 @@ static Connection *connections;
 static int epoll;
 static uint64_t begin_ns, end_ns;
 static bool is_over; /* nothing new is sent */
-static uint32_t *samples_us;
-static uint64_t sample_count, sent_bytes, received_bytes, requests_under_way;
+static Samples samples;
+static volatile sig_atomic_t is_told_to_end;
+static uint64_t sent_bytes, received_bytes, requests_under_way;
 static uint64_t due_count;
 static uint32_t next_connection;
-
-static void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    fputs("load: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
-    va_end(arguments);
-    exit(1);
-}
-
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static uint32_t read_u32(const uint8_t *at) {
-    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-}
 
 static void read_frames(void) {
     int fd = open(options.frames, O_RDONLY);
@@ -125,14 +92,14 @@ static void read_frames(void) {
     uint32_t room = 0;
     for (size_t at = 0; at < size;) {
         if (size - at < CORRELATION_AT + 4) fail("%s: the last frame is cut off", options.frames);
-        size_t whole = LENGTH_BYTES + (size_t)read_u32(data + at);
+        size_t whole = LENGTH_BYTES + (size_t)read_number(data + at, LENGTH_BYTES);
         if (whole < CORRELATION_AT + 4 || whole > size - at) fail("%s: a frame of %zu bytes", options.frames, whole);
         if (frame_count == room) {
             room = room ? room * 2 : 64;
             frames = realloc(frames, room * sizeof *frames);
             if (!frames) fail("no memory for the frames");
         }
-        frames[frame_count++] = (Frame){data + at, whole, read_u32(data + at + CORRELATION_AT)};
+        frames[frame_count++] = (Frame){data + at, whole, read_number(data + at + CORRELATION_AT, LENGTH_BYTES)};
         at += whole;
     }
     if (!frame_count) fail("%s holds no frame", options.frames);
@@ -144,30 +111,24 @@ static void wait_until_accepted(int fd) {
     uint8_t answer[RECEIVED_BYTES_MAX];
     if (send(fd, api_versions, sizeof api_versions, MSG_NOSIGNAL) != sizeof api_versions) fail("sending: %s", strerror(errno));
     if (recv(fd, answer, LENGTH_BYTES, MSG_WAITALL) != LENGTH_BYTES) fail("no answer to ApiVersions");
-    size_t size = read_u32(answer);
+    size_t size = read_number(answer, LENGTH_BYTES);
     if (size > sizeof answer || recv(fd, answer, size, MSG_WAITALL) != (ssize_t)size) fail("half an answer to ApiVersions");
 }
 
 static void connect_all(void) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)options.port)};
-    if (inet_pton(AF_INET, options.host, &address.sin_addr) != 1) fail("%s is no IPv4 address", options.host);
+    struct sockaddr_in address = address_of(options.host, options.port);
     epoll = epoll_create1(EPOLL_CLOEXEC);
     connections = calloc(options.connections, sizeof *connections);
     if (epoll < 0 || !connections) fail("no connections: %s", strerror(errno));
     for (uint32_t number = 0; number < options.connections; number++) {
         Connection *connection = &connections[number];
-        connection->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-        if (connection->fd < 0 || connect(connection->fd, (struct sockaddr *)&address, sizeof address) != 0)
-            fail("%s:%d: %s", options.host, options.port, strerror(errno));
-        setsockopt(connection->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
+        connection->fd = connect_to(&address);
         if (number % ACCEPTED_EVERY == ACCEPTED_EVERY - 1) wait_until_accepted(connection->fd);
-        fcntl(connection->fd, F_SETFL, O_NONBLOCK);
         connection->requests = calloc(options.in_flight, sizeof *connection->requests);
         if (!connection->requests) fail("no memory for what is in flight");
         connection->next_frame = (uint32_t)((uint64_t)frame_count * number / options.connections);
         connection->events = EPOLLIN;
-        struct epoll_event event = {.events = EPOLLIN, .data.u32 = number};
-        epoll_ctl(epoll, EPOLL_CTL_ADD, connection->fd, &event);
+        watch_answers(epoll, connection->fd, number);
     }
 }
 
@@ -251,7 +212,7 @@ static void answered(Connection *connection) {
     const Frame *frame = &frames[request.frame];
     const uint8_t *body = connection->head + LENGTH_BYTES;
     size_t seen = connection->head_size - LENGTH_BYTES;
-    if (seen < 4 || read_u32(body) != frame->correlation_id) fail("an answer to another request than the oldest");
+    if (seen < 4 || read_number(body, LENGTH_BYTES) != frame->correlation_id) fail("an answer to another request than the oldest");
     if (options.zero_at >= 0) {
         size_t at = (size_t)options.zero_at;
         if (seen < at + 2) fail("an answer of %zu bytes has no error code at %zu", seen, at);
@@ -263,9 +224,7 @@ static void answered(Connection *connection) {
              options.answer_bytes_min);
     uint64_t now = now_ns();
     if (now < begin_ns || now >= end_ns) return;
-    if (sample_count == SAMPLES_MAX) fail("more than %d answers: measure a shorter time", SAMPLES_MAX);
-    uint64_t took_us = (now - request.due_ns) / 1000;
-    samples_us[sample_count++] = took_us > UINT32_MAX ? UINT32_MAX : (uint32_t)took_us;
+    keep_or_fail(&samples, request.due_ns, now);
     sent_bytes += frame->size;
     received_bytes += connection->answer_bytes;
 }
@@ -283,7 +242,7 @@ static size_t take(Connection *connection, const uint8_t *data, size_t size) {
     connection->head_size += count;
     if (connection->head_size < wanted) return count;
     if (wanted == LENGTH_BYTES && !connection->answer_bytes) {
-        connection->answer_bytes = LENGTH_BYTES + (uint64_t)read_u32(connection->head);
+        connection->answer_bytes = LENGTH_BYTES + (uint64_t)read_number(connection->head, LENGTH_BYTES);
         if (connection->answer_bytes > (uint64_t)1 << 30) fail("an answer of %" PRIu64 " bytes", connection->answer_bytes);
         return count;
     }
@@ -335,36 +294,9 @@ static void receive(Connection *connection) {
     fill(connection);
 }
 
-static int compare(const void *left, const void *right) {
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return (a > b) - (a < b);
-}
-
-static uint32_t percentile(double share) {
-    if (!sample_count) return 0;
-    uint64_t place = (uint64_t)(share * (double)sample_count);
-    return samples_us[place < sample_count ? place : sample_count - 1];
-}
-
-static double cpu_seconds(void) {
-    struct rusage used;
-    getrusage(RUSAGE_SELF, &used);
-    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
-           (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
-}
-
-static void say(const char *word) {
-    puts(word);
-    fflush(stdout);
-}
-
 static void wait_for_events(uint64_t until_ns) {
     struct epoll_event events[EVENTS_MAX];
-    uint64_t now = now_ns();
-    uint64_t left_ns = until_ns > now ? until_ns - now : 0;
-    struct timespec timeout = {(time_t)(left_ns / 1000000000u), (long)(left_ns % 1000000000u)};
-    int count = epoll_pwait2(epoll, events, EVENTS_MAX, &timeout, NULL);
-    if (count < 0 && errno != EINTR) fail("epoll: %s", strerror(errno));
+    int count = await_events(epoll, events, until_ns);
     for (int index = 0; index < count; index++) {
         Connection *connection = &connections[events[index].data.u32];
         if ((events[index].events & EPOLLOUT) && connection->is_sending && push(connection)) fill(connection);
@@ -376,13 +308,14 @@ static uint64_t earlier(uint64_t left, uint64_t right) { return left < right ? l
 
 static void run(void) {
     uint64_t start_ns = now_ns();
-    begin_ns = start_ns + (uint64_t)(options.warm_s * 1e9);
-    end_ns = begin_ns + (uint64_t)(options.seconds * 1e9);
+    begin_ns = start_ns + ns_of(options.warm_s);
+    end_ns = begin_ns + ns_of(options.seconds);
     bool has_begun = false;
     double cpu_s = 0;
     for (uint32_t number = 0; number < options.connections; number++) fill(&connections[number]);
     for (;;) {
         uint64_t now = now_ns();
+        if (is_told_to_end && has_begun && now < end_ns) end_ns = now;
         if (!has_begun && now >= begin_ns) {
             has_begun = true;
             cpu_s = cpu_seconds();
@@ -393,8 +326,8 @@ static void run(void) {
             cpu_s = cpu_seconds() - cpu_s;
             say("end");
         }
-        if (is_over && (!requests_under_way || now >= end_ns + (uint64_t)DRAIN_S * 1000000000u)) break;
-        uint64_t until_ns = !has_begun ? begin_ns : !is_over ? end_ns : end_ns + (uint64_t)DRAIN_S * 1000000000u;
+        if (is_over && (!requests_under_way || now >= end_ns + ns_of(DRAIN_S))) break;
+        uint64_t until_ns = !has_begun ? begin_ns : !is_over ? end_ns : end_ns + ns_of(DRAIN_S);
         if (options.rate > 0 && !is_over) {
             /* What finds no room waits for an answer; all else for its time, which may have come in the meantime. */
             if (begin_due(start_ns)) until_ns = earlier(until_ns, due_time(due_count, start_ns));
@@ -402,21 +335,17 @@ static void run(void) {
         wait_for_events(until_ns);
     }
     if (requests_under_way) fail("%" PRIu64 " requests were not answered within %d s", requests_under_way, DRAIN_S);
-    uint64_t late = options.rate > 0 ? (uint64_t)(options.rate * (options.warm_s + options.seconds)) : 0;
+    uint64_t late = options.rate > 0 ? (uint64_t)(options.rate * (double)(end_ns - start_ns) / 1e9) : 0;
     late = late > due_count ? late - due_count : 0;
-    qsort(samples_us, sample_count, sizeof *samples_us, compare);
     printf("{\"answers\": %" PRIu64 ", \"seconds\": %.6f, \"sent_bytes\": %" PRIu64 ", \"received_bytes\": %" PRIu64
-           ", \"not_sent\": %" PRIu64 ", \"client_cpu_s\": %.6f, \"latency_p50_us\": %u, \"latency_p99_us\": %u, "
-           "\"latency_p999_us\": %u, \"latency_max_us\": %u}\n",
-           sample_count, options.seconds, sent_bytes, received_bytes, late, cpu_s, percentile(0.5), percentile(0.99),
-           percentile(0.999), percentile(1));
+           ", \"not_sent\": %" PRIu64 ", \"client_cpu_s\": %.6f",
+           samples.count, (double)(end_ns - begin_ns) / 1e9, sent_bytes, received_bytes, late, cpu_s);
+    say_percentiles(&samples);
 }
 
-static double number_of(const char *name, const char *text, double least) {
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || *end || !(value >= least)) fail("--%s %s is not a number from %g on", name, text, least);
-    return value;
+static void end_early(int signal_number) {
+    (void)signal_number;
+    is_told_to_end = true;
 }
 
 int main(int count, char **arguments) {
@@ -446,8 +375,8 @@ int main(int count, char **arguments) {
     }
     if (!options.frames || !options.port) fail("--frames and --port are needed");
     if (options.zero_at > HEAD_BYTES_MAX - 2) fail("--zero-at is at most %d", HEAD_BYTES_MAX - 2);
-    samples_us = malloc((size_t)SAMPLES_MAX * sizeof *samples_us);
-    if (!samples_us) fail("no memory for the samples");
+    sigaction(SIGTERM, &(struct sigaction){.sa_handler = end_early}, NULL);
+    make_room(&samples, SAMPLES_MAX);
     read_frames();
     connect_all();
     run();

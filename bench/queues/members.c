@@ -17,31 +17,15 @@
  * does a connection that the server closes.
  */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
+#define PROGRAM "members"
+#include "../core/connection.h"
 #include <getopt.h>
-#include <inttypes.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-#include <stdarg.h>
 #include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/epoll.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
 enum {
-    LENGTH_BYTES = 4,
     CORRELATION_AT = 4, /* in a request, behind its length, the API's key and version */
     RECEIVED_BYTES_MAX = 1024 * 1024,
     SAMPLES_MAX = 8 * 1024 * 1024,
-    EVENTS_MAX = 256,
     OPENING_MAX = 16, /* sessions that are being opened: Kafka's backlog has room for 50 connections */
     OPENING_S = 60,
 };
@@ -77,38 +61,10 @@ static Member *members;
 static int epoll;
 static uint64_t start_ns, begin_ns, end_ns;
 static bool is_over; /* nothing new is sent */
-static uint32_t *samples_us;
-static uint64_t sample_count, fetch_count, empty_count, record_count, received_bytes, under_way, due_count;
-
-static void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    fputs("members: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
-    va_end(arguments);
-    exit(1);
-}
-
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-static uint64_t ns_of(double seconds) { return (uint64_t)(seconds * 1e9); }
+static Samples samples;
+static uint64_t fetch_count, empty_count, record_count, received_bytes, under_way, due_count;
 
 /* -- Bytes --------------------------------------------------------------------------------------------------------- */
-
-static uint64_t read_number(const uint8_t *at, int bytes) {
-    uint64_t value = 0;
-    for (int index = 0; index < bytes; index++) value = value << 8 | at[index];
-    return value;
-}
-
-static void write_number(uint8_t *at, int bytes, uint64_t value) {
-    for (int index = bytes - 1; index >= 0; index--, value >>= 8) at[index] = (uint8_t)value;
-}
 
 typedef struct {
     const uint8_t *at, *end;
@@ -174,17 +130,6 @@ static void read_frames(void) {
 }
 
 /* -- Connections --------------------------------------------------------------------------------------------------- */
-
-static void connect_one(uint32_t number, const struct sockaddr_in *address) {
-    Member *member = &members[number];
-    member->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (member->fd < 0 || connect(member->fd, (const struct sockaddr *)address, sizeof *address) != 0)
-        fail("%s:%d: %s", options.host, options.port, strerror(errno));
-    setsockopt(member->fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int));
-    fcntl(member->fd, F_SETFL, O_NONBLOCK);
-    struct epoll_event event = {.events = EPOLLIN, .data.u32 = number};
-    epoll_ctl(epoll, EPOLL_CTL_ADD, member->fd, &event);
-}
 
 static void send_frame(uint32_t number, int form, uint64_t due_ns) {
     Member *member = &members[number];
@@ -276,9 +221,7 @@ static void answered(uint32_t number) {
     empty_count += !is_given;
     if (is_given) record_count += (uint64_t)(member->last - member->first + 1);
     if (!is_given || !member->is_accepting) return;
-    if (sample_count == SAMPLES_MAX) fail("more than %d answers: measure a shorter time", SAMPLES_MAX);
-    uint64_t took_us = (now - member->due_ns) / 1000;
-    samples_us[sample_count++] = took_us > UINT32_MAX ? UINT32_MAX : (uint32_t)took_us;
+    keep_or_fail(&samples, member->due_ns, now);
 }
 
 static void receive(uint32_t number) {
@@ -310,11 +253,7 @@ static void receive(uint32_t number) {
 
 static void wait_for_events(uint64_t until_ns) {
     struct epoll_event events[EVENTS_MAX];
-    uint64_t now = now_ns();
-    uint64_t left_ns = until_ns > now ? until_ns - now : 0;
-    struct timespec timeout = {(time_t)(left_ns / 1000000000u), (long)(left_ns % 1000000000u)};
-    int count = epoll_pwait2(epoll, events, EVENTS_MAX, &timeout, NULL);
-    if (count < 0 && errno != EINTR) fail("epoll: %s", strerror(errno));
+    int count = await_events(epoll, events, until_ns);
     for (int index = 0; index < count; index++) receive(events[index].data.u32);
 }
 
@@ -322,8 +261,7 @@ static void wait_for_events(uint64_t until_ns) {
 
 /* A few at a time. The members fetch from the start of the run on. */
 static void open_sessions(void) {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)options.port)};
-    if (inet_pton(AF_INET, options.host, &address.sin_addr) != 1) fail("%s is no IPv4 address", options.host);
+    struct sockaddr_in address = address_of(options.host, options.port);
     epoll = epoll_create1(EPOLL_CLOEXEC);
     members = calloc(options.members, sizeof *members);
     if (epoll < 0 || !members) fail("no members: %s", strerror(errno));
@@ -331,35 +269,13 @@ static void open_sessions(void) {
     for (uint32_t opened = 0; opened < options.members || under_way;) {
         if (now_ns() >= until_ns) fail("%" PRIu64 " of %u sessions were not opened in time", under_way, opened);
         if (opened < options.members && under_way < OPENING_MAX) {
-            connect_one(opened, &address);
+            members[opened].fd = connect_to(&address);
+            watch_answers(epoll, members[opened].fd, opened);
             send_frame(opened++, OPENING, now_ns());
         } else {
             wait_for_events(until_ns);
         }
     }
-}
-
-static double cpu_seconds(void) {
-    struct rusage used;
-    getrusage(RUSAGE_SELF, &used);
-    return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
-           (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
-}
-
-static void say(const char *word) {
-    puts(word);
-    fflush(stdout);
-}
-
-static int compare(const void *left, const void *right) {
-    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
-    return (a > b) - (a < b);
-}
-
-static uint32_t percentile(double share) {
-    if (!sample_count) return 0;
-    uint64_t place = (uint64_t)(share * (double)sample_count);
-    return samples_us[place < sample_count ? place : sample_count - 1];
 }
 
 static void run(void) {
@@ -392,19 +308,10 @@ static void run(void) {
     uint64_t late = 0;
     for (uint32_t number = 0; options.rate > 0 && number < options.members; number++)
         late += members[number].due_count - members[number].sent_count;
-    qsort(samples_us, sample_count, sizeof *samples_us, compare);
     printf("{\"fetches\": %" PRIu64 ", \"empty\": %" PRIu64 ", \"records\": %" PRIu64 ", \"seconds\": %.6f, "
-           "\"received_bytes\": %" PRIu64 ", \"not_sent\": %" PRIu64 ", \"client_cpu_s\": %.6f, \"round_trips\": %" PRIu64
-           ", \"latency_p50_us\": %u, \"latency_p99_us\": %u, \"latency_p999_us\": %u, \"latency_max_us\": %u}\n",
-           fetch_count, empty_count, record_count, options.seconds, received_bytes, late, cpu_s, sample_count,
-           percentile(0.5), percentile(0.99), percentile(0.999), percentile(1));
-}
-
-static double number_of(const char *name, const char *text, double least) {
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || *end || !(value >= least)) fail("--%s %s is not a number from %g on", name, text, least);
-    return value;
+           "\"received_bytes\": %" PRIu64 ", \"not_sent\": %" PRIu64 ", \"client_cpu_s\": %.6f, \"round_trips\": %" PRIu64,
+           fetch_count, empty_count, record_count, options.seconds, received_bytes, late, cpu_s, samples.count);
+    say_percentiles(&samples);
 }
 
 int main(int count, char **arguments) {
@@ -433,8 +340,7 @@ int main(int count, char **arguments) {
         }
     }
     if (!options.frames || !options.port || !options.members || !options.epoch_at) fail("an option is missing");
-    samples_us = malloc((size_t)SAMPLES_MAX * sizeof *samples_us);
-    if (!samples_us) fail("no memory for the samples");
+    make_room(&samples, SAMPLES_MAX);
     read_frames();
     open_sessions();
     run();
