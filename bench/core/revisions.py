@@ -24,11 +24,22 @@ from bench.runner import SMOKE
 from tests.support.processes import REPOSITORY
 
 _GENERATED: Final = "bmq/hdfs/proto"  # made by the Makefile, not in git
+# As the tree's own setup.py makes the kernel in C; a revision without one has no such function.
+_BUILD_KERNEL: Final = """
+import setuptools
+setuptools.setup = lambda **_: None
+import setup
+if hasattr(setup, "build_kernel") and not setup.build_kernel():
+    raise SystemExit("the kernel was not built")
+"""
 
 
 @contextmanager
 def checked_out(revision: str) -> Iterator[Path]:
-    """The tree of a revision, for as long as it is needed."""
+    """The tree of a revision with what is made when it is installed, for as long as it is needed.
+
+    Raises CalledProcessError: git does not know it, or its kernel cannot be compiled.
+    """
     git = ["git", "-C", str(REPOSITORY)]
     with TemporaryDirectory(prefix="bmq-revision-") as directory:
         tree = Path(directory) / "tree"
@@ -37,6 +48,7 @@ def checked_out(revision: str) -> Iterator[Path]:
         )
         try:
             shutil.copytree(REPOSITORY / _GENERATED, tree / _GENERATED, dirs_exist_ok=True)
+            subprocess.run([sys.executable, "-c", _BUILD_KERNEL], cwd=tree, check=True, stdout=sys.stderr)
             yield tree
         finally:
             subprocess.run([*git, "worktree", "remove", "--force", str(tree)], check=True)
