@@ -99,6 +99,56 @@ class Bench:
         }
 
 
+class PlanModule(Protocol):
+    """A benchmark's plan.py."""
+
+    @property
+    def PARTS(self) -> tuple[str, ...]: ...  # noqa: N802 the module's name
+    @property
+    def plan_of(self) -> Callable[[tuple[str, ...], tuple[str, ...], str], Plan]: ...
+
+
+class CriteriaModule(Protocol):
+    """A benchmark's criteria.py."""
+
+    @property
+    def PART_OF(self) -> Mapping[str, str]: ...  # noqa: N802 the module's name
+    @property
+    def judge(self) -> Callable[[Evidence], list[Criterion]]: ...
+
+
+class TuningModule(Protocol):
+    """A benchmark's tuning.py."""
+
+    @property
+    def SETTINGS(self) -> Sequence[Setting]: ...  # noqa: N802 the module's name
+
+
+def bench_of(
+    name: str,
+    doc: str,
+    modules: tuple[PlanModule, CriteriaModule, TuningModule],
+    measure: Callable[[Any, Findings], dict[str, float]],
+    versions: Callable[[], dict[str, str]],
+    data: Path,
+) -> Bench:
+    """A benchmark whose parts have their first definitions, of bmq beside Apache Kafka."""
+    plan, criteria, tuning = modules
+    return Bench(
+        name=name,
+        doc=doc,
+        parts=plan.PARTS,
+        names=criteria.PART_OF,
+        plan_of=plan.plan_of,
+        measure=measure,
+        evaluate=criteria.judge,
+        definitions={},
+        settings=tuning.SETTINGS,
+        versions=versions,
+        data=data,
+    )
+
+
 class Refused(Exception):
     """The run was not begun; the message says why."""
 

@@ -16,14 +16,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.core import criteria, tuning
+from bench.core import plan as plan_module
 from bench.core.client import Client, pinned_to
 from bench.core.loads import COMPRESSED_TOPICS, PARTITIONS, TOPICS, Target, run_all, run_compressed
-from bench.core.plan import PARTS, Plan, plan_of
+from bench.core.plan import Plan
 from bench.criteria import BMQ, KAFKA
 from bench.findings import Findings, say
 from bench.measure import versions
 from bench.measured_parts import measured_parts
-from bench.runner import Bench, main
+from bench.runner import bench_of, main
 from tests.support.java import TOPICS as TOPIC_TOOL
 from tests.support.java import run_tool
 from tests.support.processes import REPOSITORY, kill_everything
@@ -112,19 +113,7 @@ def measure(plan: Plan, findings: Findings) -> dict[str, float]:
         shutil.rmtree(DATA, ignore_errors=True)
 
 
-BENCH: Final = Bench(
-    name="core",
-    doc=__doc__,
-    parts=PARTS,
-    names=criteria.PART_OF,
-    plan_of=plan_of,
-    measure=measure,
-    evaluate=criteria.judge,
-    definitions={},
-    settings=tuning.SETTINGS,
-    versions=versions,
-    data=DATA,
-)
+BENCH: Final = bench_of("core", __doc__, (plan_module, criteria, tuning), measure, versions, DATA)
 
 if __name__ == "__main__":
     main(BENCH)

@@ -15,12 +15,13 @@ from bench.cluster.run import cluster_versions, run_parts
 from bench.cluster.stage import Stage
 from bench.findings import Findings, say
 from bench.groups import criteria, failover, heartbeats, tuning
+from bench.groups import plan as plan_module
 from bench.groups.criteria import FAILOVER, ONE, ONE_MEMBERS, THREE, THREE_MEMBERS
 from bench.groups.gathering import rebalance
 from bench.groups.loads import Clients, run_all
-from bench.groups.plan import PARTS, Plan, plan_of
+from bench.groups.plan import Plan
 from bench.groups.target import Opener, Target, one_node, three_nodes
-from bench.runner import Bench, main
+from bench.runner import bench_of, main
 from tests.support.processes import REPOSITORY
 
 DATA: Final = REPOSITORY / ".cache" / "bench-groups"
@@ -104,19 +105,7 @@ def measure(plan: Plan, findings: Findings) -> dict[str, float]:
     return run_parts(DATA, plan.parts, RUNS, lambda _: plan.limit_s, plan, findings)
 
 
-BENCH: Final = Bench(
-    name="groups",
-    doc=__doc__,
-    parts=PARTS,
-    names=criteria.PART_OF,
-    plan_of=plan_of,
-    measure=measure,
-    evaluate=criteria.judge,
-    definitions={},
-    settings=tuning.SETTINGS,
-    versions=cluster_versions,
-    data=DATA,
-)
+BENCH: Final = bench_of("groups", __doc__, (plan_module, criteria, tuning), measure, cluster_versions, DATA)
 
 if __name__ == "__main__":
     main(BENCH)

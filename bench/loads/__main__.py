@@ -20,11 +20,12 @@ from bench.core.client import Client as FrameClient
 from bench.criteria import BMQ, KAFKA
 from bench.findings import Findings, say
 from bench.loads import criteria, overload, raw, tuning, workers
+from bench.loads import plan as plan_module
 from bench.loads.client import Client
 from bench.loads.criteria import ONE, OVERLOAD, PAIRS, SEPARATE, TWO, WORKERS
 from bench.loads.loads import run_all, run_many
-from bench.loads.plan import PARTS, Plan, plan_of
-from bench.runner import Bench, main
+from bench.loads.plan import Plan
+from bench.runner import bench_of, main
 from tests.support.hdfs import outside_any_loop
 from tests.support.processes import REPOSITORY
 
@@ -130,19 +131,7 @@ def measure(plan: Plan, findings: Findings) -> dict[str, float]:
     return run_parts(DATA, plan.parts, RUNS, lambda _: plan.limit_s, plan, findings)
 
 
-BENCH: Final = Bench(
-    name="loads",
-    doc=__doc__,
-    parts=PARTS,
-    names=criteria.PART_OF,
-    plan_of=plan_of,
-    measure=measure,
-    evaluate=criteria.judge,
-    definitions={},
-    settings=tuning.SETTINGS,
-    versions=cluster_versions,
-    data=DATA,
-)
+BENCH: Final = bench_of("loads", __doc__, (plan_module, criteria, tuning), measure, cluster_versions, DATA)
 
 if __name__ == "__main__":
     main(BENCH)

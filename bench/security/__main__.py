@@ -22,8 +22,9 @@ from bench.findings import Findings, say
 from bench.loads.client import Client
 from bench.measure import versions
 from bench.measured_parts import measured_parts
-from bench.runner import Bench, main
+from bench.runner import bench_of, main
 from bench.security import criteria, tuning
+from bench.security import plan as plan_module
 from bench.security.criteria import ACLS, CLUSTER_QUOTAS, LOGINS, QUOTA_BYTES_PER_S, QUOTAS, STRANGERS, TLS
 from bench.security.loads import (
     Tls,
@@ -35,7 +36,7 @@ from bench.security.loads import (
     small_requests,
 )
 from bench.security.logins import handshakes_per_s, logins_per_s
-from bench.security.plan import PARTS, Plan, plan_of
+from bench.security.plan import Plan
 from bench.security.sides import AUTHORIZER, MAKERS, PLAIN, SASL, SSL, Certificates, Secured, add_user, bootstrap
 from bmq.metadata.broker_configs import QUOTA_SCOPE
 from tests.support.processes import REPOSITORY, kill_everything
@@ -164,19 +165,7 @@ def measure(plan: Plan, findings: Findings) -> dict[str, float]:
         shutil.rmtree(DATA, ignore_errors=True)
 
 
-BENCH: Final = Bench(
-    name="security",
-    doc=__doc__,
-    parts=PARTS,
-    names=criteria.PART_OF,
-    plan_of=plan_of,
-    measure=measure,
-    evaluate=criteria.judge,
-    definitions={},
-    settings=tuning.SETTINGS,
-    versions=versions,
-    data=DATA,
-)
+BENCH: Final = bench_of("security", __doc__, (plan_module, criteria, tuning), measure, versions, DATA)
 
 if __name__ == "__main__":
     main(BENCH)

@@ -19,11 +19,12 @@ from bench.cluster.run import cluster_versions, run_parts
 from bench.cluster.stage import Stage
 from bench.criteria import BMQ
 from bench.findings import Findings, say
-from bench.runner import Bench, main
+from bench.runner import bench_of, main
 from bench.topics import configs, criteria, idle, tuning
+from bench.topics import plan as plan_module
 from bench.topics.compaction import Data, allow, await_compaction, compact, fill
 from bench.topics.deletion import closed_segments, delete, fill_segments
-from bench.topics.plan import PART_S_MAX, PARTS, Plan, plan_of
+from bench.topics.plan import PART_S_MAX, Plan
 from bench.topics.sides import MAKERS, Side
 from bench.workloads import RATE, latency
 from tests.support.java import TOPICS, run_tool
@@ -198,19 +199,7 @@ def measure(plan: Plan, findings: Findings) -> dict[str, float]:
         shutil.rmtree(DATA, ignore_errors=True)
 
 
-BENCH: Final = Bench(
-    name="topics",
-    doc=__doc__,
-    parts=PARTS,
-    names=criteria.PART_OF,
-    plan_of=plan_of,
-    measure=measure,
-    evaluate=criteria.judge,
-    definitions={},
-    settings=tuning.SETTINGS,
-    versions=cluster_versions,
-    data=DATA,
-)
+BENCH: Final = bench_of("topics", __doc__, (plan_module, criteria, tuning), measure, cluster_versions, DATA)
 
 if __name__ == "__main__":
     main(BENCH)
