@@ -98,8 +98,9 @@ CHAPTERS: Final[Mapping[str, tuple[str, str, str]]] = {
         "Share groups",
         "One bmq node beside one Apache Kafka node with share groups, then three nodes of bmq on HDFS and ZooKeeper beside three Apache "
         "Kafka brokers (replication 3; CPU and memory of HDFS and ZooKeeper count on bmq's side), all on one machine. Backlogs are read by "
-        "Kafka's own share consumer tool; its rate counts from the first record on. Members that fetch and accept one record at a time, "
-        "and idle members, are a client in C. `make bench-queues` repeats all of it.",
+        "Kafka's own share consumer tool, and on bmq also by plain consumers with the settings of Kafka's consumer tool; rates count from "
+        "the first record on. Members that fetch and accept one record at a time, and idle members, are a client in C. Plain loads "
+        "before and after share groups are prepared frames. `make bench-queues` repeats all of it.",
         "share groups of bmq beside Apache Kafka's",
     ),
     "core": (

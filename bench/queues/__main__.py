@@ -15,10 +15,8 @@ from typing import Any, Final
 
 from bench.cluster.run import cluster_versions
 from bench.cluster.stage import Stage
-from bench.core.__main__ import cores, put_under_load
+from bench.core.__main__ import cores
 from bench.core.client import Client as FrameClient
-from bench.core.contenders import ServerOfTree
-from bench.core.plan import plan_of as core_plan_of
 from bench.core.revisions import checked_out
 from bench.criteria import BMQ
 from bench.findings import Findings, say
@@ -26,20 +24,20 @@ from bench.groups.target import Target, three_nodes
 from bench.hdfs.commands import prepare_process
 from bench.loads.client import Client
 from bench.measured_parts import measured_parts
-from bench.queues import criteria, failover, idle, kills, locks, moves, tuning
+from bench.queues import criteria, failover, idle, kills, locks, moves, plain, tuning
+from bench.queues import plan as plan_module
 from bench.queues.client import Members
 from bench.queues.criteria import ACKS, CONSUME, FAILOVER, IDLE, KILLS, LOCKS, MOVES, OLD, PLAIN, THREE
 from bench.queues.loads import run_acks, run_consumers
-from bench.queues.plan import PARTS, Plan, plan_of
+from bench.queues.plan import Plan
 from bench.queues.target import one_node
-from bench.runner import FULL, SMOKE, Bench, main
+from bench.runner import bench_of, main
 from tests.support.processes import REPOSITORY, kill_everything
 
 DATA: Final = REPOSITORY / ".cache" / "bench-queues"
 FILES: Final = 20_000
-BEFORE_SHARE_GROUPS: Final = "caa83b21"
-SINGLE_PARTITIONS: Final = 100
-"""Of the locks of one record each: a tenth of those whose memory is told."""
+BEFORE_SHARE_GROUPS: Final = "caa83b2177a20d2b936b8c3d030da88ee17dbc84"
+"""The parent of the first commit about share groups."""
 
 
 class Measuring:
@@ -63,32 +61,47 @@ class Measuring:
     def pairs(
         self,
         part: str,
+        wanted: int,
         opened: Callable[[str], AbstractContextManager[Target]],
         run: Callable[[Target, dict[str, Any]], None],
     ) -> None:
         """Both sides in turn; who comes first changes."""
-        found = self.findings.pairs(part, self.plan.pairs)
-        for number in range(self.plan.pairs):
+        found = self.findings.pairs(part, wanted)
+        for number in range(wanted):
             pair: dict[str, Any] = {"order": list(self.plan.sides[:: 1 if number % 2 == 0 else -1])}
             found.append(pair)
             for name in pair["order"]:
-                say(f"  pair {number + 1} of {self.plan.pairs}: {name}")
+                say(f"  pair {number + 1} of {wanted}: {name}")
                 with self.findings.attempt([part], f"pair {number + 1}: {name}"), opened(name) as target:
                     run(target, pair.setdefault(name, {}))
 
-    def consume(self, part: str, opened: Callable[[str], AbstractContextManager[Target]]) -> None:
-        self.pairs(part, opened, lambda target, raw: run_consumers(target, self.client, self.plan, raw))
+    def consume(self) -> None:
+        self.pairs(
+            CONSUME, self.plan.pairs, self.one, lambda target, raw: run_consumers(target, self.client, self.plan, raw)
+        )
 
     def acks(self) -> None:
-        self.pairs(ACKS, self.one, lambda target, raw: run_acks(target, self.client, self.members, self.plan, raw))
+        self.pairs(ACKS, self.plan.pairs, self.one, self._acks)
+
+    def consume_three(self) -> None:
+        """Also the members that fetch and accept one record: clusters take long to start."""
+
+        def run(target: Target, raw: dict[str, Any]) -> None:
+            run_consumers(target, self.client, self.plan, raw)
+            with self.findings.attempt([f"{THREE}/{ACKS}"], target.name):
+                self._acks(target, raw.setdefault(ACKS, {}))
+
+        self.pairs(THREE, self.plan.three_pairs, self.three, run)
+
+    def _acks(self, target: Target, raw: dict[str, Any]) -> None:
+        run_acks(target, self.client, self.members, self.plan, raw)
 
     def locks(self) -> None:
         """bmq alone."""
         done = self.findings.rounds(LOCKS, BMQ, self.plan.lock_rounds)
         for number in range(self.plan.lock_rounds):
             with self.findings.attempt([LOCKS], f"round {number + 1}"):
-                single = locks.measured(SINGLE_PARTITIONS, 1_000, 1)["memory_mib"] * 1_000 / SINGLE_PARTITIONS
-                done({**locks.measured(1_000, 1_000, 500), "single_memory_mib": single})
+                done(locks.memory())
 
     def idle(self) -> None:
         """bmq alone."""
@@ -102,23 +115,13 @@ class Measuring:
                 done(idle.measure(target, self.members, self.frames, self.plan))
 
     def plain(self) -> None:
-        """bmq beside itself before there were share groups, each on one processor, under the loads of `bench.core`."""
+        """bmq beside itself before there were share groups, both on one processor, under loads of `bench.core`."""
         self.stage.down()
-        size = FULL if self.plan.pairs > 1 else SMOKE
-        plan = core_plan_of((), (), size)
         server_core, client_core = cores()
         client = FrameClient(DATA / "core", client_core)
-        found = self.findings.pairs(PLAIN, self.plan.pairs)
-        with checked_out(BEFORE_SHARE_GROUPS) as tree:
-            trees = {BMQ: REPOSITORY, OLD: tree}
-            for number in range(self.plan.pairs):
-                pair: dict[str, Any] = {"order": list(trees)[:: 1 if number % 2 == 0 else -1]}
-                found.append(pair)
-                for name in pair["order"]:
-                    say(f"  pair {number + 1} of {self.plan.pairs}: {name}")
-                    with self.findings.attempt([PLAIN], f"pair {number + 1}: {name}"):
-                        server = ServerOfTree(DATA / "plain" / name, trees[name])
-                        put_under_load(server, server_core, client, plan, pair.setdefault(name, {}))
+        found = self.findings.pairs(PLAIN, self.plan.plain_pairs)
+        with self.findings.attempt([PLAIN], BMQ), checked_out(BEFORE_SHARE_GROUPS) as tree:
+            plain.measure({BMQ: REPOSITORY, OLD: tree}, DATA / "plain", client, server_core, self.plan, found)
 
     def failover(self) -> None:
         for name in self.plan.sides:
@@ -159,35 +162,23 @@ def measure(plan: Plan, findings: Findings) -> dict[str, float]:
     try:
         measuring = Measuring(stage, plan, findings)
         runs: Mapping[str, Callable[[], Any]] = {
-            CONSUME: lambda: measuring.consume(CONSUME, measuring.one),
+            CONSUME: measuring.consume,
             ACKS: measuring.acks,
             LOCKS: measuring.locks,
             IDLE: measuring.idle,
             PLAIN: measuring.plain,
-            THREE: lambda: measuring.consume(THREE, measuring.three),
+            THREE: measuring.consume_three,
             FAILOVER: measuring.failover,
             MOVES: measuring.moves,
             KILLS: measuring.kills,
         }
-        return measured_parts(plan, findings, runs, limit_s=lambda _: plan.limit_s, clean=clean)
+        return measured_parts(plan, findings, runs, limit_s=plan.limits_s.__getitem__, clean=clean)
     finally:
         clean()
         shutil.rmtree(DATA, ignore_errors=True)
 
 
-BENCH: Final = Bench(
-    name="queues",
-    doc=__doc__,
-    parts=PARTS,
-    names=criteria.PART_OF,
-    plan_of=plan_of,
-    measure=measure,
-    evaluate=criteria.judge,
-    definitions={},
-    settings=tuning.SETTINGS,
-    versions=cluster_versions,
-    data=DATA,
-)
+BENCH: Final = bench_of("queues", __doc__, (plan_module, criteria, tuning), measure, cluster_versions, DATA)
 
 if __name__ == "__main__":
     main(BENCH)

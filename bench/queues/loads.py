@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final
 
+from bench.cluster.admin import create_topics_request
+from bench.criteria import BMQ, KAFKA
 from bench.groups.target import Target
 from bench.loads.client import Client
 from bench.measure import total_cpu_seconds
 from bench.queues.client import Members
-from bench.queues.criteria import LOADS, PLAIN_LOADS
+from bench.queues.criteria import LOADS
 from bench.queues.frames import Fetching
 from bench.queues.groups import configure, initialize, member_ids, topic_id_of
 from bench.queues.plan import Plan
-from bench.queues.target import filled
+from bench.queues.target import filled, node_ids, topic_of
 from bench.warm_up import warm_up
-from bench.workloads import LoadFailed, java_consume, settle
+from bench.workloads import LoadFailed, settle
 from tests.support.java import PERFORMANCE_JVM_OPTIONS, run_tool
 
 SHARE_CONSUMER_PERFORMANCE: Final = "org.apache.kafka.tools.ShareConsumerPerformance"
+PLAIN_CONSUMERS: Final = Path(__file__).with_name("PlainConsumers.java")
 PARTITIONS: Final = 8
 SMALL_BYTES: Final = 100
 TOOL_WAIT_S: Final = 240.0
@@ -39,18 +44,22 @@ _numbers: Final[Iterator[int]] = itertools.count(1)
 
 
 def run_consumers(target: Target, client: Client, plan: Plan, raw: dict[str, Any]) -> None:
-    """Every load, each with a group of its own in every pass; the first pass warms. `raw` is given what is found."""
+    """Every load, each with a group of its own in every pass, behind a pass that warms. On bmq plain consumers follow, and one
+    of them warms first, too. `raw` is given what is found.
+    """
     for record_bytes in sorted({size for size, _ in LOADS.values()}):
         records = plan.records_1k if record_bytes == 1_024 else plan.records_100b
         topic = f"records-{record_bytes}"
-        filled(target, client, topic, PARTITIONS, records, record_bytes)
+        filled(target, client, topic_of(target, topic, PARTITIONS), records, record_bytes)
+        loads = {name: consumers for name, (size, consumers) in LOADS.items() if size == record_bytes}
         share_consume(target, topic, records, 1)
-        for load in (name for name, (size, _) in LOADS.items() if size == record_bytes):
-            consumers = LOADS[load][1]
+        for load, consumers in loads.items():
             passes = [share_consume(target, topic, records, consumers) for _ in range(plan.passes)]
             raw[load] = {"share": _together(passes)}
-            if load in PLAIN_LOADS:
-                raw[load]["plain"] = plain_consume(target, topic, records, record_bytes, plan.passes)
+        if target.name == BMQ:
+            plain_consume(target, topic, records, 1)
+            for load, consumers in loads.items():
+                raw[load]["plain"] = plain_consume(target, topic, records, consumers)
 
 
 def share_consume(target: Target, topic: str, records: int, consumers: int) -> dict[str, Any]:
@@ -96,10 +105,19 @@ def parsed(out: str, records: int) -> dict[str, Any]:
     }
 
 
-def plain_consume(target: Target, topic: str, records: int, record_bytes: int, passes: int) -> dict[str, Any]:
-    """kafka-consumer-perf-test; its own figure without the time of joining. Raises LoadFailed."""
-    found = java_consume(target, topic, records, passes)
-    return {**found, "records_per_s": found["mib_per_s"] * 2**20 / record_bytes}
+def plain_consume(target: Target, topic: str, records: int, consumers: int) -> dict[str, Any]:
+    """Plain consumers side by side (PlainConsumers.java); `records_per_s` as in `share_consume`. Raises LoadFailed."""
+    settle()
+    done = run_tool(
+        str(PLAIN_CONSUMERS),
+        *(target.bootstrap, topic, f"plain-{next(_numbers)}", str(PARTITIONS), str(records), str(consumers)),
+        jvm_options=PERFORMANCE_JVM_OPTIONS,
+        timeout_s=TOOL_WAIT_S,
+    )
+    found: dict[str, Any] = json.loads(done.out.strip().splitlines()[-1])
+    if found["records"] < records or found["seconds"] <= 0:
+        raise LoadFailed(f"plain consumers: {done.text[-2_000:]}")
+    return {**found, "records_per_s": found["records"] / found["seconds"]}
 
 
 def _together(passes: list[dict[str, Any]]) -> dict[str, Any]:
@@ -120,7 +138,8 @@ def run_acks(target: Target, client: Client, members: Members, plan: Plan, raw: 
     topic = "ones"
     free_s = plan.warm_ups_max * (OPENED_S + plan.warming_s) + plan.warm_s + plan.seconds
     records = SATURATED_MAX_PER_S * free_s + plan.ack_rate * (plan.warm_s + plan.seconds)
-    filled(target, client, topic, PARTITIONS, int(records), SMALL_BYTES)
+    request = create_topics_request(topic, 0, 0, assignments=_led_by_first(target))
+    filled(target, client, request, int(records), SMALL_BYTES)
     group_id = "ones"
     configure(target.addresses, group_id)
     initialize(target.addresses, group_id, topic, PARTITIONS)
@@ -138,3 +157,9 @@ def run_acks(target: Target, client: Client, members: Members, plan: Plan, raw: 
     )
     raw["rated"] = put(plan.ack_rate, plan.warm_s, plan.seconds)
     raw["saturated"] = put(0, plan.warm_s, plan.seconds)
+
+
+def _led_by_first(target: Target) -> dict[int, Sequence[int]]:
+    """The nodes of each partition: all are led by the node at the first address, which the client in C knows alone."""
+    ids = node_ids(target.addresses)
+    return dict.fromkeys(range(PARTITIONS), ids[: target.replication] if target.name == KAFKA else ids[:1])

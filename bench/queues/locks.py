@@ -43,6 +43,10 @@ GROUP: Final = "group"
 LOCKS_MAX: Final = 10_000
 LOCK_MS: Final = 3_600_000
 WAIT_S: Final = 300.0
+PARTITIONS: Final = 1_000
+RECORDS: Final = 1_000
+"""Locked in each partition."""
+RUN_RECORDS: Final = 500
 
 
 class ForgetfulLog:
@@ -141,6 +145,13 @@ def _resident_mib() -> float:
     trim_memory()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096 / 2**20
+
+
+def memory() -> dict[str, Any]:
+    """What all records take when each is locked by itself, and what when many are locked at a time."""
+    single = measured(PARTITIONS, RECORDS, 1)
+    runs = measured(PARTITIONS, RECORDS, RUN_RECORDS)
+    return {**single, **{f"run_{name}": value for name, value in runs.items()}}
 
 
 def measured(partitions: int, records: int, each: int) -> dict[str, Any]:

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from bench.cluster.admin import create_topic, create_topics_request, wait_for_leaders
+from bench.cluster.admin import (
+    AdminFailed,
+    call_any,
+    create_topic,
+    create_topics_request,
+    metadata_request,
+    wait_for_leaders,
+)
 from bench.criteria import BMQ, KAFKA
 from bench.groups.target import Target
 from bench.loads.client import Client
 from bench.workloads import LoadFailed
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.messages.create_topics_request import CreateTopicsRequest
 from tests.support.servers import BmqServer, KafkaServer, Server
 
 FILL_S: Final = 120.0
@@ -46,11 +55,28 @@ def one_node(name: str, directory: Path, configs: Mapping[str, str] | None = Non
         shutil.rmtree(place, ignore_errors=True)
 
 
-def filled(target: Target, client: Client, topic: str, partitions: int, records: int, record_bytes: int) -> None:
+def node_ids(addresses: Sequence[str]) -> list[int]:
+    """Of the nodes at these addresses, in their order. Raises AdminFailed."""
+    brokers = call_any(addresses, ApiKey.METADATA, metadata_request([])).brokers
+    by_address = {f"{one.host}:{one.port}": one.node_id for one in brokers}
+    missing = [address for address in addresses if address not in by_address]
+    if missing:
+        raise AdminFailed(f"no node says that it is at {', '.join(missing)}")
+    return [by_address[address] for address in addresses]
+
+
+def topic_of(target: Target, topic: str, partitions: int) -> CreateTopicsRequest:
+    """A topic wherever the servers put its partitions."""
+    return create_topics_request(topic, partitions, target.replication)
+
+
+def filled(target: Target, client: Client, request: CreateTopicsRequest, records: int, record_bytes: int) -> None:
     """Make the topic and produce so many records to partitions at random. Raises LoadFailed, AdminFailed."""
-    create_topic(target.addresses, create_topics_request(topic, partitions, target.replication))
-    wait_for_leaders(target.addresses, topic, partitions)
-    produced(client, target.bootstrap, topic, partitions, records, record_bytes)
+    (topic,) = request.topics
+    partitions = len(topic.assignments) or topic.num_partitions
+    create_topic(target.addresses, request)
+    wait_for_leaders(target.addresses, topic.name, partitions)
+    produced(client, target.bootstrap, topic.name, partitions, records, record_bytes)
 
 
 def produced(client: Client, bootstrap: str, topic: str, partitions: int, records: int, record_bytes: int) -> None:

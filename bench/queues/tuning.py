@@ -29,13 +29,6 @@ SETTINGS: Final = (
         "not measured: 10,000 members of one node are more than the defaults allow",
     ),
     Setting(
-        "clients, the part idle",
-        "fetch.max.wait.ms",
-        "10,000",
-        "500",
-        "not measured: 20,000 polls a second of 10,000 members that find nothing are no long polls",
-    ),
-    Setting(
         "bmq",
         "max.connections.per.ip",
         "2147483647, as in Kafka: all clients of a benchmark come from one address",

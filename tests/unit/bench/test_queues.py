@@ -8,9 +8,23 @@ from uuid import UUID
 import pytest
 
 from bench.criteria import Evidence
-from bench.queues.criteria import CONSUME, LOADS, LOCKS, PART_OF, judge
+from bench.queues.criteria import (
+    ACKS,
+    CONSUME,
+    DETAILS,
+    FAILOVER,
+    IDLE,
+    LOADS,
+    LOCKS,
+    OLD,
+    PART_OF,
+    PLAIN,
+    THREE,
+    judge,
+)
 from bench.queues.failover import Deliveries
 from bench.queues.frames import LENGTH_BYTES, VERSION, Fetching, session_frames
+from bench.queues.idle import POLL_MS, POLL_RECORDS
 from bench.queues.ledger import Ledger
 from bench.queues.loads import parsed
 from bench.queues.member import Given
@@ -40,6 +54,14 @@ def consumed(records_per_s: float) -> dict[str, Any]:
     return {load: {"share": dict(share), "plain": {"records_per_s": 300.0}} for load in LOADS}
 
 
+def paired(ours: dict[str, Any], theirs: dict[str, Any], rival: str = "kafka") -> dict[str, Any]:
+    return {"wanted": 1, "pairs": [{"bmq": ours, rival: theirs}]}
+
+
+def both_layouts(one: dict[str, Any], three: dict[str, Any]) -> dict[str, Any]:
+    return judged({CONSUME: paired(one, consumed(100.0)), THREE: paired(three, consumed(100.0))})
+
+
 def requests_of(data: bytes) -> list[bytes]:
     found = []
     while data:
@@ -54,29 +76,109 @@ def test_every_criterion_is_of_a_part_that_is_run() -> None:
     assert [plan_of(PARTS, (), size).pairs for size in (FULL, QUICK, SMOKE)] == [3, 1, 1]
 
 
+def test_every_part_has_a_limit() -> None:
+    limits_s = plan_of(PARTS, (), FULL).limits_s
+    assert set(limits_s) == set(PARTS) and min(limits_s.values()) > 0
+
+
+def test_the_bounds_are_those_that_were_asked_for() -> None:
+    found = {name: (one["op"], one["bound"]) for name, one in judged({}).items() if "holds" in one}
+    assert found == {
+        "share_consume_ratio": (">=", 1.5),
+        "share_vs_plain": (">=", 0.5),
+        "share_cpu_per_record_ratio": ("<=", 0.7),
+        "ack_p99_ratio": ("<=", 0.7),
+        "share_failover_gap_s": ("<=", 1.0),
+        "counts_lost": ("<=", 0),
+        "accepted_twice": ("<=", 0),
+        "lost": ("<=", 0),
+        "redelivered_by_move": ("<=", 0),
+        "locks_memory_mib": ("<=", 60),
+        "idle_10000_members_cpu_percent": ("<=", 25),
+        "plain_produce": (">=", 0.98),
+        "plain_fetch": (">=", 0.98),
+    }
+
+
 def test_the_worst_load_is_judged_and_all_are_reported() -> None:
-    ours, theirs = consumed(200.0), consumed(100.0)
+    ours = consumed(200.0)
     ours["1k_8"]["share"]["records_per_s"] = 140.0
-    found = judged({CONSUME: {"wanted": 1, "pairs": [{"bmq": ours, "kafka": theirs}]}})
+    found = both_layouts(ours, consumed(200.0))
     one = found["share_consume_ratio"]
-    assert one["value"] == pytest.approx(1.4) and not one["holds"] and "1 KiB, 8 consumers" in one["what"]
+    assert one["value"] == pytest.approx(1.4) and not one["holds"]
+    assert one["what"].endswith("one node, 1 KiB, 8 consumers")
     assert found["share_consume_ratio_100b_1"]["value"] == pytest.approx(2)
-    assert found["share_vs_plain"]["value"] == pytest.approx(200 / 300, abs=1e-3) and found["share_vs_plain"]["holds"]
+    assert found["share_vs_plain"]["value"] == pytest.approx(140 / 300, abs=1e-3)
     assert found["share_cpu_per_record_ratio"]["value"] == 1
 
 
-def test_a_load_that_was_not_measured_leaves_nothing_to_be_judged() -> None:
-    ours = consumed(200.0)
-    del ours["100b_8"]
-    found = judged({CONSUME: {"wanted": 1, "pairs": [{"bmq": ours, "kafka": consumed(100.0)}]}})
-    assert found["share_consume_ratio"]["value"] is None and not found["share_consume_ratio"]["holds"]
+@pytest.mark.parametrize("load", LOADS)
+def test_every_load_of_three_nodes_is_judged(load: str) -> None:
+    three = consumed(200.0)
+    three[load]["share"].update(records_per_s=120.0, server_cpu_s=3.0)
+    found = both_layouts(consumed(200.0), three)
+    assert found["share_consume_ratio"]["value"] == pytest.approx(1.2)
+    assert found["share_vs_plain"]["value"] == pytest.approx(0.4) and not found["share_vs_plain"]["holds"]
+    assert found["share_cpu_per_record_ratio"]["value"] == pytest.approx(3)
+    assert "three nodes" in found["share_consume_ratio"]["what"]
 
 
-def test_memory_is_that_of_the_largest_round() -> None:
-    rounds = [{"memory_mib": 59.0, "single_memory_mib": 400.0}, {"memory_mib": 61.0, "single_memory_mib": 410.0}]
+@pytest.mark.parametrize("part", [CONSUME, THREE])
+def test_a_load_that_was_not_measured_leaves_nothing_to_be_judged(part: str) -> None:
+    layouts = {CONSUME: consumed(200.0), THREE: consumed(200.0)}
+    del layouts[part]["100b_8"]
+    found = both_layouts(layouts[CONSUME], layouts[THREE])
+    for name in ("share_consume_ratio", "share_vs_plain", "share_cpu_per_record_ratio"):
+        assert found[name]["value"] is None and not found[name]["holds"]
+
+
+def test_round_trips_of_three_nodes_are_judged_too() -> None:
+    def acks(p99_us: int) -> dict[str, Any]:
+        return {"rated": {"latency_p99_us": p99_us}}
+
+    found = judged({ACKS: paired(acks(50), acks(100)), THREE: paired({ACKS: acks(80)}, {ACKS: acks(100)})})
+    assert found["ack_p99_ratio"]["value"] == pytest.approx(0.8) and not found["ack_p99_ratio"]["holds"]
+    assert found["ack_p99_ratio_acks"]["value"] == pytest.approx(0.5)
+
+
+def test_details_are_reported_and_not_judged() -> None:
+    found = judged({})
+    assert len(DETAILS) == 3 * 2 * len(LOADS) + 2
+    assert not any("holds" in found[name] for name in DETAILS)
+
+
+def test_plain_loads_are_judged_by_their_throughput() -> None:
+    def load(moved_bytes: int, cpu_s: float) -> dict[str, Any]:
+        samples = {"value_bytes": moved_bytes, "received_bytes": moved_bytes, "seconds": 2.0, "server_cpu_s": cpu_s}
+        return {"produce": samples, "fetch": samples}
+
+    found = judged({PLAIN: paired(load(97, 0.5), load(100, 1.0), OLD)})
+    for name in ("plain_produce", "plain_fetch"):
+        assert found[name]["value"] == pytest.approx(0.97) and not found[name]["holds"]
+        assert found[f"{name}_cpu"]["value"] == pytest.approx(1.94) and "holds" not in found[f"{name}_cpu"]
+
+
+def test_memory_is_that_of_records_locked_one_by_one() -> None:
+    rounds = [{"memory_mib": 59.0, "run_memory_mib": 6.0}, {"memory_mib": 61.0, "run_memory_mib": 5.0}]
     found = judged({LOCKS: {"bmq": {"wanted": 2, "rounds": rounds}}})
     assert found["locks_memory_mib"]["value"] == 61 and not found["locks_memory_mib"]["holds"]
-    assert "holds" not in found["locks_memory_single_mib"]
+    assert found["locks_memory_runs_mib"]["value"] == 6 and "holds" not in found["locks_memory_runs_mib"]
+
+
+def test_the_gap_of_a_failover_is_the_longest_of_all_rounds() -> None:
+    rounds = [{"gap_s": 0.5}, {"gap_s": 1.2}, {"gap_s": 0.4}]
+    sides = {side: {"wanted": 3, "rounds": rounds} for side in ("bmq", "kafka")}
+    found = judged({FAILOVER: sides})
+    assert found["share_failover_gap_s"]["value"] == 1.2 and not found["share_failover_gap_s"]["holds"]
+    assert found["share_failover_gap_median_s"]["value"] == 0.5
+
+
+def test_idle_members_poll_as_stock_clients_do() -> None:
+    samples = {"cpu_percent": 30.0, "long_polls_cpu_percent": 20.0, "polls_per_s": 9.0}
+    found = judged({IDLE: {"bmq": {"wanted": 1, "rounds": [samples]}}})
+    assert found["idle_10000_members_cpu_percent"]["value"] == 30
+    assert found["idle_long_polls_cpu_percent"]["value"] == 20
+    assert POLL_MS == 500 and POLL_RECORDS == 500
 
 
 def test_frames_of_a_session() -> None:
