@@ -29,8 +29,8 @@ FETCH_RECORDS: Final = 200
 POLL_MS: Final = 1_000
 AGAIN_S: Final = 0.2
 BETWEEN_S: Final = (0.5, 2.0)
-KILL_S: Final = 3.0
-"""What a kill takes, with the pause before the next one; a guess that sets the members' rate."""
+KILL_S: Final = 6.0
+"""More than a kill takes, with the pause before the next one: it sets the members' rate."""
 DELIVERY_LIMIT: Final = 10
 SEED: Final = 1
 CONFIGS: Final = {**EARLIEST, "share.delivery.count.limit": str(DELIVERY_LIMIT)}
@@ -48,12 +48,14 @@ def measure(side: Side, plan: Plan, client: Client) -> dict[str, Any]:
     began_s = time.monotonic()
     with group:
         _kill(side, group, plan)
+        left = group.ledger.left
         finished = group.wait(plan.kill_wait_s)
     if group.failures:
         raise LoadFailed(group.failures[0])
     return {
         "records": plan.kill_records,
         "kills": plan.kills,
+        "left_after_kills": left,
         "finished": finished,
         "seconds": round(time.monotonic() - began_s, 1),
         **group.ledger.found(),

@@ -46,10 +46,15 @@ class Ledger:
         self._mark(accepts, ACCEPTED)
 
     @property
+    def left(self) -> int:
+        """Records of which no accept was sent yet."""
+        with self._lock:
+            return self._records - self._count(MAYBE) - self._count(ACCEPTED)
+
+    @property
     def is_finished(self) -> bool:
         """Whether every record was accepted, or may have been."""
-        with self._lock:
-            return self._count(MAYBE) + self._count(ACCEPTED) >= self._records
+        return self.left <= 0
 
     def found(self) -> dict[str, int]:
         with self._lock:

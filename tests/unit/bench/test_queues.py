@@ -238,7 +238,7 @@ def test_the_ledger_counts_what_must_not_be() -> None:
     ledger.accepted([Given(0, 0, 1, 1)])
     ledger.delivered([Given(0, 1, 1, 4)])
     assert ledger.accepted_twice == 1
-    assert not ledger.is_finished and ledger.found()["lost"] == 2
+    assert not ledger.is_finished and ledger.left == ledger.found()["lost"] == 2
     ledger.accepting([Given(1, 0, 1, 1)])
     assert ledger.is_finished
     found = ledger.found()
