@@ -256,12 +256,25 @@ def _assign_and_step(draft: ShareDraft, member_id: str, context: ShareContext) -
     if group.settled_at != context.version and _is_settled(group, context.topics):
         group.settled_at = context.version
     member = group.members[member_id]
-    target = group.target_of(member_id)
-    if member.epoch == group.target_epoch and member.assigned == target:
-        return member
-    moved = replace(member, epoch=group.target_epoch, previous_epoch=member.epoch, assigned=target)
+    assigned = _without_left_topics(group.target_of(member_id), member, context.topics)
+    if member.epoch == group.target_epoch:
+        if member.assigned == assigned:
+            return member
+        moved = replace(member, assigned=assigned)
+    else:
+        moved = replace(member, epoch=group.target_epoch, previous_epoch=member.epoch, assigned=assigned)
     draft.write(records.CurrentKey(group=group.group_id, member_id=member_id), moved.has())
     return moved
+
+
+def _without_left_topics(target: Target, member: ShareMember, topics: Topics) -> Target:
+    """What of a target the member may have: topics that were deleted, or that it has left, are taken from it before the next
+    target is due. Source: Kafka's ShareGroupAssignmentBuilder (4.3).
+    """
+    wanted = _topics_of(member, topics)
+    if target.keys() <= wanted:
+        return target
+    return {topic_id: partitions for topic_id, partitions in target.items() if topic_id in wanted}
 
 
 def _assignable(group: ShareGroup, topics: Topics) -> Mapping[UUID, frozenset[int]]:

@@ -146,6 +146,11 @@ def assigned(answer: ShareGroupHeartbeatResponse) -> list[int] | None:
     return [number for part in answer.assignment.topic_partitions for number in part.partitions]
 
 
+def assigned_topics(answer: ShareGroupHeartbeatResponse) -> set[UUID | None]:
+    assert answer.assignment is not None
+    return {part.topic_id for part in answer.assignment.topic_partitions}
+
+
 def test_the_first_heartbeat_brings_partitions_whose_state_has_begun() -> None:
     async def main() -> None:
         shares = Shares()
@@ -211,6 +216,38 @@ def test_a_heartbeat_before_the_assignment_interval_is_over_brings_no_assignment
         shares.cluster.clock.advance(1_000)
         answer = await shares.beat("a", 2)
         assert (answer.member_epoch, assigned(answer)) == (3, [0, 1, 2]), "one epoch for both steps"
+
+    virtual(main)
+
+
+def test_partitions_of_a_deleted_topic_are_taken_before_the_assignment_interval_is_over() -> None:
+    async def main() -> None:
+        shares = Shares(config=CoordinatorConfig(share=ShareConfig(assignment_interval_ms=1_000)))
+        await shares.beat("a", 0, "t", "u")
+        shares.cluster.clock.advance(1_000)
+        answer = await shares.beat("a", 2)
+        assert answer.member_epoch == 3 and assigned_topics(answer) == {T, U}
+        shares.set_topic("t", T, 0)
+        answer = await shares.beat("a", 3)
+        assert assigned_topics(answer) == {U}
+        assert answer.member_epoch == 3, "the member's epoch is that of the target, which waits"
+        assert assigned(await shares.beat("a", 3)) is None
+        shares.cluster.clock.advance(1_000)
+        assert (await shares.beat("a", 3)).member_epoch == 4
+
+    virtual(main)
+
+
+def test_partitions_of_a_topic_that_a_member_leaves_are_taken_at_once() -> None:
+    async def main() -> None:
+        shares = Shares(config=CoordinatorConfig(share=ShareConfig(assignment_interval_ms=1_000)))
+        await shares.beat("a", 0, "t", "u")
+        shares.cluster.clock.advance(1_000)
+        await shares.beat("a", 2)
+        answer = await shares.beat("a", 3, "u")
+        assert answer.member_epoch == 3 and assigned_topics(answer) == {U}
+        answer = await shares.beat("a", 3, "t", "u")
+        assert answer.member_epoch == 3 and assigned_topics(answer) == {T, U}
 
     virtual(main)
 
