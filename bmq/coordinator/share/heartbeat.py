@@ -103,10 +103,13 @@ def heartbeat(draft: ShareDraft, beat: Beat, context: ShareContext) -> Answered:
     is_new_subscription = before is None or said.topic_names != before.topic_names
     if said is not before:
         draft.write(records.MemberKey(group=draft.group_id, member_id=asked.member_id), said.said())
-    if is_new_subscription or context.is_stale:
+    is_changed = is_new_subscription or context.is_stale
+    if is_changed:
         bump_if_needed(draft, context, must=is_new_subscription)
     missing = _begin_missing(draft, context)
     member = _assign_and_step(draft, asked.member_id, context)
+    if is_changed:
+        member = _leave_topics(draft, member, context)
     draft.start(TimerKind.SESSION, asked.member_id, context.terms.session_timeout_ms)
     had = {} if before is None else before.assigned
     is_sent = asked.member_epoch == JOIN_EPOCH or asked.subscribed_topic_names is not None or member.assigned != had
@@ -256,21 +259,27 @@ def _assign_and_step(draft: ShareDraft, member_id: str, context: ShareContext) -
     if group.settled_at != context.version and _is_settled(group, context.topics):
         group.settled_at = context.version
     member = group.members[member_id]
-    assigned = _without_left_topics(group.target_of(member_id), member, context.topics)
     if member.epoch == group.target_epoch:
-        if member.assigned == assigned:
-            return member
-        moved = replace(member, assigned=assigned)
-    else:
-        moved = replace(member, epoch=group.target_epoch, previous_epoch=member.epoch, assigned=assigned)
+        return member
+    assigned = _without_left_topics(group.target_of(member_id), member, context.topics)
+    moved = replace(member, epoch=group.target_epoch, previous_epoch=member.epoch, assigned=assigned)
     draft.write(records.CurrentKey(group=group.group_id, member_id=member_id), moved.has())
     return moved
 
 
-def _without_left_topics(target: Target, member: ShareMember, topics: Topics) -> Target:
-    """What of a target the member may have: topics that were deleted, or that it has left, are taken from it before the next
-    target is due. Source: Kafka's ShareGroupAssignmentBuilder (4.3).
+def _leave_topics(draft: ShareDraft, member: ShareMember, context: ShareContext) -> ShareMember:
+    """Take topics from the member that were deleted, or that it has left, before the next target is due; one that it is
+    subscribed to again it gets back. Its epoch stays. Source: Kafka's ShareGroupAssignmentBuilder (4.3).
     """
+    assigned = _without_left_topics(draft.existing.target_of(member.member_id), member, context.topics)
+    if assigned == member.assigned:
+        return member
+    moved = replace(member, assigned=assigned)
+    draft.write(records.CurrentKey(group=draft.group_id, member_id=member.member_id), moved.has())
+    return moved
+
+
+def _without_left_topics(target: Target, member: ShareMember, topics: Topics) -> Target:
     wanted = _topics_of(member, topics)
     if target.keys() <= wanted:
         return target
