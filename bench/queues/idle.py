@@ -29,7 +29,12 @@ from bmq.protocol.messages.share_group_heartbeat_response import ShareGroupHeart
 
 TOPIC: Final = "idle"
 PARTITIONS: Final = 50
-CONFIGS: Final = {"group.share.max.size": "1000", "group.share.max.share.sessions": "20000"}
+CONFIGS: Final = {
+    "group.share.max.size": "1000",
+    "group.share.max.share.sessions": "20000",
+    "max.connections": "20000",
+}
+"""A member has a connection for its polls, so that the heartbeats' come on top of 10,000."""
 HEARTBEAT_S: Final = 5.0
 """What both servers say by default."""
 HEARTBEAT_CONNECTIONS: Final = 500
@@ -43,9 +48,8 @@ POLL_RECORDS: Final = 500
 WARM_S: Final = 2.0
 HEARTBEATS_MAX_S: Final = 600.0
 """They end with the polls; the sessions of all members have to be opened in the meantime."""
-KEPT_MIN: Final = 0.9
-SATURATED_PERCENT: Final = 90.0
-"""A server that uses so much of a core may leave members waiting: that is its figure."""
+KEPT_MIN: Final = 0.05
+"""With a smaller part of the polls, or of the heartbeats, there is no figure."""
 
 
 @dataclass(slots=True)
@@ -86,17 +90,16 @@ def measure(target: Target, polls: Members, heartbeats: Client, plan: Plan) -> d
         stop()
         beaten = beating.result()
     stock, long = found[POLL_MS], found[plan.long_poll_ms]
-    kept = beaten["answers"] / (len(members) / HEARTBEAT_S * beaten["seconds"])
-    if kept < KEPT_MIN and stock["cpu_percent"] < SATURATED_PERCENT:
-        raise LoadFailed(f"{kept:.0%} of all heartbeats were answered in time, by a server that had time for them")
+    kept = kept_of("heartbeats", beaten["answers"] / beaten["seconds"], len(members) / HEARTBEAT_S)
     return {
         "members": len(members),
         "cpu_percent": stock["cpu_percent"],
         "polls_per_s": stock["polls_per_s"],
+        "polls_kept": stock["kept"],
         "long_polls_cpu_percent": long["cpu_percent"],
         "long_polls_per_s": long["polls_per_s"],
         "heartbeats_per_s": round(beaten["answers"] / beaten["seconds"], 1),
-        "heartbeats_kept": round(kept, 3),
+        "heartbeats_kept": kept,
         "heartbeat_p99_us": beaten["latency_p99_us"],
         "memory": usage(target.processes),
         "polls": stock,
@@ -133,12 +136,26 @@ def _poll(
     wanted_per_s = len(members) / wait_ms * 1000
     warm_s = max(WARM_S, wait_ms / 1000)
     polled = polls.fetch_all(port, target.pids, asked, rate_per_s=wanted_per_s, warm_s=warm_s, seconds=seconds)
-    cpu_percent, polls_per_s = 100 * polled["server_cpu_s"] / seconds, polled["fetches"] / seconds
-    if polls_per_s < KEPT_MIN * wanted_per_s and cpu_percent < SATURATED_PERCENT:
-        raise LoadFailed(
-            f"{polls_per_s:.0f} of {wanted_per_s:.0f} polls a second were answered by a server that had time"
-        )
-    return {**polled, "cpu_percent": round(cpu_percent, 2), "polls_per_s": round(polls_per_s, 1)}
+    polls_per_s = polled["fetches"] / seconds
+    kept = kept_of("polls", polls_per_s, wanted_per_s)
+    used_percent = 100 * polled["server_cpu_s"] / seconds
+    return {
+        **polled,
+        "cpu_percent": round(used_percent / kept, 2),
+        "used_percent": round(used_percent, 2),
+        "polls_per_s": round(polls_per_s, 1),
+        "kept": kept,
+    }
+
+
+def kept_of(what: str, answered_per_s: float, wanted_per_s: float) -> float:
+    """The part of a load that was answered, at most 1. A server that answers less than it is asked for would need as much more
+    of a processor for all of it. Pure. Raises LoadFailed.
+    """
+    kept = round(answered_per_s / wanted_per_s, 3)
+    if kept < KEPT_MIN:
+        raise LoadFailed(f"{answered_per_s:.0f} of {wanted_per_s:.0f} {what} a second were answered")
+    return min(kept, 1.0)
 
 
 def heartbeat_frames(members: Sequence[Member]) -> Frames:

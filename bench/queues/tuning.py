@@ -23,9 +23,9 @@ SETTINGS: Final = (
     ),
     Setting(
         "bmq, the part idle",
-        "group.share.max.size, group.share.max.share.sessions",
-        "1,000 members in each of ten groups, 20,000 sessions",
-        "200 and 2,000",
+        "group.share.max.size, group.share.max.share.sessions, max.connections",
+        "1,000 members in each of ten groups, 20,000 sessions, 20,000 connections",
+        "200, 2,000 and 10,000",
         "not measured: 10,000 members of one node are more than the defaults allow",
     ),
     Setting(

@@ -24,7 +24,7 @@ from bench.queues.criteria import (
 )
 from bench.queues.failover import Deliveries
 from bench.queues.frames import LENGTH_BYTES, VERSION, Fetching, session_frames
-from bench.queues.idle import POLL_MS, POLL_RECORDS
+from bench.queues.idle import POLL_MS, POLL_RECORDS, kept_of
 from bench.queues.ledger import Ledger
 from bench.queues.loads import parsed
 from bench.queues.member import Given
@@ -179,6 +179,13 @@ def test_idle_members_poll_as_stock_clients_do() -> None:
     assert found["idle_10000_members_cpu_percent"]["value"] == 30
     assert found["idle_long_polls_cpu_percent"]["value"] == 20
     assert POLL_MS == 500 and POLL_RECORDS == 500
+
+
+def test_a_load_that_is_not_kept_up_with_is_scaled_and_one_that_stalls_has_no_figure() -> None:
+    assert kept_of("polls", 5_000, 20_000) == 0.25
+    assert kept_of("polls", 20_100, 20_000) == 1
+    with pytest.raises(LoadFailed, match="900 of 20000 polls"):
+        kept_of("polls", 900, 20_000)
 
 
 def test_frames_of_a_session() -> None:
