@@ -31,6 +31,8 @@ PARTITIONS: Final = 8
 SMALL_BYTES: Final = 100
 TOOL_WAIT_S: Final = 240.0
 POLL_MS: Final = 500
+BATCH_RECORDS: Final = 10
+"""Of a batch whose records are fetched one by one: both servers give a record with the whole batch around it."""
 OPENED_S: Final = 0.2
 SATURATED_MAX_PER_S: Final = 10_000
 """No server answers more of such fetches: so many records a second are there for loads without a fixed rate."""
@@ -44,22 +46,26 @@ _numbers: Final[Iterator[int]] = itertools.count(1)
 
 
 def run_consumers(target: Target, client: Client, plan: Plan, raw: dict[str, Any]) -> None:
-    """Every load, each with a group of its own in every pass, behind a pass that warms. On bmq plain consumers follow, and one
-    of them warms first, too. `raw` is given what is found.
+    """Every load, each with a group of its own in every pass; the server is warmed by one pass more. On bmq plain consumers
+    follow. `raw` is given what is found.
     """
+    is_warm = False
     for record_bytes in sorted({size for size, _ in LOADS.values()}):
         records = plan.records_1k if record_bytes == 1_024 else plan.records_100b
         topic = f"records-{record_bytes}"
         filled(target, client, topic_of(target, topic, PARTITIONS), records, record_bytes)
         loads = {name: consumers for name, (size, consumers) in LOADS.items() if size == record_bytes}
-        share_consume(target, topic, records, 1)
+        if not is_warm:
+            share_consume(target, topic, records, 1)
         for load, consumers in loads.items():
             passes = [share_consume(target, topic, records, consumers) for _ in range(plan.passes)]
             raw[load] = {"share": _together(passes)}
         if target.name == BMQ:
-            plain_consume(target, topic, records, 1)
+            if not is_warm:
+                plain_consume(target, topic, records, 1)
             for load, consumers in loads.items():
                 raw[load]["plain"] = plain_consume(target, topic, records, consumers)
+        is_warm = True
 
 
 def share_consume(target: Target, topic: str, records: int, consumers: int) -> dict[str, Any]:
@@ -139,7 +145,7 @@ def run_acks(target: Target, client: Client, members: Members, plan: Plan, raw: 
     free_s = plan.warm_ups_max * (OPENED_S + plan.warming_s) + plan.warm_s + plan.seconds
     records = SATURATED_MAX_PER_S * free_s + plan.ack_rate * (plan.warm_s + plan.seconds)
     request = create_topics_request(topic, 0, 0, assignments=_led_by_first(target))
-    filled(target, client, request, int(records), SMALL_BYTES)
+    filled(target, client, request, int(records), SMALL_BYTES, {"batch.num.messages": str(BATCH_RECORDS)})
     group_id = "ones"
     configure(target.addresses, group_id)
     initialize(target.addresses, group_id, topic, PARTITIONS)

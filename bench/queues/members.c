@@ -24,7 +24,7 @@
 
 enum {
     CORRELATION_AT = 4, /* in a request, behind its length, the API's key and version */
-    RECEIVED_BYTES_MAX = 1024 * 1024,
+    RECEIVED_BYTES_MAX = 4 * 1024 * 1024,
     SAMPLES_MAX = 8 * 1024 * 1024,
     OPENING_MAX = 16, /* sessions that are being opened: Kafka's backlog has room for 50 connections */
     OPENING_S = 60,

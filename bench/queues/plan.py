@@ -37,14 +37,14 @@ class Plan:
     pairs: int = 3
     three_pairs: int = 2
     records_100b: int = 1_000_000
-    records_1k: int = 300_000
+    records_1k: int = 250_000
     passes: int = 1
     members: int = 200
     ack_rate: int = 5_000
-    warming_s: float = 4
+    warming_s: float = 3
     warm_ups_max: int = 3
     warm_s: float = 2
-    seconds: float = 10
+    seconds: float = 8
     lock_rounds: int = 1
     idle_rounds: int = 1
     idle_members: int = 10_000

@@ -70,16 +70,34 @@ def topic_of(target: Target, topic: str, partitions: int) -> CreateTopicsRequest
     return create_topics_request(topic, partitions, target.replication)
 
 
-def filled(target: Target, client: Client, request: CreateTopicsRequest, records: int, record_bytes: int) -> None:
-    """Make the topic and produce so many records to partitions at random. Raises LoadFailed, AdminFailed."""
+def filled(
+    target: Target,
+    client: Client,
+    request: CreateTopicsRequest,
+    records: int,
+    record_bytes: int,
+    properties: Mapping[str, str] | None = None,
+) -> None:
+    """Make the topic and produce so many records to partitions at random; `properties`: of librdkafka.
+
+    Raises LoadFailed, AdminFailed.
+    """
     (topic,) = request.topics
     partitions = len(topic.assignments) or topic.num_partitions
     create_topic(target.addresses, request)
     wait_for_leaders(target.addresses, topic.name, partitions)
-    produced(client, target.bootstrap, topic.name, partitions, records, record_bytes)
+    produced(client, target.bootstrap, topic.name, partitions, records, record_bytes, properties)
 
 
-def produced(client: Client, bootstrap: str, topic: str, partitions: int, records: int, record_bytes: int) -> None:
+def produced(
+    client: Client,
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    records: int,
+    record_bytes: int,
+    properties: Mapping[str, str] | None = None,
+) -> None:
     """So many records, at random partitions. Raises LoadFailed."""
     done = client.produce(
         bootstrap,
@@ -90,6 +108,7 @@ def produced(client: Client, bootstrap: str, topic: str, partitions: int, record
         warm_s=0,
         seconds=FILL_S,
         records_max=records,
+        properties=properties,
     )
     if done["acknowledged"]["count"] < records:
         raise LoadFailed(f"{done['acknowledged']['count']} of {records} records were produced in {FILL_S:g} s")

@@ -22,6 +22,13 @@ SETTINGS: Final = (
         "the part consume",
     ),
     Setting(
+        "both, the part acks",
+        "batch.num.messages of librdkafka, which fills the topic",
+        "10",
+        "10,000",
+        "not measured: both servers would send up to 1 MB with each record",
+    ),
+    Setting(
         "bmq, the part idle",
         "group.share.max.size, group.share.max.share.sessions, max.connections",
         "1,000 members in each of ten groups, 20,000 sessions, 20,000 connections",
