@@ -183,8 +183,8 @@ ABSOLUTES: Final = (
              _sum("redelivered")),
     Absolute("locks_memory_mib", LOCKS, "1,000,000 records locked one by one in 1,000 share partitions", "MiB", 60,
              _longest("memory_mib"), no_rival="a bound of its own"),
-    Absolute("idle_10000_members_cpu_percent", IDLE, "heartbeats and polls of 10,000 members as a stock client sends them, one node; "
-             "if only a part is answered, scaled up to all", "%", 25, _longest("cpu_percent"), no_rival="a bound of its own"),
+    Absolute("idle_10000_members_cpu_percent", IDLE, "heartbeats and polls of 10,000 members, as of stock clients, scaled to all, one node",
+             "%", 25, _longest("cpu_percent"), no_rival="a bound of its own"),
 )  # fmt: skip
 REPORTED_ABSOLUTES: Final = (
     Absolute("locks_memory_runs_mib", LOCKS, "the same number of records, locked 500 at a time", "MiB", 0,
