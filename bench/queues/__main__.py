@@ -77,7 +77,10 @@ class Measuring:
 
     def consume(self) -> None:
         self.pairs(
-            CONSUME, self.plan.pairs, self.one, lambda target, raw: run_consumers(target, self.client, self.plan, raw)
+            CONSUME,
+            self.plan.consume_pairs,
+            self.one,
+            lambda target, raw: run_consumers(target, self.client, self.plan, raw),
         )
 
     def acks(self) -> None:

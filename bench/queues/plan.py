@@ -10,16 +10,19 @@ from bench.queues.criteria import ACKS, CONSUME, FAILOVER, IDLE, KILLS, LOCKS, M
 from bench.runner import QUICK, SMOKE
 
 LIMITS_S: Final[Mapping[str, float]] = {
-    CONSUME: 700,
-    ACKS: 360,
+    CONSUME: 540,
+    ACKS: 420,
     LOCKS: 420,
-    IDLE: 300,
+    IDLE: 240,
     PLAIN: 300,
-    THREE: 800,
-    FAILOVER: 420,
-    MOVES: 300,
-    KILLS: 700,
+    FAILOVER: 360,
+    MOVES: 240,
+    KILLS: 720,
+    THREE: 900,
 }
+"""The longest that each part may take. All together are expected to take less than 40 minutes on two quiet processors; three
+nodes come last, as they take longest.
+"""
 PARTS: Final = tuple(LIMITS_S)
 
 
@@ -35,6 +38,7 @@ class Plan:
     parts: tuple[str, ...]
     sides: tuple[str, ...]
     pairs: int = 3
+    consume_pairs: int = 2
     three_pairs: int = 2
     records_100b: int = 1_000_000
     records_1k: int = 250_000
@@ -56,7 +60,7 @@ class Plan:
     plain_s: float = 2
     plain_backlog_bytes: int = 16 * 1024 * 1024
     failovers: int = 5
-    moves: int = 5
+    moves: int = 4
     kills: int = 50
     kill_records: int = 1_000_000
     kill_wait_s: float = 120
@@ -77,6 +81,6 @@ def plan_of(parts: tuple[str, ...], sides: tuple[str, ...], size: str) -> Plan:
 
 def _quick(plan: Plan) -> Plan:
     return replace(
-        plan, pairs=1, three_pairs=1, records_100b=500_000, records_1k=100_000, warming_s=2, warm_ups_max=2, warm_s=1,
+        plan, pairs=1, consume_pairs=1, three_pairs=1, records_100b=500_000, records_1k=100_000, warming_s=2, warm_ups_max=2, warm_s=1,
         seconds=5, idle_s=8, plain_pairs=2, plain_s=1, failovers=1, moves=1, kills=6, kill_records=60_000,
     )  # fmt: skip
