@@ -18,7 +18,7 @@ from tests.support.java import java_command
 from tests.support.patience import Patience
 from tests.support.processes import POLL_INTERVAL_S, ManagedProcess, ProcessFailed, eventually, free_port
 
-READY_LINE = r"^bmq ready kafka=127\.0\.0\.1:(\d+) rest=127\.0\.0\.1:(\d+)$"
+READY_LINE = r"^bmq ready kafka=(\S+:\d+) rest=127\.0\.0\.1:(\d+)$"
 READY_TIMEOUT_S = 120.0
 KAFKA_READY_TIMEOUT_S = 60.0
 # A clean stop of bmq may take as long as PATIENCE allows, 5 seconds elsewhere; the rest is for the process to go.
@@ -152,11 +152,15 @@ class BmqServer(Server):
         self.store = store
         self._command = bmq_command() if has_extras else server_command()
 
+    @property
+    def advertised(self) -> str:
+        """HOST:PORT that clients of the first listener are told."""
+        return self._environment.get("BMQ_ADVERTISED", self.bootstrap)
+
     def wait_until_ready(self) -> None:
         patience = Patience(self.ready_timeout_s)
         ready = self.process.wait_for_line(READY_LINE, self.ready_timeout_s)
-        reached = self._environment.get("BMQ_ADVERTISED", self.bootstrap)
-        assert int(ready[1]) == int(reached.rpartition(":")[2])
+        assert ready[1] == self.advertised
         self.rest_port = int(ready[2])
         while self.get("/v1/health")[0] != 200:
             if patience.is_over() or not self.is_running:

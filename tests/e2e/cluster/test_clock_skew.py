@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
@@ -12,24 +10,13 @@ from tests.e2e.cluster.test_separate_roles import owners_and_epochs
 from tests.support.cluster import NODE_SESSION_S
 from tests.support.paced_load import producing
 from tests.support.steady_load import assert_nothing_lost
+from tests.support.wrong_clock import clock_off_by
 
 pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(180), pytest.mark.safety]
 
 PARTITIONS = 3
 SKEW_S = 60
 SESSIONS = 1.5
-
-
-def clock_off_by(seconds: int) -> dict[str, str]:
-    """The environment of a process whose time of day is wrong; its monotonic clock goes on as ever."""
-    found = sorted(Path("/usr/lib").glob("*/faketime/libfaketime.so.1"))
-    assert found, "no libfaketime: run `make tools` (installs it as root, else says what to install)"
-    return {
-        "LD_PRELOAD": str(found[0]),
-        "FAKETIME": f"{seconds:+d}s",
-        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-        "FAKETIME_NO_CACHE": "1",
-    }
 
 
 def test_clocks_a_minute_off(new_cluster: ClusterMaker, make_topic: TopicMaker) -> None:
