@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar, Final
 
 import structlog
 
 from bmq.coordinator.classic.group import Group
-from bmq.coordinator.config import GroupTerms
+from bmq.coordinator.config import CoordinatorConfig, GroupTerms
 from bmq.coordinator.consumer.cached_responses import CachedResponses, RequestKey
 from bmq.coordinator.consumer.consumer_group import CONSUMER, ConsumerGroup
 from bmq.coordinator.consumer.departures import expire
@@ -19,15 +20,16 @@ from bmq.coordinator.consumer.member import MemberState
 from bmq.coordinator.consumer.patterns import Matches, compiled
 from bmq.coordinator.consumer.progress import GroupContext
 from bmq.coordinator.consumer.resolution import ResolutionTimes, is_due, resolve
-from bmq.coordinator.modern.group_runtime import GroupRuntime, Volatile
+from bmq.coordinator.modern.group_runtime import Counts, GroupRuntime, Host, Volatile
 from bmq.coordinator.modern.member_timers import Due, TimerKind, TimerOrder
 from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.runtime.recent_proof import PROOF_RENEWAL_AGE_MS
-from bmq.coordinator.topics import TopicChanges
+from bmq.coordinator.topics import CurrentTopics, MayDescribe, TopicChanges
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import encode
 from bmq.protocol.consumer_group_records import RECORD_TYPES
 from bmq.protocol.errors import KafkaError
+from bmq.protocol.request_context import RequestContext
 
 _log = structlog.get_logger("bmq.coordinator")
 
@@ -50,6 +52,17 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, GroupContext, _Volatile]
 
     kind: ClassVar = CONSUMER
     record_types: ClassVar = RECORD_TYPES
+
+    def __init__(
+        self,
+        host: Host,
+        config: CoordinatorConfig,
+        counts: Counts,
+        image: CurrentTopics,
+        may_describe: MayDescribe,
+    ) -> None:
+        super().__init__(host, config, counts, image)
+        self._may_describe = may_describe
 
     # ---------------------------------------------------------------- for the runtime
 
@@ -103,10 +116,10 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, GroupContext, _Volatile]
             configs = self._image().group_configs
             volatile.responses.put(key, body, tuple(draft.timers), configs, len(group.members))
 
-    def cached_response(self, group_id: str, key: RequestKey) -> bytes | None:
+    def cached_response(self, group_id: str, key: RequestKey, context: RequestContext) -> bytes | None:
         """The body of the earlier response, with its timers renewed, if nothing has changed and the shard is proven ours.
 
-        None: `decide` has to answer.
+        None: `decide` has to answer. `context`: of the heartbeat.
         """
         volatile = self._volatile.get(group_id)
         if volatile is None or volatile.changes != volatile.looked:
@@ -123,7 +136,7 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, GroupContext, _Volatile]
         if asked_ms - host.state_log.proven_ms >= PROOF_RENEWAL_AGE_MS and not host.is_proven(asked_ms):
             return None  # it has to wait for a proof (rule 34)
         self._obey(group_id, timers, loop_ms)
-        self.resolve_if_due(group_id)
+        self.resolve_if_due(group_id, context)
         return body
 
     def _changed(self, group_id: str) -> None:
@@ -145,8 +158,11 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, GroupContext, _Volatile]
                 volatile.times = volatile.times._replace(has_new_topics=True)
         super().topics_changed(changes)
 
-    def resolve_if_due(self, group_id: str) -> None:
-        """Resolve the group's regular expressions in the background, if that is due."""
+    def resolve_if_due(self, group_id: str, context: RequestContext) -> None:
+        """Resolve the group's regular expressions in the background, if that is due.
+
+        `context`: of a member's heartbeat. As in Kafka, the expressions of all members match what its client may describe.
+        """
         group = self.find(group_id)
         if group is None or not group.subscribed_regexes or self._host.is_lost:
             return
@@ -155,15 +171,15 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, GroupContext, _Volatile]
         if not volatile.is_resolving and is_due(group, volatile.times, self._config.consumer, now.wall_ms):
             volatile.is_resolving = True
             volatile.times = ResolutionTimes(now.wall_ms, has_new_topics=False)
-            self._host.spawn(self._resolve(group, volatile))
+            self._host.spawn(self._resolve(group, volatile, context))
 
-    async def _resolve(self, group: ConsumerGroup, volatile: _Volatile) -> None:
+    async def _resolve(self, group: ConsumerGroup, volatile: _Volatile, asked: RequestContext) -> None:
         try:
             topics = self._image()
             names = tuple(topics.topics)
             matches = {}
             for regex in sorted(group.subscribed_regexes):
-                matches[regex] = await _matching(regex, names)
+                matches[regex] = await _matching(regex, names, partial(self._may_describe, asked))
             await self.decide(group.group_id, lambda draft, context: resolve(draft, matches, topics.offset, context))
         except KafkaError as error:
             volatile.times = volatile.times._replace(has_new_topics=True)
@@ -175,7 +191,7 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, GroupContext, _Volatile]
         return self._config.consumer.terms(self._image().group_configs.get(group_id, {}))
 
 
-async def _matching(regex: str, names: Sequence[str]) -> frozenset[str]:
+async def _matching(regex: str, names: Sequence[str], may_describe: Callable[[str], bool]) -> frozenset[str]:
     try:
         matches: Matches = compiled(regex)
     except KafkaError as error:  # accepted by another server
@@ -184,7 +200,7 @@ async def _matching(regex: str, names: Sequence[str]) -> frozenset[str]:
     found: set[str] = set()
     count = 0
     for name in names:
-        if matches(name):
+        if matches(name) and may_describe(name):
             found.add(name)
         count += len(name)
         if count >= _CHARS_PER_TURN_MAX:

@@ -29,7 +29,7 @@ from bmq.coordinator.group_shard import GroupShard, GroupShardContext
 from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.runtime.directory import ShardDirectory, Shards
 from bmq.coordinator.streams.streams_group import StreamsGroupState
-from bmq.coordinator.topics import CurrentTopics, Topics, changes
+from bmq.coordinator.topics import CurrentTopics, MayDescribe, Topics, changes
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
 from bmq.log.transactions import TransactionVerifier
@@ -54,7 +54,9 @@ class GroupCoordinator:
         *,
         verifier: TransactionVerifier | None = None,
         create_topics: RequestMethod | None = None,
+        may_describe: MayDescribe,
     ) -> None:
+        """`may_describe`: which topics the regular expression of a member may match."""
         self.metrics = GroupMetrics(self._groups_by_state, self._offset_count, self._groups_by_type)
         self.memory = MemberMemory(config.members_bytes_max)
         self._made: WeakSet[GroupShard] = WeakSet()  # those that are loading, too
@@ -66,6 +68,7 @@ class GroupCoordinator:
                 self.metrics,
                 image,
                 self.memory,
+                may_describe,
                 create_topics,
                 self.share_states.resume,
                 self.share_states.member_removed,

@@ -42,7 +42,7 @@ from bmq.coordinator.share_groups import ShareGroups
 from bmq.coordinator.snapshot import ShardState, decode_snapshot, encode_snapshot
 from bmq.coordinator.streams.streams_group import StreamsGroup
 from bmq.coordinator.streams_groups import StreamsGroups
-from bmq.coordinator.topics import CurrentTopics, TopicChanges
+from bmq.coordinator.topics import CurrentTopics, MayDescribe, TopicChanges
 from bmq.log.clock import Clock
 from bmq.log.partition_log import ReplayableLog
 from bmq.log.state_log import Producer, SnapshotPolicy
@@ -79,6 +79,7 @@ class GroupShardContext:
     """What all group shards of a coordinator share. `create_topics`: answers CreateTopics; None: nobody does.
 
     `on_loaded`: called with each shard that is loaded. `on_share_member_removed`: of this shard, see ShareGroups.
+    `may_describe`: which topics regular expressions may match.
     """
 
     clock: Clock
@@ -86,6 +87,7 @@ class GroupShardContext:
     metrics: GroupMetrics
     image: CurrentTopics
     memory: MemberMemory
+    may_describe: MayDescribe
     create_topics: RequestMethod | None = None
     on_loaded: Callable[[GroupShard], None] = lambda _: None
     on_share_member_removed: Callable[[GroupShard, str, str, Target], None] = lambda *_: None
@@ -105,7 +107,7 @@ class GroupShard(Shard):
         self.groups: dict[str, Group] = {}
         self.memory = ShardMemory(context.memory, config.members_bytes_per_shard_max)
         self.offsets = Offsets(config)
-        self.consumer = ConsumerGroups(self, config, metrics, image)
+        self.consumer = ConsumerGroups(self, config, metrics, image, context.may_describe)
         self.streams = StreamsGroups(self, config, metrics, image, context.create_topics)
         self.share = ShareGroups(self, config, metrics, image, partial(context.on_share_member_removed, self))
         self._runtimes: Sequence[NewRuntime] = (self.consumer, self.streams, self.share)

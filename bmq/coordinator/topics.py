@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
+from bmq.protocol.request_context import RequestContext
+
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 SHARE_STATE_TOPIC: Final = "__share_group_state"
@@ -39,6 +41,8 @@ class Topics(Protocol):
 
 
 CurrentTopics = Callable[[], Topics]
+MayDescribe = Callable[[RequestContext, str], bool]
+"""Whether the client of a request may know of a topic. No refusal is audited: the client has not named the topic."""
 
 
 def find_topic(topics: Topics, name: str, topic_id: UUID | None) -> Topic | None:

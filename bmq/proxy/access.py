@@ -55,6 +55,11 @@ class Access:
             )
         return False
 
+    def may_describe(self, context: RequestContext, topic: str) -> bool:
+        """Whether a regular expression of the client's may match the topic."""
+        heartbeat = ApiKey.CONSUMER_GROUP_HEARTBEAT
+        return self.allows(context, heartbeat, Operation.DESCRIBE, ResourceType.TOPIC, topic, is_quiet=True)
+
     def allows_client(
         self,
         principal: str,

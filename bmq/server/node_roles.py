@@ -238,6 +238,7 @@ class NodeRoles:
             dependencies.hooks.coordinator_config(coordinator_config(self.replica.broker_configs)),
             self._image,
             create_topics=partial(self.remote_controller.handle, ApiKey.CREATE_TOPICS),
+            may_describe=lambda context, topic: self.client_services.access.may_describe(context, topic),
         )
         routes = NodeRoutes(
             settings.node_id,

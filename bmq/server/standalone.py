@@ -272,6 +272,7 @@ class StandaloneServer:
             coordinator_config(controller.broker_configs),
             lambda: controller.image,
             create_topics=partial(controller.handle, ApiKey.CREATE_TOPICS),
+            may_describe=lambda context, topic: services.access.may_describe(context, topic),
         )
         producer_ids = ProducerIds(controller.allocate_producer_ids)
         markers = LocalMarkers(manager, groups, lambda: controller.image)

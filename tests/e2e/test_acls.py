@@ -21,6 +21,7 @@ from confluent_kafka.admin import (
 from typer.testing import CliRunner
 
 from bmq.cli.commands import app
+from tests.e2e.conftest import unique_name
 from tests.support.java import run_tool
 from tests.support.processes import eventually
 from tests.support.servers import BmqServer
@@ -116,6 +117,34 @@ def refused_reads(server: BmqServer, *topics: str) -> set[int]:
         return {eventually(code, CLIENT_WAIT_S, "the consumer is refused")}
     finally:
         consumer.close()
+
+
+def assigned_topics(bootstrap: str, regex: str, **more: object) -> set[str]:
+    """What a member of a group of its own gets that subscribes to a regular expression, which the server resolves."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": unique_name("regex"), "group.protocol": "consumer", **more}
+    consumer = Consumer(settings)
+    consumer.subscribe([regex])
+
+    def topics() -> set[str]:
+        consumer.poll(0.2)
+        return {one.topic for one in consumer.assignment()}
+
+    try:
+        return eventually(topics, CLIENT_WAIT_S, f"topics that {regex} matches")
+    finally:
+        consumer.close()
+
+
+def test_a_regular_expression_does_not_match_topics_of_others(server: BmqServer) -> None:
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    create(admin, "part-mine", "part-theirs", "part-shared")
+    grant(
+        admin,
+        topic_acl("part-theirs", AclOperation.READ, principal="User:bob"),
+        topic_acl("part-shared", AclOperation.READ),
+    )
+    assert assigned_topics(server.bootstrap, "^part-.*") == {"part-mine", "part-shared"}
+    assert "part-theirs for request = ConsumerGroupHeartbeat" not in server.log_file.read_text()  # nobody named it
 
 
 def test_acls_are_described_deleted_and_survive_a_restart(server: BmqServer) -> None:

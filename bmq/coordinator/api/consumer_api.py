@@ -71,7 +71,7 @@ class ConsumerApi:
         answer = await answered_by_owner(
             shard, shard.consumer.decide(group_id, decide, overtaking=checked.member_id), is_joining=is_joining
         )
-        shard.consumer.resolve_if_due(group_id)
+        shard.consumer.resolve_if_due(group_id, context)
         return answer
 
     def repeated_heartbeat(
@@ -88,7 +88,7 @@ class ConsumerApi:
         if context.leader_epoch >= 0 and shard.state_log.log.leader_epoch != context.leader_epoch:
             return None
         key = RequestKey.in_frame(frame, context.client_host, header.api_version)
-        return shard.consumer.cached_response(group_id, key)
+        return shard.consumer.cached_response(group_id, key, context)
 
     async def consumer_group_describe(
         self, request: ConsumerGroupDescribeRequest, context: RequestContext

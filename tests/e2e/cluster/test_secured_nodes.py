@@ -21,6 +21,7 @@ from bmq.dev.zookeeper import ZooKeeperServer
 from bmq.rest_client.client import RestClient
 from bmq.rest_client.login import RestLogin
 from tests.e2e.cluster.conftest import no_tracebacks
+from tests.e2e.test_acls import assigned_topics
 from tests.support.cluster import ENVIRONMENT, BmqCluster, ClusterNode
 from tests.support.java import CONSOLE_CONSUMER, CONSOLE_PRODUCER
 from tests.support.logged_in import LoggedIn, LoginRefused
@@ -330,3 +331,12 @@ def assert_orders_come_through(secured: Secured, node: ClusterNode) -> None:
         assert client.request("POST", "/v1/rebalance").status_code == 401
     finally:
         client.close()
+
+
+def test_a_regular_expression_matches_what_its_member_may_describe(running: Secured) -> None:
+    """Whichever node coordinates the group, and whichever the member is connected to."""
+    admin = AdminClient({**running.librdkafka("admin"), "log_level": 0})
+    admin.create_topics([NewTopic("theirs", 1, 3)])["theirs"].result(timeout=SHOWN_WAIT_S)
+    for _ in range(4):
+        login = running.librdkafka("alice")
+        assert assigned_topics(login.pop("bootstrap.servers"), "^t.*", **login) == {"t"}

@@ -192,12 +192,19 @@ class Cluster:
         self.topics.add("u", 2)
         self.shards = FakeShards(self.topics, shard_count)
         self.config = config
+        self.hidden: set[tuple[str, str]] = set()  # principals, and topics that they may not describe
         self.verifier: Any = FakeVerifier()  # None: a coordinator made from now on has none
         self.coordinator = self.restart()
 
     def restart(self) -> GroupCoordinator:
         self.coordinator = GroupCoordinator(
-            self.shards, self.clock, Random(7), self.config, lambda: self.topics, verifier=self.verifier
+            self.shards,
+            self.clock,
+            Random(7),
+            self.config,
+            lambda: self.topics,
+            verifier=self.verifier,
+            may_describe=lambda context, topic: (context.principal, topic) not in self.hidden,
         )
         return self.coordinator
 

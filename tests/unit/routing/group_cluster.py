@@ -108,6 +108,7 @@ class GroupNode:
             FAST,
             lambda: cluster.image,
             verifier=FakeVerifier(),
+            may_describe=lambda _context, _topic: True,
         )
         controller = FakeController(cluster.image)
         self.services = internal_services(replace(services_over(controller, FakePartitions()), groups=self.coordinator))

@@ -20,9 +20,9 @@ from bmq.protocol.codec import decode, decode_request, encode_request, parse_req
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from bmq.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
-from bmq.protocol.request_context import Received, RequestContext
+from bmq.protocol.request_context import ANONYMOUS, Received, RequestContext
 from tests.unit.coordinator.cluster import Cluster
-from tests.unit.coordinator.consumer.test_consumer_api import CONFIG, group_of, join, settled, shard_of, until  # type: ignore[attr-defined]
+from tests.unit.coordinator.consumer.test_consumer_api import CONFIG, beat, group_of, join, settled, shard_of, until  # type: ignore[attr-defined]
 
 pytestmark = pytest.mark.unit
 
@@ -98,6 +98,22 @@ async def test_only_what_the_same_client_said_is_known(wire: Wire) -> None:
     assert wire.again(frame_of("B", epoch)) is None
     assert wire.again(frame, leader_epoch=0) is not None
     assert wire.again(frame, leader_epoch=1) is None
+
+
+async def test_a_known_heartbeat_has_expressions_resolved_with_the_rights_of_its_client(wire: Wire) -> None:
+    cluster = wire.cluster
+    await beat(cluster, "A", wire.epoch_of("A"), subscribed_topic_names=None, subscribed_topic_regex="[tu]")
+    await until(lambda: bool(group_of(cluster).regexes))
+    assert group_of(cluster).matches("[tu]") == {"t", "u"}
+    for _ in range(3):
+        for member in list(group_of(cluster).members.values()):
+            await beat(cluster, member.member_id, member.epoch, [p for ps in member.assigned.values() for p in ps])
+    cluster.clock.advance(INTERVAL_MS)
+    frame = await remembered(wire, "B")
+    cluster.hidden = {(ANONYMOUS, "t")}
+    cluster.clock.advance(CONFIG.consumer.regex_refresh_interval_ms)
+    assert wire.again(frame) is not None
+    await until(lambda: group_of(cluster).matches("[tu]") == {"u"})
 
 
 async def test_a_record_of_the_group_is_news(wire: Wire) -> None:

@@ -33,7 +33,7 @@ from bmq.protocol.messages.offset_delete_request import (
 )
 from bmq.protocol.messages.offset_fetch_request import OffsetFetchRequest, OffsetFetchRequestGroup
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest
-from bmq.protocol.request_context import RequestContext
+from bmq.protocol.request_context import ANONYMOUS, RequestContext
 from tests.unit.coordinator.cluster import Cluster, FakeTopic, FakeTopics, request_context
 from tests.unit.coordinator.consumer.bench import picture
 from tests.unit.coordinator.consumer.test_classic_members import assignment, has, subscription
@@ -63,6 +63,7 @@ async def beat(
     *,
     group_id: str = "g",
     version: int = 1,
+    principal: str = ANONYMOUS,
     **fields: Any,
 ) -> ConsumerGroupHeartbeatResponse:
     """A heartbeat; `owned`: partitions of topic t."""
@@ -72,7 +73,8 @@ async def beat(
     request = ConsumerGroupHeartbeatRequest(
         group_id=group_id, member_id=member_id, member_epoch=epoch, topic_partitions=parts, **fields
     )
-    return await cluster.coordinator.consumer.consumer_group_heartbeat(request, request_context(version))
+    context = replace(request_context(version), principal=principal)
+    return await cluster.coordinator.consumer.consumer_group_heartbeat(request, context)
 
 
 async def join(cluster: Cluster, member_id: str, **fields: Any) -> ConsumerGroupHeartbeatResponse:
@@ -449,6 +451,26 @@ async def test_expressions_are_resolved_behind_the_heartbeat(cluster: Cluster) -
     await beat(cluster, "A", 3)
     await until(lambda: group_of(cluster).regexes["[tv].*"] != resolved)
     assert group_of(cluster).epoch == 3, "looked again, and nothing is new"
+
+
+async def test_an_expression_matches_what_the_member_that_has_it_resolved_may_describe(cluster: Cluster) -> None:
+    cluster.topics.add("tu", 3)
+    cluster.hidden = {("User:bob", "t"), ("User:alice", "u")}
+
+    def found() -> set[str]:
+        return set(group_of(cluster).matches("[tu]+"))
+
+    await join(cluster, "A", subscribed_topic_names=None, subscribed_topic_regex="[tu]+", principal="User:bob")
+    await until(lambda: group_of(cluster).epoch == 2)
+    assert found() == {"u", "tu"}
+    cluster.clock.advance(600_000)
+    await beat(cluster, "A", 1, principal="User:bob")
+    await until(lambda: not shard_of(cluster).consumer.resolution("g")[0])
+    assert found() == {"u", "tu"} and group_of(cluster).epoch == 2
+    cluster.clock.advance(600_000)
+    await join(cluster, "B", subscribed_topic_names=None, subscribed_topic_regex="[tu]+", principal="User:alice")
+    await until(lambda: not shard_of(cluster).consumer.resolution("g")[0])
+    assert found() == {"t", "tu"}, "as in Kafka, the rights of the member whose heartbeat it was count for all"
 
 
 async def test_a_slow_expression_leaves_turns_to_others(cluster: Cluster) -> None:

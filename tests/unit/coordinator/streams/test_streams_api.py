@@ -59,6 +59,7 @@ class World(Cluster):
             lambda: self.topics,
             verifier=self.verifier,
             create_topics=self.create_topics,
+            may_describe=lambda _context, _topic: True,
         )
         return self.coordinator
 
