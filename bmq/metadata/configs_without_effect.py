@@ -240,8 +240,6 @@ _TABLE: Final[Mapping[str, str]] = {
         sasl.server.max.receive.size INT 524288
         security.inter.broker.protocol STRING PLAINTEXT
         security.providers STRING -
-        ssl.allow.dn.changes BOOLEAN false
-        ssl.allow.san.changes BOOLEAN false
         ssl.endpoint.identification.algorithm STRING https dynamic
         ssl.engine.factory.class CLASS - dynamic
         ssl.keymanager.algorithm STRING SunX509 dynamic

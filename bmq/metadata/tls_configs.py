@@ -22,6 +22,18 @@ TLS_CONFIGS: Final = (
         "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
         "Which protocol each listener speaks, by its name.",
     ),
+    _key(
+        "ssl.allow.dn.changes",
+        ConfigType.BOOLEAN,
+        "false",
+        "Whether a certificate with another name is taken over without a restart.",
+    ),
+    _key(
+        "ssl.allow.san.changes",
+        ConfigType.BOOLEAN,
+        "false",
+        "Whether a certificate that lacks alternative names of the one before is taken over without a restart.",
+    ),
     _key("ssl.cipher.suites", ConfigType.LIST, "", "OpenSSL's names of ciphers for TLS 1.2; empty: its defaults."),
     _key("ssl.client.auth", ConfigType.STRING, "none", "Client certificates: none, requested or required."),
     _key("ssl.enabled.protocols", ConfigType.LIST, "TLSv1.2,TLSv1.3", "Versions of TLS that are spoken."),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import structlog
 
-from bmq.server.tls import TlsFiles, WrongTls, fault_of, make_context
+from bmq.security.certificate_changes import CertificateNames, change_fault
+from bmq.server.tls import TlsFiles, WrongTls, fault_of, make_context, names_of
 
 _log = structlog.get_logger("bmq.server")
 
@@ -47,18 +48,45 @@ class RenewedFiles(Generic[T]):
         self._seen_ns = seen_ns
 
 
-class ServedCertificate(RenewedFiles[ssl.SSLContext]):
-    """The context of one listener."""
+class _Made(NamedTuple):
+    """A context, and the names in its certificate; None: no client could read it."""
+
+    context: ssl.SSLContext
+    names: CertificateNames | None
+
+
+class ServedCertificate(RenewedFiles[_Made]):
+    """The context of one listener. A certificate with other names than the one in force is taken over where that is allowed."""
 
     def __init__(self, files: TlsFiles, use: Callable[[ssl.SSLContext], None]) -> None:
-        super().__init__(files, _renewed, use)
+        self._names: CertificateNames | None = None
+        self._use_context = use
+        super().__init__(files, self._renewed, self._take)
 
     def first(self) -> None:
-        """Make the context of the start; a line about a certificate that clients will refuse. Raises WrongTls."""
+        """Make the context of the start; a line about a certificate that clients will refuse. Raises WrongTls, OSError."""
         context = make_context(self.files)
-        self._use(context)
-        if fault := fault_of(self.files, context):
+        fault = fault_of(self.files, context)
+        self._take(_Made(context, names_of(self.files, context)))
+        if fault:
             _log.warning("certificate_not_valid", listener=self.files.listener, reason=fault)
+
+    def _take(self, made: _Made) -> None:
+        self._names = made.names
+        self._use_context(made.context)
+
+    def _renewed(self, files: TlsFiles) -> _Made:
+        """Raises WrongTls, for a certificate that clients will refuse, too: the one in force may be better. OSError."""
+        context = make_context(files)
+        fault = fault_of(files, context)
+        names = names_of(files, context)
+        if not fault and self._names is not None and names is not None:
+            fault = change_fault(
+                self._names, names, allows_dn=files.allows_dn_changes, allows_san=files.allows_san_changes
+            )
+        if fault:
+            raise WrongTls(f"listener {files.listener}: {fault}")
+        return _Made(context, names)
 
 
 async def watch(certificates: Sequence[RenewedFiles[Any]]) -> None:
@@ -67,11 +95,3 @@ async def watch(certificates: Sequence[RenewedFiles[Any]]) -> None:
         await asyncio.sleep(FILES_LOOK_S)
         for one in certificates:
             await one.look()
-
-
-def _renewed(files: TlsFiles) -> ssl.SSLContext:
-    """Raises WrongTls, for a certificate that clients will refuse, too: the one in force may be better. OSError."""
-    context = make_context(files)
-    if fault := fault_of(files, context):
-        raise WrongTls(f"listener {files.listener}: {fault}")
-    return context

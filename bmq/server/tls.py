@@ -13,10 +13,11 @@ from typing import Final
 
 from bmq.protocol.errors import BmqError
 from bmq.proxy.entrance import Subject
+from bmq.security.certificate_changes import ALLOW_DN_CHANGES, ALLOW_SAN_CHANGES, CertificateNames
 from bmq.security.distinguished_names import PrincipalRules, distinguished_name
 from bmq.security.listeners import config_of
 from bmq.security.mapping_rules import WrongRules
-from bmq.server.tls_self_check import certificate_fault
+from bmq.server.tls_self_check import certificate_fault, shown_certificate
 
 CLIENT_AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -29,7 +30,10 @@ class WrongTls(BmqError):
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """What a listener's context is made of. `key`, `chain`, `trusted`: PEM texts in place of files."""
+    """What a listener's context is made of. `key`, `chain`, `trusted`: PEM texts in place of files.
+
+    `allows_dn_changes`, `allows_san_changes`: what may differ in a certificate that replaces the one in force.
+    """
 
     listener: str
     keystore: Path | None = None
@@ -42,6 +46,8 @@ class TlsFiles:
     versions: tuple[str, ...] = tuple(VERSIONS)
     ciphers: str = ""
     rules: PrincipalRules = field(default_factory=PrincipalRules)
+    allows_dn_changes: bool = False
+    allows_san_changes: bool = False
 
     @property
     def changed_ns(self) -> tuple[int, ...]:
@@ -57,6 +63,12 @@ def tls_files(configs: Mapping[str, str], listener: str, *, has_own_names: bool)
 
     def of(name: str) -> str:
         return (config_of(configs, listener, name) or "").strip()
+
+    def allowed(name: str) -> bool:
+        text = of(name).lower() or "false"
+        if text not in ("true", "false"):
+            raise WrongTls(f"listener {listener}: {name} is {text!r}, and may be true or false")
+        return text == "true"
 
     for name in ("ssl.keystore.type", "ssl.truststore.type"):
         if of(name) not in ("", _PEM):
@@ -102,6 +114,8 @@ def tls_files(configs: Mapping[str, str], listener: str, *, has_own_names: bool)
         versions,
         of("ssl.cipher.suites"),
         rules,
+        allowed(ALLOW_DN_CHANGES),
+        allowed(ALLOW_SAN_CHANGES),
     )
 
 
@@ -137,6 +151,12 @@ def fault_of(files: TlsFiles, context: ssl.SSLContext) -> str:
     """Why clients will refuse the certificate, as one sentence; empty: they need not. Raises OSError."""
     fault = certificate_fault(context, _pem(files))
     return fault and f"clients will refuse the certificate of {_where(files)}: {fault}"
+
+
+def names_of(files: TlsFiles, context: ssl.SSLContext) -> CertificateNames | None:
+    """Of the certificate in a context that is not in use yet; None: no client could read it. Raises OSError."""
+    shown = shown_certificate(context, _pem(files))
+    return CertificateNames.of(shown) if shown else None
 
 
 def _where(files: TlsFiles) -> str:

@@ -69,7 +69,7 @@ class SecuredServer(BmqServer):
 
     def issue(self) -> None:
         """A new certificate for the node."""
-        issued = self.authority.issue_cert("localhost", "127.0.0.1")
+        issued = self.authority.issue_cert("localhost", "127.0.0.1", organization_unit_name="nodes")
         self.write("node.pem", issued.private_key_and_cert_chain_pem.bytes().decode())
 
     def run(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -44,6 +44,7 @@ class TlsServer(BmqServer):
             "listener.name.outside.ssl.keystore.location": str(self.pki / "node.pem"),
             "listener.name.outside.ssl.truststore.location": str(self.pki / "ca.pem"),
             "listener.name.outside.ssl.client.auth": "requested",
+            "listener.name.outside.ssl.allow.dn.changes": "true",  # trustme makes a new name each time
             "listener.name.outside.ssl.principal.mapping.rules": names,
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:alice",

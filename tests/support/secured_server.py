@@ -75,6 +75,7 @@ class SecuredServer(BmqServer):
             "ssl.keystore.location": str(self.files / "node.pem"),
             "ssl.truststore.location": str(self.trust),
             "listener.name.ssl.ssl.client.auth": "required",
+            "ssl.allow.dn.changes": "true",  # trustme makes a new name each time
             "ssl.principal.mapping.rules": "RULE:^CN=([^,]*).*$/$1/",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:{USER}",

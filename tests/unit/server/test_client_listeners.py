@@ -16,6 +16,7 @@ from bmq.proxy.server import KafkaServer
 from bmq.proxy.stats import ProxyStats
 from bmq.server.client_listeners import ClientListeners
 from bmq.server.settings import Settings
+from bmq.server.tls import CLIENT_AUTH, WrongTls
 
 pytestmark = pytest.mark.unit
 
@@ -23,10 +24,14 @@ AUTHORITY: Final = trustme.CA()
 ANYWHERE, HERE = "0.0.0.0", "127.0.0.1"
 
 
-def keystore(directory: Path, *, expired: bool = False) -> Path:
+def keystore(
+    directory: Path, *hosts: str, expired: bool = False, unit: str = "nodes", authority: trustme.CA = AUTHORITY
+) -> Path:
+    """`unit`: a part of the distinguished name."""
     end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=-1 if expired else 1)
     path = directory / "node.pem"
-    path.write_bytes(AUTHORITY.issue_cert("localhost", not_after=end).private_key_and_cert_chain_pem.bytes())
+    issued = authority.issue_cert(*(hosts or ("localhost",)), not_after=end, organization_unit_name=unit)
+    path.write_bytes(issued.private_key_and_cert_chain_pem.bytes())
     path.chmod(0o600)
     AUTHORITY.cert_pem.write_to_path(str(directory / "ca.pem"))
     return path
@@ -35,7 +40,9 @@ def keystore(directory: Path, *, expired: bool = False) -> Path:
 class Start:
     """Listeners that are bound, and what was said."""
 
-    def __init__(self, directory: Path, host: str, protocol: str, client_auth: str) -> None:
+    def __init__(
+        self, directory: Path, host: str, protocol: str, client_auth: str, more: dict[str, str] | None = None
+    ) -> None:
         kafka = {
             "listeners": f"OUTSIDE://{host}:0",
             "advertised.listeners": "OUTSIDE://localhost:9093",
@@ -43,6 +50,7 @@ class Start:
             "ssl.keystore.location": str(directory / "node.pem"),
             "ssl.truststore.location": str(directory / "ca.pem"),
             "ssl.client.auth": client_auth,
+            **(more or {}),
         }
         self.proxy = KafkaServer(ProxyLimits(), ProxyStats())
         self.listeners = ClientListeners(self.proxy, Settings(kafka=kafka))
@@ -98,4 +106,57 @@ async def test_an_expired_certificate_is_said_at_the_start_and_never_taken_over(
     keystore(tmp_path, expired=True)
     assert reason in (await start.renew())["certificate_not_renewed"]["reason"]
     assert start.context is second
+    await start.proxy.stop(0)
+
+
+@pytest.mark.parametrize("client_auth", ["none", "required"])
+async def test_a_certificate_of_another_machine_is_not_taken_over(tmp_path: Path, client_auth: str) -> None:
+    keystore(tmp_path, "localhost", "b1.example.org")
+    start = Start(tmp_path, HERE, "SSL", client_auth)
+    await start.said()
+    first = start.context
+    assert first is not None and first.verify_mode == CLIENT_AUTH[client_auth]
+    for hosts, unit, why in (
+        (("localhost",), "nodes", "lacks the alternative names b1.example.org: set ssl.allow.san.changes"),
+        (("localhost", "b1.example.org"), "others", "'OU=others,O=trustme v"),
+    ):
+        keystore(tmp_path, *hosts, unit=unit)
+        assert why in (await start.renew())["certificate_not_renewed"]["reason"]
+        assert start.context is first
+    keystore(tmp_path, "localhost", "b1.example.org", "b2.example.org")
+    assert "certificate_renewed" in await start.renew()
+    keystore(tmp_path, "localhost", "b1.example.org")
+    assert "b2.example.org" in (await start.renew())["certificate_not_renewed"]["reason"], "the one in force counts"
+    second = start.context
+    assert second is not None and second is not first and second.verify_mode == CLIENT_AUTH[client_auth]
+    await start.proxy.stop(0)
+
+
+@pytest.mark.parametrize("prefix", ["", "listener.name.outside."])
+async def test_configs_allow_other_names(tmp_path: Path, prefix: str) -> None:
+    keystore(tmp_path, "localhost", "b1.example.org")
+    allowed = {f"{prefix}ssl.allow.dn.changes": "true", f"{prefix}ssl.allow.san.changes": "true"}
+    start = Start(tmp_path, HERE, "SSL", "none", allowed)
+    await start.said()
+    keystore(tmp_path, "c1.example.org", unit="others", authority=trustme.CA())
+    assert "certificate_renewed" in await start.renew()
+    await start.proxy.stop(0)
+
+
+async def test_the_names_of_an_expired_certificate_count_as_well(tmp_path: Path) -> None:
+    keystore(tmp_path, expired=True)
+    start = Start(tmp_path, HERE, "SSL", "none")
+    await start.said()
+    keystore(tmp_path, unit="others")
+    assert "set ssl.allow.dn.changes" in (await start.renew())["certificate_not_renewed"]["reason"]
+    keystore(tmp_path)
+    assert "certificate_renewed" in await start.renew()
+    await start.proxy.stop(0)
+
+
+async def test_a_config_that_is_neither_true_nor_false_stops_the_start(tmp_path: Path) -> None:
+    keystore(tmp_path)
+    start = Start(tmp_path, HERE, "SSL", "none", {"ssl.allow.dn.changes": "perhaps"})
+    with pytest.raises(WrongTls, match=r"ssl\.allow\.dn\.changes is 'perhaps', and may be true or false"):
+        await start.said()
     await start.proxy.stop(0)

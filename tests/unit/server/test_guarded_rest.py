@@ -41,7 +41,11 @@ HTTPS: Final = {"protocol": "https"}
 
 def write_certificate(directory: Path, authority: trustme.CA = AUTHORITY) -> None:
     made = directory / "new.pem"
-    made.write_bytes(authority.issue_cert("localhost", "127.0.0.1").private_key_and_cert_chain_pem.bytes())
+    made.write_bytes(
+        authority.issue_cert(
+            "localhost", "127.0.0.1", organization_unit_name="nodes"
+        ).private_key_and_cert_chain_pem.bytes()
+    )
     made.chmod(0o600)
     made.replace(directory / "node.pem")
 
