@@ -5,7 +5,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Final, Protocol
@@ -43,6 +43,25 @@ def connection_limits(configs: Configs) -> ConnectionLimits:
         configs.number("max.connections.per.ip"),
         parse_overrides(configs.value_of(OVERRIDES) or ""),
     )
+
+
+class LimitsInForce:
+    """The limits by the newest configs, read once for each change: they are asked for with each connection.
+
+    `configs`: those in force, the same object until one of them changes.
+    """
+
+    def __init__(self, configs: Callable[[], Configs]) -> None:
+        self._configs = configs
+        self._read: Configs | None = None
+        self._limits = ConnectionLimits()
+
+    def __call__(self) -> ConnectionLimits:
+        configs = self._configs()
+        if configs is not self._read:
+            self._limits = connection_limits(configs)
+            self._read = configs
+        return self._limits
 
 
 def connection_creation_rate(configs: Configs) -> int | None:

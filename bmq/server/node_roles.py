@@ -47,7 +47,7 @@ from bmq.membership.metadata_seen import MetadataWitnesses
 from bmq.membership.peer_watch import PeerWatch
 from bmq.membership.registration import Registration, Reports
 from bmq.metadata.broker_configs import static_configs
-from bmq.metadata.connection_limits import connection_limits
+from bmq.metadata.connection_limits import LimitsInForce
 from bmq.metadata.features import SUPPORTED_FEATURES
 from bmq.metadata.image import (
     OFFSETS_TOPIC_NAME,
@@ -402,7 +402,7 @@ class NodeRoles:
             telemetry=client_telemetry(self._settings.telemetry, self.replica.broker_configs, dependencies.rng),
             log_levels=dependencies.log_levels,
             throttles=self.throttles,
-            connection_limits=lambda: connection_limits(self.replica.broker_configs),
+            connection_limits=LimitsInForce(lambda: self.replica.broker_configs),
             access=client_access(self.replica.broker_configs, self._image),
             logins=sasl_logins(self._login_threads, self._image, dependencies.clock, self.replica.broker_configs),
             token_macs=macs_of(self.replica.broker_configs.value_of(SECRET_KEY)),

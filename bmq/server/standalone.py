@@ -36,7 +36,7 @@ from bmq.log.names import EpochListing, partition_directory
 from bmq.log.partition_log import PartitionStarting, ReplayableLog, TopicPartition
 from bmq.log.store import SegmentStore
 from bmq.membership.controller_leadership import METADATA, METADATA_LOG
-from bmq.metadata.connection_limits import connection_limits
+from bmq.metadata.connection_limits import LimitsInForce
 from bmq.metadata.history import StateChangeHistory
 from bmq.metadata.image import (
     METADATA_TOPIC_NAME,
@@ -338,7 +338,7 @@ class StandaloneServer:
             telemetry=client_telemetry(self._settings.telemetry, controller.broker_configs, self._rng),
             log_levels=self._log_levels,
             throttles=self._throttles,
-            connection_limits=lambda: connection_limits(controller.broker_configs),
+            connection_limits=LimitsInForce(lambda: controller.broker_configs),
             access=client_access(controller.broker_configs, lambda: controller.image),
             logins=sasl_logins(self._login_threads, lambda: controller.image, self._clock, controller.broker_configs),
             token_macs=macs_of(controller.broker_configs.value_of(SECRET_KEY)),

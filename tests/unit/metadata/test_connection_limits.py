@@ -6,13 +6,36 @@ import pytest
 
 from bmq.metadata.broker_configs import BROKER_CONFIGS, BrokerConfigs
 from bmq.metadata.config_keys import InvalidConfig
-from bmq.metadata.connection_limits import OVERRIDES, ConnectionLimits, connection_limits, parse_overrides
+from bmq.metadata.connection_limits import (
+    OVERRIDES,
+    ConnectionLimits,
+    LimitsInForce,
+    connection_limits,
+    parse_overrides,
+)
 
 pytestmark = pytest.mark.unit
 
 
 def test_without_configs_there_is_no_limit() -> None:
     assert connection_limits(BrokerConfigs()) == ConnectionLimits()
+
+
+def test_limits_are_read_once_for_each_change() -> None:
+    class Counting(BrokerConfigs):
+        reads = 0
+
+        def value_of(self, name: str) -> str | None:
+            Counting.reads += 1
+            return super().value_of(name)
+
+    configs = Counting(dynamic_default={"max.connections": "9"})
+    limits = LimitsInForce(lambda: configs)
+    assert limits().total == 9
+    reads = Counting.reads
+    assert limits() is limits() and reads == Counting.reads > 0
+    configs = Counting(dynamic_default={"max.connections": "8"})
+    assert limits().total == 8
 
 
 def test_an_addresses_own_limit_counts_instead() -> None:
