@@ -1,7 +1,10 @@
-"""Run the stages of `make check` and `make test` one after the other and end with the closing line of each.
+"""Run the stages of `make check` and `make test` and end with the closing line of each.
 
 A stage that fails does not keep the next from running: one run shows everything that is wrong. A stage has a time limit
 of its own, so that a hang ends, is named with the test that hung, and the whole stays within its bound.
+
+Stages that start servers mostly wait. In `test` those that only compute run beside them, one after the other, at a lower
+priority (tools/beside.py).
 
 `test` waits until no other run has the machine (tools/machine_lock.py). Each stage says how long the machine stood still
 meanwhile, and how long processes waited for a processor or a disk. Nothing is drawn: order, examples and seeds are fixed.
@@ -16,6 +19,7 @@ import collections
 import contextlib
 import dataclasses
 import datetime
+import io
 import os
 import signal
 import subprocess
@@ -25,7 +29,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 import psutil
 
@@ -36,6 +40,7 @@ sys.path.insert(0, str(REPOSITORY))
 from tests.support.measured_tests import VARIABLE as MEASURED  # noqa: E402
 from tests.support.patience import SLOWNESS, STALLS, measured_slowness  # noqa: E402
 from tests.support.running_test import VARIABLE, overdue_tests, running_tests  # noqa: E402  # found by the line above
+from tools.beside import Beside, lowered  # noqa: E402
 from tools.campaign_record import RECORD, described_record, read_record  # noqa: E402
 from tools.durations import Cost, failed_tests, read_costs, tests_in_stalls  # noqa: E402
 from tools.durations import described as described_costs  # noqa: E402
@@ -53,13 +58,16 @@ DICE: Final = 1
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stage:
-    """`dice`: the seed of its processes' hashes. `shares`: whether its tests use the run's HDFS and ZooKeeper."""
+    """`dice`: the seed of its processes' hashes. `shares`: whether its tests use the run's HDFS and ZooKeeper.
+    `computes`: it uses a processor all the time and waits for nothing, so that it can run beside stages that wait.
+    """
 
     name: str
     command: Sequence[str]
     limit_s: int
     dice: int = DICE
     shares: bool = False
+    computes: bool = False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -88,7 +96,8 @@ def pytest(place: str, limit_s: int, test_limit_s: int, *arguments: str, name: s
     """The tests of a place (tests/support/places.py), in an order that `dice` decides."""
     command = (sys.executable, "-m", "pytest", "-q", *PLUGINS, "--place", place)
     limits = (f"--randomly-seed={dice}", f"--timeout={test_limit_s}", "--durations=3")
-    return Stage(name or place, (*command, *limits, *arguments), limit_s, dice, shares=arguments[-2:] == REAL)
+    is_real = arguments[-2:] == REAL
+    return Stage(name or place, (*command, *limits, *arguments), limit_s, dice, shares=is_real, computes=not is_real)
 
 
 WATCH_INTERVAL_S = 5.0
@@ -99,10 +108,10 @@ BY_FILE: Final = (
 )
 """Tests that mostly wait share the processors; those of one file share their servers."""
 LINT: Final = (
-    Stage("lint", (tool("ruff"), "check"), 30),
-    Stage("format", (tool("ruff"), "format", "--check"), 30),
-    Stage("types", (tool("mypy"),), 120),
-    Stage("imports", (tool("lint-imports"),), 60),
+    Stage("lint", (tool("ruff"), "check"), 30, computes=True),
+    Stage("format", (tool("ruff"), "format", "--check"), 30, computes=True),
+    Stage("types", (tool("mypy"),), 120, computes=True),
+    Stage("imports", (tool("lint-imports"),), 60, computes=True),
     pytest("unit", 400, 60, "-n", "logical", "--dist", "worksteal", "tests/unit"),
 )
 SEEDS: Final = 24
@@ -113,7 +122,12 @@ STAGES = {
         *LINT,
         pytest("simulation", 300, 150, "-n", "logical", "--dist", "worksteal", "tests/simulation"),
         # All kinds of history are among them. How much must have happened is asked of many more: `make campaign PARTS=seeds`.
-        Stage("seeds", (sys.executable, "-m", "tests.simulation", "--seeds", f"{SEEDS}", "--however-little"), 400),
+        Stage(
+            "seeds",
+            (sys.executable, "-m", "tests.simulation", "--seeds", f"{SEEDS}", "--however-little"),
+            400,
+            computes=True,
+        ),
         pytest("contract", 600, 240, *BY_FILE, *REAL),
         pytest("clients", 600, 300, *BY_FILE, *REAL),
         pytest("hurt", 600, 240, *BY_FILE, *REAL),
@@ -128,15 +142,26 @@ def run_all(stages: Sequence[Stage]) -> list[Outcome]:
 
 
 def run_measured(stages: Sequence[Stage]) -> tuple[list[Outcome], dict[str, Cost]]:
-    """Verdicts in order, and what each test cost. A stage that fails does not keep the next from running."""
-    outcomes, costs = list[Outcome](), dict[str, Cost]()
-    with SharedDaemons(REPOSITORY) as daemons:
-        for stage in stages:
-            with tempfile.TemporaryDirectory(prefix="bmq-measured-") as directory:
-                measured = {MEASURED: directory, **(daemons.environment() if stage.shares else {})}
-                outcomes.append(judged(run(stage, measured), Path(directory)))
-                costs.update(read_costs(Path(directory)))
-    return outcomes, costs
+    """Verdicts in the order of the stages, and what each test cost. A stage that fails does not keep the next from running.
+
+    Stages that compute run beside the others when there are both.
+    """
+    outcomes, costs = dict[str, Outcome](), dict[str, Cost]()
+
+    def run_one(stage: Stage, environment: Mapping[str, str], beside: Beside | None = None) -> None:
+        with tempfile.TemporaryDirectory(prefix="bmq-measured-") as directory:
+            outcome = run(stage, {MEASURED: directory, **environment}, beside)
+            outcomes[stage.name] = judged(outcome, Path(directory))
+            costs.update(read_costs(Path(directory)))
+
+    waiting = [stage for stage in stages if not stage.computes]
+    computing = [stage for stage in stages if stage.computes]
+    if not waiting:
+        waiting, computing = computing, []
+    with SharedDaemons(REPOSITORY) as daemons, Beside(computing, lambda stage, beside: run_one(stage, {}, beside)):
+        for stage in waiting:
+            run_one(stage, daemons.environment() if stage.shares else {})
+    return [outcomes[stage.name] for stage in stages], costs
 
 
 TESTS_FAILED: Final = 1
@@ -172,13 +197,22 @@ def judged(outcome: Outcome, measured: Path) -> Outcome:
     )
 
 
-def run(stage: Stage, environment: Mapping[str, str] | None = None) -> Outcome:
-    """Run one stage, its output shown as it comes and its verdict at its end: whoever ends the whole run sees no later one."""
+def run(stage: Stage, environment: Mapping[str, str] | None = None, beside: Beside | None = None) -> Outcome:
+    """Run one stage, its output shown as it comes and its verdict at its end: whoever ends the whole run sees no later one.
+
+    With `beside` it runs at that lane's priority, and its output is shown at its end.
+    """
     with tempfile.TemporaryDirectory(prefix="bmq-stage-") as directory:
         running = Path(directory, "running")
         running.mkdir()
-        outcome = run_noting(stage, running, environment or {})
-    print(verdict(outcome), flush=True)
+        said = io.StringIO() if beside else sys.stdout
+        try:
+            outcome = run_noting(stage, running, environment or {}, said, beside)
+            print(verdict(outcome), file=said, flush=True)
+        finally:
+            if isinstance(said, io.StringIO):
+                sys.stdout.write(said.getvalue())
+                sys.stdout.flush()
     return outcome
 
 
@@ -187,16 +221,18 @@ def verdict(outcome: Outcome) -> str:
     return f"{mark} {outcome.stage.name:16} {outcome.seconds:5.0f} s  {outcome.closing_line}"
 
 
-def run_noting(stage: Stage, running: Path, environment: Mapping[str, str]) -> Outcome:
-    """`running`: where its tests say that they run."""
-    print(f"=== {stage.name}", flush=True)
+def run_noting(
+    stage: Stage, running: Path, environment: Mapping[str, str], said: TextIO, beside: Beside | None = None
+) -> Outcome:
+    """`running`: where its tests say that they run. `said`: where its output goes."""
+    print(f"=== {stage.name}", file=said, flush=True)
     # Of this stage alone: the daemons that stages share have another.
     mark = f"{mark_of(psutil.Process())}-{stage.name}"
     slower, stalls = measured_slowness(), running.with_name(f"{running.name}-stalls")
     began, waited = time.monotonic(), pressure()
     meter = StallMeter(noted=lambda stall: append_stall(stalls, stall))
     process = subprocess.Popen(
-        stage.command,
+        lowered(stage.command) if beside else stage.command,
         cwd=REPOSITORY,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -224,17 +260,18 @@ def run_noting(stage: Stage, running: Path, environment: Mapping[str, str]) -> O
         os.killpg(process.pid, signal.SIGKILL)
 
     last_lines: collections.deque[str] = collections.deque(maxlen=1)
-    limit_s = stage.limit_s * slower
+    # Beside others it has half of the processors, and no more than that is promised.
+    limit_s = stage.limit_s * slower * (2 if beside else 1)
     limit = threading.Timer(limit_s, out_of_time)
     limit.start()
     is_over = threading.Event()
     threading.Thread(target=end_overdue_tests, args=(running, is_over), daemon=True).start()
     try:
         assert process.stdout is not None
-        with meter:
+        with meter, beside.holding(process) if beside else contextlib.nullcontext():
             for line in process.stdout:
-                sys.stdout.write(line)
-                sys.stdout.flush()
+                said.write(line)
+                said.flush()
                 if line.strip():
                     last_lines.append(line.strip())
             code = process.wait()
@@ -248,11 +285,12 @@ def run_noting(stage: Stage, running: Path, environment: Mapping[str, str]) -> O
             process.stdout.close()
     seconds = time.monotonic() - began
     for left in left_behind(mark):
-        print(f"warning: the stage left behind: {left}", flush=True)
+        print(f"warning: the stage left behind: {left}", file=said, flush=True)
     shares = pressure().since(waited).over(seconds, os.cpu_count() or 1)
     if costs := read_costs(Path(environment[MEASURED])) if MEASURED in environment else {}:
-        print("\n".join(described_costs(costs)), flush=True)
-    print(f"machine: {slower:.1f} times slower, {meter.described()}; time waited for: {shares}", flush=True)
+        print("\n".join(described_costs(costs)), file=said, flush=True)
+    machine = f"machine: {slower:.1f} times slower, {meter.described()}; time waited for: {shares}"
+    print(machine, file=said, flush=True)
     closing = last_lines[0] if last_lines else ""
     if is_out_of_time.is_set():
         closing = limit_line(limit_s, running_tests(running), closing)
@@ -297,7 +335,9 @@ def main() -> int:
     with machine_lock("make test") if is_whole else contextlib.nullcontext():
         if is_whole:
             print("\n".join(described(machine_state())), flush=True)
+        began = time.monotonic()
         outcomes = run_all(chosen)
+        seconds = time.monotonic() - began
     if is_whole:
         entries = read_quarantine(REPOSITORY / QUARANTINE)
         wrong = quarantine_problems(entries, (), datetime.datetime.now(datetime.UTC).date())
@@ -305,12 +345,15 @@ def main() -> int:
         if wrong:
             outcomes.append(Outcome(Stage("quarantine", (), 0), False, 0.0, wrong[0]))
         print("\n".join(["=== last campaign", *described_record(read_record(REPOSITORY / RECORD))]))
-    return report(given.what, outcomes)
+    return report(given.what, outcomes, seconds)
 
 
-def report(what: str, outcomes: Sequence[Outcome]) -> int:
-    """Print the verdicts together; the exit code: 0, 1 if any stage is red, else INVALID if any says nothing."""
-    total = sum(outcome.seconds for outcome in outcomes)
+def report(what: str, outcomes: Sequence[Outcome], seconds: float | None = None) -> int:
+    """Print the verdicts together; the exit code: 0, 1 if any stage is red, else INVALID if any says nothing.
+
+    `seconds`: of the whole run; by default the sum of the stages'.
+    """
+    total = sum(outcome.seconds for outcome in outcomes) if seconds is None else seconds
     print(f"=== {what}: {total:.0f} s")
     for outcome in outcomes:
         print(verdict(outcome))
