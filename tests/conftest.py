@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -15,7 +16,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitions
 from tests.fakes.store import FakeStore
 from tests.support.patience import slowness
-from tests.support.places import add_option, fail_without_a_place, keep_those_of_the_place
+from tests.support.places import add_option, fail_without_a_place, is_left_out, keep_those_of_the_place
 from tests.support.servers import PATIENCE, BmqServer
 
 # Asyncio's debug mode makes every call ten times slower, and timings part of the warnings.
@@ -35,6 +36,11 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     add_option(parser)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """None leaves it to pytest's own rules."""
+    return is_left_out(collection_path, config) or None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -4,12 +4,15 @@
     @pytest.mark.campaign("hdfs-faults")   # that part of the campaign
 
 The nearest marker counts: a function's over its module's. A test without one is an error at collection, so that none is run
-nowhere. `--place hurt` and `--place campaign:hdfs-faults` run what belongs there.
+nowhere. `--place hurt` and `--place campaign:hdfs-faults` run what belongs there, and import no file that has nothing of it: a
+marker stands in the file of its test (tests/unit/support/test_places_of_files.py).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -32,6 +35,9 @@ CAMPAIGN: Final = "campaign"
 PLACES: Final = (*STAGES, *(f"{CAMPAIGN}:{part}" for part in PARTS))
 
 
+MARK_TEXT: Final = re.compile(rf"\bmark\.({'|'.join(STAGES)})\b|\bmark\.{CAMPAIGN}\(\"([a-z-]+)\"\)")
+
+
 class NoPlace(Exception):
     """A test says nothing of where it is to run, or names a part that there is not."""
 
@@ -46,6 +52,20 @@ def place_of(marks: Iterable[pytest.Mark]) -> str:
                 raise NoPlace(f"campaign{mark.args!r} names none of its parts: {', '.join(PARTS)}")
             return f"{CAMPAIGN}:{mark.args[0]}"
     raise NoPlace(f"no marker says where it runs: {', '.join(STAGES)}, or campaign(part)")
+
+
+def places_in(source: str) -> set[str]:
+    """The places that the markers in a file's text name."""
+    return {stage or f"{CAMPAIGN}:{part}" for stage, part in MARK_TEXT.findall(source)}
+
+
+def is_left_out(file: Path, config: pytest.Config) -> bool:
+    """Whether this file of tests has none of the wanted place. One that names no place is kept, so that its tests are errors."""
+    wanted = config.getoption("--place")
+    if wanted is None or not file.name.startswith("test_") or file.suffix != ".py":
+        return False
+    found = places_in(file.read_text())
+    return bool(found) and wanted not in found
 
 
 def add_option(parser: pytest.Parser) -> None:
