@@ -1,8 +1,10 @@
-"""Stock clients log in by PLAIN and SCRAM; users are made by Kafka's own tool; no password is in the server's log."""
+"""Users are made by Kafka's own tool and by ours, and log in by PLAIN and SCRAM; no password is in the server's log.
+
+Every stock client by every mechanism: test_secured_clients.py.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import time
@@ -11,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from confluent_kafka import Consumer, KafkaError, Producer
+from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka import KafkaConsumer, KafkaProducer
 
-from tests.support.java import CONFIGS, CONSOLE_CONSUMER, CONSOLE_PRODUCER, ToolResult
+from tests.support.java import CONFIGS, ToolResult
 from tests.support.servers import BmqServer, bmq_command
 from tests.support.tool_runner import run_tool
 
@@ -46,17 +46,6 @@ def client(server: BmqServer, mechanism: str, user: str = "alice", password: str
         "sasl.mechanism": mechanism,
         "sasl.username": user,
         "sasl.password": password,
-    }
-
-
-def of_python(server: BmqServer, mechanism: str, password: str = PASSWORD) -> dict[str, Any]:
-    """Settings of kafka-python and aiokafka."""
-    return {
-        "bootstrap_servers": server.bootstrap,
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": "alice",
-        "sasl_plain_password": password,
     }
 
 
@@ -100,18 +89,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BmqServer]:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_librdkafka(secured: BmqServer, mechanism: str) -> None:
-    producer = Producer(client(secured, mechanism))
-    producer.produce("t", f"librdkafka {mechanism}".encode())
-    assert producer.flush(20) == 0
-    consumer = Consumer({**client(secured, mechanism), "group.id": f"rd-{mechanism}", "auto.offset.reset": "earliest"})
-    consumer.subscribe(["t"])
-    message = consumer.poll(30)
-    assert message is not None and message.error() is None
-    consumer.close()
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_librdkafka_with_a_wrong_password(secured: BmqServer, mechanism: str) -> None:
     errors: list[KafkaError] = []
     settings = client(secured, mechanism, password=WRONG)
@@ -120,36 +97,6 @@ def test_librdkafka_with_a_wrong_password(secured: BmqServer, mechanism: str) ->
     while not errors and time.monotonic() - began_s < 20:
         admin.poll(0.2)
     assert errors and errors[0].code() == LIBRDKAFKA_AUTHENTICATION, errors
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kafka_python(secured: BmqServer, mechanism: str) -> None:
-    with KafkaProducer(**of_python(secured, mechanism)) as producer:
-        producer.send("t", f"kafka-python {mechanism}".encode()).get(timeout=20)
-    with KafkaConsumer("t", **of_python(secured, mechanism), auto_offset_reset="earliest") as consumer:
-        assert consumer.poll(timeout_ms=20_000)
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-async def test_aiokafka(secured: BmqServer, mechanism: str) -> None:
-    producer = AIOKafkaProducer(**of_python(secured, mechanism))
-    await producer.start()
-    await producer.send_and_wait("t", f"aiokafka {mechanism}".encode())
-    await producer.stop()
-    consumer = AIOKafkaConsumer("t", **of_python(secured, mechanism), auto_offset_reset="earliest")
-    await consumer.start()
-    async with asyncio.timeout(20):
-        assert (await consumer.getone()).value
-    await consumer.stop()
-
-
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_javas_console_tools(secured: BmqServer, tmp_path: Path, mechanism: str) -> None:
-    config = of_java(tmp_path, mechanism, "alice", PASSWORD)
-    where = ("--bootstrap-server", secured.bootstrap, "--topic", "t", "--command-config", config)
-    run_tool(CONSOLE_PRODUCER, *where, stdin=f"java {mechanism}\n")
-    done = run_tool(CONSOLE_CONSUMER, *where, "--from-beginning", "--max-messages", "1", "--timeout-ms", "20000")
-    assert done.out.strip()
 
 
 def test_users_are_described_changed_and_deleted(secured: BmqServer, tmp_path: Path) -> None:
@@ -162,7 +109,8 @@ def test_users_are_described_changed_and_deleted(secured: BmqServer, tmp_path: P
     add = f"SCRAM-SHA-256=[password={PASSWORD}]"
     users(secured, tmp_path, "--alter", "--entity-name", "bob", "--add-config", add)
     assert described() == {"alice": [4096, 8192], "bob": [4096]}
-    assert "t" in AdminClient(client(secured, "SCRAM-SHA-256", "bob")).list_topics(timeout=20).topics
+    for user, mechanism in (("bob", "SCRAM-SHA-256"), ("alice", "SCRAM-SHA-256"), ("alice", "SCRAM-SHA-512")):
+        assert "t" in AdminClient(client(secured, mechanism, user)).list_topics(timeout=20).topics
     users(secured, tmp_path, "--alter", "--entity-name", "bob", "--delete-config", "SCRAM-SHA-256")
     few = ("--alter", "--entity-name", "eve", "--add-config", f"SCRAM-SHA-256=[iterations=4095,password={PASSWORD}]")
     refused = users(secured, tmp_path, *few, check=False)
