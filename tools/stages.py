@@ -101,12 +101,20 @@ def pytest(place: str, limit_s: int, test_limit_s: int, *arguments: str, name: s
 
 
 WATCH_INTERVAL_S = 5.0
-BY_FILE: Final = (
-    *("-n", "logical", "--dist", "loadfile", "--no-loadscope-reorder", "-p", "tests.support.long_files_first"),
-    # pytest-xdist 3.8 does not hand a file out again of which one test is left, and waits for it for ever.
-    "--max-worker-restart=0",
-)
-"""Tests that mostly wait share the processors; those of one file share their servers."""
+
+
+def by_file(workers: str = "logical") -> tuple[str, ...]:
+    """Arguments of pytest: tests that mostly wait share the processors; those of one file share their servers."""
+    return (
+        *("-n", workers, "--dist", "loadfile", "--no-loadscope-reorder", "-p", "tests.support.long_files_first"),
+        # pytest-xdist 3.8 does not hand a file out again of which one test is left, and waits for it for ever.
+        "--max-worker-restart=0",
+    )
+
+
+BY_FILE: Final = by_file()
+MORE: Final = by_file(f"{max(3 * (os.cpu_count() or 1) // 2, 2)}")
+"""For stages that hurt nothing, and whose tests use half of the processors when there is a worker for each."""
 LINT: Final = (
     Stage("lint", (tool("ruff"), "check"), 30, computes=True),
     Stage("format", (tool("ruff"), "format", "--check"), 30, computes=True),
@@ -128,8 +136,8 @@ STAGES = {
             400,
             computes=True,
         ),
-        pytest("contract", 600, 240, *BY_FILE, *REAL),
-        pytest("clients", 600, 300, *BY_FILE, *REAL),
+        pytest("contract", 600, 240, *MORE, *REAL),
+        pytest("clients", 600, 300, *MORE, *REAL),
         pytest("hurt", 600, 240, *BY_FILE, *REAL),
         pytest("faults", 600, 300, *BY_FILE, *REAL),
         pytest("spark", 400, 300, *REAL),

@@ -1,6 +1,6 @@
 """A pytest plugin for runs that share files of tests out to processes (`-p tests.support.long_files_first`).
 
-What a file takes is known from tests/durations.json (`make durations`); the campaign's long ones, which are not in it, are named.
+What a file takes is known from tests/durations.json (`make durations`); long ones that are not in it are named.
 
 Files that take minutes begin first: one of them at the end would leave the other processes without work. It needs
 `--no-loadscope-reorder`, as xdist begins with the files that have the most tests.
@@ -41,6 +41,20 @@ LONG_FILES: Final = (
     "test_etl.py",
     "test_rolling_upgrade.py",
     "test_dev_up.py",
+    # Of the gate.
+    "test_namenode.py",
+    "test_zookeeper.py",
+    "test_share_groups.py",
+    "test_tls.py",
+    "test_transactions.py",
+    "test_consumer_protocol.py",
+    "test_rest_logins.py",
+    "test_deleted_topics.py",
+    "test_refused_starts.py",
+    "test_bad_streams_groups.py",
+    "test_secured_clients.py",
+    "test_bad_transactions.py",
+    "test_acls.py",
 )
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from bmq.dev.hdfs import HdfsCluster
 from bmq.hdfs.authentication import SASL_NEGOTIATION, Negotiation, sasl_demanded
-from bmq.hdfs.config import HdfsConfig
+from bmq.hdfs.config import Address, HdfsConfig
 from bmq.hdfs.datanode_rpc import DataNodeRpc
 from bmq.hdfs.errors import (
     AuthenticationRequired,
@@ -445,18 +445,21 @@ async def test_calls_wait_for_a_namenode_that_starts(strict_hdfs: HdfsCluster, s
 
 
 async def test_other_ports_of_hadoop_are_recognized(hdfs: HdfsCluster, hdfs_config: HdfsConfig) -> None:
-    web = hdfs.plan.namenodes[0].http
-    async with client(replace(hdfs_config, namenodes=(web,))) as namenode:
-        with pytest.raises(StorageUnavailable, match=f"{web} sent HTTP: this is a web port"):
-            await namenode.file_info("/", retry_max_s=15.0)
-    transfer = hdfs.plan.datanodes[0].transfer
-    async with client(replace(hdfs_config, namenodes=(transfer,))) as namenode:
-        with pytest.raises(StorageUnavailable, match=f"{transfer}: "):
-            await namenode.file_info("/", retry_max_s=15.0)
-    ipc = hdfs.plan.datanodes[0].ipc
-    async with client(replace(hdfs_config, namenodes=(ipc,))) as namenode:
-        with pytest.raises(StoreError, match=r"Unknown protocol: org.apache.hadoop.hdfs.protocol.ClientProtocol"):
-            await namenode.file_info("/", retry_max_s=15.0)
+    """The first two may be a NameNode's next moment: they are told when the call's time is over."""
+    datanode = hdfs.plan.datanodes[0]
+    web, transfer = hdfs.plan.namenodes[0].http, datanode.transfer
+    unknown = r"Unknown protocol: org.apache.hadoop.hdfs.protocol.ClientProtocol"
+
+    async def is_told(port: Address, error: type[Exception], what: str) -> None:
+        async with client(replace(hdfs_config, namenodes=(port,))) as namenode:
+            with pytest.raises(error, match=what):
+                await namenode.file_info("/", retry_max_s=6.0)
+
+    await asyncio.gather(
+        is_told(web, StorageUnavailable, f"{web} sent HTTP: this is a web port"),
+        is_told(transfer, StorageUnavailable, f"{transfer}: "),
+        is_told(datanode.ipc, StoreError, unknown),
+    )
 
 
 class OfferingSasl:
