@@ -85,9 +85,12 @@ class SecuredServer(BmqServer):
         place = {"BMQ_REST_URL": self.url, "BMQ_REST_CA_FILE": str(self.files / "ca.pem")}
         return self.run("cluster", *arguments, **{**place, **variables})
 
-    def get(self, path: str) -> tuple[int, str]:
+    def get(self, path: str, token: str = "", ca_file: str = "ca.pem") -> tuple[int, str]:
+        """Status and text; status 0 and the error when there was no answer."""
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        verify = RestLogin(str(self.files / ca_file)).context() or True
         try:
-            answer = httpx.get(f"{self.url}{path}", verify=RestLogin(str(self.files / "ca.pem")).context() or True)
+            answer = httpx.get(f"{self.url}{path}", headers=headers, verify=verify)
         except httpx.HTTPError as error:
             return 0, str(error)
         return answer.status_code, answer.text
@@ -168,16 +171,19 @@ def test_a_token_and_a_certificate_have_their_users_rights(secured: SecuredServe
 
 def test_a_revoked_token_is_refused_soon(secured: SecuredServer) -> None:
     made = secured.run("token", "create", "short", "--file", str(secured.tokens))
-    secured.write("short.token", made.stdout)
-    token_id = made.stdout.split("_")[1]
+    token = made.stdout.strip()
+    secured.write("short.token", token)
+    token_id = token.split("_")[1]
     variables = {"BMQ_REST_TOKEN_FILE": str(secured.files / "short.token")}
 
-    def answered(sentence: str) -> bool:
-        return sentence in secured.cluster("status", **variables).stderr
+    def status() -> int:
+        return secured.get("/v1/cluster", token)[0]
 
-    eventually(lambda: answered("User:short has no right"), CHANGE_WAIT_S, "the new token counts")
+    eventually(lambda: status() == 403, CHANGE_WAIT_S, "the new token counts")
+    assert "User:short has no right" in secured.cluster("status", **variables).stderr
     assert secured.run("token", "revoke", token_id, "--file", str(secured.tokens)).returncode == 0
-    eventually(lambda: answered("the login is wrong"), CHANGE_WAIT_S, "the revoked token is refused")
+    eventually(lambda: status() == 401, CHANGE_WAIT_S, "the revoked token is refused")
+    assert "the login is wrong" in secured.cluster("status", **variables).stderr
 
 
 def test_jobs_log_in_too(secured: SecuredServer) -> None:
@@ -201,7 +207,6 @@ def test_a_new_authority_replaces_the_old_one_without_a_restart(secured: Secured
     secured.write("new-ca.pem", secured.authority.cert_pem.bytes().decode())
     new = {"BMQ_REST_CA_FILE": str(secured.files / "new-ca.pem")}
     eventually(
-        lambda: secured.cluster("status", *ops(secured), **new).returncode == 0,
-        CHANGE_WAIT_S,
-        "the new certificate counts",
+        lambda: secured.get("/v1/health", ca_file="new-ca.pem")[0] == 200, CHANGE_WAIT_S, "the new certificate counts"
     )
+    assert secured.cluster("status", *ops(secured), **new).returncode == 0

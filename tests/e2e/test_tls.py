@@ -8,6 +8,7 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -16,6 +17,7 @@ import trustme
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.e2e.conftest import unique_name
 from tests.support.processes import eventually, free_port
 from tests.support.servers import BmqServer
 
@@ -89,9 +91,9 @@ class TlsServer(BmqServer):
         return [*arguments[:place], *arguments[place + 2 :], "--config", str(self._settings)]
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[TlsServer]:
-    made = TlsServer(tmp_path / "server")
+@contextmanager
+def started(directory: Path) -> Iterator[TlsServer]:
+    made = TlsServer(directory / "server")
     made.start()
     try:
         yield made
@@ -99,22 +101,38 @@ def server(tmp_path: Path) -> Iterator[TlsServer]:
         made.close()
 
 
-def make_topic(server: TlsServer) -> None:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsServer]:
+    """For tests that leave its certificate alone."""
+    with started(tmp_path_factory.mktemp("tls")) as made:
+        yield made
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[TlsServer]:
+    """For a test that gives it another certificate."""
+    with started(tmp_path) as made:
+        yield made
+
+
+def made_topic(server: TlsServer) -> str:
+    name = unique_name("tls")
     admin = AdminClient(server.client("alice"))
-    (made,) = admin.create_topics([NewTopic("t", 2, 1)]).values()
+    (made,) = admin.create_topics([NewTopic(name, 2, 1)]).values()
     made.result(CLIENT_WAIT_S)
+    return name
 
 
 def test_records_go_in_and_out_encrypted_and_clients_are_told_the_listeners_address(server: TlsServer) -> None:
-    make_topic(server)
+    topic = made_topic(server)
     (broker,) = AdminClient(server.client("alice")).list_topics(timeout=CLIENT_WAIT_S).brokers.values()
     assert broker.port == server.tls_port
     producer = Producer(server.client("alice"))
     for number in range(RECORDS):
-        producer.produce("t", number.to_bytes(4, "big") + os.urandom(RECORD_BYTES))
+        producer.produce(topic, number.to_bytes(4, "big") + os.urandom(RECORD_BYTES))
     assert producer.flush(CLIENT_WAIT_S) == 0
-    consumer = Consumer({**server.client("alice"), "group.id": "g", "auto.offset.reset": "earliest"})
-    consumer.subscribe(["t"])
+    consumer = Consumer({**server.client("alice"), "group.id": topic, "auto.offset.reset": "earliest"})
+    consumer.subscribe([topic])
     found: set[int] = set()
 
     def read() -> bool:
@@ -128,37 +146,37 @@ def test_records_go_in_and_out_encrypted_and_clients_are_told_the_listeners_addr
 
 
 def test_a_certificate_names_its_client_and_without_one_it_is_anonymous(server: TlsServer) -> None:
-    make_topic(server)
-    assert "t" in AdminClient(server.client("alice")).list_topics(timeout=CLIENT_WAIT_S).topics
-    assert "t" not in AdminClient(server.client("bob")).list_topics(timeout=CLIENT_WAIT_S).topics
-    assert "t" not in AdminClient(server.client()).list_topics(timeout=CLIENT_WAIT_S).topics
+    topic = made_topic(server)
+    assert topic in AdminClient(server.client("alice")).list_topics(timeout=CLIENT_WAIT_S).topics
+    assert topic not in AdminClient(server.client("bob")).list_topics(timeout=CLIENT_WAIT_S).topics
+    assert topic not in AdminClient(server.client()).list_topics(timeout=CLIENT_WAIT_S).topics
 
 
-def test_a_certificate_is_replaced_under_load_and_no_record_fails(server: TlsServer) -> None:
-    make_topic(server)
-    before, failed = server.serial(), list[str]()
-    producer = Producer(server.client("alice"))
-    server.issue()
+def test_a_certificate_is_replaced_under_load_and_no_record_fails(own_server: TlsServer) -> None:
+    topic = made_topic(own_server)
+    before, failed = own_server.serial(), list[str]()
+    producer = Producer(own_server.client("alice"))
+    own_server.issue()
 
     def is_renewed() -> bool:
         for _ in range(50):
-            producer.produce("t", b"x", on_delivery=lambda error, _: failed.append(str(error)) if error else None)
+            producer.produce(topic, b"x", on_delivery=lambda error, _: failed.append(str(error)) if error else None)
         producer.poll(0.05)
-        return server.serial() != before
+        return own_server.serial() != before
 
     eventually(is_renewed, CLIENT_WAIT_S, "new connections see the new certificate")
     assert producer.flush(CLIENT_WAIT_S) == 0 and failed == []
 
 
-def test_a_certificate_that_cannot_be_used_leaves_the_old_one_in_force(server: TlsServer) -> None:
-    before = server.serial()
-    (server.pki / "node.pem").write_text("no certificate")
+def test_a_certificate_that_cannot_be_used_leaves_the_old_one_in_force(own_server: TlsServer) -> None:
+    before = own_server.serial()
+    (own_server.pki / "node.pem").write_text("no certificate")
     eventually(
-        lambda: "certificate_not_renewed" in server.log_file.read_text(),
+        lambda: "certificate_not_renewed" in own_server.log_file.read_text(),
         CLIENT_WAIT_S,
         "the server says that it is wrong",
     )
-    assert server.serial() == before
+    assert own_server.serial() == before
 
 
 def test_who_does_not_trust_the_certificate_or_is_not_trusted_gets_no_further(
