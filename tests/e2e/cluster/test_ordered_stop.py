@@ -156,6 +156,9 @@ def test_an_ordered_stop_of_one_process_is_no_reason_for_a_warning(tmp_path: Pat
         try:
             eventually(clients.are_in_use, IN_USE_WAIT_S, "every client does what it is there for")
             assert server.stop() == 0
+            said = alarms_in(server.process.log_of_this_run())
+            # To clients that end without one, the last commit and the farewell cost a minute.
+            server.start()
         finally:
             clients.close()
-        assert alarms_in(server.process.log_of_this_run()) == []
+        assert said == []
