@@ -56,7 +56,7 @@ def marks(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == f"pytest.mark.{CAMPAIGN}":
             (part,) = node.args
-            assert isinstance(part, ast.Constant), "the name of a part is a literal"
+            assert isinstance(part, ast.Constant) and isinstance(part.value, str), "the name of a part is a literal"
             yield f"{CAMPAIGN}:{part.value}"
         elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "pytest.mark" and node.attr in PLACES:
             yield node.attr
