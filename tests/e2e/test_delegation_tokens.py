@@ -300,6 +300,7 @@ def _told(value: Any) -> Any:
     return value
 
 
+@pytest.mark.campaign("kafka")
 def test_every_answer_is_kafkas(tmp_path: Path) -> None:
     """APIs 38-41 and 48-51 with logins and an authorizer, beside Apache Kafka."""
     told = []
