@@ -1,0 +1,183 @@
+"""Control batches that announce the batch right behind them: records held until they are due, and their delivery. Pure.
+
+An announcement counts only if the next batch in the log is the one it names (docs/decisions/0058); else it is void.
+Clients skip control batches of types that they do not know, if the key has 4 bytes.
+
+    held records, type 100     version (u8)  codec of the bodies (u8)  count (i32)  crc32c (u32) and last offset delta (i32)
+                               of the batch behind, then count times: due time (i64)  record's own time (i64)
+                               offset delta in the batch behind (i32)  body bytes (i32); then the bodies, back to back
+    delivery, type 101         version (u8)  crc32c (u32) and last offset delta (i32) of the batch behind, position before
+                               (due time, offset: i64), position after (the same)
+
+Integers are big-endian. A body is a record's bytes from the length of its key on. The batch's checksum covers all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from struct import Struct
+from typing import Final, NamedTuple
+
+from bmq.protocol.batch_records import Record, decode_records, encode_batch
+from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX, Buffer, Compression, compress, decompress
+from bmq.protocol.record_batch import CONTROL, NO_TIMESTAMP_MS, BatchHeader, CorruptRecords
+
+HELD_TYPE: Final = 100
+DELIVERY_TYPE: Final = 101
+_KEY: Final = Struct(">hh")
+_VERSION: Final = 0
+_HELD: Final = Struct(">BBiIi")
+_ENTRY: Final = Struct(">qqii")
+_DELIVERY: Final = Struct(">BIiqqqq")
+
+
+class Position(NamedTuple):
+    """A place in the order of deliveries. `offset`: the record's name, that its producer was told."""
+
+    due_ms: int
+    offset: int
+
+
+START: Final = Position(-1, -1)
+"""Before all deliveries."""
+
+
+class NamedBatch(NamedTuple):
+    """What an announcement says of the batch behind it."""
+
+    crc: int
+    last_offset_delta: int
+
+    @classmethod
+    def of(cls, header: BatchHeader) -> NamedBatch:
+        return cls(header.crc, header.last_offset_delta)
+
+
+class HeldRecord(NamedTuple):
+    """`offset_delta`: its place in the producer's batch. `body`: its bytes from the length of its key on."""
+
+    due_ms: int
+    timestamp_ms: int
+    offset_delta: int
+    body: Buffer
+
+
+class _Entry(NamedTuple):
+    due_ms: int
+    timestamp_ms: int
+    offset_delta: int
+    body_bytes: int
+
+
+@dataclass(frozen=True)
+class Held:
+    """The delayed records of one produce. `codec`: of `packed`, which has their bodies."""
+
+    behind: NamedBatch
+    entries: tuple[_Entry, ...]
+    codec: Compression
+    packed: Buffer
+
+    @cached_property
+    def _bodies(self) -> memoryview:
+        """Raises CorruptRecords, BadCompressedData."""
+        length_bytes = sum(entry.body_bytes for entry in self.entries)
+        bodies = memoryview(decompress(self.codec, self.packed, length_bytes))
+        if len(bodies) != length_bytes:
+            raise CorruptRecords(f"held records of {len(bodies)} bytes that say they have {length_bytes}")
+        return bodies
+
+    @cached_property
+    def _places(self) -> dict[int, tuple[int, _Entry]]:
+        starts = accumulate((entry.body_bytes for entry in self.entries), initial=0)
+        return {entry.offset_delta: (start, entry) for start, entry in zip(starts, self.entries, strict=False)}
+
+    def record(self, offset_delta: int) -> HeldRecord:
+        """The record with this place in the producer's batch. Raises KeyError, CorruptRecords, BadCompressedData."""
+        start, entry = self._places[offset_delta]
+        body = self._bodies[start : start + entry.body_bytes]
+        return HeldRecord(entry.due_ms, entry.timestamp_ms, offset_delta, body)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """The batch behind has the records above `before`, to `after`."""
+
+    behind: NamedBatch
+    before: Position
+    after: Position
+
+
+Announcement = Held | Delivery
+
+
+def encode_held(
+    records: Sequence[HeldRecord], behind: NamedBatch, codec: Compression = Compression.NONE, level: int | None = None
+) -> bytearray:
+    """The whole control batch."""
+    bodies = b"".join(record.body for record in records)
+    head = _HELD.pack(_VERSION, codec, len(records), *behind)
+    entries = b"".join(
+        _ENTRY.pack(record.due_ms, record.timestamp_ms, record.offset_delta, len(record.body)) for record in records
+    )
+    packed = bodies if codec is Compression.NONE else compress(codec, bodies, level)
+    return _control_batch(HELD_TYPE, b"".join((head, entries, packed)))
+
+
+def encode_delivery(delivery: Delivery) -> bytearray:
+    """The whole control batch."""
+    value = _DELIVERY.pack(_VERSION, *delivery.behind, *delivery.before, *delivery.after)
+    return _control_batch(DELIVERY_TYPE, value)
+
+
+def _control_batch(control_type: int, value: bytes) -> bytearray:
+    return encode_batch((Record(_KEY.pack(0, control_type), value, timestamp_ms=NO_TIMESTAMP_MS),), attributes=CONTROL)
+
+
+def parse_announcement(batch: Buffer, position: int = 0) -> Announcement | None:
+    """The announcement in the control batch at `position`; None when it is another kind of control batch.
+
+    Raises CorruptRecords for one that contradicts itself, or is of a version that this release does not know: its records
+    would be lost if it were passed over.
+    """
+    records = decode_records(batch, position)
+    if len(records) != 1 or records[0].key is None or len(records[0].key) != _KEY.size:
+        return None
+    control_type = _KEY.unpack(records[0].key)[1]
+    if control_type not in (HELD_TYPE, DELIVERY_TYPE):
+        return None
+    value = records[0].value or b""
+    if not value or value[0] != _VERSION:
+        raise CorruptRecords(f"an announcement of type {control_type} with version {value[:1].hex() or 'none'}")
+    return _parse_held(value) if control_type == HELD_TYPE else _parse_delivery(value)
+
+
+def _parse_held(value: bytes) -> Held:
+    if len(value) < _HELD.size:
+        raise CorruptRecords(f"held records in {len(value)} bytes")
+    _, number, count, crc, last_offset_delta = _HELD.unpack_from(value)
+    end = _HELD.size + count * _ENTRY.size
+    if number > Compression.ZSTD or count <= 0 or end > len(value):
+        raise CorruptRecords(f"{count} held records of codec {number} in {len(value)} bytes")
+    entries = tuple(map(_Entry._make, _ENTRY.iter_unpack(value[_HELD.size : end])))
+    previous = -1
+    for entry in entries:
+        if not previous < entry.offset_delta <= last_offset_delta or entry.body_bytes < 0 or entry.due_ms < 0:
+            raise CorruptRecords("held records that are out of order")
+        previous = entry.offset_delta
+    if sum(entry.body_bytes for entry in entries) > DECOMPRESSED_BYTES_MAX:
+        raise CorruptRecords("held records of more bytes than a batch may have")
+    return Held(NamedBatch(crc, last_offset_delta), entries, Compression(number), memoryview(value)[end:])
+
+
+def _parse_delivery(value: bytes) -> Delivery:
+    if len(value) != _DELIVERY.size:
+        raise CorruptRecords(f"a delivery in {len(value)} bytes")
+    _, crc, last_offset_delta, *numbers = _DELIVERY.unpack(value)
+    before, after = Position(*numbers[:2]), Position(*numbers[2:])
+    if before >= after:
+        raise CorruptRecords("a delivery that goes back")
+    return Delivery(NamedBatch(crc, last_offset_delta), before, after)

@@ -1,0 +1,130 @@
+"""Takes the delayed records out of a producer's batch: what is held, and what stays visible. Pure.
+
+The visible batch has the offsets, producer and sequences of the whole one, and no records if all are delayed: as a batch
+that Kafka's cleaner leaves. A batch without either header costs one search of its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from bmq.log.timers.announcements import HeldRecord
+from bmq.log.timers.due_headers import COMMON_PREFIX, DueRefused, due_ms_of
+from bmq.protocol.compression import BadCompressedData, Buffer, Compression, compress, decompress
+from bmq.protocol.record_batch import (
+    COMPRESSION_MASK,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    NO_TIMESTAMP_MS,
+    BatchHeader,
+    assemble_batch,
+)
+from bmq.records.batch_layout import WANTS_HEADERS
+from bmq.records.records_twin import RecordPlaces, record_places, varint
+
+OPENED_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of the decompressed records of a batch on a delay topic: they are read on the event loop."""
+RECORDS_MAX: Final = 10_000
+"""Records of a batch that has a delay header: each takes some microseconds of the event loop."""
+
+
+class TooMuchToHold(ValueError):
+    """The batch is too long to look for delayed records in it. Its producer may send it in parts."""
+
+
+class RefusedDue(NamedTuple):
+    """A record that asks for no time that may be: its place in the batch, and why."""
+
+    batch_index: int
+    reason: str
+
+
+class Delays(NamedTuple):
+    """What a topic's records may ask for, now. `floor_ms`: a record that is held is not due before."""
+
+    now_ms: int
+    delay_max_ms: int
+    floor_ms: int
+
+
+class Split(NamedTuple):
+    """`visible`: the producer's batch without the records of `held`, which has one at least, unless some are `refused`."""
+
+    visible: bytearray
+    held: list[HeldRecord]
+    refused: list[RefusedDue]
+
+
+def split(batch: memoryview, header: BatchHeader, delays: Delays, level: int | None = None) -> Split | None:
+    """None: nothing is to be held. The batch was checked record by record (broker/admission). `level`: of its codec.
+
+    Raises TooMuchToHold.
+    """
+    body = _opened(batch, header)
+    if COMMON_PREFIX not in body:
+        return None
+    if header.record_count > RECORDS_MAX:
+        raise TooMuchToHold(
+            f"a batch of {header.record_count} records with delay headers, {RECORDS_MAX} are allowed: send smaller ones"
+        )
+    held: list[HeldRecord] = []
+    refused: list[RefusedDue] = []
+    kept: list[bytes] = []
+    newest_ms = NO_TIMESTAMP_MS
+    has_append_time = header.attributes & LOG_APPEND_TIME
+    places = record_places(body, 0, len(body), header.record_count, header.last_offset_delta, WANTS_HEADERS)
+    for index, record in enumerate(places):
+        timestamp_ms = header.max_timestamp_ms if has_append_time else header.base_timestamp_ms + record.timestamp_delta
+        try:
+            due_ms = due_ms_of(_headers(body, record), delays.now_ms, delays.delay_max_ms)
+        except DueRefused as error:
+            refused.append(RefusedDue(index, str(error)))
+            continue
+        if due_ms is None or due_ms <= delays.now_ms:
+            kept.append(body[record.begin : record.stop])
+            newest_ms = max(newest_ms, timestamp_ms)
+        else:
+            _, start = varint(body, record.behind_timestamp, record.stop)
+            due_ms = max(due_ms, delays.floor_ms)
+            held.append(HeldRecord(due_ms, timestamp_ms, record.offset_delta, body[start : record.stop]))
+    if refused:
+        return Split(bytearray(), [], refused)
+    return Split(_visible(header, kept, newest_ms, level), held, []) if held else None
+
+
+def _opened(batch: memoryview, header: BatchHeader) -> bytes:
+    try:
+        return bytes(decompress(header.compression, batch[HEADER_BYTES : header.size_bytes], OPENED_BYTES_MAX))
+    except BadCompressedData as error:
+        raise TooMuchToHold(
+            f"a compressed batch for a topic with delay may have {OPENED_BYTES_MAX} bytes of records: {error}"
+        ) from error
+
+
+def _headers(body: Buffer, record: RecordPlaces) -> Iterator[tuple[bytes, bytes | None]]:
+    count, place = varint(body, record.headers, record.stop)
+    for _ in range(count):
+        length, place = varint(body, place, record.stop)
+        name = bytes(body[place : place + length])
+        length, place = varint(body, place + length, record.stop)
+        yield name, None if length < 0 else bytes(body[place : place + length])
+        place += max(length, 0)
+
+
+def _visible(header: BatchHeader, kept: list[bytes], newest_ms: int, level: int | None) -> bytearray:
+    if not kept:
+        # No codec, and no time that a look-up or retention would take for that of a record.
+        attributes = header.attributes & ~(COMPRESSION_MASK | LOG_APPEND_TIME)
+        empty = header._replace(
+            attributes=attributes,
+            base_timestamp_ms=NO_TIMESTAMP_MS,
+            max_timestamp_ms=NO_TIMESTAMP_MS,
+            record_count=0,
+        )
+        return assemble_batch(empty, b"")
+    data: Buffer = b"".join(kept)
+    codec = header.compression
+    if codec is not Compression.NONE:
+        data = compress(codec, data, level)
+    return assemble_batch(header._replace(max_timestamp_ms=newest_ms, record_count=len(kept)), data)

@@ -1,0 +1,51 @@
+"""Finds in a log what is pending and how far deliveries have come, batch by batch. Pure.
+
+The same for every reader of the log: an announcement counts only with the batch that it names right behind it, of the same
+leader epoch. (What an owner writes after a takeover has another epoch, so it completes no announcement of a former owner.)
+"""
+
+from __future__ import annotations
+
+from bmq.log.timers.announcements import Announcement, Delivery, Held, NamedBatch, Position, parse_announcement
+from bmq.log.timers.due_order import Pending
+from bmq.protocol.compression import Buffer
+from bmq.protocol.record_batch import BatchHeader
+
+
+class Replay:
+    """`pending`: in the order of the log, also what was delivered since; `position`: the last one."""
+
+    def __init__(self, position: Position) -> None:
+        self.position = position
+        self.pending: list[Pending] = []
+        self._announced: tuple[Announcement, BatchHeader] | None = None
+
+    def see(self, data: Buffer, place: int, header: BatchHeader) -> None:
+        """The next batch of the log, whose checksum was compared. Raises CorruptRecords."""
+        announced, self._announced = self._announced, None
+        if announced is not None:
+            announcement, before = announced
+            if (
+                header.base_offset == before.end_offset
+                and header.leader_epoch == before.leader_epoch
+                and NamedBatch.of(header) == announcement.behind
+            ):
+                self._count(announcement, before.base_offset, header.base_offset)
+        if header.is_control and not header.has_producer_id:
+            announcement_here = parse_announcement(data, place)
+            if announcement_here is not None:
+                self._announced = announcement_here, header
+
+    def drop_delivered(self) -> None:
+        """Forget what is not above the position; for a replay of many deliveries, now and then."""
+        self.pending = [record for record in self.pending if record.position > self.position]
+
+    def _count(self, announcement: Announcement, hold_offset: int, base_offset: int) -> None:
+        match announcement:
+            case Held(entries=entries):
+                self.pending.extend(
+                    Pending(entry.due_ms, base_offset + entry.offset_delta, hold_offset) for entry in entries
+                )
+            case Delivery(after=after):
+                # The position that the replay began with may be a later one than that of its first batches.
+                self.position = max(self.position, after)

@@ -1,0 +1,180 @@
+"""A run: held records of a partition in a file of their own, in order of (due time, name). Pure.
+
+    blocks      each: count (u32)  crc32c of what follows (u32)  then count records: due time, name, own time (i64),
+                body bytes (u32), body; records grow over the whole file
+    index       a container of checksummed parts (log/checksummed_parts), with for each block its position and its first
+                record's due time and name
+    tail        position of the index (u64)  its length (u32)  crc32c of both (u32)  magic (8 bytes)
+
+Integers are little-endian. A reader reads the tail, the index, and then one block at a time: from the one that may hold the
+first record above a position. A block is closed when it has BLOCK_BYTES or more, so only one long record makes it longer.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from struct import Struct
+from typing import Final
+
+from crc32c import crc32c
+
+from bmq.log.checksummed_parts import CorruptParts, decode_int64s, decode_parts, encode_int64s, encode_parts
+from bmq.log.store import Buffer
+from bmq.log.timers.announcements import Position
+from bmq.log.timers.delivering import DueRecord
+
+BLOCK_BYTES: Final = 64 * 1024
+INDEX_BYTES_MAX: Final = 64 * 1024 * 1024
+_BLOCK: Final = Struct("<II")
+_RECORD: Final = Struct("<qqqI")
+_TAIL: Final = Struct("<QI")
+_CRC: Final = Struct("<I")
+_MAGIC: Final = b"BMQTIMR1"
+_INDEX_MAGIC: Final = b"BMQTIMX1"
+_PARTS: Final = (b"poss", b"dues", b"offs", b"last")
+
+TAIL_BYTES: Final = _TAIL.size + _CRC.size + len(_MAGIC)
+
+
+class CorruptRun(CorruptParts):
+    """A run that is not whole, or that contradicts itself."""
+
+
+class RunWriter:
+    """Makes a run's bytes from records in order."""
+
+    def __init__(self) -> None:
+        self._positions = array("q")
+        self._dues_ms = array("q")
+        self._offsets = array("q")
+        self._last = Position(-1, -1)
+        self._block: list[bytes] = []
+        self._block_bytes = 0
+        self._written_bytes = 0
+        self._first = Position(-1, -1)
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the blocks so far."""
+        return self._written_bytes + self._block_bytes
+
+    def add(self, record: DueRecord) -> bytes:
+        """The bytes that are to be written next, maybe none. Raises ValueError for a record that is not behind the last one."""
+        position = Position(record.due_ms, record.offset)
+        if position <= self._last:
+            raise ValueError(f"{position} is not behind {self._last}")
+        if not self._block:
+            self._first = position
+        self._last = position
+        head = _RECORD.pack(record.due_ms, record.offset, record.created_ms, len(record.body))
+        self._block += (head, bytes(record.body))
+        self._block_bytes += len(head) + len(record.body)
+        return self._end_block() if self._block_bytes >= BLOCK_BYTES else b""
+
+    def finish(self) -> bytes:
+        """The rest of the file. Raises ValueError for a run without a record."""
+        if self._last.offset < 0:
+            raise ValueError("a run without a record")
+        rest = self._end_block() if self._block else b""
+        index = encode_parts(
+            _INDEX_MAGIC,
+            {
+                b"poss": encode_int64s(self._positions),
+                b"dues": encode_int64s(self._dues_ms),
+                b"offs": encode_int64s(self._offsets),
+                b"last": encode_int64s(array("q", self._last)),
+            },
+        )
+        tail = _TAIL.pack(self._written_bytes, len(index))
+        return b"".join((rest, index, tail, _CRC.pack(crc32c(tail)), _MAGIC))
+
+    def _end_block(self) -> bytes:
+        body = b"".join(self._block)
+        count = len(self._block) // 2
+        self._positions.append(self._written_bytes)
+        self._dues_ms.append(self._first.due_ms)
+        self._offsets.append(self._first.offset)
+        block = _BLOCK.pack(count, crc32c(body)) + body
+        self._written_bytes += len(block)
+        self._block.clear()
+        self._block_bytes = 0
+        return block
+
+
+@dataclass(frozen=True, slots=True)
+class RunIndex:
+    """Where the blocks of a run lie. `end`: of the last block. `last`: the last record's place in the order."""
+
+    positions: array[int]
+    firsts: tuple[Position, ...]
+    end: int
+    last: Position
+
+    @classmethod
+    def decode(cls, data: Buffer, end: int) -> RunIndex:
+        """`end`: where the index begins in the file. Raises CorruptRun."""
+        parts = decode_parts(_INDEX_MAGIC, data, _PARTS, CorruptRun)
+        positions, dues_ms, offsets, last = (decode_int64s(parts[name], CorruptRun) for name in _PARTS)
+        firsts = tuple(map(Position, dues_ms, offsets))
+        if not len(positions) == len(dues_ms) == len(offsets) or len(last) != 2:
+            raise CorruptRun("the tables of a run's index differ in length")
+        if not positions or positions[0] != 0 or positions[-1] >= end or not _grow(positions) or not _grow(firsts):
+            raise CorruptRun("the blocks of a run are out of order")
+        if firsts[-1] > Position(*last):
+            raise CorruptRun("a run that ends before its last block")
+        return cls(positions, firsts, end, Position(*last))
+
+    def block_above(self, position: Position) -> int | None:
+        """The number of the first block that may hold a record above this position; None: there is none."""
+        if position >= self.last:
+            return None
+        return max(0, bisect_right(self.firsts, position) - 1)
+
+    def span(self, number: int) -> tuple[int, int]:
+        """(position, length) of a block."""
+        start = self.positions[number]
+        end = self.positions[number + 1] if number + 1 < len(self.positions) else self.end
+        return start, end - start
+
+
+def decode_tail(data: Buffer) -> tuple[int, int]:
+    """(position, length) of the index, from the last TAIL_BYTES of the file. Raises CorruptRun."""
+    if len(data) != TAIL_BYTES or bytes(data[-len(_MAGIC) :]) != _MAGIC:
+        raise CorruptRun("no run ends here")
+    tail = data[: _TAIL.size]
+    if _CRC.unpack_from(data, _TAIL.size)[0] != crc32c(tail):
+        raise CorruptRun("the checksum of a run's tail does not match")
+    position, length = _TAIL.unpack(tail)
+    if length > INDEX_BYTES_MAX:
+        raise CorruptRun(f"a run with an index of {length} bytes")
+    return position, length
+
+
+def records_in(block: Buffer) -> Iterator[DueRecord]:
+    """The records of a block. Raises CorruptRun."""
+    view = memoryview(block)
+    if len(view) < _BLOCK.size:
+        raise CorruptRun(f"a block of {len(view)} bytes")
+    count, crc = _BLOCK.unpack_from(view)
+    if crc32c(view[_BLOCK.size :]) != crc:
+        raise CorruptRun("the checksum of a block does not match")
+    place = _BLOCK.size
+    for _ in range(count):
+        if place + _RECORD.size > len(view):
+            raise CorruptRun("a record runs past the end of its block")
+        due_ms, offset, created_ms, length = _RECORD.unpack_from(view, place)
+        place += _RECORD.size
+        if length > len(view) - place:
+            raise CorruptRun("a record runs past the end of its block")
+        yield DueRecord(offset, due_ms, created_ms, view[place : place + length])
+        place += length
+    if place != len(view):
+        raise CorruptRun("bytes are left behind the last record of a block")
+
+
+def _grow(values: Iterable[int] | Iterable[Position]) -> bool:
+    return all(earlier < later for earlier, later in pairwise(values))  # type: ignore[operator]

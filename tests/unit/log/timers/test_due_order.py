@@ -1,0 +1,272 @@
+"""Random histories of one log with owners, cuts, refusals and clocks that differ: nothing lost, doubled, early or out of order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from bmq.log.timers.announcements import (
+    START,
+    Delivery,
+    HeldRecord,
+    NamedBatch,
+    Position,
+    encode_delivery,
+    encode_held,
+)
+from bmq.log.timers.due_order import DueOrder, Pending
+from bmq.log.timers.replay import Replay
+from bmq.protocol.batch_records import Record, decode_records, encode_batch
+from bmq.protocol.record_batch import BatchHeader, rewrite
+
+pytestmark = pytest.mark.unit
+
+
+@dataclass
+class Log:
+    """Batches, of which the first `durable` are durable."""
+
+    batches: list[bytearray] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    durable: int = 0
+
+    @property
+    def end_offset(self) -> int:
+        return self.ends[-1] if self.ends else 0
+
+    @property
+    def high_watermark(self) -> int:
+        return self.ends[self.durable - 1] if self.durable else 0
+
+    def place(self, batch: bytearray, epoch: int) -> int:
+        offset = self.end_offset
+        rewrite(batch, 0, offset, epoch)
+        self.batches.append(batch)
+        self.ends.append(offset + BatchHeader.parse(batch).last_offset_delta + 1)
+        return offset
+
+    def cut(self, count: int) -> None:
+        del self.batches[count:]
+        del self.ends[count:]
+
+
+class Hold(NamedTuple):
+    """What a producer's append placed."""
+
+    offset: int
+    due_ms: int
+    control: bytearray
+    visible: bytearray
+
+
+class Owner:
+    """As an owner does it, with a log in place of files. The manifest: where to replay from, and a position."""
+
+    def __init__(self, log: Log, epoch: int, manifest: tuple[int, Position], clock_ms: int) -> None:
+        self.log = log
+        self.epoch = epoch
+        self.clock_ms = clock_ms
+        replay = Replay(manifest[1])
+        for batch, end in zip(log.batches, log.ends, strict=True):
+            if end > manifest[0]:
+                replay.see(batch, 0, BatchHeader.parse(batch))
+        self.order = DueOrder(replay.position)
+        self.order.recover(replay.pending)
+
+    def hold(self, name: int, after_ms: int) -> Hold:
+        visible = encode_batch([Record(None, b"")], base_sequence=name, producer_id=1, producer_epoch=0)
+        due_ms = max(self.clock_ms + after_ms, self.order.floor_ms)
+        header = BatchHeader.parse(visible)
+        control = encode_held([HeldRecord(due_ms, 0, 0, b"%d" % name)], NamedBatch.of(header))
+        hold_offset = self.log.place(control, self.epoch)
+        offset = self.log.place(visible, self.epoch)
+        self.order.place_held([Pending(due_ms, offset, hold_offset)], self.log.end_offset)
+        return Hold(offset, due_ms, control, visible)
+
+    def deliver(self, count_max: int) -> None:
+        if self.order.is_delivering:
+            return
+        due = self.order.take(self.clock_ms, count_max)
+        if not due:
+            return
+        assert all(one.due_ms <= max(self.clock_ms, self.order.position.due_ms) for one in due)
+        batch = encode_batch([Record(b"%d" % one.due_ms, b"%d" % one.offset) for one in due])
+        announced = Delivery(NamedBatch.of(BatchHeader.parse(batch)), self.order.position, due[-1].position)
+        start = self.log.place(encode_delivery(announced), self.epoch)
+        self.log.place(batch, self.epoch)
+        self.order.place_delivery(due, start, self.log.end_offset)
+
+    def sync(self, count: int) -> None:
+        self.log.durable = min(self.log.durable + count, len(self.log.batches))
+        self.order.synced(self.log.high_watermark)
+
+    def refuse(self, count: int) -> None:
+        """The batches that wait last are refused, as by a full store."""
+        self.log.cut(max(self.log.durable, len(self.log.batches) - count))
+        self.order.rollback(self.log.end_offset)
+
+    def manifest(self) -> tuple[int, Position]:
+        return self.order.oldest_needed(self.log.high_watermark), self.order.position
+
+
+def facts_of(log: Log, holds: list[Hold]) -> tuple[dict[int, int], list[tuple[int, int]]]:
+    """(name -> due time) of all that is held, and what was delivered, in order; by the objects that lie in the log."""
+    places = {id(batch): place for place, batch in enumerate(log.batches)}
+    held = {
+        one.offset: one.due_ms
+        for one in holds
+        if id(one.visible) in places and places.get(id(one.control)) == places[id(one.visible)] - 1
+    }
+    delivered: list[tuple[int, int]] = []
+    for batch in log.batches:
+        header = BatchHeader.parse(batch)
+        if not header.is_control and header.producer_id < 0:
+            delivered += [(int(one.key or b""), int(one.value or b"")) for one in decode_records(batch)]
+    return held, delivered
+
+
+ACTIONS = st.one_of(
+    st.tuples(st.just("hold"), st.integers(1, 30)),
+    st.tuples(st.just("deliver"), st.integers(1, 3)),
+    st.tuples(st.just("sync"), st.integers(1, 5)),
+    st.tuples(st.just("refuse"), st.integers(1, 4)),
+    st.tuples(st.just("tick"), st.integers(1, 20)),
+    st.tuples(st.just("manifest"), st.just(0)),
+    st.tuples(st.just("takeover"), st.integers(-40, 40)),
+    st.tuples(st.just("plain"), st.just(0)),
+)
+
+
+DELIVERED = [("hold", 1), ("sync", 9), ("tick", 20), ("deliver", 3), ("sync", 9)]
+
+
+@given(st.lists(ACTIONS, max_size=60), st.data())
+# A hold on its way is not passed; the next owner's clock is behind; a refused delivery; a refused hold; a lost delivery.
+@example([("hold", 5), ("sync", 2), ("hold", 1), ("tick", 9), ("deliver", 3), ("sync", 9)], None)
+@example([*DELIVERED, ("takeover", -40), ("hold", 1), ("sync", 9)], None)
+@example([*DELIVERED[:-1], ("refuse", 2)], None)
+@example([("hold", 5), ("sync", 1), ("refuse", 1), ("plain", 0), ("sync", 9), ("takeover", 0)], None)
+@example([*DELIVERED[:-1], ("sync", 1), ("refuse", 1), ("plain", 0), ("sync", 9), ("takeover", 0)], None)
+@example([*DELIVERED, ("hold", 9), ("manifest", 0), ("sync", 2), ("takeover", 0)], None)
+def test_every_held_record_is_delivered_once_in_order(
+    actions: list[tuple[str, int]], data: st.DataObject | None
+) -> None:
+    log = Log()
+    manifest = (0, START)
+    epoch = 1
+    owner = Owner(log, epoch, manifest, 1000)
+    name = 0
+    holds: list[Hold] = []
+    acknowledged: dict[int, int] = {}
+    for action, number in actions:
+        match action:
+            case "hold":
+                holds.append(owner.hold(name := name + 1, number))
+            case "plain":
+                log.place(encode_batch([Record(None, b"p")], producer_id=2, producer_epoch=0, base_sequence=0), epoch)
+            case "deliver":
+                owner.deliver(number)
+            case "sync":
+                owner.sync(number)
+            case "refuse":
+                owner.refuse(number)
+            case "tick":
+                owner.clock_ms += number
+            case "manifest":
+                manifest = owner.manifest()
+            case "takeover":
+                end = len(log.batches)
+                log.cut(end if data is None else data.draw(st.integers(log.durable, end)))
+                log.durable = len(log.batches)
+                epoch += 1
+                owner = Owner(log, epoch, manifest, max(0, owner.clock_ms + number))
+        for offset, due_ms in facts_of(log, holds)[0].items():
+            if offset < log.high_watermark:
+                acknowledged.setdefault(offset, due_ms)
+    owner.clock_ms = max(owner.clock_ms, *(one.due_ms for one in holds), 0)
+    while len(owner.order) or owner.order.is_delivering:
+        owner.deliver(2)
+        owner.sync(100)
+    held, delivered = facts_of(log, holds)
+    assert held.keys() >= acknowledged.keys()
+    assert delivered == sorted(delivered), "in order of due time and name"
+    assert [offset for _, offset in delivered] == [offset for _, offset in sorted((due, o) for o, due in held.items())]
+
+
+def test_a_hold_on_its_way_is_not_passed() -> None:
+    order = DueOrder()
+    order.place_held([Pending(20, 1, 0)], 2)
+    order.synced(2)
+    order.place_held([Pending(10, 3, 2)], 4)
+    assert order.take(100, 9) == [], "the record at 3 would count as delivered"
+    order.synced(4)
+    assert order.take(100, 9) == [Pending(10, 3, 2), Pending(20, 1, 0)]
+
+
+def replayed(*batches: tuple[bytearray, int, int], position: Position = START) -> Replay:
+    """Of (batch, base offset, leader epoch)."""
+    replay = Replay(position)
+    for batch, offset, epoch in batches:
+        rewrite(batch, 0, offset, epoch)
+        replay.see(batch, 0, BatchHeader.parse(batch))
+    return replay
+
+
+def test_an_announcement_without_its_batch_is_void() -> None:
+    visible, other = encode_batch([Record(None, b"a")]), encode_batch([Record(None, b"b")])
+    held = encode_held([HeldRecord(5, 0, 0, b"")], NamedBatch.of(BatchHeader.parse(visible)))
+    assert replayed((held, 7, 1), (visible, 8, 1)).pending == [Pending(5, 8, 7)]
+    assert replayed((held, 7, 1)).pending == []
+    assert replayed((held, 7, 1), (other, 8, 1)).pending == []
+    assert replayed((held, 7, 1), (visible, 8, 2)).pending == [], "of another owner"
+    assert replayed((held, 7, 1), (visible, 9, 1)).pending == []
+    assert replayed((held, 7, 1), (other, 8, 1), (visible, 9, 1)).pending == []
+
+
+def test_a_replay_that_begins_with_a_later_position_keeps_it() -> None:
+    batch = encode_batch([Record(None, b"a")])
+    behind = NamedBatch.of(BatchHeader.parse(batch))
+    delivery = encode_delivery(Delivery(behind, START, Position(5, 8)))
+    assert replayed((delivery, 7, 1), (batch, 8, 1)).position == Position(5, 8)
+    assert replayed((delivery, 7, 1), (batch, 8, 1), position=Position(9, 2)).position == Position(9, 2)
+    assert replayed((delivery, 7, 1), (batch, 8, 2)).position == START
+
+
+def test_the_log_is_needed_while_a_record_is_taken_or_on_its_way() -> None:
+    order = DueOrder()
+    order.place_held([Pending(10, 1, 0), Pending(30, 2, 0)], 3)
+    assert order.oldest_needed(0) == 0
+    order.synced(3)
+    order.place_held([Pending(5, 6, 5)], 7)
+    assert (order.oldest_needed(3), len(order)) == (0, 3)
+    order.synced(7)
+    due = order.take(100, 9)
+    assert (order.oldest_needed(7), len(order), order.next_due_ms) == (0, 0, None)
+    order.place_delivery(due, 7, 10)
+    assert order.oldest_needed(7) == 0 and order.is_delivering
+    order.synced(10)
+    assert order.oldest_needed(10) == 10 and order.position == Position(30, 2)
+
+
+def test_a_refused_delivery_is_pending_again() -> None:
+    order = DueOrder()
+    order.place_held([Pending(10, 1, 0)], 2)
+    order.synced(2)
+    order.place_delivery(order.take(10, 9), 2, 4)
+    assert order.floor_ms == 10
+    order.rollback(3)  # its announcement is in the log, the records are not
+    assert (order.position, order.floor_ms, order.next_due_ms) == (START, -1, 10)
+    assert order.take(9, 9) == []
+    assert order.take(10, 9) == [Pending(10, 1, 0)]
+
+
+def test_the_clock_of_deliveries_is_not_behind_the_position() -> None:
+    order = DueOrder(Position(50, 3))
+    order.recover([Pending(40, 9, 8), Pending(50, 2, 0), Pending(50, 5, 4), Pending(51, 7, 6)])
+    assert order.take(10, 9) == [Pending(50, 5, 4)], (
+        "that time has been reached once; the others were delivered, or are not due"
+    )
