@@ -14,6 +14,7 @@ from bmq.broker.partition_events import ProduceArrived
 from bmq.broker.placement import Placement
 from bmq.broker.placement_checks import PlacementChecks
 from bmq.broker.replica_guard import ReplicaGuard
+from bmq.broker.timers.holds import HeldAppends
 from bmq.broker.transaction_verification import TransactionVerification
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import AppendResult, ProducedBatch
@@ -33,6 +34,7 @@ class PartitionAppends:
         refusals: BatchRefusals,
         verification: TransactionVerification,
         placement: Placement,
+        holds: HeldAppends,
     ) -> None:
         self._partition = partition
         self._guard = guard
@@ -40,6 +42,7 @@ class PartitionAppends:
         self._refusals = refusals
         self._verification = verification
         self._placement = placement
+        self._holds = holds
         self._context = partition.context
         self._turns = partition.context.turns
         self._admission = self._admission_by(partition.config)
@@ -111,6 +114,9 @@ class PartitionAppends:
         batch.size_bytes = size_bytes = header[1] + LENGTH_OVERHEAD_BYTES
         producer_id = header[9]
         try:
+            has_delay = partition.config.is_delay_enabled
+            if has_delay:
+                self._holds.check(header)
             if partition.config.message_timestamp_type_is_append_time:
                 batch.append_time_ms = now_ms
             if producer_id >= 0:
@@ -119,6 +125,8 @@ class PartitionAppends:
                 if not self._checks.is_new(batch, header, now_ms):
                     return
             if partition.backlog.refusal is not None and not self._checks.is_within_quota(batch):
+                return
+            if has_delay and self._holds.take(batch, header, now_ms):
                 return
         except Exception as error:  # noqa: BLE001 any bug is answered or logged
             self._refusals.for_error(error, batch)

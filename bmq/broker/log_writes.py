@@ -120,6 +120,8 @@ class LogWrites:
             size_bytes += batch.size_bytes
             answer((batch, ErrorCode.NONE))
         partition.producers.synced(effect.high_watermark)
+        if partition.timers is not None:
+            partition.timers.synced(effect.high_watermark, size_bytes)
         counts = partition.context.counts
         counts.appended_batches += len(batches)
         counts.appended_bytes += size_bytes
@@ -148,6 +150,8 @@ class LogWrites:
         state = partition.state
         if isinstance(state, Owning):
             partition.producers.rollback(state.log.log_end_offset)
+            if partition.timers is not None:
+                partition.timers.rollback(state.log.log_end_offset)
             for batch in batches:
                 self._refusals.note(batch.view, effect.error_code)
         if partition.log is not None:

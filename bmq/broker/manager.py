@@ -94,6 +94,7 @@ class PartitionManager:
         self._ready: dict[TopicPartition, PartitionRuntime] = {}
         self._started: dict[PartitionRuntime, None] = {}  # every runtime that has not ended
         self._unserved: dict[PartitionRuntime, None] = {}
+        self._with_delay: dict[TopicPartition, None] = {}  # assigned, of topics with delay
         self._loop = asyncio.get_running_loop()
         self._starts = self.context.starts
         self._starting: dict[asyncio.Task[None], None] = {}
@@ -186,6 +187,7 @@ class PartitionManager:
         self._assignments[topic_partition] = _Assignment(
             topic_partition, leader_epoch, topic_name, config, high_watermark_floor
         )
+        self._note_delay(topic_partition, config)
         if runtime is not None:
             self._let_go(runtime)
             runtime.give_up()
@@ -201,6 +203,7 @@ class PartitionManager:
         if assignment is None or leader_epoch not in (None, assignment.leader_epoch):
             return
         del self._assignments[topic_partition]
+        self._with_delay.pop(topic_partition, None)
         if assignment.runtime is None:
             return
         runtime = assignment.runtime
@@ -213,9 +216,23 @@ class PartitionManager:
     def drop(self, topic_partition: TopicPartition) -> None:
         """The topic is deleted: close and let go. The controller deletes its files."""
         assignment = self._assignments.pop(topic_partition, None)
+        self._with_delay.pop(topic_partition, None)
         if assignment is not None and assignment.runtime is not None:
             self._let_go(assignment.runtime)
             assignment.runtime.give_up()
+
+    def _note_delay(self, topic_partition: TopicPartition, config: LogConfig) -> None:
+        if config.is_delay_enabled:
+            self._with_delay[topic_partition] = None
+        else:
+            self._with_delay.pop(topic_partition, None)
+
+    def _start_with_delay(self) -> None:
+        """Delayed records are delivered by their partition's owner only, and no client may ask for it."""
+        for key in self._with_delay:
+            assignment = self._assignments[key]
+            if assignment.runtime is None and key not in self._expected:
+                self._start(assignment, is_awaited=False)
 
     def _let_go(self, runtime: PartitionRuntime) -> None:
         self._unserved.pop(runtime, None)
@@ -228,6 +245,7 @@ class PartitionManager:
         if assignment is None:
             return
         assignment.config = config
+        self._note_delay(topic_partition, config)
         if assignment.runtime is not None:
             try:
                 assignment.runtime.update_config(config)
@@ -460,6 +478,7 @@ class PartitionManager:
 
     def _upkeep(self) -> None:
         self._upkeep_timer = self._loop.call_later(self.settings.upkeep_interval_s, self._upkeep)
+        self._start_with_delay()
         self._upkeep_some(iter(tuple(self._ready.values())))
 
     def _upkeep_some(self, runtimes: Iterator[PartitionRuntime]) -> None:

@@ -38,6 +38,10 @@ class ManifestChanges:
             self._orphaned_files = tuple(entry for entry in self._orphaned_files if entry[0] >= newest)
         partition.tail.drop_below(partition.log_start_offset)
 
+    async def write(self) -> None:
+        """Write a manifest of the present state. Raises KafkaError."""
+        await self.apply(_write_manifest)
+
     def remove_later(self, paths: Iterable[str]) -> None:
         partition = self._partition
         partition.context.trash.put(paths, partition.config.file_delete_delay_ms / 1000)

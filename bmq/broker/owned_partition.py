@@ -44,8 +44,21 @@ class Machine(Protocol):
         """Run a task of the partition; if it fails, the partition goes offline."""
 
 
+class Timers(Protocol):
+    """What has to follow the log of a partition with delayed records."""
+
+    def synced(self, high_watermark: int, size_bytes: int) -> None:
+        """Everything below is durable, `size_bytes` more than before."""
+
+    def rollback(self, end_offset: int) -> None:
+        """What was placed at or past this offset is not in the log."""
+
+
 class OwnedPartition:
-    """`log` is None before the partition is owned, `files` before its log was walked and recorded."""
+    """`log` is None before the partition is owned, `files` before its log was walked and recorded.
+
+    `timers` is None unless the topic has delay, or had it.
+    """
 
     __slots__ = (
         "backlog",
@@ -60,6 +73,7 @@ class OwnedPartition:
         "producers",
         "state",
         "tail",
+        "timers",
         "topic_name",
         "topic_partition",
         "waiters",
@@ -90,6 +104,7 @@ class OwnedPartition:
         self.waiters = Waiters()
         self.load = PartitionLoad()
         self.backlog = Backlog()
+        self.timers: Timers | None = None
 
     @property
     def is_owning(self) -> bool:

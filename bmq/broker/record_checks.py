@@ -6,7 +6,7 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import Final, NoReturn, Protocol
 
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -43,6 +43,25 @@ def refuse_records(
     has_wrong_time = any(one.kind is not RefusalKind.NO_KEY for one in refused)
     code = ErrorCode.INVALID_TIMESTAMP if has_wrong_time else ErrorCode.INVALID_RECORD
     _refuse(code, errors, refused_count)
+
+
+class NamedRefusal(Protocol):
+    """A record that is refused, and why."""
+
+    @property
+    def batch_index(self) -> int: ...
+
+    @property
+    def reason(self) -> str: ...
+
+
+def refuse_named(refused: Sequence[NamedRefusal]) -> NoReturn:
+    """Raises RecordsRefused INVALID_RECORD naming these records, each with its reason."""
+    errors = [
+        RecordError(one.batch_index, one.reason if number < TEXTS_MAX else None)
+        for number, one in enumerate(refused[:NAMED_MAX])
+    ]
+    _refuse(ErrorCode.INVALID_RECORD, errors, len(refused))
 
 
 def _text(one: RefusedRecord, base_offset: int, partition_name: str, times_ms: tuple[int, int]) -> str:

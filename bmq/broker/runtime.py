@@ -49,6 +49,9 @@ from bmq.broker.segment_lifecycle import SegmentLifecycle
 from bmq.broker.start_effects import StartEffects
 from bmq.broker.starting import Start
 from bmq.broker.tail_cache import PartitionTail
+from bmq.broker.timers.deliveries import Deliveries
+from bmq.broker.timers.holds import HeldAppends
+from bmq.broker.timers.partition_timers import PartitionTimers
 from bmq.broker.transaction_guard import TransactionGuards
 from bmq.broker.transaction_verification import TransactionVerification
 from bmq.broker.upkeep import Upkeep
@@ -117,6 +120,7 @@ class PartitionRuntime:
     topic_name: str
     retention: PartitionRetention
     compaction: PartitionCompaction
+    timers: PartitionTimers
 
     def __init__(
         self,
@@ -169,8 +173,9 @@ class PartitionRuntime:
         self._ownership = Ownership(partition, lifecycle)
         self._guard = guard = ReplicaGuard(partition)
         self._changes = changes = ManifestChanges(partition, self._ownership)
-        self._start_effects = StartEffects(partition, self._start, directory, lifecycle, changes, floor)
         self._reads = LogReads(partition, lifecycle)
+        self.timers = timers = Deliveries(partition, changes, self._reads, guard).timers
+        self._start_effects = StartEffects(partition, self._start, directory, lifecycle, changes, timers, floor)
         self.retention = PartitionRetention(partition, changes)
         self.compaction = PartitionCompaction(partition, changes)
         self._upkeep = Upkeep(partition, lifecycle, guard, self.compaction.delegation)
@@ -178,7 +183,8 @@ class PartitionRuntime:
         checks = PlacementChecks(partition, refusals, guard)
         placement = Placement(partition, guards, refusals)
         verification = TransactionVerification(partition, guards, checks, refusals, placement)
-        self._appends = PartitionAppends(partition, guard, checks, refusals, verification, placement)
+        holds = HeldAppends(partition, timers, refusals)
+        self._appends = PartitionAppends(partition, guard, checks, refusals, verification, placement, holds)
         self._markers = MarkerWriter(partition, self._ownership, guard, refusals, placement)
         self._writes = LogWrites(partition, lifecycle, self._outbox, refusals, guard)
 
@@ -403,6 +409,7 @@ class PartitionRuntime:
                 self.started.set_result(None)
             self._on_change(self)
             self._report_started()
+            self.timers.look()
             if self.compaction.is_allowed:
                 self.spawn(self.compaction.remove_unnamed())
 
@@ -470,6 +477,7 @@ class PartitionRuntime:
         """The machine has ended. Never raises: if one step fails, the others still release and answer everything."""
         partition = self._partition
         self._writes.end()
+        self.timers.end()
         self._outbox.is_wake_due = True
         if self._retry is not None:
             self._retry.cancel()
@@ -530,6 +538,7 @@ class PartitionRuntime:
         self._appends.config_changed(config)
         self._partition.config = config
         self._lifecycle.config = config
+        self.timers.config_changed(config)
         self.backlog.ask_again()
         if not config.has_backlog_quota:
             lift_refusal(self)

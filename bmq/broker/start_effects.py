@@ -12,6 +12,7 @@ from bmq.broker.own_directory import OwnDirectory
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.segment_lifecycle import SegmentLifecycle
 from bmq.broker.starting import Start
+from bmq.broker.timers.partition_timers import PartitionTimers
 from bmq.log.store import CorruptFile, FencedWriter, StoreError
 
 _log = structlog.get_logger("bmq.broker")
@@ -27,6 +28,7 @@ class StartEffects:
         directory: OwnDirectory,
         lifecycle: SegmentLifecycle,
         changes: ManifestChanges,
+        timers: PartitionTimers,
         floor: int,
     ) -> None:
         self._partition = partition
@@ -34,6 +36,7 @@ class StartEffects:
         self._directory = directory
         self._lifecycle = lifecycle
         self._changes = changes
+        self._timers = timers
         self._floor = floor
 
     async def persist(self, action: Callable[[], Awaitable[ev.Event | None]]) -> None:
@@ -87,8 +90,12 @@ class StartEffects:
         return event
 
     async def record(self) -> ev.Event:
+        files = self._lifecycle.files
+        assert files is not None
+        self._timers.before_manifest(files)
         event = await self._start.record()
-        self._partition.files = self._lifecycle.files
+        await self._timers.recover(files)
+        self._partition.files = files
         recovered = self._start.recovered
         if recovered is not None and recovered.unnamed_directories:
             self._changes.remove_later(recovered.unnamed_directories)

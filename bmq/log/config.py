@@ -49,6 +49,9 @@ class LogConfig:
     """Whether it is a coordinator's log: snapshots replace its old segments, so it is not compacted."""
     min_insync_replicas: int = 1
     durability: Durability = Durability.HFLUSH
+    is_delay_enabled: bool = False
+    """Whether records are held until the time that their headers ask for."""
+    delay_max_ms: int = 7 * 24 * 3600 * 1000
 
     @property
     def roll_ms(self) -> int:

@@ -125,6 +125,20 @@ class AbortedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class TimersReference:
+    """Where the next owner finds delayed records that are pending: by a replay of the log from `replay_from` on.
+
+    Deliveries had come to (`due_ms`, `offset`) there, or have by now.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    replay_from: NaturalNumber
+    due_ms: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Head:
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
@@ -139,6 +153,7 @@ class _Head:
     has_producers: bool
     first_dirty_offset: NaturalNumber = 0
     aborted_files: tuple[AbortedFile, ...] = ()
+    timers: TimersReference | None = None
 
 
 _HEAD: Final = TypeAdapter(_Head)
@@ -156,7 +171,7 @@ class Manifest:
     `aborted_files` have the oldest aborted transactions, in order, and `aborted` those behind them; one that was read with
     its files (bmq.log.aborted_files) has all of them in `aborted`.
     `producers` None: the index of the last extent has the producer state. `first_dirty_offset`: compaction has come to
-    here.
+    here. `timers` None: no record was ever delayed. Never above `timers.replay_from`: `log_start_offset`.
     """
 
     leader_epoch: int
@@ -171,6 +186,7 @@ class Manifest:
     producers: bytes | None = None
     first_dirty_offset: int = 0
     aborted_files: tuple[AbortedFile, ...] = ()
+    timers: TimersReference | None = None
 
     def encode(self) -> bytes:
         """At once; `encoding` for what may be large."""
@@ -190,6 +206,7 @@ class Manifest:
             has_producers=self.producers is not None,
             first_dirty_offset=self.first_dirty_offset,
             aborted_files=self.aborted_files,
+            timers=self.timers,
         )
         # Without defaults: releases without compaction, or files of aborted transactions, can read the manifest of a log
         # that has none of either.
@@ -245,6 +262,7 @@ class Manifest:
             producers=bytes(parts[b"prod"]) if head.has_producers else None,
             first_dirty_offset=head.first_dirty_offset,
             aborted_files=head.aborted_files,
+            timers=head.timers,
         )
 
     def epochs_named(self) -> frozenset[int]:

@@ -9,9 +9,8 @@ The broker's runtime tells it what happened to its segments, in this order for e
     await files.save_index(index)                         durable: it is an extent from now on
 
 Only segments whose index is durable are extents; the manifest names only extents, and recovery walks the rest. Readers
-can always find everything durable. Every method that changes the past writes a new manifest and checks that it is in
-the claimed directory (rule 20) before it returns. It returns the paths it dropped, to be deleted after a while (rule
-2).
+can always find everything durable. A method that changes the past checks that its new manifest is in the claimed
+directory (rule 20) before it returns the paths it dropped, to be deleted after a while (rule 2).
 """
 
 from __future__ import annotations
@@ -35,6 +34,7 @@ from bmq.log.manifest import (
     Extent,
     Manifest,
     SnapshotReference,
+    TimersReference,
     filed_to,
 )
 from bmq.log.names import CLEANED_ROLL_MIN, PartitionPaths, is_cleaned
@@ -109,6 +109,7 @@ class PartitionFiles:
         self.log_start_offset = recovered.log_start_offset
         self.extents: list[Extent] = recovered.extents
         self.cuts: tuple[Cut, ...] = recovered.cuts
+        self.timers: Callable[[], TimersReference | None] = lambda: recovered.timers
         self.snapshots: tuple[SnapshotReference, ...] = recovered.snapshots
         self.first_dirty_offset = recovered.first_dirty_offset
         """Compaction has come to here."""
@@ -365,6 +366,7 @@ class PartitionFiles:
             producers=producers,
             first_dirty_offset=self.first_dirty_offset,
             aborted_files=self._aborted_files,
+            timers=self.timers(),
         )
 
     async def write_manifest(self) -> None:
@@ -527,7 +529,8 @@ class PartitionFiles:
         )
 
     async def _advance(self, log_start_offset: int, snapshots: tuple[SnapshotReference, ...]) -> tuple[str, ...]:
-        log_start_offset = max(self.log_start_offset, min(log_start_offset, self.end_offset))
+        kept_from = self.end_offset if (timers := self.timers()) is None else timers.replay_from
+        log_start_offset = max(self.log_start_offset, min(log_start_offset, self.end_offset, kept_from))
         if log_start_offset == self.log_start_offset and snapshots == self.snapshots:
             return ()
         count = droppable(self.extents, log_start_offset)
@@ -580,13 +583,12 @@ class PartitionFiles:
         return tuple(paths)
 
     async def _write(self, manifest: Manifest) -> None:
-        """Write it durably to the claimed directory. After a failure the next owner may or may not find it."""
+        """Write it durably to the claimed directory; the next owner may find it after a failure. Two are kept, for damage."""
         manifest = await self._aborted_writer.with_room(manifest)
         number = await write_manifest(
             self.store, self.paths, manifest, holder=self._holder, numbers=self._manifest_numbers
         )
         await self._look()
-        # Keep two: the newest, and the one before in case the newest is found damaged.
         before, self._newest_manifest = self._newest_manifest, number
         try:
             while self._oldest_manifest < before:

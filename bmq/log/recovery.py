@@ -32,6 +32,7 @@ from bmq.log.manifest import (
     Extent,
     Manifest,
     SnapshotReference,
+    TimersReference,
     cuts_by_segment,
     filed_to,
 )
@@ -85,6 +86,7 @@ class RecoveredLog:
     is_last_index_complete: bool = False  # the last extent's index file holds the producer state
     rebuilt: tuple[SegmentIndex, ...] = ()  # not durable yet: the caller writes them once it serves
     first_dirty_offset: int = 0
+    timers: TimersReference | None = None
 
     def manifest(self, leader_epoch: int) -> Manifest:
         """The first manifest of the epoch that recovered the log."""
@@ -104,6 +106,7 @@ class RecoveredLog:
             aborted_files=self.aborted_files,
             producers=producers,
             first_dirty_offset=self.first_dirty_offset,
+            timers=self.timers,
         )
 
 
@@ -385,7 +388,15 @@ class _Walk:
             is_last_index_complete=self._is_last_index_complete and not self._rebuilt,
             rebuilt=tuple(self._rebuilt),
             first_dirty_offset=manifest.first_dirty_offset,
+            timers=_within(manifest.timers, log_start_offset, end_offset),
         )
+
+
+def _within(timers: TimersReference | None, log_start_offset: int, end_offset: int) -> TimersReference | None:
+    """The log may begin later than timers need, or end earlier, once a loss was accepted: then they are lost with it."""
+    if timers is None:
+        return None
+    return replace(timers, replay_from=min(max(timers.replay_from, log_start_offset), end_offset))
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,20 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         "headers: look-ups by time and retention go by what the producer says. Compacted topics always read them.",
     ),
     _key(
+        "bmq.delay.enable",
+        _BOOLEAN,
+        "false",
+        "Records with the header bmq-deliver-at (ms since 1970) or bmq-deliver-after (ms, or a level from 1 to 18) are appended "
+        "when they are due. Such a topic is not compacted and takes no transactions. 'false' delivers what is pending.",
+    ),
+    _key(
+        "bmq.delay.max.ms",
+        _LONG,
+        "604800000",
+        "Longest delay that a record may ask for; one that asks for more is refused. Retention keeps records that are pending.",
+        at_least(1),
+    ),
+    _key(
         "bmq.durability",
         _STRING,
         "hflush",
@@ -410,6 +424,10 @@ def validate(configs: Mapping[str, str], broker: Mapping[str, str]) -> None:
     for name in ("bmq.backlog.quota.bytes", "bmq.backlog.quota.ms"):
         if values[name] != -1:
             _check_backlog_quota(name, values)
+    if values["bmq.delay.enable"] and "compact" in cast(tuple[str, ...], values["cleanup.policy"]):
+        raise InvalidConfig(
+            "bmq.delay.enable holds records back, which compaction cannot see: cleanup.policy must be delete"
+        )
     if values["remote.storage.enable"]:
         raise InvalidConfig(
             "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
@@ -492,6 +510,8 @@ def _log_config(configs: tuple[tuple[str, str], ...], broker: tuple[tuple[str, s
         max_compaction_lag_ms=number("max.compaction.lag.ms"),
         min_insync_replicas=number("min.insync.replicas"),
         durability=durability,
+        is_delay_enabled=cast(bool, values["bmq.delay.enable"]),
+        delay_max_ms=number("bmq.delay.max.ms"),
     )
 
 

@@ -1,0 +1,132 @@
+"""Appends delayed records when they are due, one batch after the other, each with the position that it leads to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from bmq.broker.log_reads import LogReads
+from bmq.broker.manifest_changes import ManifestChanges
+from bmq.broker.owned_partition import OwnedPartition
+from bmq.broker.replica_guard import ReplicaGuard
+from bmq.broker.timers.hold_reader import HoldReader
+from bmq.broker.timers.pairs import place_pair
+from bmq.broker.timers.partition_timers import PartitionTimers
+from bmq.log.partition_log import AppendResult, ProducedBatch, internal_batch
+from bmq.log.store import StoreError
+from bmq.log.timers.announcements import Delivery, NamedBatch, encode_delivery
+from bmq.log.timers.delivering import DueRecord, delivered_batch
+from bmq.log.timers.due_order import DueOrder, Pending
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
+from bmq.protocol.record_batch import BatchHeader
+
+RECORDS_MAX: Final = 1_000
+BYTES_MAX: Final = 1024 * 1024
+"""Of one delivery, but for its last record."""
+
+_log = structlog.get_logger("bmq.broker")
+
+
+class Deliveries:
+    """Of one partition. One batch is on its way at a time: a second with a million due records is spread, in order."""
+
+    def __init__(
+        self, partition: OwnedPartition, changes: ManifestChanges, reads: LogReads, guard: ReplicaGuard
+    ) -> None:
+        self._partition = partition
+        self._guard = guard
+        self._holds = HoldReader(reads.read)
+        self._is_running = False
+        self.timers = PartitionTimers(partition, changes, self._begin)
+
+    def _begin(self) -> None:
+        if not self._is_running:
+            self._is_running = True
+            self._partition.machine.spawn(self._run())
+
+    async def _run(self) -> None:
+        partition, order = self._partition, self.timers.order
+        assert order is not None
+        backoff = partition.context.backoff()
+        try:
+            while not partition.state.is_final and partition.closed_code() is ErrorCode.NONE:
+                due = order.take(partition.context.clock.now_ms(), RECORDS_MAX)
+                if not due:
+                    return
+                reason = await self._deliver(order, due)
+                if reason is None:
+                    backoff.reset()
+                    continue
+                if not backoff.failures:
+                    _log.warning("delivery_waits", **partition.names(), reason=reason)
+                await backoff.pause()
+        finally:
+            self._is_running = False
+            self._holds.forget()
+            self.timers.look()
+
+    async def _deliver(self, order: DueOrder, due: list[Pending]) -> str | None:
+        """Returns why it did not, if so: then all of them are pending again."""
+        try:
+            records = await self._records(due)
+        except (BmqError, StoreError) as error:
+            order.give_back(due)
+            return str(error) or type(error).__name__
+        except BaseException:
+            order.give_back(due)
+            raise
+        order.give_back(due[len(records) :])
+        return await self._append(order, due[: len(records)], records)
+
+    async def _records(self, due: list[Pending]) -> list[DueRecord]:
+        """The first of them, one at least, up to BYTES_MAX."""
+        records: list[DueRecord] = []
+        size_bytes = 0
+        for pending in due:
+            record = await self._holds.record(pending)
+            records.append(record)
+            size_bytes += len(record.body)
+            if size_bytes >= BYTES_MAX:
+                break
+        return records
+
+    async def _append(self, order: DueOrder, due: list[Pending], records: list[DueRecord]) -> str | None:
+        partition = self._partition
+        answer: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
+
+        def done(result: AppendResult) -> None:
+            if not answer.done():  # else this task was cancelled
+                answer.set_result(result)
+
+        try:
+            view = memoryview(delivered_batch(records, partition.context.clock.now_ms()))
+        except BmqError as error:
+            order.give_back(due)
+            return str(error)
+        header = BatchHeader.parse(view)
+        batch = internal_batch(partition.topic_partition, view, done)
+        batch.header, batch.offset_count, batch.size_bytes = header, len(records), len(view)
+        announced = Delivery(NamedBatch.of(header), order.position, due[-1].position)
+
+        def placed(start_offset: int) -> None:
+            order.place_delivery(due, start_offset, start_offset + 1 + batch.offset_count)
+
+        code = self._place(encode_delivery(announced), batch, placed)
+        if code is not ErrorCode.NONE:
+            order.give_back(due)
+            return f"the log answers {code.name}"
+        result = await answer  # a refused one was taken back by PartitionTimers.rollback
+        is_in_log = result.error_code in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        return None if is_in_log else f"the log answers {result.error_code.name}"
+
+    def _place(self, announcement: bytearray, batch: ProducedBatch, placed: Callable[[int], None]) -> ErrorCode:
+        closed = self._partition.closed_code()
+        if closed is not ErrorCode.NONE:
+            return closed
+        if self._guard.is_short():
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        return place_pair(self._partition, announcement, batch, placed)

@@ -1,0 +1,60 @@
+"""Reads held records from the log of their partition. What was read last is kept for the next ones."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from cachetools import LRUCache
+
+from bmq.log.partition_log import WholeBatches
+from bmq.log.store import CorruptFile
+from bmq.log.timers.announcements import Held, parse_announcement
+from bmq.log.timers.delivering import DueRecord
+from bmq.log.timers.due_order import Pending
+from bmq.protocol.record_batch import batches
+
+READ_BYTES: Final = 256 * 1024
+KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
+
+
+class HoldReader:
+    """`read`: as ReplayableLog.read."""
+
+    def __init__(self, read: Callable[[int, int], Awaitable[WholeBatches | None]]) -> None:
+        self._read = read
+        self._kept: LRUCache[int, Held] = LRUCache(KEPT_BYTES_MAX, getsizeof=_bytes_of)
+
+    async def record(self, pending: Pending) -> DueRecord:
+        """Raises KafkaError, CorruptRecords, CorruptFile, BadCompressedData."""
+        held = self._kept.get(pending.hold_offset)
+        if held is None:
+            held = await self._found(pending.hold_offset)
+        try:
+            record = held.record(pending.offset - pending.hold_offset - 1)
+        except KeyError as error:
+            raise CorruptFile(f"the delayed record {pending.offset} is not where it is held") from error
+        return DueRecord(pending.offset, record.due_ms, record.timestamp_ms, record.body)
+
+    def forget(self) -> None:
+        self._kept.clear()
+
+    async def _found(self, hold_offset: int) -> Held:
+        chunk = await self._read(hold_offset, READ_BYTES)
+        found: Held | None = None
+        for position, header in batches(b"" if chunk is None else chunk.data):
+            if not header.is_control or header.has_producer_id:
+                continue
+            announcement = parse_announcement(chunk.data, position) if chunk is not None else None
+            if isinstance(announcement, Held):
+                if header.base_offset == hold_offset:
+                    found = announcement
+                if _bytes_of(announcement) <= KEPT_BYTES_MAX:
+                    self._kept[header.base_offset] = announcement
+        if found is None:
+            raise CorruptFile(f"no delayed records are held at offset {hold_offset}")
+        return found
+
+
+def _bytes_of(held: Held) -> int:
+    return len(held.packed) + sum(entry.body_bytes for entry in held.entries)

@@ -1,0 +1,92 @@
+"""Holds delayed records of produced batches until they are due, at the partition's owner."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bmq.broker.batch_refusals import BatchRefusals
+from bmq.broker.owned_partition import OwnedPartition
+from bmq.broker.record_checks import refuse_named
+from bmq.broker.timers.pairs import place_pair
+from bmq.broker.timers.partition_timers import PartitionTimers
+from bmq.log.partition_log import AppendResult, ProducedBatch
+from bmq.log.timers.announcements import NamedBatch, encode_held
+from bmq.log.timers.due_order import Pending
+from bmq.log.timers.holding import Delays, Split, TooMuchToHold, split
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader
+
+PENDING_MAX: Final = 200_000
+"""Records of a partition that wait: each has a number in memory, and the owner's successor reads them from the log."""
+
+
+class HeldAppends:
+    """Takes the batches of a topic with `bmq.delay.enable` that have a record to hold."""
+
+    def __init__(self, partition: OwnedPartition, timers: PartitionTimers, refusals: BatchRefusals) -> None:
+        self._partition = partition
+        self._timers = timers
+        self._refusals = refusals
+
+    def check(self, header: BatchHeader) -> None:
+        """Raises KafkaError POLICY_VIOLATION for a batch of a transaction."""
+        if header.attributes & TRANSACTIONAL:
+            raise KafkaError(
+                ErrorCode.POLICY_VIOLATION, "a topic with bmq.delay.enable takes no records of a transaction"
+            )
+
+    def take(self, batch: ProducedBatch, header: BatchHeader, now_ms: int) -> bool:
+        """False: nothing of it is to be held, and it may be placed as it is. Else it is placed, or was answered.
+
+        It has passed all other checks. Raises KafkaError for one that is refused.
+        """
+        partition, timers = self._partition, self._timers
+        config = partition.config
+        floor_ms = now_ms if timers.order is None else timers.order.floor_ms
+        try:
+            found = split(batch.view, header, Delays(now_ms, config.delay_max_ms, floor_ms), config.compression_level)
+        except TooMuchToHold as error:
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
+        if found is None:
+            return False
+        if found.refused:
+            refuse_named(found.refused)
+        self._hold(batch, header, found, now_ms)
+        return True
+
+    def _hold(self, batch: ProducedBatch, came: BatchHeader, found: Split, now_ms: int) -> None:
+        partition, order = self._partition, self._timers.order
+        # The code has producers wait and send the batch again.
+        if order is None:
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "bmq.delay.enable is taking effect in this partition")
+        if len(order) + len(found.held) > PENDING_MAX:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{PENDING_MAX} delayed records wait in this partition, no more are taken",
+            )
+        view = memoryview(found.visible)
+        header = BatchHeader.parse(view)
+        batch.view, batch.header, batch.size_bytes = view, header, len(view)
+        announcement = encode_held(
+            found.held, NamedBatch.of(header), came.compression, partition.config.compression_level
+        )
+        partition.context.turns.took(len(announcement) + batch.size_bytes)
+
+        def placed(hold_offset: int) -> None:
+            first = hold_offset + 1
+            order.place_held(
+                [Pending(record.due_ms, first + record.offset_delta, hold_offset) for record in found.held],
+                first + batch.offset_count,
+            )
+
+        code = place_pair(partition, announcement, batch, placed)
+        if code is not ErrorCode.NONE:
+            self._refusals.note(batch.view, code)
+            self._refusals.refuse(AppendResult(code), batch)
+            return
+        if header.producer_id >= 0 and batch.base_offset >= 0:
+            try:
+                partition.producers.place(header, batch.base_offset, now_ms)
+            except Exception as error:  # noqa: BLE001 in the log but not in the producer state: a retry would be written twice
+                partition.machine.fail(error)

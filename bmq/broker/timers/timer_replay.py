@@ -1,0 +1,34 @@
+"""Reads what a new owner has to know of delayed records: the part of the log that the manifest names."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bmq.log.manifest import TimersReference
+from bmq.log.partition_files import PartitionFiles
+from bmq.log.segment_reader import read_whole_batches
+from bmq.log.store import CorruptFile
+from bmq.log.timers.announcements import Position
+from bmq.log.timers.replay import Replay
+from bmq.protocol.record_batch import BatchHeader, batches
+
+READ_BYTES: Final = 1024 * 1024
+
+
+async def replay_timers(files: PartitionFiles, timers: TimersReference) -> Replay:
+    """From `timers.replay_from` to the log's end; nothing is appended meanwhile. Raises CorruptRecords, StoreError."""
+    replay = Replay(Position(timers.due_ms, timers.offset))
+    offset, end_offset = timers.replay_from, files.end_offset
+    while offset < end_offset:
+        location = await files.locate(offset)
+        found = await read_whole_batches(files.store, location, offset, READ_BYTES, end_offset)
+        if found is None:
+            raise CorruptFile(f"{location.path} should hold offset {offset} and does not")
+        last: BatchHeader | None = None
+        for position, header in batches(found[1]):
+            replay.see(found[1], position, header)
+            last = header
+        assert last is not None
+        offset = last.end_offset
+        replay.drop_delivered()
+    return replay

@@ -1,0 +1,319 @@
+"""Delayed records at a partition's owner: held, delivered once and in order, over takeovers and refusals."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bmq.broker.partition_states import Writing
+from bmq.broker.runtime import PartitionRuntime
+from bmq.broker.timers.partition_timers import LOOK_S_MAX
+from bmq.protocol.batch_records import Record, decode_records
+from bmq.protocol.compression import Compression
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader, batches, verify_crc
+from tests.support.flagged_batch import flagged_batch
+from tests.unit.broker.world import CONFIG, KEY, World, append, produce, virtual
+
+pytestmark = pytest.mark.unit
+
+DELAY = replace(CONFIG, is_delay_enabled=True)
+
+
+def delayed(world: World, *values_after_ms: tuple[bytes, int], **options: Any) -> bytearray:
+    """A batch of (value, delay in ms); 0: without a header."""
+    return flagged_batch(
+        [
+            Record(
+                b"k",
+                value,
+                (("bmq-deliver-at", b"%d" % (world.clock.now_ms() + after_ms)),) if after_ms else (),
+                timestamp_ms=world.clock.now_ms(),
+            )
+            for value, after_ms in values_after_ms
+        ],
+        **options,
+    )
+
+
+async def hold(log: PartitionRuntime, world: World, *values_after_ms: tuple[bytes, int], **options: Any) -> int:
+    result = await append(log, delayed(world, *values_after_ms, **options))
+    assert result.error_code is ErrorCode.NONE, result
+    return result.base_offset
+
+
+async def visible(log: PartitionRuntime) -> list[Record]:
+    """What a consumer gets: the records that are in no control batch."""
+    found: list[Record] = []
+    offset = log.log_start_offset
+    while (chunk := await log.read(offset, 2000)) is not None:
+        for position, header in batches(chunk.data):
+            verify_crc(chunk.data, position, header)
+            assert header.base_offset == offset or offset == log.log_start_offset
+            if not header.is_control:
+                found.extend(decode_records(chunk.data, position))
+            offset = header.end_offset
+    return found
+
+
+async def values(log: PartitionRuntime) -> list[bytes | None]:
+    return [record.value for record in await visible(log)]
+
+
+async def pass_time(world: World, by_ms: int) -> None:
+    """The clock goes on, the owner looks at it, and what is due is appended."""
+    world.clock.advance(by_ms)
+    await asyncio.sleep(LOOK_S_MAX + 0.5)
+
+
+def test_a_record_is_delivered_when_it_is_due_and_not_before() -> None:
+    async def main() -> None:
+        world = World()
+        log = await world.owner(DELAY).log()
+        name = await hold(log, world, (b"late", 5000))
+        assert name == 1, "behind the announcement"
+        assert await produce(log, b"plain") == 2
+        await pass_time(world, 4999)
+        assert await values(log) == [b"plain"]
+        await pass_time(world, 1)
+        plain, late = await visible(log)
+        assert (plain.value, late.value, late.key) == (b"plain", b"late", b"k")
+        assert late.timestamp_ms == world.clock.now_ms()
+        due_ms = world.clock.now_ms()
+        assert late.headers == (
+            ("bmq-deliver-at", b"%d" % due_ms),
+            ("bmq-timer-offset", b"1"),
+            ("bmq-timer-due", b"%d" % due_ms),
+            ("bmq-timer-created", b"%d" % (due_ms - 5000)),
+        )
+        await pass_time(world, 100_000)
+        assert await values(log) == [b"plain", b"late"], "once"
+
+    virtual(main)
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_order_is_that_of_due_times_and_then_of_names(codec: Compression) -> None:
+    async def main() -> None:
+        world = World()
+        log = await world.owner(DELAY).log()
+        await hold(log, world, (b"c", 3000), (b"now", 0), (b"a", 1000), compression=codec)
+        await hold(log, world, (b"b", 2000), (b"d", 3000), compression=codec)
+        assert await values(log) == [b"now"]
+        await pass_time(world, 10_000)
+        assert await values(log) == [b"now", b"a", b"b", b"c", b"d"]
+
+    virtual(main)
+
+
+def test_a_due_time_in_the_past_is_now() -> None:
+    async def main() -> None:
+        world = World()
+        log = await world.owner(DELAY).log()
+        assert await hold(log, world, (b"past", -5)) == 0
+        assert await values(log) == [b"past"]
+
+    virtual(main)
+
+
+def test_a_topic_without_delay_takes_no_notice_of_the_headers() -> None:
+    async def main() -> None:
+        world = World()
+        log = await world.owner(CONFIG).log()
+        assert await hold(log, world, (b"a", 5000)) == 0
+        assert await values(log) == [b"a"]
+
+    virtual(main)
+
+
+def test_the_next_owner_delivers_what_is_pending_and_nothing_again() -> None:
+    async def main() -> None:
+        world = World()
+        first = world.owner(DELAY)
+        log = await first.log()
+        await hold(log, world, (b"a", 1000), (b"b", 60_000))
+        await pass_time(world, 1000)
+        assert await values(log) == [b"a"]
+        await hold(log, world, (b"c", 2000))
+        first.kill()
+
+        second = world.owner(DELAY)
+        log = await second.log()
+        assert await values(log) == [b"a"]
+        await pass_time(world, 2000)
+        assert await values(log) == [b"a", b"c"]
+        await second.manager.close()
+
+        log = await world.owner(DELAY).log()
+        await pass_time(world, 60_000)
+        assert await values(log) == [b"a", b"c", b"b"]
+
+    virtual(main)
+
+
+def test_an_owner_whose_clock_is_behind_keeps_the_order() -> None:
+    async def main() -> None:
+        world = World()
+        first = world.owner(DELAY)
+        log = await first.log()
+        await hold(log, world, (b"a", 1000), (b"later", 4_000_000))
+        await pass_time(world, 3_600_000)
+        assert await values(log) == [b"a"]
+        await hold(log, world, (b"b", 500))
+        await pass_time(world, 500)
+        first.kill()
+
+        world.clock.advance(-3_600_000)
+        log = await world.owner(DELAY).log()
+        await hold(log, world, (b"c", 10))
+        await pass_time(world, 10)
+        assert await values(log) == [b"a", b"b", b"c"], "its due time has been reached once, on another clock"
+        await pass_time(world, 4_000_000)
+        assert await values(log) == [b"a", b"b", b"c", b"later"]
+
+    virtual(main)
+
+
+def test_a_batch_sent_again_is_held_once() -> None:
+    async def main() -> None:
+        world = World()
+        log = await world.owner(DELAY).log()
+        batch = delayed(world, (b"a", 1000), producer_id=9, producer_epoch=0, base_sequence=0)
+        results = [await append(log, batch), await append(log, batch)]
+        assert [(one.error_code, one.base_offset) for one in results] == [(ErrorCode.NONE, 1)] * 2
+        following = delayed(world, (b"b", 1000), producer_id=9, producer_epoch=0, base_sequence=1)
+        assert (await append(log, following)).error_code is ErrorCode.NONE
+        await pass_time(world, 1000)
+        assert await values(log) == [b"a", b"b"]
+
+    virtual(main)
+
+
+def test_an_announcement_whose_batch_was_cut_is_void() -> None:
+    """The owner ends between the two: the next one's log has the announcement alone, and the producer sends again."""
+
+    async def main() -> None:
+        world = World()
+        first = world.owner(DELAY)
+        log = await first.log()
+        await produce(log, b"before")
+        batch = delayed(world, (b"a", 1000), producer_id=9, producer_epoch=0, base_sequence=0)
+        unanswered = append(log, batch)
+        state = log.state
+        assert isinstance(state, Writing)
+        assert len(state.log.waiting) == 2
+        state.log.waiting.pop()  # only the announcement reaches the file
+        await asyncio.sleep(1)
+        assert log.high_watermark == 2 and not unanswered.done()
+        first.kill()
+
+        log = await world.owner(DELAY).log()
+        assert log.high_watermark == 2
+        result = await append(log, batch)
+        assert (result.error_code, result.base_offset) == (ErrorCode.NONE, 3)
+        await pass_time(world, 1000)
+        assert await values(log) == [b"before", b"a"], "once"
+
+    virtual(main)
+
+
+def test_records_with_impossible_headers_are_named_and_nothing_is_applied() -> None:
+    async def main() -> None:
+        world = World()
+        log = await world.owner(replace(DELAY, delay_max_ms=1000)).log()
+        batch = flagged_batch(
+            [
+                Record(None, b"good", (("bmq-deliver-after", b"500"),)),
+                Record(None, b"text", (("bmq-deliver-after", b"soon"),)),
+                Record(None, b"twice", (("bmq-deliver-at", b"1"), ("bmq-deliver-at", b"1"))),
+                Record(None, b"far", (("bmq-deliver-after", b"1001"),)),
+                Record(None, b"negative", (("bmq-deliver-at", b"-1"),)),
+                Record(None, b"huge", (("bmq-deliver-at", b"%d" % (2**63 - 1)),)),
+            ]
+        )
+        result = await append(log, batch)
+        assert result.error_code is ErrorCode.INVALID_RECORD
+        assert [one.batch_index for one in result.record_errors] == [1, 2, 3, 4, 5]
+        assert all(one.message for one in result.record_errors)
+        assert log.log_end_offset == 0
+        await pass_time(world, 1000)
+        assert await values(log) == []
+
+    virtual(main)
+
+
+def test_transactions_are_refused() -> None:
+    async def main() -> None:
+        world = World()
+        log = await world.owner(DELAY).log()
+        batch = flagged_batch(
+            [Record(None, b"a")], is_transactional=True, producer_id=9, producer_epoch=0, base_sequence=0
+        )
+        assert BatchHeader.parse(batch).attributes & TRANSACTIONAL
+        result = await append(log, batch)
+        assert result.error_code is ErrorCode.POLICY_VIOLATION
+        assert "bmq.delay.enable" in (result.message or "")
+
+    virtual(main)
+
+
+def test_retention_and_delete_records_keep_what_is_pending() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner(replace(DELAY, segment_bytes=2000, retention_bytes=0))
+        log = await owner.log()
+        await produce(log, bytes(1000))
+        await hold(log, world, (b"a", 1000))
+        for _ in range(6):
+            await produce(log, bytes(1500))
+        await asyncio.sleep(5)
+        await owner.manager.apply_retention()
+        assert log.log_start_offset <= 1, "the hold is at 1"
+        assert await log.delete_records(-1) == 1
+        await pass_time(world, 1000)
+        assert (await values(log))[-1] == b"a"
+        assert await log.delete_records(-1) == log.high_watermark
+
+    virtual(main)
+
+
+def test_delay_can_be_switched_on_and_off_while_the_partition_is_owned() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner(CONFIG)
+        log = await owner.log()
+        await produce(log, b"a")
+        owner.manager.update_config(KEY, DELAY)
+        result = await append(log, delayed(world, (b"b", 1000)))
+        assert result.error_code is ErrorCode.NOT_ENOUGH_REPLICAS, "no manifest names it yet"
+        await asyncio.sleep(1)
+        await hold(log, world, (b"b", 1000))
+        owner.manager.update_config(KEY, CONFIG)
+        await hold(log, world, (b"c", 1000))
+        assert await values(log) == [b"a", b"c"], "not held any more"
+        owner.kill()
+
+        log = await world.owner(CONFIG).log()
+        await pass_time(world, 1000)
+        assert await values(log) == [b"a", b"c", b"b"]
+
+    virtual(main)
+
+
+def test_a_node_starts_partitions_with_delay_unasked() -> None:
+    async def main() -> None:
+        world = World()
+        first = world.owner(DELAY)
+        await hold(await first.log(), world, (b"a", 1000))
+        first.kill()
+        second = world.owner(DELAY)
+        await pass_time(world, 1000)
+        await asyncio.sleep(3)
+        log = second.manager.ready(KEY)
+        assert log is not None
+        assert await values(log) == [b"a"]
+
+    virtual(main)
