@@ -1,0 +1,163 @@
+"""Records with a due time: unmodified producers and consumers get them when they are due, once and in order."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import closing
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+from confluent_kafka import Consumer, KafkaError, Message, Producer
+from kafka import KafkaConsumer
+
+from tests.e2e.conftest import ServerMaker, TopicMaker, create_topic, unique_name
+from tests.support.java import CONSOLE_CONSUMER
+from tests.support.processes import eventually
+from tests.support.servers import Server
+from tests.support.tool_runner import run_tool
+
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(120), pytest.mark.bmq_only]
+
+DELAY = {"bmq.delay.enable": "true"}
+
+
+def produce(bootstrap: str, topic: str, *values_due_ms: tuple[bytes, int | None], **config: Any) -> list[Message]:
+    """The acknowledged messages, in order; a message that failed fails the test."""
+    acknowledged: list[Message] = []
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        assert error is None, error
+        acknowledged.append(message)
+
+    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 50, **config})
+    for value, due_ms in values_due_ms:
+        headers = [] if due_ms is None else [("bmq-deliver-at", b"%d" % due_ms)]
+        producer.produce(topic, value, partition=0, headers=headers, on_delivery=on_delivery)
+    assert producer.flush(30) == 0
+    return acknowledged
+
+
+def consume(bootstrap: str, topic: str, count: int) -> list[Message]:
+    """So many records, and those that come right behind them."""
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": unique_name("group"), "auto.offset.reset": "earliest"}
+    )
+    consumer.subscribe([topic])
+    found: list[Message] = []
+
+    def enough() -> bool:
+        found.extend(consumer.consume(100, timeout=0.5))
+        return len(found) >= count
+
+    try:
+        eventually(enough, 60, f"{count} records")
+        found.extend(consumer.consume(100, timeout=1))
+    finally:
+        consumer.close()
+    return found
+
+
+def test_records_come_when_they_are_due_and_every_client_reads_them(server: Server, make_topic: TopicMaker) -> None:
+    topic = make_topic(config=DELAY)
+    now_ms = int(time.time() * 1000)
+    produce(
+        server.bootstrap,
+        topic,
+        (b"third", now_ms + 2500),
+        (b"at once", None),
+        (b"second", now_ms + 2000),
+        (b"long ago", now_ms - 5000),
+        **{"compression.type": "zstd"},
+    )
+    produce(server.bootstrap, topic, (b"first", now_ms + 1500))
+    expected = [b"at once", b"long ago", b"first", b"second", b"third"]
+
+    messages = consume(server.bootstrap, topic, 5)
+    assert [message.value() for message in messages] == expected
+    for message in messages[2:]:
+        headers = dict(message.headers() or ())
+        assert message.timestamp()[1] >= int(headers["bmq-timer-due"]) == int(headers["bmq-deliver-at"]), "never early"
+
+    with closing(
+        KafkaConsumer(topic, bootstrap_servers=server.bootstrap, auto_offset_reset="earliest", group_id=None)
+    ) as consumer:
+        values: list[bytes] = []
+
+        def enough() -> bool:
+            values.extend(one.value for found in consumer.poll(timeout_ms=500).values() for one in found)
+            return len(values) >= len(expected)
+
+        eventually(enough, 30, "the records in kafka-python")
+        assert values == expected
+
+    async def by_aiokafka() -> list[bytes]:
+        reader = AIOKafkaConsumer(topic, bootstrap_servers=server.bootstrap, auto_offset_reset="earliest")
+        await reader.start()
+        try:
+            return [(await asyncio.wait_for(reader.getone(), 30)).value for _ in expected]
+        finally:
+            await reader.stop()
+
+    assert asyncio.run(by_aiokafka()) == expected
+
+    done = run_tool(
+        CONSOLE_CONSUMER,
+        *("--bootstrap-server", server.bootstrap, "--topic", topic, "--from-beginning"),
+        *("--max-messages", "5", "--timeout-ms", "20000", "--isolation-level", "read_committed"),
+    )
+    assert done.out.splitlines() == [value.decode() for value in expected]
+
+
+def test_a_record_with_an_impossible_header_is_refused_alone(server: Server, make_topic: TopicMaker) -> None:
+    topic = make_topic(config={**DELAY, "bmq.delay.max.ms": "60000"})
+    failed: list[tuple[bytes | None, int]] = []
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failed.append((message.value(), error.code()))
+
+    producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 0})
+    for value, after in ((b"good", b"100"), (b"text", b"soon"), (b"far", b"60001")):
+        producer.produce(topic, value, headers=[("bmq-deliver-after", after)], on_delivery=on_delivery)
+        assert producer.flush(30) == 0
+    assert failed == [(b"text", KafkaError.INVALID_RECORD), (b"far", KafkaError.INVALID_RECORD)]
+    assert [message.value() for message in consume(server.bootstrap, topic, 1)] == [b"good"]
+
+
+@pytest.mark.faults
+@pytest.mark.safety
+def test_kills_lose_and_double_nothing(new_server: ServerMaker) -> None:
+    server = new_server()
+    server.start()
+    topic = "orders"
+    create_topic(server, topic, 1, DELAY)
+    names: dict[int, int] = {}
+    for turn in range(3):
+        now_ms = int(time.time() * 1000)
+        due_ms = [now_ms + 2000 + 70 * (number * 37 % 50) for number in range(50)]
+        for message, due in zip(
+            produce(server.bootstrap, topic, *((b"%d" % turn, due) for due in due_ms)), due_ms, strict=True
+        ):
+            offset = message.offset()
+            assert offset is not None
+            names[offset] = due
+        server.kill()
+        server.start()
+    found = [(message, dict(message.headers() or ())) for message in consume(server.bootstrap, topic, len(names))]
+    # One whose time had passed when a slow machine appended it is visible at its own offset.
+    names_found = [int(headers.get("bmq-timer-offset", message.offset())) for message, headers in found]
+    assert sorted(names_found) == sorted(names), "each once"
+    delivered = [
+        (int(headers["bmq-timer-due"]), int(headers["bmq-timer-offset"]))
+        for _, headers in found
+        if "bmq-timer-due" in headers
+    ]
+    assert delivered and delivered == sorted(delivered), "in order of due time"
+    assert all(due >= names[offset] for due, offset in delivered)
+    assert all(
+        message.timestamp()[1] >= int(headers["bmq-timer-due"])
+        for message, headers in found
+        if "bmq-timer-due" in headers
+    ), "never early"
