@@ -114,6 +114,7 @@ class PartitionTimers:
     def rollback(self, end_offset: int) -> None:
         assert self.order is not None
         self.order.rollback(end_offset)
+        self.look()
 
     async def _write_manifest(self, order: DueOrder) -> None:
         named_from = order.oldest_needed(self._partition.high_watermark)
@@ -131,7 +132,7 @@ class PartitionTimers:
     def look(self) -> None:
         """Have it delivered when the next record is due."""
         order = self.order
-        if order is None or self._partition.state.is_final:
+        if order is None or self._partition.closed_code() is not ErrorCode.NONE:
             return
         due_ms = order.next_due_ms
         if due_ms is None:

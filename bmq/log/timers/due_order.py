@@ -34,10 +34,11 @@ class Pending(NamedTuple):
 
 @dataclass(slots=True)
 class _Placed:
-    """On its way into the log. `end_offset`: when the high watermark is there, it counts."""
+    """On its way into the log. `end_offset`: when the high watermark is there, it counts. `first`: of what it holds."""
 
     start_offset: int
     end_offset: int
+    first: Position | None = None
     held: tuple[Pending, ...] = ()
     delivered: tuple[Pending, ...] = ()
 
@@ -65,8 +66,11 @@ class DueOrder:
 
     @property
     def next_due_ms(self) -> int | None:
-        """Of what may be delivered next; None: nothing is pending."""
-        return self._heap[0] >> (_OFFSET_BITS + _BEHIND_BITS) if self._heap else None
+        """Of what may be delivered next; None: nothing may, until something is pending or has become durable."""
+        if not self._heap:
+            return None
+        record, limit = _unpacked(self._heap[0]), self._limit()
+        return None if limit is not None and record.position > limit else record.due_ms
 
     @property
     def is_delivering(self) -> bool:
@@ -92,7 +96,7 @@ class DueOrder:
         is not behind the position: a due time that was reached once has been reached.
         """
         now_ms = max(now_ms, self.position.due_ms)
-        limit = min((record.position for one in self._placed for record in one.held), default=None)
+        limit = self._limit()
         taken: list[Pending] = []
         heap = self._heap
         while heap and len(taken) < count_max:
@@ -110,7 +114,8 @@ class DueOrder:
 
     def place_held(self, records: Sequence[Pending], end_offset: int) -> None:
         """Their announcement and the batch behind it, which ends there, were given their offsets."""
-        self._placed.append(_Placed(records[0].hold_offset, end_offset, held=tuple(records)))
+        first = min(record.position for record in records)
+        self._placed.append(_Placed(records[0].hold_offset, end_offset, first, held=tuple(records)))
 
     def place_delivery(self, records: Sequence[Pending], start_offset: int, end_offset: int) -> None:
         """The same of a delivery of these records, which were taken."""
@@ -137,6 +142,10 @@ class DueOrder:
             if one.delivered:
                 self.give_back(one.delivered)
                 self._placed_position = self.position
+
+    def _limit(self) -> Position | None:
+        """No delivery passes it."""
+        return min((one.first for one in self._placed if one.first is not None), default=None)
 
     def _wait(self, record: Pending) -> None:
         heapq.heappush(self._heap, _packed(record))

@@ -203,6 +203,7 @@ def test_a_hold_on_its_way_is_not_passed() -> None:
     order.synced(2)
     order.place_held([Pending(10, 3, 2)], 4)
     assert order.take(100, 9) == [], "the record at 3 would count as delivered"
+    assert order.next_due_ms is None, "no use to wake up for it"
     order.synced(4)
     assert order.take(100, 9) == [Pending(10, 3, 2), Pending(20, 1, 0)]
 
