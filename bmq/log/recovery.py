@@ -388,11 +388,11 @@ class _Walk:
             is_last_index_complete=self._is_last_index_complete and not self._rebuilt,
             rebuilt=tuple(self._rebuilt),
             first_dirty_offset=manifest.first_dirty_offset,
-            timers=_within(manifest.timers, log_start_offset, end_offset),
+            timers=timers_within(manifest.timers, log_start_offset, end_offset),
         )
 
 
-def _within(timers: TimersReference | None, log_start_offset: int, end_offset: int) -> TimersReference | None:
+def timers_within(timers: TimersReference | None, log_start_offset: int, end_offset: int) -> TimersReference | None:
     """The log may begin later than timers need, or end earlier, once a loss was accepted: then they are lost with it."""
     if timers is None:
         return None

@@ -24,9 +24,10 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.protocol.record_batch import BatchHeader
 
-RECORDS_MAX: Final = 1_000
+RECORDS_MAX: Final = 500
+"""Of one delivery: some 10 ms of the event loop."""
 BYTES_MAX: Final = 1024 * 1024
-"""Of one delivery, but for its last record."""
+"""The same, but for the last record."""
 
 _log = structlog.get_logger("bmq.broker")
 
@@ -39,7 +40,7 @@ class Deliveries:
     ) -> None:
         self._partition = partition
         self._guard = guard
-        self._holds = HoldReader(reads.read)
+        self._reads = reads
         self._is_running = False
         self.timers = PartitionTimers(partition, changes, self._begin)
 
@@ -52,12 +53,13 @@ class Deliveries:
         partition, order = self._partition, self.timers.order
         assert order is not None
         backoff = partition.context.backoff()
+        holds = HoldReader(self._reads.read)
         try:
             while not partition.state.is_final and partition.closed_code() is ErrorCode.NONE:
                 due = order.take(partition.context.clock.now_ms(), RECORDS_MAX)
                 if not due:
                     return
-                reason = await self._deliver(order, due)
+                reason = await self._deliver(order, holds, due)
                 if reason is None:
                     backoff.reset()
                     continue
@@ -66,13 +68,12 @@ class Deliveries:
                 await backoff.pause()
         finally:
             self._is_running = False
-            self._holds.forget()
             self.timers.look()
 
-    async def _deliver(self, order: DueOrder, due: list[Pending]) -> str | None:
+    async def _deliver(self, order: DueOrder, holds: HoldReader, due: list[Pending]) -> str | None:
         """Returns why it did not, if so: then all of them are pending again."""
         try:
-            records = await self._records(due)
+            records = await self._records(holds, due)
         except (BmqError, StoreError) as error:
             order.give_back(due)
             return str(error) or type(error).__name__
@@ -82,12 +83,12 @@ class Deliveries:
         order.give_back(due[len(records) :])
         return await self._append(order, due[: len(records)], records)
 
-    async def _records(self, due: list[Pending]) -> list[DueRecord]:
+    async def _records(self, holds: HoldReader, due: list[Pending]) -> list[DueRecord]:
         """The first of them, one at least, up to BYTES_MAX."""
         records: list[DueRecord] = []
         size_bytes = 0
         for pending in due:
-            record = await self._holds.record(pending)
+            record = await holds.record(pending)
             records.append(record)
             size_bytes += len(record.body)
             if size_bytes >= BYTES_MAX:

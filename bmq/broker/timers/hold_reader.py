@@ -14,7 +14,8 @@ from bmq.log.timers.delivering import DueRecord
 from bmq.log.timers.due_order import Pending
 from bmq.protocol.record_batch import batches
 
-READ_BYTES: Final = 256 * 1024
+READ_BYTES: Final = 64 * 1024
+"""Of one read, which some hundred small holds are: all of them are parsed, as they are often due together."""
 KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
 
 
@@ -35,9 +36,6 @@ class HoldReader:
         except KeyError as error:
             raise CorruptFile(f"the delayed record {pending.offset} is not where it is held") from error
         return DueRecord(pending.offset, record.due_ms, record.timestamp_ms, record.body)
-
-    def forget(self) -> None:
-        self._kept.clear()
 
     async def _found(self, hold_offset: int) -> Held:
         chunk = await self._read(hold_offset, READ_BYTES)
