@@ -48,7 +48,7 @@ class DueOrder:
 
     def __init__(self, position: Position = START) -> None:
         self.position = position
-        self._placed_position = position
+        self._floor = position  # of all that was ever taken: the clock may be set back before that is placed
         self._heap: list[int] = []
         self._counts: dict[int, int] = {}  # how many of each hold are not delivered durably, in the order of the log
         self._placed: deque[_Placed] = deque()
@@ -61,8 +61,8 @@ class DueOrder:
 
     @property
     def floor_ms(self) -> int:
-        """No record may be held with an earlier due time."""
-        return self._placed_position.due_ms
+        """No record may be held with an earlier due time: a delivery would pass it."""
+        return self._floor.due_ms
 
     @property
     def next_due_ms(self) -> int | None:
@@ -105,6 +105,8 @@ class DueOrder:
                 break
             heapq.heappop(heap)
             taken.append(record)
+        if taken:
+            self._floor = max(self._floor, taken[-1].position)
         return taken
 
     def give_back(self, records: Iterable[Pending]) -> None:
@@ -120,7 +122,6 @@ class DueOrder:
     def place_delivery(self, records: Sequence[Pending], start_offset: int, end_offset: int) -> None:
         """The same of a delivery of these records, which were taken."""
         self._placed.append(_Placed(start_offset, end_offset, delivered=tuple(records)))
-        self._placed_position = records[-1].position
 
     def synced(self, high_watermark: int) -> None:
         """Everything below is durable."""
@@ -141,7 +142,6 @@ class DueOrder:
             one = placed.pop()
             if one.delivered:
                 self.give_back(one.delivered)
-                self._placed_position = self.position
 
     def _limit(self) -> Position | None:
         """No delivery passes it."""

@@ -237,6 +237,20 @@ def test_a_replay_that_begins_with_a_later_position_keeps_it() -> None:
     assert replayed((delivery, 7, 1), (batch, 8, 2)).position == START
 
 
+def test_a_hold_is_not_below_what_was_taken() -> None:
+    """The clock may be set back while the records of a delivery are read: then a hold comes in front of it in the log."""
+    order = DueOrder()
+    order.place_held([Pending(10, 1, 0), Pending(20, 2, 0)], 3)
+    order.synced(3)
+    due = order.take(100, 9)
+    assert order.floor_ms == 20
+    order.give_back(due[1:])
+    order.place_held([Pending(order.floor_ms, 4, 3)], 5)
+    order.place_delivery(due[:1], 5, 7)
+    order.synced(7)
+    assert order.take(100, 9) == [Pending(20, 2, 0), Pending(20, 4, 3)]
+
+
 def test_the_log_is_needed_while_a_record_is_taken_or_on_its_way() -> None:
     order = DueOrder()
     order.place_held([Pending(10, 1, 0), Pending(30, 2, 0)], 3)
@@ -260,7 +274,7 @@ def test_a_refused_delivery_is_pending_again() -> None:
     order.place_delivery(order.take(10, 9), 2, 4)
     assert order.floor_ms == 10
     order.rollback(3)  # its announcement is in the log, the records are not
-    assert (order.position, order.floor_ms, order.next_due_ms) == (START, -1, 10)
+    assert (order.position, order.floor_ms, order.next_due_ms) == (START, 10, 10)
     assert order.take(9, 9) == []
     assert order.take(10, 9) == [Pending(10, 1, 0)]
 
