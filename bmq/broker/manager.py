@@ -38,6 +38,8 @@ from bmq.protocol.errors import KafkaError
 LISTINGS_MAX: Final = 8
 UPKEEP_PER_TURN_MAX: Final = 500
 """Partitions looked after in one turn of the loop: a millisecond or two."""
+DELAY_STARTS_PER_TURN_MAX: Final = 64
+"""Partitions of topics with delay that are made to start in one turn; they then wait for their start's turn."""
 
 _log = structlog.get_logger("bmq.broker")
 
@@ -229,10 +231,10 @@ class PartitionManager:
 
     def _start_with_delay(self) -> None:
         """Delayed records are delivered by their partition's owner only, and no client may ask for it."""
-        for key in self._with_delay:
-            assignment = self._assignments[key]
-            if assignment.runtime is None and key not in self._expected:
-                self._start(assignment, is_awaited=False)
+        assignments = (self._assignments[key] for key in self._with_delay if key not in self._expected)
+        idle = (assignment for assignment in assignments if assignment.runtime is None)
+        for assignment in tuple(islice(idle, DELAY_STARTS_PER_TURN_MAX)):
+            self._start(assignment, is_awaited=False)
 
     def _let_go(self, runtime: PartitionRuntime) -> None:
         self._unserved.pop(runtime, None)
