@@ -1,6 +1,6 @@
 """Control batches that announce the batch right behind them: records held until they are due, and their delivery. Pure.
 
-An announcement counts only if the next batch in the log is the one it names (docs/decisions/0058); else it is void.
+An announcement counts only if the next batch in the log is the one it names (docs/decisions/0059); else it is void.
 Clients skip control batches of types that they do not know, if the key has 4 bytes.
 
     held records, type 100     version (u8)  codec of the bodies (u8)  count (i32)  crc32c (u32) and last offset delta (i32)

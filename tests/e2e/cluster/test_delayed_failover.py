@@ -7,8 +7,8 @@ import time
 import pytest
 
 from tests.e2e.cluster.conftest import ClusterMaker, TopicMaker
-from tests.e2e.cluster.test_clock_skew import clock_off_by
 from tests.e2e.test_delayed_records import DELAY, consume, produce
+from tests.support.wrong_clock import clock_off_by
 
 pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(180), pytest.mark.safety]
 

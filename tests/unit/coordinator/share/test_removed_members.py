@@ -85,8 +85,9 @@ def locks(shares: Shares, partition: int = 0) -> dict[str, int]:
     (shard,) = (one for one in shares.states.coordinator.directory.ready.values() if key in one.partitions)
     window = shard.partitions[key].window
     found: dict[str, int] = {}
-    for lock in () if window is None else window.locks.values():
-        found[lock.member_id] = found.get(lock.member_id, 0) + lock.held
+    for lock in () if window is None else window.holds.all_locks():
+        member_id = lock.holder.member_id
+        found[member_id] = found.get(member_id, 0) + lock.held
     return found
 
 
