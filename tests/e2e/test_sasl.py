@@ -162,6 +162,27 @@ def test_the_first_user_may_log_in_by_scram_from_the_first_start_on(tmp_path: Pa
         server.close()
 
 
+@pytest.mark.campaign("kafka")
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_names_and_passwords_with_signs_of_the_protocols(tmp_path: Path, mechanism: str) -> None:
+    """A user made by our command; in by librdkafka and kafka-python."""
+    user, password = "a,b=ü 密", "p=,=2C ß\\ 码"
+    data = tmp_path / "data"
+    command = [bmq_command(), "user", "bootstrap", user, "--data", str(data)]
+    subprocess.run(command, input=f"{password}\n", text=True, check=True, capture_output=True)
+    server = BmqServer(data, kafka())
+    server.start()
+    try:
+        admin = AdminClient(client(server, mechanism, user, password))
+        admin.create_topics([NewTopic("t", 1, 1)])["t"].result(timeout=20)
+        settings = of_python(server, mechanism, password) | {"sasl_plain_username": user}
+        with KafkaProducer(**settings) as producer:
+            producer.send("t", b"in").get(timeout=20)
+    finally:
+        server.close()
+    assert password not in server.log_file.read_text()
+
+
 def test_sessions_that_end_are_renewed(tmp_path: Path) -> None:
     """librdkafka logs in again before the end of a session of three seconds; users are there after a restart."""
     server = BmqServer(tmp_path / "data", kafka(**{"connections.max.reauth.ms": "3000"}))

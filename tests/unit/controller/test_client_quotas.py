@@ -121,6 +121,13 @@ def test_bad_quotas_are_refused_for_their_entity_alone(cluster: Cluster, bad: En
     assert list(cluster.image.client_quotas) == [(("client-id", "other"),)]
 
 
+@pytest.mark.parametrize("rate", [2.0**53, 2.0**53 + 2, 2.0**62])
+def test_rates_that_no_fraction_fits_beside_are_kept_as_they_are(cluster: Cluster, rate: float) -> None:
+    (entry,) = alter(cluster, change(USER, **{PRODUCE: rate})).entries
+    assert entry.error_code == 0
+    assert cluster.image.client_quotas[USER] == {PRODUCE: rate}
+
+
 def test_an_entity_or_a_key_that_is_named_twice_is_refused(cluster: Cluster) -> None:
     answer = alter(cluster, change(USER, **{PRODUCE: 1.0}), change(USER, **{PRODUCE: 2.0}))
     assert [entry.error_code for entry in answer.entries] == [ErrorCode.INVALID_REQUEST] * 2

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from uuid import UUID
 
 import pytest
+import structlog
 
 from bmq.metadata.acl_journal import AclJournal
 from bmq.metadata.image import MetadataImage
@@ -14,7 +15,7 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy import access as access_module
 from bmq.proxy.access import Access, TopicRights
-from bmq.security.acls import Acl, Operation, PatternType, Permission, ResourceType
+from bmq.security.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from bmq.security.authorizer import Decider
 from tests.unit.proxy.harness import TOPIC_ID, image_of, topic_image
 
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.unit
 
 ALICE = RequestContext(3, "c", "10.0.0.1", principal="User:alice")
 BOB = RequestContext(3, "c", "10.0.0.1", principal="User:bob")
+ALLOW = Permission.ALLOW
 IMAGE = image_of(topic_image("t", TOPIC_ID, 1))
 
 
@@ -93,6 +95,36 @@ def test_what_a_request_was_refused_it_asks_once() -> None:
 
 def test_an_unknown_id_is_no_refusal() -> None:
     assert Held().rights().allow(None, UUID(int=99))
+
+
+def test_no_name_writes_lines_of_its_own_into_the_audit() -> None:
+    held = Held()
+    context = RequestContext(3, "c", "10.0.0.1", principal="User:eve\nPrincipal = User:root is Allowed")
+    with structlog.testing.capture_logs() as logs:
+        assert not held.access.allows(
+            context, ApiKey.FETCH, Operation.READ, ResourceType.TOPIC, "t\r\nis Allowed\x1b[31m\u2028"
+        )
+    (line,) = logs
+    assert str(line["event"]).isprintable() and line["event"] == (
+        "Principal = User:eve\\nPrincipal = User:root is Allowed is Denied operation = READ from host = 10.0.0.1 on resource = "
+        "Topic:LITERAL:t\\r\\nis Allowed\\x1b[31m\\u2028 for request = Fetch with resourceRefCount = 1 based on rule "
+        "DefaultDeny"
+    )
+
+
+def test_an_administrator_without_the_own_right_is_refused_and_super_users_are_the_way_back() -> None:
+    held = Held(acl(name="t", principal="User:alice"))
+    held.access = Access(Decider(frozenset({"User:root"})), held.journal.snapshot)
+    cluster = Acl(ResourceType.CLUSTER, CLUSTER_NAME, PatternType.LITERAL, "User:alice", "*", Operation.ALTER, ALLOW)
+    held.add(cluster)
+
+    def may_alter(context: RequestContext) -> bool:
+        return held.access.allows(context, ApiKey.CREATE_ACLS, Operation.ALTER, ResourceType.CLUSTER)
+
+    assert may_alter(ALICE)
+    held.journal.remove(held.ids[-1])
+    assert not may_alter(ALICE)
+    assert may_alter(RequestContext(3, "c", "10.0.0.1", principal="User:root"))
 
 
 def test_grants_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.sasl_logins import SaslLogins
 from bmq.proxy.services import Services
 from bmq.security.listener_security import ListenerSecurity, SecurityProtocol
-from bmq.security.sasl.steps import Step
+from bmq.security.sasl.steps import Step, Unavailable
 from tests.fakes.clock import FakeClock
 from tests.unit.proxy.harness import Client, FakeController, Proxy, start_proxy, until
 from tests.unit.security.sasl.scram_client import ScramClient, keys
@@ -225,6 +225,40 @@ async def test_a_frame_before_the_login_is_short(door: Door) -> None:
     later.writer.write((100 * 1024).to_bytes(4, "big") + b"\0\0")
     await later.answer(ApiKey.METADATA, 12)
     await until(lambda: proxy.stats.in_flight_bytes > 0)
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+async def test_a_frame_of_100_mb_before_the_login_takes_no_memory_and_is_one_line(door: Door, is_begun: bool) -> None:
+    proxy = await door.open()
+    client = await door.connect(proxy)
+    if is_begun:
+        await handshake(client)
+    with structlog.testing.capture_logs() as logs:
+        client.writer.write((100 * 1024 * 1024).to_bytes(4, "big") + b"\0\x24\0\2")
+        assert await client.is_closed_by_server()
+    assert proxy.stats.in_flight_bytes == 0
+    (line,) = [one for one in logs if one["event"] == "connection_closed"]
+    assert "104857600" in str(line["reason"])
+
+
+async def test_a_login_that_cannot_be_checked_now_is_closed_without_an_answer(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer would be final for the client, which tries again after a close."""
+
+    async def away(work: Any) -> Step:
+        return Unavailable("the controller is not known")
+
+    monkeypatch.setattr(door.threads, "run", away)
+    proxy = await door.open()
+    client = await door.connect(proxy)
+    await handshake(client)
+    with structlog.testing.capture_logs() as logs:
+        client.send(ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(auth_bytes=b"\0alice\0secret"))
+        assert await client.is_closed_by_server()
+    assert proxy.stats.authentications_failed == 0
+    (line,) = [one for one in logs if one["event"] == "connection_closed"]
+    assert line["reason"] == "its login by PLAIN cannot be checked now: the controller is not known"
 
 
 async def test_a_login_that_takes_too_long_is_ended(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -235,6 +235,33 @@ async def refusal(listener: Listener, context: ssl.SSLContext) -> str:
     return (await listener.why_refused())[0]
 
 
+def self_signed() -> ssl.SSLContext:
+    """A client whose certificate nobody else has signed: that of an authority of its own."""
+    context, own = client_context(), trustme.CA()
+    with own.private_key_pem.tempfile() as key, own.cert_pem.tempfile() as certificate:
+        context.load_cert_chain(certificate, key)
+    return context
+
+
+@pytest.mark.parametrize(
+    ("authority", "host"), [(AUTHORITY, "elsewhere.example"), (trustme.CA(), "localhost")], ids=["host", "authority"]
+)
+async def test_a_client_that_refuses_our_certificate_is_one_line(
+    listener: Listener, authority: trustme.CA, host: str
+) -> None:
+    """Its host is another than the client came to, or the client does not know who signed it."""
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+
+    def connect() -> None:
+        with socket.create_connection((listener.proxy.host, listener.proxy.port)) as connection:
+            context.wrap_socket(connection, server_hostname=host)
+
+    with pytest.raises(ssl.SSLCertVerificationError):
+        await asyncio.to_thread(connect)
+    assert await listener.why_refused() == ["it refuses this listener's certificate"]
+
+
 @pytest.mark.filterwarnings(
     "ignore::ResourceWarning"
 )  # asyncio's client does not close a socket whose handshake failed
@@ -254,6 +281,7 @@ async def refusal(listener: Listener, context: ssl.SSLContext) -> str:
             lambda: client_context(trustme.CA().issue_cert("a@b.example")),
             "its certificate is refused: unable to get local issuer certificate",
         ),
+        (self_signed, "its certificate is refused: self-signed certificate"),
     ],
 )
 async def test_a_client_certificate_that_does_not_hold_is_refused_with_the_reason(

@@ -48,9 +48,10 @@ def test_the_exchange_of_rfc_7677() -> None:
 
 @pytest.mark.parametrize("mechanism", [SHA_256, SHA_512])
 @pytest.mark.parametrize("user", ["alice", "a,b=c", "=2C", "müller"])
-def test_right_and_wrong_passwords(mechanism: ScramMechanism, user: str) -> None:
-    made = keys(user, "secret", mechanism)
-    client = ScramClient(user, "secret", mechanism)
+@pytest.mark.parametrize("password", ["secret", "p=a,ss", "=2C,", "pässwörd ", "密码"])
+def test_right_and_wrong_passwords(mechanism: ScramMechanism, user: str, password: str) -> None:
+    made = keys(user, password, mechanism)
+    client = ScramClient(user, password, mechanism)
     step = login(server(made, mechanism=mechanism), client)
     assert isinstance(step, Accepted) and step.user == user and client.verify(step.data)
     wrong = login(server(made, mechanism=mechanism), ScramClient(user, "Secret", mechanism))
