@@ -165,7 +165,7 @@ def test_the_first_user_may_log_in_by_scram_from_the_first_start_on(tmp_path: Pa
 @pytest.mark.campaign("kafka")
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_names_and_passwords_with_signs_of_the_protocols(tmp_path: Path, mechanism: str) -> None:
-    """A user made by our command; in by librdkafka and kafka-python."""
+    """A user made by our command; in by librdkafka, and by kafka-python with PLAIN: it does not escape names for SCRAM."""
     user, password = "a,b=ü 密", "p=,=2C ß\\ 码"
     data = tmp_path / "data"
     command = [bmq_command(), "user", "bootstrap", user, "--data", str(data)]
@@ -175,9 +175,10 @@ def test_names_and_passwords_with_signs_of_the_protocols(tmp_path: Path, mechani
     try:
         admin = AdminClient(client(server, mechanism, user, password))
         admin.create_topics([NewTopic("t", 1, 1)])["t"].result(timeout=20)
-        settings = of_python(server, mechanism, password) | {"sasl_plain_username": user}
-        with KafkaProducer(**settings) as producer:
-            producer.send("t", b"in").get(timeout=20)
+        if mechanism == "PLAIN":
+            settings = of_python(server, mechanism, password) | {"sasl_plain_username": user}
+            with KafkaProducer(**settings) as producer:
+                producer.send("t", b"in").get(timeout=20)
     finally:
         server.close()
     assert password not in server.log_file.read_text()
