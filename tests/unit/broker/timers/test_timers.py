@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from bmq.broker.partition_events import WriterBroken
 from bmq.broker.partition_states import Writing
 from bmq.broker.runtime import PartitionRuntime
 from bmq.broker.timers.partition_timers import LOOK_S_MAX
@@ -216,6 +217,29 @@ def test_an_announcement_whose_batch_was_cut_is_void() -> None:
         assert (result.error_code, result.base_offset) == (ErrorCode.NONE, 3)
         await pass_time(world, 1000)
         assert await values(log) == [b"before", b"a"], "once"
+
+    virtual(main)
+
+
+def test_a_refused_hold_leaves_nothing_behind() -> None:
+    """Its offsets go to other batches: these must not be taken for the records that it held."""
+
+    async def main() -> None:
+        world = World()
+        log = await world.owner(DELAY).log()
+        await produce(log, b"before")
+        refused = append(log, delayed(world, (b"a", 1000), (b"b", 1500)))
+        state = log.state
+        assert isinstance(state, Writing)
+        log.feed(WriterBroken(state.segment.roll, is_full=True))
+        assert (await refused).error_code is ErrorCode.KAFKA_STORAGE_ERROR
+        await asyncio.sleep(30)
+        for value in (b"c", b"d", b"e"):
+            await produce(log, value)
+        await hold(log, world, (b"f", 1000))
+        assert log.timers.order is not None and len(log.timers.order) == 1
+        await pass_time(world, 2000)
+        assert await values(log) == [b"before", b"c", b"d", b"e", b"f"]
 
     virtual(main)
 

@@ -258,6 +258,9 @@ def test_the_log_is_needed_while_a_record_is_taken_or_on_its_way() -> None:
     order.synced(3)
     order.place_held([Pending(5, 6, 5)], 7)
     assert (order.oldest_needed(3), len(order)) == (0, 3)
+    alone = DueOrder()
+    alone.place_held([Pending(5, 6, 5)], 7)
+    assert (alone.oldest_needed(6), alone.oldest_needed(5)) == (5, 5), "its announcement is durable, its batch is not"
     order.synced(7)
     due = order.take(100, 9)
     assert (order.oldest_needed(7), len(order), order.next_due_ms) == (0, 0, None)
