@@ -1,31 +1,11 @@
-"""An HDFS delegation token: lets a process without Kerberos log in to the NameNodes as the user who got it. Pure.
-
-Hadoop jobs get theirs in the file that HADOOP_TOKEN_FILE_LOCATION names, written by Credentials.writeTokenStorageFile:
-"HDTS", a version (0: Writable, 1: protobuf), then the tokens.
-"""
+"""An HDFS delegation token: lets a process without Kerberos log in to the NameNodes as the user who got it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Final
 
-from google.protobuf.message import DecodeError
-
-from bmq.hdfs.delimited import read_delimited
-from bmq.hdfs.proto.hdfs_pb2 import Credentials, Token
-
 KIND: Final = "HDFS_DELEGATION_TOKEN"
-FILE_VARIABLE: Final = "HADOOP_TOKEN_FILE_LOCATION"
-FILE_BYTES_MAX: Final = 1 << 20
-_MAGIC: Final = b"HDTS"
-_WRITABLE: Final = 0
-_PROTOBUF: Final = 1
-_LENGTH_MAX: Final = 1 << 16
-
-
-class BadTokenFile(ValueError):
-    """A file of tokens that is cut off, or of a form that Hadoop does not write; one clause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,80 +14,3 @@ class DelegationToken:
 
     identifier: bytes = field(repr=False)
     password: bytes = field(repr=False)
-
-    def message(self) -> Token:
-        return Token(identifier=self.identifier, password=self.password, kind=KIND, service="")
-
-
-def token_of(message: Token) -> DelegationToken:
-    return DelegationToken(message.identifier, message.password)
-
-
-def token_in_file(data: bytes, services: Collection[str]) -> DelegationToken | None:
-    """The HDFS token in a file of tokens, None without one. Raises BadTokenFile.
-
-    `services`: what the tokens of our NameNodes may be for, HOST:PORT, ADDRESS:PORT or ha-hdfs:NAMESERVICE; it decides
-    between several tokens, and one alone is taken as it is.
-    """
-    found = [token for token in _tokens(data) if token.kind == KIND]
-    if len(found) > 1:
-        found = [token for token in found if token.service in services]
-    return token_of(found[0]) if found else None
-
-
-def _tokens(data: bytes) -> list[Token]:
-    if data[: len(_MAGIC)] != _MAGIC or len(data) <= len(_MAGIC):
-        raise BadTokenFile("does not begin as Hadoop's files of tokens do")
-    version, body = data[len(_MAGIC)], data[len(_MAGIC) + 1 :]
-    if version == _PROTOBUF:
-        try:
-            encoded, _ = read_delimited(body, 0)
-            return [entry.token for entry in Credentials.FromString(encoded).tokens]
-        except (DecodeError, ValueError) as error:
-            raise BadTokenFile("is damaged") from error
-    if version != _WRITABLE:
-        raise BadTokenFile(f"has the form {version}, which bmq does not know")
-    return _Writable(body).tokens()
-
-
-class _Writable:
-    """Reads Credentials.write (DataOutput): counts and lengths are WritableUtils' vints."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._position = 0
-
-    def tokens(self) -> list[Token]:
-        found = []
-        for _ in range(self._number()):
-            self._bytes()  # the alias
-            identifier, password = self._bytes(), self._bytes()
-            kind, service = self._bytes().decode("utf-8", "replace"), self._bytes().decode("utf-8", "replace")
-            found.append(Token(identifier=identifier, password=password, kind=kind, service=service))
-        return found
-
-    def _bytes(self) -> bytes:
-        return self._take(self._number())
-
-    def _number(self) -> int:
-        """WritableUtils.readVInt, of a length."""
-        first = self._take(1)[0]
-        if first < 0x80:
-            return first
-        signed = first - 256
-        if signed >= -112:
-            raise BadTokenFile("has a negative length")
-        size_bytes = -signed - 112
-        if size_bytes > 4:
-            raise BadTokenFile("has a length that no token has")
-        number = int.from_bytes(self._take(size_bytes), "big")
-        if number > _LENGTH_MAX:
-            raise BadTokenFile("has a length that no token has")
-        return number
-
-    def _take(self, length: int) -> bytes:
-        taken = self._data[self._position : self._position + length]
-        if len(taken) < length:
-            raise BadTokenFile("is cut off")
-        self._position += length
-        return taken

@@ -23,7 +23,7 @@ from google.protobuf.message import Message
 
 from bmq.hdfs.blocks import Block, DataNode, FileBlocks, LocatedBlock
 from bmq.hdfs.config import HdfsConfig
-from bmq.hdfs.delegation_token import DelegationToken, token_of
+from bmq.hdfs.delegation_token import DelegationToken
 from bmq.hdfs.failover import UNCHANGED, Failover
 from bmq.hdfs.proto.hdfs_pb2 import FsPermission, HdfsFileStatus
 from bmq.hdfs.proto.namenode_pb2 import (
@@ -312,7 +312,7 @@ class NameNode:
         )
         if not response.HasField("token"):
             raise StoreError("the NameNode gives no delegation token, although its clients log in by Kerberos")
-        return token_of(response.token)
+        return DelegationToken(response.token.identifier, response.token.password)
 
     async def close(self) -> None:
         """Drop the connections; calls under way fail with StorageUnavailable."""

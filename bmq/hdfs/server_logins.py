@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bmq.hdfs.authentication import Authentication, SimpleAuthentication
 from bmq.hdfs.config import HdfsConfig
+from bmq.hdfs.delegation_token import KIND
 from bmq.hdfs.proto.hdfs_pb2 import Token
 from bmq.hdfs.security import BadSecurity
 
@@ -23,7 +24,9 @@ def namenode_authentication(config: HdfsConfig) -> Authentication:
     from bmq.hdfs.sasl.logins import KerberosAuthentication, TokenAuthentication
 
     if security.delegation is not None:
-        return TokenAuthentication(security.delegation.message(), security.rpc)
+        delegation = security.delegation
+        token = Token(identifier=delegation.identifier, password=delegation.password, kind=KIND, service="")
+        return TokenAuthentication(token, security.rpc)
     gssapi_module()
     return KerberosAuthentication(security, KerberosLogin(security.principal, security.keytab))
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from random import Random
 
 from bmq.hdfs.config import HdfsConfig, HdfsSettings
-from bmq.hdfs.delegation_token import FILE_BYTES_MAX, FILE_VARIABLE, BadTokenFile, DelegationToken, token_in_file
+from bmq.hdfs.delegation_token import DelegationToken
 from bmq.hdfs.location import is_hdfs, located
+from bmq.hdfs.token_file import FILE_BYTES_MAX, FILE_VARIABLE, BadTokenFile, token_in_file
 from bmq.log.root import RootError, read_root
 from bmq.log.store import SegmentStore, StoreError
 from bmq.protocol.errors import BmqError

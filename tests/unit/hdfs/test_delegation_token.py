@@ -8,12 +8,13 @@ from struct import pack
 import pytest
 
 from bmq.hdfs.config import Address, HdfsConfig
-from bmq.hdfs.delegation_token import KIND, BadTokenFile, DelegationToken, token_in_file
+from bmq.hdfs.delegation_token import KIND, DelegationToken
 from bmq.hdfs.delimited import delimited
 from bmq.hdfs.proto.hdfs_pb2 import Credentials, CredentialsEntry, Token
 from bmq.hdfs.sasl.logins import TokenAuthentication
 from bmq.hdfs.security import BadSecurity, HadoopSecurity
 from bmq.hdfs.server_logins import DataNodeLogins, namenode_authentication
+from bmq.hdfs.token_file import BadTokenFile, token_in_file
 
 pytestmark = pytest.mark.unit
 
