@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaProducer
 
 from tests.support.java import CONFIGS, ToolResult
 from tests.support.servers import BmqServer, bmq_command
@@ -176,8 +177,13 @@ def test_names_and_passwords_with_signs_of_the_protocols(tmp_path: Path, mechani
         admin = AdminClient(client(server, mechanism, user, password))
         admin.create_topics([NewTopic("t", 1, 1)])["t"].result(timeout=20)
         if mechanism == "PLAIN":
-            settings = of_python(server, mechanism, password) | {"sasl_plain_username": user}
-            with KafkaProducer(**settings) as producer:
+            with KafkaProducer(
+                bootstrap_servers=server.bootstrap,
+                security_protocol="SASL_PLAINTEXT",
+                sasl_mechanism=mechanism,
+                sasl_plain_username=user,
+                sasl_plain_password=password,
+            ) as producer:
                 producer.send("t", b"in").get(timeout=20)
     finally:
         server.close()
