@@ -1,5 +1,5 @@
 """What a share partition is like, for the question why nothing is delivered: who has locked what until when, what is in
-back-off, and which dead letters wait. Decisions only.
+back-off, and which dead letters wait.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The leaders that share consumers are told: the one they know, as long as its proxy lives. Decisions only.
+"""The leaders that share consumers are told: the one they know, as long as its proxy lives.
 
 Java's share consumers up to 4.3 drop the acknowledgements of records that came from a node which is no longer the leader by
 their metadata, although any proxy takes them. So a connection with a share session is told the earliest leader that it may
