@@ -189,7 +189,8 @@ class PartitionManager:
         self._assignments[topic_partition] = _Assignment(
             topic_partition, leader_epoch, topic_name, config, high_watermark_floor
         )
-        self._note_delay(topic_partition, config)
+        if config.is_delay_enabled or self._with_delay:
+            self._note_delay(topic_partition, config)
         if runtime is not None:
             self._let_go(runtime)
             runtime.give_up()
