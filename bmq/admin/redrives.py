@@ -95,6 +95,7 @@ class Redrives:
             self.tasks.end(task, CANCELLED)
             raise
         except BmqError as error:
+            _log.warning("redrive_ended", task=task.task_id, group=order.group_id, reason=str(error))
             self.tasks.end(task, str(error))
         except Exception as error:  # noqa: BLE001 any bug is answered or logged
             _log.exception("redrive_failed", task=task.task_id)

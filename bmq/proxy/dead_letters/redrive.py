@@ -7,12 +7,14 @@ was lost, goes on where it was. A record is written twice if that happens betwee
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from functools import partial
+from typing import Final, Protocol, TypeVar
 
+from bmq.aio.backoff import Backoff
 from bmq.log.clock import Clock
-from bmq.log.partition_log import PartitionLog, TopicPartition
+from bmq.log.partition_log import TopicPartition
 from bmq.metadata.dead_letter_configs import INTERNAL_PREFIX
 from bmq.metadata.image import MetadataImage, TopicImage
 from bmq.protocol.batch_records import Record
@@ -20,13 +22,34 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.proxy.dead_letters.letters import size_of
 from bmq.proxy.dead_letters.record_appends import RecordAppender
-from bmq.proxy.dead_letters.record_reads import RecordReader
+from bmq.proxy.dead_letters.record_reads import ReadRecords, RecordReader
 from bmq.proxy.dead_letters.redrive_filter import LetterFilter, letter_of, progress_group, redriven
 from bmq.proxy.partitions import Partitions
 
 RECORDS_PER_S_MAX: Final = 100_000
 CHUNK_BYTES: Final = 512 * 1024
 CHUNK_RECORDS: Final = 500
+RETRY_MAX_S: Final = 30.0
+"""How long a step is tried again while partitions and coordinators move."""
+PAUSE_FIRST_S: Final = 0.1
+PAUSE_MAX_S: Final = 2.0
+_PASSING: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+"""After these nothing was written. REQUEST_TIMED_OUT is none of them: the records may be there."""
+
+T = TypeVar("T")
 
 
 class Progress(Protocol):
@@ -131,29 +154,42 @@ class Redriver:
         letters = self.letters_topic(order)
         committed: Sequence[int] = [-1] * len(letters.partitions)
         if not order.is_from_start:
-            committed = await self._progress.read(progress_group(order.group_id, order.wanted), letters)
-        work: list[tuple[PartitionLog, int, int]] = []
+            group_id = progress_group(order.group_id, order.wanted)
+            committed = await _tried_again(lambda: self._progress.read(group_id, letters))
+        work: list[tuple[TopicPartition, int, int]] = []
         counts = RedriveCounts()
         for number, offset in enumerate(committed):
-            log = await self._partitions.leader_of(TopicPartition(letters.topic_id, number))
+            place = TopicPartition(letters.topic_id, number)
+            log = await _tried_again(partial(self._partitions.leader_of, place))
             first = max(offset, log.log_start_offset)
-            work.append((log, first, log.last_stable_offset))
+            work.append((place, first, log.last_stable_offset))
             counts.total += max(log.last_stable_offset - first, 0)
         step_done(counts)
-        for log, first, end in work:
+        for place, first, end in work:
             while first < end:
-                first = await self._chunk(order, letters, log, first, end, counts)
+                first = await self._chunk(order, letters, place, first, end, counts)
                 step_done(counts)
         return counts
 
     async def _chunk(
-        self, order: RedriveOrder, letters: TopicImage, log: PartitionLog, first: int, end: int, counts: RedriveCounts
+        self,
+        order: RedriveOrder,
+        letters: TopicImage,
+        letters_place: TopicPartition,
+        first: int,
+        end: int,
+        counts: RedriveCounts,
     ) -> int:
         """Deliver the next dead letters of a partition again; the offset behind them."""
         started_s = asyncio.get_running_loop().time()
-        number = log.topic_partition.partition
+        number = letters_place.partition
         last = min(end, first + min(CHUNK_RECORDS, max(order.records_per_s, 1))) - 1
-        read = await self._reader.read(log, first, last, CHUNK_BYTES)
+
+        async def read_chunk() -> ReadRecords:
+            log = await self._partitions.leader_of(letters_place)
+            return await self._reader.read(log, first, last, CHUNK_BYTES)
+
+        read = await _tried_again(read_chunk)
         by_place: dict[TopicPartition, list[Record]] = {}
         count = 0
         for record in read.records:
@@ -178,7 +214,7 @@ class Redriver:
             for place, records in by_place.items():
                 await self._append(place, records)
             group_id = progress_group(order.group_id, order.wanted)
-            await self._progress.write(group_id, letters, number, read.next_offset)
+            await _tried_again(lambda: self._progress.write(group_id, letters, number, read.next_offset))
 
         await _to_its_end(deliver())
         took_s = asyncio.get_running_loop().time() - started_s
@@ -195,12 +231,26 @@ class Redriver:
         for record in records:
             size_bytes = size_of(record)
             if batch and batch_bytes + size_bytes > topic.log_config.max_message_bytes - 100:
-                await self._appender.append(place, batch)
+                await _tried_again(partial(self._appender.append, place, batch))
                 batch, batch_bytes = [], 0
             batch.append(record)
             batch_bytes += size_bytes
         if batch:
-            await self._appender.append(place, batch)
+            await _tried_again(partial(self._appender.append, place, batch))
+
+
+async def _tried_again(call: Callable[[], Awaitable[T]]) -> T:
+    """Calls until it succeeds. Raises KafkaError that does not pass, or did not within RETRY_MAX_S."""
+    loop = asyncio.get_running_loop()
+    give_up_s = loop.time() + RETRY_MAX_S
+    pauses = Backoff(None, first_s=PAUSE_FIRST_S, max_s=PAUSE_MAX_S)
+    while True:
+        try:
+            return await call()
+        except KafkaError as error:
+            if error.code not in _PASSING or loop.time() >= give_up_s:
+                raise
+        await pauses.pause()
 
 
 async def _to_its_end(work: Coroutine[None, None, None]) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from random import Random
+from unittest.mock import patch
 from uuid import UUID
 
 import pytest
@@ -16,6 +18,7 @@ from bmq.metadata.image import TopicImage
 from bmq.protocol.batch_records import Record
 from bmq.protocol.dead_letters import DeadLetterTerms, DeadReason, DeadRecords
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
 from bmq.proxy.dead_letters.letters import letters_of
 from bmq.proxy.dead_letters.redrive import RedriveCounts, RedriveOrder, Redriver, RedriveRefused
 from bmq.proxy.dead_letters.redrive_filter import LetterFilter, letter_of, progress_group, redriven
@@ -191,11 +194,58 @@ async def test_a_redrive_ends_when_the_controller_moves_or_an_append_fails(redri
         await redriving.redrives.tasks.changed(task, task.version, 10)
     assert task.error == MOVED and redriving.values() == []
     redriving.is_active = True
-    redriving.cluster.log(0, RETRY_ID).refuse_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    redriving.cluster.log(0, RETRY_ID).refuse_with = ErrorCode.RECORD_LIST_TOO_LARGE
     task = redriving.redrives.begin(RedriveOrder("g", "retry"))
     while task.is_running:
         await redriving.redrives.tasks.changed(task, task.version, 10)
-    assert task.error is not None and "NOT_ENOUGH_REPLICAS" in task.error and not redriving.progress.offsets
+    assert task.error is not None and "RECORD_LIST_TOO_LARGE" in task.error and not redriving.progress.offsets
+
+
+async def failing_once(redriving: Redriving, code: ErrorCode) -> list[str]:
+    """Runs a redrive of two records of which each step fails once; the steps that were tried again, in order."""
+    failed: list[str] = []
+
+    def once(owner: object, name: str) -> AbstractContextManager[object]:
+        step = getattr(owner, name)
+
+        async def run(*arguments: object) -> object:
+            if name not in failed:
+                failed.append(name)
+                raise KafkaError(code, f"{name} failed")
+            return await step(*arguments)
+
+        return patch.object(owner, name, run)
+
+    cluster = redriving.cluster
+    steps = [(redriving.progress, "read"), (cluster.logs, "leader_of"), (redriving.progress, "write")]
+    with ExitStack() as stack:
+        for owner, name in (*steps, (cluster.appender, "append")):
+            stack.enter_context(once(owner, name))
+        counts = await redriving.redriver.run(RedriveOrder("g", "retry"), QUIET)
+    assert counts.redriven == 2
+    return failed
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_COORDINATOR])
+async def test_partitions_and_coordinators_that_move_do_not_end_it(redriving: Redriving, code: ErrorCode) -> None:
+    await redriving.write(2)
+    assert await failing_once(redriving, code) == ["read", "leader_of", "append", "write"]
+    assert redriving.values() == [b"v0", b"v1"], "each is written once"
+
+
+async def test_an_append_that_may_have_been_written_is_not_tried_again(redriving: Redriving) -> None:
+    await redriving.write(2)
+    with pytest.raises(KafkaError, match="read failed"):
+        await failing_once(redriving, ErrorCode.REQUEST_TIMED_OUT)
+
+
+async def test_what_does_not_pass_ends_it(redriving: Redriving, monkeypatch: pytest.MonkeyPatch) -> None:
+    await redriving.write(2)
+    monkeypatch.setattr("bmq.proxy.dead_letters.redrive.RETRY_MAX_S", 0.05)
+    redriving.cluster.log(0, RETRY_ID).refuse_with = ErrorCode.NOT_ENOUGH_REPLICAS
+    with pytest.raises(KafkaError, match="NOT_ENOUGH_REPLICAS"):
+        await redriving.redriver.run(RedriveOrder("g", "retry"), QUIET)
+    assert not redriving.progress.offsets
 
 
 def test_a_record_that_dies_again_is_redriven_with_one_trace() -> None:
