@@ -9,6 +9,7 @@ from __future__ import annotations
 from google.protobuf.message import DecodeError
 
 from bmq.hdfs.proto.hdfs_pb2 import BlockTokenSecret, Token
+from bmq.hdfs.writable import read_vlong
 
 
 def expiry_ms(token: Token) -> int | None:
@@ -21,15 +22,6 @@ def expiry_ms(token: Token) -> int | None:
             return BlockTokenSecret.FromString(identifier).expiry_date or None
         except DecodeError:
             return None
-    return _vlong(identifier)
-
-
-def _vlong(data: bytes) -> int | None:
-    """WritableUtils.readVLong, of a positive number."""
-    first = data[0] - 256 if data[0] > 127 else data[0]
-    if first >= -112:
-        return None  # one byte: no time of our days
-    size_bytes = -first - 112
-    if size_bytes > 8 or len(data) < 1 + size_bytes:
-        return None  # a negative number, or cut off
-    return int.from_bytes(data[1 : 1 + size_bytes], "big")
+    found = read_vlong(identifier, 0)
+    # A number of one byte is no time of our days.
+    return None if found is None or found[1] == 1 else found[0]

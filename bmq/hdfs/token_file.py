@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 from bmq.hdfs.delegation_token import KIND, DelegationToken
 from bmq.hdfs.delimited import read_delimited
 from bmq.hdfs.proto.hdfs_pb2 import Credentials, Token
+from bmq.hdfs.writable import read_vlong
 
 FILE_VARIABLE: Final = "HADOOP_TOKEN_FILE_LOCATION"
 FILE_BYTES_MAX: Final = 1 << 20
@@ -73,17 +74,11 @@ class _Writable:
         return self._take(self._number())
 
     def _number(self) -> int:
-        """WritableUtils.readVInt, of a length."""
-        first = self._take(1)[0]
-        if first < 0x80:
-            return first
-        signed = first - 256
-        if signed >= -112:
-            raise BadTokenFile("has a negative length")
-        size_bytes = -signed - 112
-        if size_bytes > 4:
-            raise BadTokenFile("has a length that no token has")
-        number = int.from_bytes(self._take(size_bytes), "big")
+        """Of a length."""
+        found = read_vlong(self._data, self._position)
+        if found is None:
+            raise BadTokenFile("is cut off, or has a length that cannot be")
+        number, self._position = found
         if number > _LENGTH_MAX:
             raise BadTokenFile("has a length that no token has")
         return number
