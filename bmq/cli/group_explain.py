@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from rich.table import Table
 
 from bmq.cli.cluster_client import ClusterClient
-from bmq.cli.cluster_output import quoted
+from bmq.cli.group_rest import explanation_at
 from bmq.cli.kafka.options import AsJson
 from bmq.cli.kafka.rows import Column, print_head, printable
 from bmq.cli.rest_options import DEFAULT_URL, Rest, with_login
 from bmq.cli.terminal import add_row, print_json, print_table
 
-_PAGE: Final = 1_000
 _FREE: Final = ("deliverable", "behind")
 _PARTITIONS: Final = (
     Column("topic"),
@@ -39,7 +38,7 @@ def explain(
     away.
     """
     with ClusterClient(rest) as client:
-        found = _pages(client, f"/v1/groups/{quoted(group)}/explain", topic, limit)
+        found = explanation_at(client, group, topic=topic, limit=limit)
     if as_json:
         print_json(found)
         return
@@ -63,15 +62,3 @@ def explain(
     print_table(table)
     if found["next_skip"] is not None:
         sys.stderr.write(f"there are more than these {len(partitions)}; see --limit and --topic\n")
-
-
-def _pages(client: ClusterClient, path: str, topic: str | None, limit: int) -> Any:
-    """The first answer, with the partitions of all."""
-    found = client.get(path, topic=topic, limit=min(limit, _PAGE))
-    while found["next_skip"] is not None and len(found["partitions"]) < limit:
-        more = client.get(
-            path, topic=topic, skip=found["next_skip"], limit=min(limit - len(found["partitions"]), _PAGE)
-        )
-        found["partitions"] += more["partitions"]
-        found["next_skip"] = more["next_skip"]
-    return found

@@ -27,13 +27,19 @@ def groups_at(client: ClusterClient) -> Iterator[Group]:
 
 def lags_at(client: ClusterClient, group: str) -> list[TopicLag]:
     """Of one group, in the order of the topics: of a share group, the records that are not done. Raises ClusterFailed."""
-    return summed_lags((one["topic"], one["lag"]) for one in partitions_at(client, group))
+    return summed_lags((one["topic"], one["lag"]) for one in explanation_at(client, group)["partitions"])
 
 
-def partitions_at(client: ClusterClient, group: str) -> Iterator[dict[str, Any]]:
-    """The partitions of GroupExplanationView, page by page."""
-    skip: int | None = 0
-    while skip is not None:
-        found = client.get(f"/v1/groups/{quoted(group)}/explain", skip=skip, limit=_PAGE)
-        yield from found["partitions"]
-        skip = found["next_skip"]
+def explanation_at(client: ClusterClient, group: str, *, topic: str | None = None, limit: int | None = None) -> Any:
+    """A GroupExplanationView with the partitions of all pages, `limit` at most."""
+    path = f"/v1/groups/{quoted(group)}/explain"
+
+    def page(skip: int | None, count: int) -> Any:
+        return client.get(path, topic=topic, skip=skip, limit=_PAGE if limit is None else min(limit - count, _PAGE))
+
+    found = page(None, 0)
+    while found["next_skip"] is not None and (limit is None or len(found["partitions"]) < limit):
+        more = page(found["next_skip"], len(found["partitions"]))
+        found["partitions"] += more["partitions"]
+        found["next_skip"] = more["next_skip"]
+    return found
