@@ -78,14 +78,23 @@ class ShardDirectory(Generic[S]):
 
     Requests get a shard in the order in which they asked: one that comes just after the shard was loaded stays behind
     those that waited. Otherwise a commit could overtake an older one that its client has given up meanwhile.
+    `lost`: called with the number of each shard that is lost here, loaded or loading.
     """
 
-    def __init__(self, kind: str, shards: Shards, make: MakeShard[S], config: LoadLimits) -> None:
+    def __init__(
+        self,
+        kind: str,
+        shards: Shards,
+        make: MakeShard[S],
+        config: LoadLimits,
+        lost: Callable[[int], None] = lambda number: None,
+    ) -> None:
         self.ready: dict[int, S] = {}
         self.config = config
         self._kind = kind
         self._shards = shards
         self._make = make
+        self._when_lost = lost
         self._loads: dict[int, asyncio.Task[S | ErrorCode]] = {}
         self._queues: dict[int, dict[object, None]] = {}  # requests that wait for a shard, in order
         self._slots = asyncio.Semaphore(config.shards_loading_max)
@@ -222,3 +231,4 @@ class ShardDirectory(Generic[S]):
     def _lost(self, shard: S) -> None:
         if self.ready.get(shard.number) is shard:
             del self.ready[shard.number]
+        self._when_lost(shard.number)

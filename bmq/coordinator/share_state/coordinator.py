@@ -110,13 +110,11 @@ class ShareStateCoordinator:
         context = ShareStateContext(clock, config, self.metrics, terms, is_gone, letters)
 
         def make(number: int, log: ReplayableLog, on_lost: Callable[[ShareStateShard], None]) -> ShareStateShard:
-            def lost(shard: ShareStateShard) -> None:
-                on_lost(shard)
-                self._inherited.lost(shard.number)
+            return ShareStateShard(number, log, on_lost, context)
 
-            return ShareStateShard(number, log, lost, context)
-
-        self.directory = ShardDirectory(ShareStateShard.kind, shards, make, config)
+        self.directory = ShardDirectory(
+            ShareStateShard.kind, shards, make, config, lambda number: self._inherited.lost(number)
+        )
         self._inherited = InheritedShards(
             self.directory,
             shards,

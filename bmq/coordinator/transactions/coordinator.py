@@ -151,13 +151,11 @@ class TransactionCoordinator:
         )
 
         def make(number: int, log: ReplayableLog, on_lost: Callable[[TransactionShard], None]) -> TransactionShard:
-            def lost(shard: TransactionShard) -> None:
-                on_lost(shard)
-                self._inherited.lost(shard.number)
+            return TransactionShard(number, log, on_lost, context)
 
-            return TransactionShard(number, log, lost, context)
-
-        self.directory = ShardDirectory(TransactionShard.kind, shards, make, config)
+        self.directory = ShardDirectory(
+            TransactionShard.kind, shards, make, config, lambda number: self._inherited.lost(number)
+        )
         self._inherited = InheritedShards(
             self.directory,
             shards,
