@@ -8,7 +8,7 @@ done again: an initialization with the next heartbeat, a deletion when the group
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -139,14 +139,9 @@ class ShareStatesApi:
             )
             return (await states.release(request)).partitions
 
-        named = [
-            NamedPartition(topic_id=topic_id, partition=number)
-            for topic_id, numbers in had.items()
-            for number in sorted(numbers)
-        ]
         async with self._releases:
             try:
-                codes = {part.error_code for part in await _in_calls(named, call)} - {ErrorCode.NONE}
+                codes = {part.error_code for part in await _in_calls(_named(had), call)} - {ErrorCode.NONE}
             except BmqError as error:
                 codes = {error.code}
         if codes:  # its locks end at their deadlines
@@ -202,13 +197,8 @@ class ShareStatesApi:
         async def call(some: Sequence[NamedPartition]) -> Sequence[StatePart]:
             return (await states.delete(ShareDeleteRequest(group_id=group_id, partitions=some))).partitions
 
-        named = [
-            NamedPartition(topic_id=topic_id, partition=number)
-            for topic_id, numbers in doomed.items()
-            for number in sorted(numbers)
-        ]
         codes = dict.fromkeys(doomed, ErrorCode.NONE)
-        for part in await _in_calls(named, call):
+        for part in await _in_calls(_named(doomed), call):
             if part.error_code != ErrorCode.NONE:
                 codes[part.topic_id] = ErrorCode(part.error_code)
         return codes
@@ -232,6 +222,14 @@ class ShareStatesApi:
             await self.delete(shard, group_id, topics)
         except BmqError as error:
             _log.warning("share_state_not_deleted", group=group_id, error=str(error))
+
+
+def _named(partitions: Mapping[UUID, Iterable[int]]) -> list[NamedPartition]:
+    return [
+        NamedPartition(topic_id=topic_id, partition=number)
+        for topic_id, numbers in partitions.items()
+        for number in sorted(numbers)
+    ]
 
 
 async def _in_calls(named: Sequence[T], call: Callable[[Sequence[T]], Awaitable[Sequence[P]]]) -> list[P]:
