@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,10 +17,10 @@ from tests.e2e.conftest import create_topic
 from tests.support.hdfs import fresh_root, outside_any_loop
 from tests.support.java import CONSOLE_CONSUMER, CONSOLE_PRODUCER
 from tests.support.patience import Patience
-from tests.support.processes import REPOSITORY, dying_with_us, eventually
+from tests.support.processes import eventually
 from tests.support.secure_hdfs import Protection, SecureHdfs, secure_hdfs
 from tests.support.servers import BmqServer
-from tests.support.spark import SPARK_ENVIRONMENT, link_spark
+from tests.support.spark import job_result, link_spark
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.bmq_only, pytest.mark.timeout(300)]
@@ -122,23 +120,13 @@ def test_executors_without_a_login_read_by_the_drivers_token(secure: SecureHdfs,
                 }
             )
         )
-        done = subprocess.run(
-            dying_with_us([sys.executable, "-m", "tests.e2e.spark_token_job", str(told), str(tmp_path / "warehouse")]),
-            cwd=REPOSITORY,
-            env={
-                **os.environ,
-                **SPARK_ENVIRONMENT,
-                "HADOOP_CONF_DIR": str(secure.client_conf),
-                "SPARK_HOME": str(tmp_path / "spark"),
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=Patience(200).limit_s,
+        found = job_result(
+            "tests.e2e.spark_token_job",
+            told,
+            tmp_path / "warehouse",
+            HADOOP_CONF_DIR=str(secure.client_conf),
+            SPARK_HOME=str(tmp_path / "spark"),
         )
-        said = [line for line in done.stderr.splitlines() if not line.lstrip().startswith("at ")]
-        assert done.returncode == 0, "\n".join(said[-100:])
-        found = json.loads(done.stdout.splitlines()[-1])
         assert found.pop("pieces_of_files") > 0
         assert found == {
             "read": COUNT,

@@ -40,7 +40,7 @@ from tests.support.secured_server import (
     Door,
     SecuredServer,
 )
-from tests.support.spark import SPARK_ENVIRONMENT
+from tests.support.spark import job_result
 from tests.support.tool_runner import run_tool
 from tests.support.word_count import compile_word_count
 from tests.unit.security.oauth.issuer import AUDIENCE, ISSUER
@@ -315,15 +315,5 @@ def test_spark(server: SecuredServer, topic: str, tmp_path: Path) -> None:
     options = {"kafka.bootstrap.servers": server.bootstrap_of(door)}
     options |= {f"kafka.{name}": text for name, text in server.java(door).items()}
     told = server.write("spark.json", json.dumps({"options": options, "topic": topic}).encode())
-    command = [sys.executable, "-m", "tests.e2e.spark_secured_job", str(told), str(tmp_path / "warehouse")]
-    done = subprocess.run(
-        dying_with_us(command),
-        cwd=REPOSITORY,
-        env={**os.environ, **SPARK_ENVIRONMENT},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=Patience(200).limit_s,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == {"read": ["1", "2", "3"], "streamed": ["1", "2", "3"]}
+    found = job_result("tests.e2e.spark_secured_job", told, tmp_path / "warehouse")
+    assert found == {"read": ["1", "2", "3"], "streamed": ["1", "2", "3"]}

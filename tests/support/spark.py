@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
+import subprocess
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from bmq.dev.java import QUICK_START_JVM_OPTIONS
+from tests.support.patience import Patience
+from tests.support.processes import REPOSITORY, dying_with_us
 
 SPARK_ARGUMENTS: Final = (
     *("--master", "local[2]"),
@@ -32,3 +37,19 @@ def link_spark(home: Path) -> None:
     home.mkdir()
     for part in ("bin", "jars", "python"):
         (home / part).symlink_to(Path(spark.origin).parent / part)
+
+
+def job_result(module: str, told: Path, warehouse: Path, **environment: str) -> Any:
+    """What a job of the tests prints as JSON in its last line: python -m MODULE TOLD WAREHOUSE. Fails with the job's words."""
+    done = subprocess.run(
+        dying_with_us([sys.executable, "-m", module, str(told), str(warehouse)]),
+        cwd=REPOSITORY,
+        env={**os.environ, **SPARK_ENVIRONMENT, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=Patience(200).limit_s,
+    )
+    said = [line for line in done.stderr.splitlines() if not line.lstrip().startswith("at ")]
+    assert done.returncode == 0, "\n".join(said[-100:])
+    return json.loads(done.stdout.splitlines()[-1])

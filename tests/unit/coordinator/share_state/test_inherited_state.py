@@ -31,13 +31,19 @@ def counts(states: States) -> tuple[int, int]:
     return window.locked, window.delayed
 
 
+async def with_waiting_letters() -> tuple[States, FakeLetters]:
+    """Ten records are rejected, and their dead letters cannot be written yet."""
+    letters = FakeLetters()
+    letters.failure = lambda dead: "topic dlq.t does not exist"
+    states = await begun(letters)
+    await states.acquire("a")
+    assert await states.acknowledge("a", (0, 9, AckType.REJECT)) == 0
+    return states, letters
+
+
 def test_dead_letters_are_written_although_no_member_is_left() -> None:
     async def main() -> None:
-        letters = FakeLetters()
-        letters.failure = lambda dead: "topic dlq.t does not exist"
-        states = await begun(letters)
-        await states.acquire("a")
-        assert await states.acknowledge("a", (0, 9, AckType.REJECT)) == 0
+        states, letters = await with_waiting_letters()
         letters = FakeLetters()
         heir = States(states, letters)
         heir.coordinator.shards_changed()
@@ -91,11 +97,7 @@ def test_one_shard_is_loaded_at_a_time_and_a_request_does_not_wait_for_the_other
 
 def test_a_shard_that_cannot_be_loaded_is_tried_again_with_pauses() -> None:
     async def main() -> None:
-        letters = FakeLetters()
-        letters.failure = lambda dead: "topic dlq.t does not exist"
-        states = await begun(letters)
-        await states.acquire("a")
-        await states.acknowledge("a", (0, 9, AckType.REJECT))
+        states, letters = await with_waiting_letters()
         letters = FakeLetters()
         heir = States(states, letters)
         heir.shards.error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is starting")
@@ -111,11 +113,7 @@ def test_a_shard_that_cannot_be_loaded_is_tried_again_with_pauses() -> None:
 
 def test_a_shard_that_is_lost_at_its_first_owner_is_loaded_again() -> None:
     async def main() -> None:
-        letters = FakeLetters()
-        letters.failure = lambda dead: "topic dlq.t does not exist"
-        states = await begun(letters)
-        await states.acquire("a")
-        await states.acknowledge("a", (0, 9, AckType.REJECT))
+        states, letters = await with_waiting_letters()
         (shard,) = states.coordinator.directory.ready.values()
         shard.fail(RuntimeError("a bug"))
         letters.failure = lambda dead: None
