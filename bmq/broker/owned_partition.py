@@ -51,7 +51,7 @@ class Timers(Protocol):
         """Everything below is durable, `size_bytes` more than before."""
 
     def rollback(self, end_offset: int) -> None:
-        """What was placed at or past this offset is not in the log."""
+        """Batches that were placed at or past this offset were refused: the log ends here."""
 
 
 class OwnedPartition:

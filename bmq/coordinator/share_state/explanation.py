@@ -14,10 +14,8 @@ from bmq.protocol.share_state_messages import ExplainedPartition, LockHolder
 
 HOLDERS_MAX: Final = 100
 """Members of one partition that are named: those with the most records."""
-
-
 REASON_CHARS_MAX: Final = 500
-"""Of the reason why dead letters wait: it comes from anywhere."""
+"""The longest reason why dead letters wait: other nodes and clients' names may be in it."""
 
 
 def explained(

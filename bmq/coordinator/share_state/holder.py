@@ -1,4 +1,4 @@
-"""Who locks records: a member's share session at an incarnation of a proxy. Decisions only."""
+"""The holder of a lock: a member's share session at an incarnation of a proxy. Decisions only."""
 
 from __future__ import annotations
 

@@ -126,14 +126,14 @@ class Holds:
         return isinstance(self._details[number], Holder)
 
     def holder(self, number: int) -> Holder:
-        """Of a lock. Raises KeyError."""
+        """The holder of the lock with this number. Raises KeyError for a delay."""
         holder = self._details[number]
         if not isinstance(holder, Holder):
             raise KeyError(number)
         return holder
 
     def due_ms(self, number: int) -> int:
-        """Of a delay: wall clock. Raises KeyError."""
+        """When the delay with this number is over, by the wall clock. Raises KeyError for a lock."""
         due_ms = self._details[number]
         if not isinstance(due_ms, int):
             raise KeyError(number)

@@ -159,7 +159,8 @@ class ShareStateShard(Shard):
             await self._begin_at(partition, asked.reset_offset)
         terms = self._context.terms(key.group_id)
         if terms.is_keyed and partition.last_append is not None:
-            # What is in transition holds up its key: often the member's own acknowledgements, sent with the fetch.
+            # No record of a key is given while an append concerns the key; often it has the acknowledgements that came with
+            # this fetch.
             await asyncio.wait({partition.last_append})
             partition = await self._settled(key)
         window = partition.window

@@ -216,7 +216,7 @@ class ShareFetchJob:
         return [*questions, *offers]
 
     def _question(self, look: _Look, log: PartitionLog) -> _Asked:
-        """Where to read?"""
+        """Asks the shard where the member reads on; no records are offered."""
         self._is_current = look.is_asked = True
         part = acquire_of(log, NOTHING, 0, self._wanted.batch_size)
         part.reset_offset = look.reset
