@@ -57,7 +57,7 @@ class PartitionAppends:
             batch.complete(AppendResult(self._partition.closed_code()))
         elif self._queue.appends:
             if not self._queue.add(batch):
-                self._refuse_for_want_of_room(batch)
+                self._refuse_over_append_budget(batch)
         else:
             self._append(batch)
 
@@ -84,7 +84,7 @@ class PartitionAppends:
             view, header = self._admission.admit(batch.records, batch.header, now_ms, self._context.turn_room)
         except TooMuchWork:
             if not self._queue.open(batch, self._context.opener, self._admission, now_ms):
-                self._refuse_for_want_of_room(batch)
+                self._refuse_over_append_budget(batch)
         except Exception as error:  # noqa: BLE001 any bug is answered or logged
             self._refusals.for_error(error, batch)
         else:
@@ -132,7 +132,7 @@ class PartitionAppends:
             self._refusals.for_error(error, batch)
             return
         if not self._context.budget.take(size_bytes):
-            self._refuse_for_want_of_room(batch)
+            self._refuse_over_append_budget(batch)
             return
         self._turns.took(size_bytes)
         partition.machine.feed(ProduceArrived(batch))
@@ -162,6 +162,6 @@ class PartitionAppends:
             batches[-1].first = batches[0]
         return batches
 
-    def _refuse_for_want_of_room(self, batch: ProducedBatch) -> None:
+    def _refuse_over_append_budget(self, batch: ProducedBatch) -> None:
         self._refusals.note(batch.records, ErrorCode.REQUEST_TIMED_OUT)
-        self._refusals.for_want_of_room(batch)
+        self._refusals.over_append_budget(batch)

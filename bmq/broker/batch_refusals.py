@@ -86,7 +86,7 @@ class BatchRefusals:
         finally:
             self.refuse(answer, batch)
 
-    def for_want_of_room(self, batch: ProducedBatch) -> None:
+    def over_append_budget(self, batch: ProducedBatch) -> None:
         message = "too many bytes are on their way into the log"
         self.refuse(AppendResult(ErrorCode.REQUEST_TIMED_OUT, message=message), batch)
 

@@ -25,7 +25,7 @@ class Placement:
         """All batches of one append, if there is room for their bytes; else it is refused."""
         partition = self._partition
         if not partition.context.budget.take(sum(batch.size_bytes for batch in batches)):
-            self._refusals.for_want_of_room(append)
+            self._refusals.over_append_budget(append)
             return
         for batch in batches:
             partition.machine.feed(ProduceArrived(batch))
