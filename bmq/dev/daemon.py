@@ -134,9 +134,14 @@ class Daemon:
         await self.start(timeout_s)
 
     async def pause(self) -> None:
-        """SIGSTOP: its connections stay and nothing is answered. Raises WrongDaemonState when it is not running."""
-        self._signal(signal.SIGSTOP, "pause")
+        """SIGSTOP: its connections stay and nothing is answered. Returns when all its threads stand still.
+
+        Raises WrongDaemonState when it is not running, DaemonFailed when it goes on.
+        """
+        process = self._signal(signal.SIGSTOP, "pause")
         self.is_paused = True
+        if not await _holds_within(lambda: has_stopped(process.pid), STOP_WAIT_S):
+            raise DaemonFailed(f"{self.name} (pid {process.pid}) still runs {STOP_WAIT_S:g} s after SIGSTOP")
 
     async def resume(self) -> None:
         """SIGCONT. Raises WrongDaemonState when it is not running."""
@@ -192,10 +197,11 @@ class Daemon:
 
     # -- Parts -------------------------------------------------------------------------------------------------------
 
-    def _signal(self, number: signal.Signals, order: str) -> None:
+    def _signal(self, number: signal.Signals, order: str) -> subprocess.Popen[bytes]:
         if self._process is None or not self.is_running:
             raise WrongDaemonState(f"{self.name} is not running, so it cannot {order}")
         self._process.send_signal(number)
+        return self._process
 
     async def _end(self, number: signal.Signals, timeout_s: float) -> None:
         process = self._process
@@ -211,10 +217,22 @@ class Daemon:
         self.is_paused = False
 
 
+def has_stopped(pid: int) -> bool:
+    """Whether all threads of this child stand still after SIGSTOP, or it has ended.
+
+    On a busy machine its threads go on until one of them runs and takes the signal.
+    """
+    return os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+
+
 async def _ended_within(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
+    return await _holds_within(lambda: process.poll() is not None, timeout_s)
+
+
+async def _holds_within(condition: Callable[[], bool], timeout_s: float) -> bool:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
-    while process.poll() is None:
+    while not condition():
         if loop.time() > deadline:
             return False
         await asyncio.sleep(POLL_INTERVAL_S)

@@ -82,8 +82,10 @@ async def test_a_paused_daemon_does_nothing_until_it_is_resumed(daemon: Daemon) 
     await daemon.start()
     await daemon.pause()
     assert daemon.pid is not None
-    stat = Path(f"/proc/{daemon.pid}/stat")
-    eventually(lambda: stat.read_text().rpartition(")")[2].split()[0] == "T", 5, "the kernel has stopped it")
+    states = [
+        stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{daemon.pid}/task").glob("*/stat")
+    ]
+    assert set(states) == {"T"}, "the kernel has not stopped all threads"
     before = daemon.log_file.stat().st_size
     await asyncio.sleep(0.1)  # ten times what it needs for a line
     assert daemon.log_file.stat().st_size == before

@@ -18,6 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import TypeVar
 
+from bmq.dev.daemon import has_stopped
 from bmq.dev.ports import pick_ports
 from tests.support.patience import Patience
 
@@ -142,9 +143,11 @@ class ManagedProcess:
             return log.read().decode(errors="replace")
 
     def pause(self) -> None:
-        """SIGSTOP: its connections stay open and nothing is answered."""
+        """SIGSTOP: its connections stay open and nothing is answered. Returns when all its threads stand still."""
         os.kill(self.pid, signal.SIGSTOP)
         self.is_paused = True
+        while not has_stopped(self.pid):
+            time.sleep(POLL_INTERVAL_S)
 
     def resume(self) -> None:
         """SIGCONT."""
