@@ -115,13 +115,17 @@ def shard_owner(cluster: BmqCluster, topic: str, group: str, partition: int) -> 
     return cluster.owner_of(STATE_TOPIC, shard_of(key, len(cluster.owners_of(STATE_TOPIC))))
 
 
-def owned_by_one(cluster: BmqCluster, topic: str, group: str) -> tuple[int, ClusterNode]:
-    """A partition whose owner has its shard as well."""
+def owner_with_shard(cluster: BmqCluster, topic: str, group: str) -> ClusterNode:
+    """The node that owns a partition and its shard; partition 0 is moved to its shard's if chance made no such node."""
     for partition, owner in enumerate(cluster.owners_of(topic)):
         node = shard_owner(cluster, topic, group, partition)
         if node.node_id == owner:
-            return partition, node
-    raise AssertionError("no node owns a partition and its shard")
+            return node
+    node = shard_owner(cluster, topic, group, 0)
+    status, task = cluster.controller().call("POST", f"/v1/topics/{topic}/partitions/0/move", {"to": node.node_id})
+    assert status == 202, task
+    eventually(lambda: cluster.owners_of(topic)[0] == node.node_id, WAIT_S, "partition 0 is moved to its shard's node")
+    return node
 
 
 def lags(cluster: BmqCluster, group: str) -> list[int | None]:
@@ -154,7 +158,7 @@ def test_all_is_accepted_once_when_the_node_of_owner_and_shard_is_killed(
             eventually(accepted, WAIT_S, what)
 
         accept_until(lambda: taken.accepted.total() >= 200 and java.accepted_count >= 200, "both kinds accept records")
-        _, victim = owned_by_one(cluster, topic, group)
+        victim = owner_with_shard(cluster, topic, group)
         victim.kill()
         produce(cluster, topic, COUNT - COUNT // 2)
         accept_until(lambda: taken.accepted.total() + java.accepted_count >= COUNT // 2 + 200, "they go on")
