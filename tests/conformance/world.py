@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import time
 import uuid
@@ -10,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from tests.conformance import codec
-from tests.conformance.answers import CLOSED, NOTHING, SILENT, Aliases
+from tests.conformance.answers import Aliases
+from tests.conformance.asker import Asker
 from tests.conformance.case import CLIENT_ID
 from tests.conformance.schemas import API_VERSIONS
 from tests.support import wire
@@ -38,9 +38,7 @@ class World:
         self.side = side
         self.aliases = Aliases(node_id)
         self.served: dict[int, range] = {}
-        self._port = port
-        self._client: WireClient | None = None
-        self._correlation_ids = itertools.count(1)
+        self._asker = Asker(lambda: WireClient(port, ANSWER_WAIT_S))
         self._scope = ""
         self._topic_ids: dict[str, uuid.UUID] = {}
         self._shared: dict[str, Any] = {}
@@ -53,9 +51,7 @@ class World:
         self.close()
 
     def close(self) -> None:
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        self._asker.close()
 
     def name(self, what: str = "t") -> str:
         """The same on both servers, and of no other case."""
@@ -65,29 +61,7 @@ class World:
         self, api_key: int, version: int, body: bytes, *, is_answered: bool = True, client_id: str | None = CLIENT_ID
     ) -> Mapping[str, Any]:
         """The raw exchange: the answer's values, or one of CLOSED, SILENT, NOTHING."""
-        frame = codec.framed(api_key, version, body, next(self._correlation_ids), client_id)
-        try:
-            client = self._connected()
-            client.send_raw(frame)
-            if not is_answered:
-                probe = codec.request_frame(API_VERSIONS, 0, {}, -7, CLIENT_ID)
-                client.send_raw(probe)
-                answer = client.receive_frame()
-                return NOTHING if answer[:4] == b"\xff\xff\xff\xf9" else {"outcome": "answers"}
-            answer = client.receive_frame()
-        except TimeoutError:
-            self.close()
-            return SILENT
-        except (ConnectionError, EOFError):
-            self.close()
-            return CLOSED
-        # An unknown version of ApiVersions is answered in the form of version 0.
-        if api_key == API_VERSIONS and answer[4:6] == b"\0\x23":
-            version = 0
-        try:
-            return codec.response_values(api_key, version, answer)
-        except codec.Undecodable as error:
-            return {"outcome": "answers what the schema does not describe", "why": str(error)}
+        return self._asker.send(api_key, version, body, is_answered=is_answered, client_id=client_id)
 
     def call(self, api_key: int, version: int, **values: Any) -> Mapping[str, Any]:
         """For setting up. Raises SetupFailed without an answer."""
@@ -290,11 +264,6 @@ class World:
         if answer["error_code"]:
             raise SetupFailed(f"{self.side}: {group}: {answer}")
         return {"group_id": group, "member_id": member_id, "member_epoch": answer["member_epoch"]}
-
-    def _connected(self) -> WireClient:
-        if self._client is None:
-            self._client = WireClient(self._port, ANSWER_WAIT_S)
-        return self._client
 
 
 def subscription(topics: Sequence[str]) -> bytes:
