@@ -53,7 +53,7 @@ def decide_create_acls(
                 level = level_records() if not records else ()
                 records += [*level, acl_record(new_uuid(), acl)]
                 held.add(acl)
-            results.append(AclCreationResult())
+            results.append(AclCreationResult(error_message=""))
         except KafkaError as error:
             results.append(AclCreationResult(error_code=error.code, error_message=str(error)))
         if pace.is_over():

@@ -23,6 +23,12 @@ from bmq.protocol.messages.alter_client_quotas_request import AlterClientQuotasR
 from bmq.protocol.messages.alter_client_quotas_response import AlterClientQuotasResponse, EntityData, EntryData
 from bmq.protocol.messages.alter_configs_request import AlterConfigsRequest
 from bmq.protocol.messages.alter_configs_response import AlterConfigsResourceResponse, AlterConfigsResponse
+from bmq.protocol.messages.alter_partition_reassignments_request import AlterPartitionReassignmentsRequest
+from bmq.protocol.messages.alter_partition_reassignments_response import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
 from bmq.protocol.messages.alter_replica_log_dirs_request import AlterReplicaLogDirsRequest
 from bmq.protocol.messages.alter_replica_log_dirs_response import (
     AlterReplicaLogDirPartitionResult,
@@ -58,6 +64,8 @@ from bmq.protocol.messages.describe_user_scram_credentials_response import (
 )
 from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest
 from bmq.protocol.messages.elect_leaders_response import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
+from bmq.protocol.messages.find_coordinator_request import FindCoordinatorRequest
+from bmq.protocol.messages.find_coordinator_response import Coordinator, FindCoordinatorResponse
 from bmq.protocol.messages.incremental_alter_configs_request import IncrementalAlterConfigsRequest
 from bmq.protocol.messages.incremental_alter_configs_response import (
     AlterConfigsResourceResponse as IncrementalResourceResponse,
@@ -68,6 +76,7 @@ from bmq.protocol.messages.init_producer_id_response import InitProducerIdRespon
 from bmq.protocol.messages.share_group_describe_request import ShareGroupDescribeRequest
 from bmq.protocol.messages.share_group_describe_response import DescribedGroup as DescribedShareGroup
 from bmq.protocol.messages.share_group_describe_response import ShareGroupDescribeResponse
+from bmq.protocol.messages.streams_group_heartbeat_response import StreamsGroupHeartbeatResponse
 from bmq.protocol.messages.write_txn_markers_request import WriteTxnMarkersRequest
 from bmq.protocol.messages.write_txn_markers_response import (
     WritableTxnMarkerPartitionResult,
@@ -106,7 +115,7 @@ def _create_topics(request: CreateTopicsRequest, code: ErrorCode, message: str) 
 def _delete_topics(request: DeleteTopicsRequest, code: ErrorCode, message: str) -> DeleteTopicsResponse:
     return DeleteTopicsResponse(
         responses=[
-            *(DeletableTopicResult(name=name, error_code=code) for name in request.topic_names),
+            *(DeletableTopicResult(name=name, error_code=code, error_message=message) for name in request.topic_names),
             *(
                 DeletableTopicResult(name=one.name, topic_id=one.topic_id, error_code=code, error_message=message)
                 for one in request.topics
@@ -250,7 +259,8 @@ def _describe_transactions(
 ) -> DescribeTransactionsResponse:
     return DescribeTransactionsResponse(
         transaction_states=[
-            TransactionState(transactional_id=one, error_code=code) for one in request.transactional_ids
+            TransactionState(transactional_id=one, error_code=code, transaction_start_time_ms=0)
+            for one in request.transactional_ids
         ]
     )
 
@@ -313,6 +323,56 @@ def _describe_users(
     )
 
 
+def _find_coordinator(request: FindCoordinatorRequest, code: ErrorCode, message: str) -> FindCoordinatorResponse:
+    """No node, as Kafka writes it; from version 4 on for each key."""
+    why = message or None
+    return FindCoordinatorResponse(
+        coordinators=[
+            Coordinator(key=key, node_id=-1, port=-1, error_code=code, error_message=why)
+            for key in request.coordinator_keys
+        ],
+        error_code=code,
+        error_message=why,
+        node_id=-1,
+        port=-1,
+    )
+
+
+def _reassignments(
+    request: AlterPartitionReassignmentsRequest, code: ErrorCode, message: str
+) -> AlterPartitionReassignmentsResponse:
+    why = message or None
+    return AlterPartitionReassignmentsResponse(
+        error_code=code,
+        error_message=why,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ReassignablePartitionResponse(
+                        partition_index=one.partition_index, error_code=code, error_message=why
+                    )
+                    for one in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def streams_heartbeat_refused(code: int, message: str) -> StreamsGroupHeartbeatResponse:
+    """Without tasks, which is not the same as with none."""
+    return StreamsGroupHeartbeatResponse(
+        error_code=code,
+        error_message=message,
+        status=[],
+        active_tasks=None,
+        standby_tasks=None,
+        warmup_tasks=None,
+        partitions_by_user_endpoint=None,
+    )
+
+
 def _describe_quotas(
     request: DescribeClientQuotasRequest, code: ErrorCode, message: str
 ) -> DescribeClientQuotasResponse:
@@ -338,4 +398,7 @@ _REFUSALS: Final[dict[ApiKey, Callable[[Any, ErrorCode, str], Any]]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _alter_users,
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _describe_users,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: _describe_quotas,
+    ApiKey.FIND_COORDINATOR: _find_coordinator,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _reassignments,
+    ApiKey.STREAMS_GROUP_HEARTBEAT: lambda _, code, message: streams_heartbeat_refused(code, message),
 }

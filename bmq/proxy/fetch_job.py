@@ -22,7 +22,7 @@ from bmq.protocol.hot_fetch import FetchResult, encode_fetch_response
 from bmq.protocol.messages.fetch_request import FetchRequest
 from bmq.protocol.parts import Part
 from bmq.proxy.catch_up import CaughtUp, bytes_behind, next_offset_of
-from bmq.proxy.fetch_reader import NOBODY, Reader
+from bmq.proxy.fetch_reader import NOBODY, Reader, is_of_replica
 from bmq.proxy.fetch_refusal import throttled_fetch
 from bmq.proxy.fetch_results import endpoints, error_result, known_aborted, response_topics, without_records
 from bmq.proxy.fetch_session import FetchScope, Interest
@@ -34,11 +34,8 @@ if TYPE_CHECKING:
     from bmq.proxy.reply import Reply
     from bmq.proxy.services import Services
 
-_DEBUGGING_REPLICA_ID: Final = -2
-_CONSUMER_REPLICA_ID: Final = -1
 _READ_COMMITTED: Final = 1
 _TOPIC_IDS_FROM: Final = 13
-_REPLICA_STATE_FROM: Final = 15
 _LOOKS_MAX: Final = 3  # looks that a task may start without another wait
 # A woken fetch of many partitions gathers before it looks: a consumer of hundreds uses at most a third of a processor.
 GATHER_S_PER_PARTITION: Final = 40e-6
@@ -119,10 +116,7 @@ class FetchJob:
             self._max_bytes = min(self._max_bytes, self._throttle.fetch_bytes_max)
         self._min_bytes = min(request.min_bytes, self._max_bytes)
         self._read_committed = request.isolation_level == _READ_COMMITTED
-        replica_id = (
-            request.replica_state.replica_id if header.api_version >= _REPLICA_STATE_FROM else request.replica_id
-        )
-        self._is_replica = replica_id not in (_CONSUMER_REPLICA_ID, _DEBUGGING_REPLICA_ID)
+        self._is_replica = is_of_replica(request, header.api_version)
         self._is_done = self._is_scheduled = self._is_waiting = self._has_error = self._is_paced = False
         self._turn_s: float | None = None  # when it may read far behind the end; requested once
         self._turn_bytes = 0  # bytes it has read in that turn

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from bmq.proxy.stats import ProxyStats
 
 _LEADER_HINTS_FROM: Final = 16
-_UNKNOWN: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_NOT_ASKED_OF_THE_LOG: Final = (
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+)
 
 
 def without_records(
@@ -44,8 +48,8 @@ def error_result(image: MetadataImage, interest: Interest, code: ErrorCode, api_
         if partition is not None:
             leader = client_leader(image, interest.topic_partition, partition)
             hint = LeaderHint(leader, partition.leader_epoch)
-    # Kafka's answer for what it does not know has an empty array, that of its log has none.
-    aborted = () if code in _UNKNOWN else None
+    # Kafka's answer for what it does not know or refuses has an empty array, that of its log has none.
+    aborted = () if code in _NOT_ASKED_OF_THE_LOG else None
     return FetchResult(interest.partition, code, current_leader=hint, aborted_transactions=aborted)
 
 

@@ -19,17 +19,15 @@ from bmq.protocol.codec import RequestHeader, decode_request, decode_request_in_
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import MalformedMessage, TooManyElements
 from bmq.protocol.hot_fetch import encode_fetch_response
-from bmq.proxy.access import TopicRights
 from bmq.proxy.catch_up_throttle import LOOK_INTERVAL_S
 from bmq.proxy.consumer_pace import ConsumerPaces
 from bmq.proxy.fetch_job import FetchJob
 from bmq.proxy.fetch_metrics import FetchCollector
-from bmq.proxy.fetch_reader import Reader
+from bmq.proxy.fetch_reader import Reader, rights_of
 from bmq.proxy.fetch_refusal import ISOLATION_LEVELS, refused_fetch, throttled_fetch
 from bmq.proxy.fetch_resources import FetchResources
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.preferred_read_replica import PreferredReadReplicas
-from bmq.security.acls import Operation
 
 if TYPE_CHECKING:
     from bmq.protocol.request_context import RequestContext
@@ -110,9 +108,7 @@ class Fetcher:
             return
         near = self._preferred_read_replicas.reader(request.rack_id, context, services) if request.rack_id else None
         pace = self.paces.of(context, services.controller.image)
-        rights = None
-        if services.access.is_on:
-            rights = TopicRights(services.access, context, ApiKey.FETCH, Operation.READ, services.controller.image)
+        rights = rights_of(services.access, context, request, services.controller.image)
         job = FetchJob(self.shared, services, header, request, scope, reply, Reader(near, pace, rights, throttle))
         if pace is not None and pace.due_s > self._loop.time():
             self.shared.deadlines.add(job.run, pace.due_s)

@@ -40,7 +40,6 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from bmq.coordinator.api.offset_api import failed_fetch, fetch_error
-from bmq.coordinator.api.streams_api import refused_heartbeat
 from bmq.coordinator.api.txn_offset_api import refused_transactional
 from bmq.coordinator.classic.effects import GroupState, join_error, sync_error
 from bmq.coordinator.consumer.member import JOIN_EPOCH
@@ -96,6 +95,7 @@ from bmq.protocol.messages.streams_group_topology_description_update_response im
 )
 from bmq.protocol.messages.sync_group_response import SyncGroupResponse
 from bmq.protocol.messages.txn_offset_commit_response import TxnOffsetCommitResponse
+from bmq.protocol.refusals import streams_heartbeat_refused
 from bmq.routing.shard_requests import ShardRequest, moving
 
 _MEMBER_ID_REQUIRED_FROM: Final = 4
@@ -215,7 +215,7 @@ class StreamsHeartbeat(GroupRequest):
         return part.error_code in _LOST_IN_THE_MIDDLE
 
     def refusal(self, group_id: str, code: ErrorCode) -> StreamsGroupHeartbeatResponse:
-        return refused_heartbeat(code, code.name)
+        return streams_heartbeat_refused(code, code.name)
 
     def repeated(self, part: StreamsGroupHeartbeatResponse) -> StreamsGroupHeartbeatResponse:
         asked: StreamsGroupHeartbeatRequest = self.request

@@ -25,6 +25,7 @@ from bmq.protocol.messages.streams_group_topology_description_update_request imp
 from bmq.protocol.messages.streams_group_topology_description_update_response import (
     StreamsGroupTopologyDescriptionUpdateResponse,
 )
+from bmq.protocol.refusals import streams_heartbeat_refused
 from bmq.protocol.request_context import RequestContext
 
 
@@ -41,7 +42,7 @@ class StreamsApi:
         try:
             return await self._streams_heartbeat(request, context)
         except KafkaError as error:
-            return refused_heartbeat(coordinator_error(error), str(error))
+            return streams_heartbeat_refused(coordinator_error(error), str(error))
 
     async def _streams_heartbeat(
         self, request: StreamsGroupHeartbeatRequest, context: RequestContext
@@ -93,19 +94,6 @@ class StreamsApi:
                 code = coordinator_error(error)
                 groups.append(DescribedGroup(group_id=group_id, error_code=code, error_message=str(error) or None))
         return StreamsGroupDescribeResponse(groups=groups)
-
-
-def refused_heartbeat(code: ErrorCode, message: str) -> StreamsGroupHeartbeatResponse:
-    """The answer to a heartbeat that failed."""
-    return StreamsGroupHeartbeatResponse(
-        error_code=code,
-        error_message=message,
-        status=[],
-        active_tasks=None,
-        standby_tasks=None,
-        warmup_tasks=None,
-        partitions_by_user_endpoint=None,
-    )
 
 
 async def _keep_description(shard: GroupShard, request: StreamsGroupTopologyDescriptionUpdateRequest) -> None:

@@ -29,7 +29,7 @@ from bmq.protocol.messages.delete_groups_response import DeletableGroupResult
 from bmq.protocol.messages.describe_topic_partitions_response import DescribeTopicPartitionsResponseTopic
 from bmq.protocol.messages.find_coordinator_response import Coordinator
 from bmq.protocol.messages.metadata_request import MetadataRequestTopic
-from bmq.protocol.messages.metadata_response import MetadataResponseTopic
+from bmq.protocol.messages.metadata_response import MetadataResponse, MetadataResponseTopic
 from bmq.protocol.messages.offset_fetch_response import (
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -42,8 +42,8 @@ from bmq.protocol.refusals import partitions_refused
 _NO_ID = UUID(int=0)
 
 
-def partitions_with_code(api_key: ApiKey, name: str, partitions: Iterable[int], code: ErrorCode) -> Any:
-    """A topic of an answer in which each partition has this code."""
+def partitions_with_code(api_key: ApiKey, name: str, partitions: Iterable[int], code: ErrorCode, message: str) -> Any:
+    """A topic of an answer in which each partition has this code, and the message if the API has a field for it."""
     match api_key:
         case ApiKey.LIST_OFFSETS:
             offsets = list_offsets_response
@@ -71,7 +71,10 @@ def partitions_with_code(api_key: ApiKey, name: str, partitions: Iterable[int], 
             producers = describe_producers_response
             return producers.TopicResponse(
                 name=name,
-                partitions=[producers.PartitionResponse(partition_index=one, error_code=code) for one in partitions],
+                partitions=[
+                    producers.PartitionResponse(partition_index=one, error_code=code, error_message=message)
+                    for one in partitions
+                ],
             )
         case ApiKey.OFFSET_DELETE:
             removed = offset_delete_response
@@ -122,6 +125,14 @@ def metadata_topic(asked: MetadataRequestTopic, code: ErrorCode) -> MetadataResp
     if asked.name is not None:
         return MetadataResponseTopic(error_code=code, name=asked.name, topic_id=_NO_ID)
     return MetadataResponseTopic(error_code=code, name=None, topic_id=asked.topic_id)
+
+
+def metadata_by_id_refused(topics: Iterable[MetadataRequestTopic]) -> MetadataResponse:
+    """Metadata 10 and 11 have a field for ids and may not use it: Kafka refuses the request without the cluster."""
+    code = ErrorCode.INVALID_REQUEST
+    return MetadataResponse(
+        topics=[MetadataResponseTopic(error_code=code, name=one.name or "", topic_id=one.topic_id) for one in topics]
+    )
 
 
 def described_topic(name: str, code: ErrorCode) -> DescribeTopicPartitionsResponseTopic:

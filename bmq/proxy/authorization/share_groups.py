@@ -12,7 +12,6 @@ from bmq.protocol.messages.alter_share_group_offsets_response import (
     AlterShareGroupOffsetsResponseTopic,
 )
 from bmq.protocol.messages.delete_share_group_offsets_response import (
-    DeleteShareGroupOffsetsResponse,
     DeleteShareGroupOffsetsResponseTopic,
 )
 from bmq.protocol.messages.describe_share_group_offsets_response import (
@@ -100,7 +99,9 @@ async def delete_offsets(asked: Asked, answer: Answer) -> Any:
     allowed, denied = parted(request.topics, lambda one: asked.topic(Operation.READ, one.topic_name))
     if not denied:
         return await answer(request)
-    response = await answer(replace(request, topics=allowed)) if allowed else DeleteShareGroupOffsetsResponse()
+    response = await answer(replace(request, topics=allowed))
+    if response.error_code:
+        return response
     refused = [
         DeleteShareGroupOffsetsResponseTopic(
             topic_name=one.topic_name, topic_id=_NO_ID, error_code=TOPIC_DENIED, error_message=SAID[TOPIC_DENIED]

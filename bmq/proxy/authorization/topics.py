@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
@@ -13,6 +14,7 @@ from bmq.protocol.messages.metadata_request import MetadataRequestTopic
 from bmq.protocol.refusals import refused
 from bmq.proxy.authorization.answers import (
     described_topic,
+    metadata_by_id_refused,
     metadata_topic,
     partitions_with_code,
 )
@@ -43,9 +45,11 @@ def of_topics(operation: Operation, *, items: str, name: str, answers: str, inne
             lambda one: asked.topic(operation, getattr(one, name), count=len(getattr(one, inner[0]) or ())),
         )
         response = await answer(replace(asked.request, **{items: allowed}) if denied else asked.request)
-        if denied:
+        if denied and not getattr(response, "error_code", ErrorCode.NONE):
             refusals = [
-                partitions_with_code(asked.api_key, getattr(one, name), _numbers(one, inner[0]), TOPIC_DENIED)
+                partitions_with_code(
+                    asked.api_key, getattr(one, name), _numbers(one, inner[0]), TOPIC_DENIED, SAID[TOPIC_DENIED]
+                )
                 for one in denied
             ]
             setattr(response, answers, [*getattr(response, answers), *refusals])
@@ -73,8 +77,15 @@ _LEADER_EPOCHS: Final = of_topics(
 )
 
 
+_METADATA_IDS_FROM: Final = 12
+
+
 async def metadata(asked: Asked, answer: Answer) -> Any:
     request, context = asked.request, asked.context
+    if context.api_version < _METADATA_IDS_FROM and any(
+        one.name is None or one.topic_id for one in request.topics or ()
+    ):
+        return metadata_by_id_refused(request.topics)
     is_all = request.topics is None or (context.api_version == 0 and not request.topics)
     denied: list[Any] = []
     if is_all:
@@ -86,7 +97,7 @@ async def metadata(asked: Asked, answer: Answer) -> Any:
         )
     else:
         allowed = []
-        for one in request.topics:
+        for one in {(one.topic_id, one.name): one for one in request.topics}.values():
             name = asked.name_of(one)
             if name is None or asked.topic(Operation.DESCRIBE, name):
                 allowed.append(one)
@@ -131,10 +142,9 @@ async def describe_topic_partitions(asked: Asked, answer: Answer) -> Any:
             return DescribeTopicPartitionsResponse(topics=[described_topic(one.name, TOPIC_DENIED) for one in denied])
         request = replace(request, topics=allowed)
     response = await answer(request)
-    response.topics = [*response.topics, *(described_topic(one.name, TOPIC_DENIED) for one in denied)]
     for one in response.topics:
-        if one.error_code == ErrorCode.NONE:
-            one.topic_authorized_operations = asked.access.operations(asked.context, ResourceType.TOPIC, one.name)
+        one.topic_authorized_operations = asked.access.operations(asked.context, ResourceType.TOPIC, one.name)
+    response.topics = [*response.topics, *(described_topic(one.name, TOPIC_DENIED) for one in denied)]
     return response
 
 
@@ -142,14 +152,19 @@ async def create_topics(asked: Asked, answer: Answer) -> Any:
     request = asked.request
     denied: list[Any] = []
     if not asked.cluster(Operation.CREATE, is_quiet=True):
-        allowed, denied = parted(request.topics, lambda one: asked.topic(Operation.CREATE, one.name))
+        times = Counter(one.name for one in request.topics)
+        allowed, denied = parted(
+            request.topics,
+            # A name that is given twice is wrong, whoever gives it.
+            lambda one: times[one.name] > 1 or asked.topic(Operation.CREATE, one.name),
+        )
         request = replace(request, topics=allowed)
     response = await answer(request)
     for one in response.topics:
         if one.error_code == ErrorCode.NONE and not asked.topic(Operation.DESCRIBE_CONFIGS, one.name, is_quiet=True):
             one.topic_config_error_code = TOPIC_DENIED
             one.num_partitions = one.replication_factor = -1
-            one.configs = None
+            one.configs = ()
     refusals = refused(asked.api_key, replace(request, topics=denied), TOPIC_DENIED, SAID[TOPIC_DENIED])
     response.topics = [*response.topics, *refusals.topics]
     return response
@@ -159,12 +174,19 @@ async def delete_topics(asked: Asked, answer: Answer) -> Any:
     request = asked.request
     if asked.cluster(Operation.DELETE, is_quiet=True):
         return await answer(request)
-    names, denied_names = parted(request.topic_names, lambda name: asked.topic(Operation.DELETE, name))
+    times = Counter([*request.topic_names, *(one.name or one.topic_id for one in request.topics)])
+
+    def is_answered(name: str) -> bool:
+        """Whether the handler may say what it does with the name: it is given twice, or there is no such topic."""
+        is_missing = name not in asked.image.topics and asked.topic(Operation.DESCRIBE, name, is_quiet=True)
+        return times[name] > 1 or is_missing or asked.topic(Operation.DELETE, name)
+
+    names, denied_names = parted(request.topic_names, is_answered)
     topics: list[Any] = []
     denied: list[Any] = []
     for one in request.topics:
         name = asked.name_of(one)
-        if name is None or asked.topic(Operation.DELETE, name):
+        if name is None or times[one.topic_id] > 1 or is_answered(name):
             topics.append(one)
         elif one.name is None and not asked.topic(Operation.DESCRIBE, name, is_quiet=True):
             denied.append(one)

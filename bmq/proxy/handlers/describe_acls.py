@@ -59,4 +59,4 @@ async def describe_acls(
         )
         if pace.is_over():
             await context.turns.next()
-    return DescribeAclsResponse(resources=resources)
+    return DescribeAclsResponse(error_message="", resources=resources)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bmq.coordinator.api.streams_api import refused_heartbeat
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.streams_group_heartbeat_request import StreamsGroupHeartbeatRequest
 from bmq.protocol.messages.streams_group_topology_description_update_request import (
     StreamsGroupTopologyDescriptionUpdateRequest,
 )
+from bmq.protocol.refusals import streams_heartbeat_refused
 from bmq.routing.group_requests import GroupRequest, group_request
 
 pytestmark = pytest.mark.unit
@@ -40,7 +40,7 @@ def test_heartbeats_that_may_be_repeated(epoch: int, instance_id: str | None, ma
 
 @pytest.mark.parametrize("epoch", [-1, -2])
 def test_a_departure_that_is_repeated_finds_nobody(epoch: int) -> None:
-    part = refused_heartbeat(ErrorCode.UNKNOWN_MEMBER_ID, "")
+    part = streams_heartbeat_refused(ErrorCode.UNKNOWN_MEMBER_ID, "")
     answer = beat(epoch, "i").repeated(part)
     assert (answer.error_code, answer.member_id, answer.member_epoch) == (0, "a", epoch)
     assert beat(3).repeated(part) is part
