@@ -61,6 +61,9 @@ _PRESENT: Final = frozenset(
         "issue_timestamp_ms",
         "expiry_timestamp_ms",
         "max_timestamp_ms",
+        "issue_timestamp",
+        "expiry_timestamp",
+        "max_timestamp",
         "total_bytes",
         "usable_bytes",
         "partition_size",
@@ -69,6 +72,7 @@ _PRESENT: Final = frozenset(
         "high_watermark_of_quorum",
     ]
 )
+_TOKENS: Final = frozenset({"token_id", "hmac"})
 _MESSAGES: Final = frozenset({"error_message", "batch_index_error_message", "status_detail"})
 _PATHS: Final = frozenset({"log_dir", "path"})
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -104,6 +108,8 @@ def normalized(value: Any, aliases: Aliases, name: str = "") -> Any:
         return sorted((normalized(one, aliases, name) for one in value), key=_order)
     if isinstance(value, uuid.UUID):
         return "<no id>" if not value.int else aliases.ids.get(str(value), "<id>")
+    if name in _TOKENS:
+        return "<token>" if value else value
     if isinstance(value, bytes):
         return batches(value) if name == "records" else _short(value)
     if isinstance(value, str):

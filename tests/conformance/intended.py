@@ -73,6 +73,12 @@ INTENDED: Final[tuple[Intended, ...]] = (
         ),
     ),
     Intended(
+        "Dead letters of share groups",
+        "bmq has those of Kafka 4.4 (KIP-1191): the feature's level and the topics' setting; the server beside it is 4.3.",
+        frozenset({API_VERSIONS, CREATE_TOPICS, DESCRIBE_CONFIGS}),
+        paths=("*_features/share.version/*", "*/configs/errors.deadletterqueue.*"),
+    ),
+    Intended(
         "APIs that are not served",
         "bmq does not announce APIs that it does not serve (`k` in the table, and APIs that only Kafka's brokers send each other).",
         frozenset({API_VERSIONS}),

@@ -51,6 +51,11 @@ def _(world: World, version: int) -> Any:
     return {**FILTER, "resource_type_filter": 77}
 
 
+@CASES.add(DESCRIBE_ACLS, "of a principal that has none")
+def _(world: World, version: int) -> Any:
+    return {**FILTER, "principal_filter": "User:none"}
+
+
 @CASES.add(CREATE_ACLS, "one", valid=True)
 def _(world: World, version: int) -> Any:
     creation = {
@@ -73,6 +78,11 @@ def _(world: World, version: int) -> Any:
 @CASES.add(DELETE_ACLS, "all", valid=True)
 def _(world: World, version: int) -> Any:
     return {"filters": [FILTER]}
+
+
+@CASES.add(DELETE_ACLS, "of a principal that has none")
+def _(world: World, version: int) -> Any:
+    return {"filters": [{**FILTER, "principal_filter": "User:none"}]}
 
 
 @CASES.add(CREATE_TOKEN, "where nobody authenticates", valid=True)
