@@ -123,8 +123,8 @@ conformance: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched $(JARS)/kafka-c
 	@$(ALONE) $(BIN)/python -m tests.conformance
 
 soak: SOAK_MINUTES ?= 20
-soak: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched ## random faults under load on a real HDFS for SOAK_MINUTES; HAZARDS=all adds worse ones, as root
-	@$(ALONE) $(BIN)/python -m tests.soak --minutes $(SOAK_MINUTES) --hazards $(HAZARDS)
+soak: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched ## random faults under load on a real HDFS for SOAK_MINUTES; HAZARDS=all adds worse ones, as root; SECURED=1 for TLS, logins and ACLs
+	@$(ALONE) $(BIN)/python -m tests.soak --minutes $(SOAK_MINUTES) --hazards $(HAZARDS) $(if $(SECURED),--secured)
 
 soak-cluster: SOAK_MINUTES ?= 30
 soak-cluster: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## the same for nodes in network namespaces, as root

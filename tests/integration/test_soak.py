@@ -26,6 +26,14 @@ async def test_nothing_acknowledged_is_lost_while_everything_fails(tmp_path: Pat
     assert report.counters["bmq_segment_mends"] > 0
 
 
+async def test_nor_over_tls_with_logins_and_rights(tmp_path: Path) -> None:
+    report = await Soak(tmp_path, SEED, MINUTES, is_secured=True).run()
+    print(report.text())
+    assert report.violations == [], report.text()
+    assert {trouble.kind for trouble in report.troubles} == set(Kind) - HAZARDS
+    assert report.counters["bmq_segment_rolls"] > 20
+
+
 async def test_nor_when_it_stands_still_calls_are_late_and_the_power_fails(tmp_path: Path) -> None:
     report = await Soak(tmp_path, SEED, HAZARDOUS_MINUTES, HAZARDS).run()
     print(report.text())

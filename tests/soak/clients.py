@@ -9,15 +9,18 @@ from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.soak.group import CommittedWatch, GroupProgress, Member
+from tests.soak.group import GROUP, CommittedWatch, GroupProgress, Member
 from tests.soak.history import Sightings, compare, differences
 from tests.soak.journal import Journal
-from tests.soak.load import Client, Reader, SteadyProducer, run_all
+from tests.soak.load import READER_NAME, Client, Reader, SteadyProducer, group_of, run_all
+from tests.soak.logins import ADMINISTRATOR, ANYBODY, PRODUCER, READER, Logins
 from tests.soak.stalls import Stall
 
 READ_TIMEOUT_S: Final = 120.0
 LIVE_READERS_TIMEOUT_S: Final = 120.0
 CREATE_TIMEOUT_S: Final = 30.0
+FINAL_READER: Final = "final reader"
+GROUPS: Final = (GROUP, group_of(READER_NAME), group_of(FINAL_READER))
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +51,24 @@ class Clients:
     journal: Journal
 
     @classmethod
-    def make(cls, bootstrap: str, load: Load, journal: Journal) -> Clients:
+    def make(cls, bootstrap: str, load: Load, journal: Journal, logins: Logins = ANYBODY) -> Clients:
         topic, partitions = load.topic, load.partitions
         group = GroupProgress(partitions)
         sightings = tuple(Sightings(partition) for partition in range(partitions))
+        reading = logins.settings(READER)
         return cls(
             tuple(
-                SteadyProducer(bootstrap, topic, number, partitions, load.records_per_s, settings)
+                SteadyProducer(
+                    bootstrap, topic, number, partitions, load.records_per_s, {**logins.settings(PRODUCER), **settings}
+                )
                 for number, settings in enumerate(load.producers)
             ),
-            Reader(bootstrap, topic, sightings),
+            Reader(bootstrap, topic, sightings, settings=reading),
             tuple(
-                Member(bootstrap, topic, number, group, sightings, journal, settings)
+                Member(bootstrap, topic, number, group, sightings, journal, {**reading, **settings})
                 for number, settings in enumerate(load.members)
             ),
-            CommittedWatch(bootstrap, topic, group, journal),
+            CommittedWatch(bootstrap, topic, group, journal, reading),
             group,
             sightings,
             load,
@@ -125,10 +131,10 @@ class Judgement:
     read_count: int
 
 
-def judge(clients: Clients, bootstrap: str) -> Judgement:
+def judge(clients: Clients, bootstrap: str, logins: Logins = ANYBODY) -> Judgement:
     """End the producers, let the readers come to the end, read everything once more, and compare."""
     run_all(clients.producers, lambda client: client.finish())
-    final = Reader(bootstrap, clients.load.topic, clients.sightings, "final reader")
+    final = Reader(bootstrap, clients.load.topic, clients.sightings, FINAL_READER, settings=logins.settings(READER))
     try:
         ends = final.ends()
         final.read_to(ends, READ_TIMEOUT_S)
@@ -150,9 +156,11 @@ def judge(clients: Clients, bootstrap: str) -> Judgement:
     return Judgement(violations, ends, sum(len(reading) for reading in final.readings.values()))
 
 
-def create_topic(bootstrap: str, load: Load, segment_bytes: int, replication_factor: int = 1) -> None:
+def create_topic(
+    bootstrap: str, load: Load, segment_bytes: int, replication_factor: int = 1, logins: Logins = ANYBODY
+) -> None:
     """Raises KafkaException."""
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0, **logins.settings(ADMINISTRATOR)})
     topic = NewTopic(
         load.topic,
         num_partitions=load.partitions,

@@ -231,13 +231,26 @@ class CommittedOffsets:
 class CommittedWatch(Client):
     """Asks again and again what the group committed."""
 
-    def __init__(self, bootstrap: str, topic: str, seen: GroupProgress, journal: Journal) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        seen: GroupProgress,
+        journal: Journal,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__("watch of committed offsets")
         self.offsets = CommittedOffsets(seen)
         self._journal = journal
         self._partitions = [TopicPartition(topic, partition) for partition in range(len(seen.next_offsets))]
         self._consumer = Consumer(
-            {"bootstrap.servers": bootstrap, "group.id": GROUP, "enable.auto.commit": False, **PATIENT}
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": GROUP,
+                "enable.auto.commit": False,
+                **PATIENT,
+                **(settings or {}),
+            }
         )
 
     def step(self) -> None:

@@ -17,9 +17,12 @@ MESSAGE_TIMEOUT_MS: Final = 180_000
 FLUSH_TIMEOUT_S: Final = 90.0
 JOIN_TIMEOUT_S: Final = 30.0
 TICK_S: Final = 0.01
+READER_NAME: Final = "reader"
 BATCH_RECORDS_MAX: Final = 10_000
 FAILURES_MAX: Final = 20
 PATIENT: Final[Mapping[str, Any]] = {"reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500, "log_level": 0}
+_REFUSED_LOGIN: Final = "invalid credentials"
+"""Kafka's words beside SASL_AUTHENTICATION_FAILED; librdkafka's code is that of a connection lost in a login, too."""
 _FATAL: Final = (
     KafkaError._AUTO_OFFSET_RESET,
     KafkaError.OFFSET_OUT_OF_RANGE,
@@ -57,8 +60,8 @@ class Client:
             self.failures.append(f"{self._name} at {since_s:.1f} s: {what}")
 
     def note_error(self, error: KafkaError) -> None:
-        """A server that is away is what a soak is about; a record that is gone is not."""
-        if error.code() in _FATAL or error.fatal():
+        """A server that is away is what a soak is about; a record that is gone, or a login refused for good, is not."""
+        if error.code() in _FATAL or error.fatal() or _REFUSED_LOGIN in error.str():
             self.fail(error.str())
 
     def _run(self) -> None:
@@ -164,7 +167,14 @@ class SteadyProducer(Client):
 class Reader(Client):
     """Reads all partitions from offset 0 on, assigned by hand. An offset that is gone or out of range is a failure."""
 
-    def __init__(self, bootstrap: str, topic: str, sightings: Sequence[Sightings], name: str = "reader") -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        sightings: Sequence[Sightings],
+        name: str = READER_NAME,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(name)
         self.readings = {partition: Reading(partition) for partition in range(len(sightings))}
         self.watch = StallWatch(name)
@@ -173,11 +183,12 @@ class Reader(Client):
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
-                "group.id": name.replace(" ", "-"),
+                "group.id": group_of(name),
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "fetch.queue.backoff.ms": 10,
                 **PATIENT,
+                **(settings or {}),
             }
         )
         self._consumer.assign([TopicPartition(topic, partition, 0) for partition in self.readings])
@@ -218,6 +229,11 @@ class Reader(Client):
 
     def close(self) -> None:
         self._consumer.close()
+
+
+def group_of(reader: str) -> str:
+    """The group of a reader of this name; it commits nothing."""
+    return reader.replace(" ", "-")
 
 
 def run_all(clients: Sequence[Client], action: Callable[[Client], Any]) -> None:

@@ -13,10 +13,11 @@ from typing import Final
 
 from bmq.dev.hdfs import HdfsCluster
 from bmq.hdfs.config import Address
-from tests.soak.clients import Clients, Load, create_topic, judge
+from tests.soak.clients import GROUPS, Clients, Load, create_topic, judge
 from tests.soak.faults import QUIET_END_S, Fault, Kind, Track, is_due, plan
 from tests.soak.hazards import HSYNC, LATE_S, LATE_SHARE, disks_of, lose_power
 from tests.soak.journal import Journal
+from tests.soak.logins import ANYBODY, Logins, Secured
 from tests.soak.report import Report
 from tests.soak.served import unserved
 from tests.soak.server import HdfsBmqServer
@@ -53,10 +54,18 @@ class Soak:
     """Everything that runs. Violations go into `report` as they are found.
 
     `hazards`: faults beside the usual ones; they slow the whole run down, since everything is synced where power is lost,
-    and passes through a proxy where calls are late.
+    and passes through a proxy where calls are late. `is_secured`: the server has TLS, logins by SCRAM and ACLs.
     """
 
-    def __init__(self, directory: Path, seed: int, minutes: float, hazards: frozenset[Kind] = frozenset()) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        seed: int,
+        minutes: float,
+        hazards: frozenset[Kind] = frozenset(),
+        *,
+        is_secured: bool = False,
+    ) -> None:
         self.report = Report(seed, minutes)
         self._duration_s = minutes * 60
         self._plan = plan(seed, self._duration_s, DATANODES, hazards)
@@ -64,6 +73,8 @@ class Soak:
         self._late_calls = LateCalls(self._cluster.namenodes[0], Random(seed)) if Kind.LATE_CALLS in hazards else None
         self._disks = disks_of(self._cluster) if Kind.POWER_LOSS in hazards else ()
         self._directory = directory
+        self._secured = Secured(directory / "certificates") if is_secured else None
+        self._logins: Logins = self._secured or ANYBODY
         self._is_serving = False
 
     async def run(self) -> Report:
@@ -89,9 +100,14 @@ class Soak:
             "BMQ_FETCH__READ_CACHE_BYTES_MAX": str(READ_CACHE_BYTES_MAX),
             "BMQ_BROKER__TAIL_CACHE_BYTES_MAX": str(TAIL_CACHE_BYTES_MAX),
         }
-        if self._disks:
-            environment["BMQ_KAFKA"] = json.dumps(HSYNC)
-        self._server = HdfsBmqServer(self._directory / "server", namenode, "/bmq", environment)
+        self._server = HdfsBmqServer(self._directory / "server", namenode, "/bmq", environment, self._secured)
+        configs = dict(HSYNC) if self._disks else {}
+        if self._secured is not None:
+            configs |= self._secured.configs(self._server.port)
+            self._server.set_environment(self._secured.environment)
+            await asyncio.to_thread(self._secured.make_administrator, self._server.directory, self._server.store)
+        if configs:
+            self._server.set_environment({"BMQ_KAFKA": json.dumps(configs)})
         try:
             await self._on_cluster()
         finally:
@@ -99,8 +115,11 @@ class Soak:
 
     async def _on_cluster(self) -> None:
         await self._start_server()
-        await asyncio.to_thread(create_topic, self._server.bootstrap, LOAD, SEGMENT_BYTES)
-        clients = Clients.make(self._server.bootstrap, LOAD, Journal(self._directory / "clients.log"))
+        bootstrap, logins = self._server.bootstrap, self._logins
+        if self._secured is not None:
+            await asyncio.to_thread(self._secured.make_users, bootstrap, LOAD.topic, GROUPS)
+        await asyncio.to_thread(create_topic, bootstrap, LOAD, SEGMENT_BYTES, logins=logins)
+        clients = Clients.make(bootstrap, LOAD, Journal(self._directory / "clients.log"), logins)
         watch = asyncio.create_task(self._watch_server())
         try:
             clients.start()
@@ -144,7 +163,7 @@ class Soak:
         await until(lambda: asyncio.to_thread(self._is_all_served), SERVED_TIMEOUT_S, "every partition tells its end")
 
     def _is_all_served(self) -> bool:
-        return not unserved(LOAD.topic, LOAD.partitions, self._server.port)
+        return not unserved(LOAD.topic, LOAD.partitions, self._server.port, logins=self._logins)
 
     async def _watch_server(self) -> None:
         """Its memory; and that it ends only when we kill it."""
@@ -244,7 +263,7 @@ class Soak:
     # --- what came of it
 
     def _judge(self, clients: Clients) -> None:
-        judgement = judge(clients, self._server.bootstrap)
+        judgement = judge(clients, self._server.bootstrap, self._logins)
         self.report.violations += judgement.violations
         self.report.read_count = judgement.read_count
 

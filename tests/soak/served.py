@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from tests.support.wire import LATEST_TIMESTAMP, NONE, WireClient
+from tests.soak.logins import ANYBODY, Logins
+from tests.support.wire import LATEST_TIMESTAMP, NONE
 
 
-def unserved(topic: str, partitions: int, port: int, host: str = "127.0.0.1") -> dict[int, int | None]:
+def unserved(
+    topic: str, partitions: int, port: int, host: str = "127.0.0.1", logins: Logins = ANYBODY
+) -> dict[int, int | None]:
     """The partitions that do not tell their end, each with its error code; None: there is no answer."""
     try:
-        with WireClient(port, host=host) as client:
+        with logins.wire(port, host) as client:
             answers = client.list_offsets(topic, range(partitions), LATEST_TIMESTAMP)
     except OSError:
         return dict.fromkeys(range(partitions))

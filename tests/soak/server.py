@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from bmq.hdfs.config import Address
-from tests.support.servers import BmqServer
+from tests.soak.logins import Secured
+from tests.support.servers import REST_WAIT_S, BmqServer, without_listen
 
 MIB: Final = 1024 * 1024
 # As long as the server itself waits for a store that does not answer (start_wait_ms), and its own start.
@@ -31,11 +34,35 @@ class HdfsBmqServer(BmqServer):
     patience: Mapping[str, str] = {}
 
     def __init__(
-        self, directory: Path, namenode: Address, root: str, environment: Mapping[str, str] | None = None
+        self,
+        directory: Path,
+        namenode: Address,
+        root: str,
+        environment: Mapping[str, str] | None = None,
+        secured: Secured | None = None,
     ) -> None:
         super().__init__(directory, environment, store=f"hdfs://{namenode}{root}")
+        self._secured = secured
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.memory_mib: list[float] = []
+
+    def get(self, path: str) -> tuple[int, str]:
+        """As without logins; as the administrator where there are any."""
+        if self._secured is None:
+            return super().get(path)
+        context, headers = self._secured.context, self._secured.rest_headers
+        request = urllib.request.Request(f"https://127.0.0.1:{self.rest_port}{path}", headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=REST_WAIT_S, context=context) as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.reason
+        except OSError as error:
+            return 0, str(error)
+
+    def _arguments(self) -> list[str]:
+        arguments = super()._arguments()
+        return arguments if self._secured is None else without_listen(arguments)
 
     def sample_memory(self) -> None:
         """Add the resident size of now, from /proc; nothing while it is not running."""

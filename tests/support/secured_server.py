@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from tests.support.processes import free_port
-from tests.support.servers import BmqServer, bmq_command
+from tests.support.servers import BmqServer, bmq_command, without_listen
 
 USER: Final = "alice"
 PASSWORD: Final = "alice-secret-2"
@@ -171,6 +171,4 @@ class SecuredServer(BmqServer):
         return self.write(f"{topic}.json", json.dumps(told).encode())
 
     def _arguments(self) -> list[str]:
-        arguments = super()._arguments()
-        place = arguments.index("--listen")
-        return [*arguments[:place], *arguments[place + 2 :], "--config", str(self._settings)]
+        return [*without_listen(super()._arguments()), "--config", str(self._settings)]

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -74,6 +74,10 @@ class Server(ABC):
         self.port = free_port()
         self._environment = dict(environment or {})
         self._process: ManagedProcess | None = None
+
+    def set_environment(self, more: Mapping[str, str]) -> None:
+        """Beside what it has; for the next start."""
+        self._environment.update(more)
 
     @property
     def bootstrap(self) -> str:
@@ -212,6 +216,12 @@ def server_command() -> str:
 
 def standalone_arguments(data: Path, listen: str = "127.0.0.1:0") -> list[str]:
     return ["standalone", "--listen", listen, "--rest", "127.0.0.1:0", "--data", str(data)]
+
+
+def without_listen(arguments: Sequence[str]) -> list[str]:
+    """Of a server whose listeners stand in its settings."""
+    place = arguments.index("--listen")
+    return [*arguments[:place], *arguments[place + 2 :]]
 
 
 class KafkaServer(Server):

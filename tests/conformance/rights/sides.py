@@ -16,7 +16,7 @@ from tests.conformance.run import KAFKA_SETTINGS, start_all
 from tests.conformance.world import ANSWER_WAIT_S, World
 from tests.support.logged_in import LoggedIn
 from tests.support.processes import REPOSITORY, free_port
-from tests.support.servers import BmqServer, KafkaServer, Server
+from tests.support.servers import BmqServer, KafkaServer, Server, without_listen
 from tests.support.wire import WireClient
 
 DATA: Final = REPOSITORY / ".cache" / "rights"
@@ -92,12 +92,10 @@ class _Bmq(BmqServer):
     """Its listeners stand in the settings."""
 
     def set(self, configs: Mapping[str, str]) -> None:
-        self._environment["BMQ_KAFKA"] = json.dumps(configs)
+        self.set_environment({"BMQ_KAFKA": json.dumps(configs)})
 
     def _arguments(self) -> list[str]:
-        arguments = super()._arguments()
-        place = arguments.index("--listen")
-        return [*arguments[:place], *arguments[place + 2 :]]
+        return without_listen(super()._arguments())
 
 
 def _settings(plain: int, sasl: int) -> dict[str, str]:
