@@ -63,14 +63,17 @@ class SaslLogins:
         self._bearer = bearer
         self._gssapi = gssapi
         self._waiting = 0
+        # By listener, with the security that they were made of: one that is replaced makes them anew.
+        self._offered: dict[str, tuple[ListenerSecurity, Mapping[str, Callable[[], Mechanism]]]] = {}
         self.failure_delay_s = failure_delay_ms / 1000
 
     def authenticator(self, security: ListenerSecurity, loop: asyncio.AbstractEventLoop) -> SaslAuthenticator:
         """The state of a new connection's login."""
-        offered: Mapping[str, Callable[[], Mechanism]] = {
-            name: partial(self._mechanism, name, security) for name in sorted(security.mechanisms & SERVED)
-        }
-        return SaslAuthenticator(offered, security.session_max_ms, self._clock.now_ms, loop.time)
+        known = self._offered.get(security.name)
+        if known is None or known[0] is not security:
+            offered = {name: partial(self._mechanism, name, security) for name in sorted(security.mechanisms & SERVED)}
+            known = self._offered[security.name] = (security, offered)
+        return SaslAuthenticator(known[1], security.session_max_ms, self._clock.now_ms, loop.time)
 
     async def check_password(self, jaas_users: Mapping[str, str], user: str, password: str) -> Step:
         """A login by PLAIN in one step, for protocols other than Kafka's."""

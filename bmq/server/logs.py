@@ -45,9 +45,10 @@ def without_controls(logger: Any, method: str, event: MutableMapping[str, Any]) 
 def show_logs(is_shown: Callable[[str, int], bool], level: str, form: str) -> None:
     """As `configure_logs`. `is_shown`: whether a line of a logger of this name is written, by its level's number."""
 
+    numbers = {name.lower(): number for name, number in logging.getLevelNamesMapping().items()}
+
     def drop_hidden(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        number = logging.getLevelNamesMapping().get(method.upper(), logging.CRITICAL)
-        if not is_shown(getattr(logger, "name", ""), number):
+        if not is_shown(getattr(logger, "name", ""), numbers.get(method, logging.CRITICAL)):
             raise structlog.DropEvent
         return event
 
