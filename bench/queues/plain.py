@@ -1,16 +1,16 @@
-"""Producing and fetching without share groups, beside the same before there were any: two nodes on one core, of which one at a
-time is under load. Loads of seconds alternate, so that both see the same machine.
+"""What has nothing to do with a new part of bmq, beside the same before there was that part: two nodes on one core, of which
+one at a time is under load. Loads of seconds alternate, so that both see the same machine.
 """
 
 from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from bench.cluster.admin import create_topic, create_topics_request, wait_for_leaders
 from bench.core import loads as core
@@ -18,12 +18,33 @@ from bench.core.client import Client, Load, pinned_to
 from bench.core.contenders import ServerOfTree
 from bench.core.frames import Frames, fetch_frames, produce_frames
 from bench.findings import say
-from bench.queues.plan import Plan
 from bench.warm_up import warm_up
 from bench.workloads import settle
 
 PRODUCED: Final = "produced"
 RECORD_BYTES: Final = 1_024
+PRODUCE: Final = "produce"
+FETCH: Final = "fetch"
+SMALL: Final = "small"
+LOADS: Final = (PRODUCE, FETCH)
+"""Of requests that are as large as busy clients make them."""
+_SMALL_CONNECTIONS: Final = 16
+_SMALL_RECORD_BYTES: Final = 100
+
+
+class PlainPlan(Protocol):
+    """`plain_s`: of each load, behind `plain_warm_s` of its own."""
+
+    @property
+    def plain_pairs(self) -> int: ...
+    @property
+    def plain_warm_s(self) -> float: ...
+    @property
+    def plain_s(self) -> float: ...
+    @property
+    def plain_backlog_bytes(self) -> int: ...
+    @property
+    def warm_ups_max(self) -> int: ...
 
 
 @dataclass(slots=True)
@@ -32,7 +53,7 @@ class _Side:
 
     server: ServerOfTree
     client: Client
-    plan: Plan
+    plan: PlainPlan
     backlog: range = range(0)
 
     def put(self, load: Load, warm_s: float, seconds: float) -> dict[str, Any]:
@@ -50,6 +71,17 @@ class _Side:
         frames = fetch_frames(core.BACKLOG, core.PARTITIONS, self.backlog)
         load = Load(frames, core.CONSUMERS, 1, 0, core.FETCHED_LEAST)
         return self.put(load, self.plan.plain_warm_s, self.plan.plain_s)
+
+    def small(self) -> dict[str, Any]:
+        """Produces of one record, one at a time by each connection."""
+        now_ms = int(time.time() * 1000)
+        each = [[number] for number in range(core.PARTITIONS)]
+        frames = produce_frames(PRODUCED, each, _SMALL_RECORD_BYTES, 1, now_ms)
+        return self.put(Load(frames, _SMALL_CONNECTIONS, 1), self.plan.plain_warm_s, self.plan.plain_s)
+
+    def load(self, name: str) -> dict[str, Any]:
+        loads = {PRODUCE: self.produce, FETCH: self.fetch, SMALL: self.small}
+        return loads[name]()
 
     def prepare(self) -> dict[str, Any]:
         """Topics, a warm server and a backlog; how it was warmed. Raises LoadFailed, AdminFailed."""
@@ -69,8 +101,9 @@ def measure(
     directory: Path,
     client: Client,
     server_core: int,
-    plan: Plan,
+    plan: PlainPlan,
     pairs: list[dict[str, Any]],
+    loads: Sequence[str] = LOADS,
 ) -> None:
     """`trees`: the sources of both sides, by name. `pairs` is given each pair as it comes. Raises LoadFailed, AdminFailed."""
     with ExitStack() as running:
@@ -81,9 +114,9 @@ def measure(
         for number in range(plan.plain_pairs):
             pair: dict[str, Any] = {"order": list(sides)[:: 1 if number % 2 == 0 else -1]}
             found: dict[str, dict[str, Any]] = {name: {"warm_up": warmed[name]} for name in sides}
-            for load in ("produce", "fetch"):
+            for load in loads:
                 for name in pair["order"]:
-                    found[name][load] = sides[name].produce() if load == "produce" else sides[name].fetch()
+                    found[name][load] = sides[name].load(load)
             pairs.append({**pair, **found})
             say(f"  pair {number + 1} of {plan.plain_pairs}")
 

@@ -17,15 +17,27 @@ from bench.cluster.sides import COMBINED
 from bench.cluster.stage import Stage
 from bench.core.client import Client as FrameClient
 from bench.core.client import pinned_to
+from bench.core.revisions import checked_out
 from bench.criteria import BMQ
 from bench.findings import Findings, say
 from bench.loads.client import Client
 from bench.measure import versions
 from bench.measured_parts import measured_parts
+from bench.queues import plain
 from bench.runner import bench_of, main
 from bench.security import criteria, tuning
 from bench.security import plan as plan_module
-from bench.security.criteria import ACLS, CLUSTER_QUOTAS, LOGINS, QUOTA_BYTES_PER_S, QUOTAS, STRANGERS, TLS
+from bench.security.criteria import (
+    ACLS,
+    CLUSTER_QUOTAS,
+    LOGINS,
+    OLD,
+    QUOTA_BYTES_PER_S,
+    QUOTAS,
+    STRANGERS,
+    TLS,
+)
+from bench.security.criteria import PLAIN as PLAIN_PART
 from bench.security.loads import (
     Tls,
     add_acls,
@@ -44,6 +56,7 @@ from tests.support.processes import REPOSITORY, kill_everything
 DATA: Final = REPOSITORY / ".cache" / "bench-security"
 WITH_ACLS: Final = {"authorizer.class.name": AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}
 FILES: Final = 20_000
+BEFORE_SECURITY: Final = "84cd95e7cac7789deb7af616d3b4f764d70d1afc"
 
 
 class Measuring:
@@ -139,11 +152,19 @@ class Measuring:
         return {"bytes_per_s": rates_under_quota(address, pids, self.client, self.plan)}
 
     def strangers(self, name: str) -> None:
-        done = self.findings.rounds(STRANGERS, name, self.plan.pairs)
-        for number in range(self.plan.pairs):
+        done = self.findings.rounds(STRANGERS, name, self.plan.strangers_rounds)
+        for number in range(self.plan.strangers_rounds):
             with self.findings.attempt([STRANGERS], f"{name}, round {number + 1}"), self.node(name) as side:
                 make_topic(bootstrap(side, PLAIN), "small")
                 done(beside_strangers(side, self.frames, "small", self.plan))
+
+    def plain(self) -> None:
+        """bmq beside itself before it had any security, both on one processor."""
+        found = self.findings.pairs(PLAIN_PART, self.plan.plain_pairs)
+        with self.findings.attempt([PLAIN_PART], BMQ), checked_out(BEFORE_SECURITY) as tree:
+            trees = {BMQ: REPOSITORY, OLD: tree}
+            loads = (*plain.LOADS, plain.SMALL)
+            plain.measure(trees, DATA / "plain", self.frames, self.server_core, self.plan, found, loads)
 
 
 def measure(plan: Plan, findings: Findings) -> dict[str, float]:
@@ -158,6 +179,7 @@ def measure(plan: Plan, findings: Findings) -> dict[str, float]:
             CLUSTER_QUOTAS: measuring.cluster_quotas,
             QUOTAS: lambda: measuring.on_both(measuring.quotas),
             STRANGERS: lambda: measuring.on_both(measuring.strangers),
+            PLAIN_PART: measuring.plain,
         }
         return measured_parts(plan, findings, runs)
     finally:

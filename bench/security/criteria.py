@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable
 from typing import Final
 
 from bench.criteria import BMQ, KAFKA, Absolute, Criterion, Evidence, Ratio, Samples, evaluate, parts_by_id
@@ -13,6 +14,9 @@ ACLS: Final = "acls"
 QUOTAS: Final = "quotas"
 CLUSTER_QUOTAS: Final = "cluster-quotas"
 STRANGERS: Final = "strangers"
+PLAIN: Final = "plain"
+OLD: Final = "before"
+"""The revision before there was any security, beside bmq in the part PLAIN."""
 
 GB: Final = 1e9
 QUOTA_BYTES_PER_S: Final = 1_000_000
@@ -52,6 +56,14 @@ def _strangers_factor(raw: Samples) -> float:
     return statistics.median(one["with"]["latency_p99_us"] / one["without"]["latency_p99_us"] for one in raw["rounds"])
 
 
+def _rate(load: str) -> Callable[[Samples], float]:
+    return lambda raw: float(raw[load]["answers"]) / float(raw[load]["seconds"])
+
+
+def _plain(criterion_id: str, what: str, load: str) -> Ratio:
+    return Ratio(criterion_id, PLAIN, what, "1/s", ">=", 0.99, _rate(load), (BMQ,), (OLD,), rival="bmq before security")
+
+
 RATIOS: Final = (
     Ratio("tls_produce_ratio", TLS, "produce 1 KiB by librdkafka over TLS", "MB/s", ">=", 1.0, _produce_rate),
     Ratio("tls_consume_ratio", TLS, "consume it by librdkafka over TLS", "MB/s", ">=", 0.9, _consume_rate),
@@ -60,6 +72,9 @@ RATIOS: Final = (
           lambda raw: float(raw["handshakes_per_s"])),
     Ratio("scram_logins_per_s_ratio", LOGINS, "SCRAM-SHA-256 logins without TLS", "1/s", ">=", 2.0,
           lambda raw: float(raw["logins_per_s"])),
+    _plain("plain_produce", "produces of 1 KiB without any security", "produce"),
+    _plain("plain_fetch", "fetches without any security", "fetch"),
+    _plain("plain_small", "produces of one record without any security", "small"),
 )  # fmt: skip
 ABSOLUTES: Final = (
     Absolute("acl_overhead_percent", ACLS, "processor time of small requests, 10,000 ACLs to none", "%", 2,

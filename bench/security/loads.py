@@ -27,7 +27,8 @@ from bench.security.sides import PLAIN, SSL, Certificates, Secured, bootstrap
 from bench.security.strangers import Strangers
 from bench.workloads import LoadFailed, python_consume
 from tests.support.java import CONFIGS, PERFORMANCE_JVM_OPTIONS, PRODUCER_PERFORMANCE, TOPICS, java_command, run_tool
-from tests.support.processes import dying_with_us
+from tests.support.processes import dying_with_us, eventually
+from tests.support.wire import LATEST_TIMESTAMP, NONE, WireClient
 
 PARTITIONS: Final = 6
 RECORD_BYTES: Final = 1_024
@@ -36,6 +37,7 @@ SMALL_FETCH_BYTES: Final = 4_096
 STRANGERS_RATE_PER_S: Final = 500
 ACLS_A_REQUEST: Final = 1_000
 ACL_WAIT_S: Final = 120
+TOPIC_WAIT_S: Final = 30.0
 QUOTA_QUEUE_RECORDS: Final = 2_000
 _WINDOW: Final = re.compile(r"^(\d+) records sent, ([\d.]+) records/sec")
 
@@ -75,12 +77,21 @@ class OneListener:
 
 
 def make_topic(address: str, topic: str) -> None:
-    """`address`: HOST:PORT of a plain listener."""
+    """It takes records when this returns. `address`: HOST:PORT of a plain listener, or several after commas."""
     run_tool(
         TOPICS,
         *("--bootstrap-server", address, "--create", "--topic", topic),
         *("--partitions", str(PARTITIONS), "--replication-factor", "1"),
     )
+    host, _, port = address.partition(",")[0].rpartition(":")
+    eventually(lambda: _is_served(host, int(port), topic), TOPIC_WAIT_S, f"{topic} is served")
+
+
+def _is_served(host: str, port: int, topic: str) -> bool:
+    """Kafka names leaders some time before they lead."""
+    with WireClient(port, host=host) as client:
+        answers = client.list_offsets(topic, range(PARTITIONS), LATEST_TIMESTAMP)
+    return all(code == NONE for code, _ in answers.values())
 
 
 # -- ACLs ------------------------------------------------------------------------------------------------------------

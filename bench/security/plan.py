@@ -6,35 +6,49 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench.runner import QUICK, SMOKE
-from bench.security.criteria import ACLS, CLUSTER_QUOTAS, LOGINS, QUOTAS, STRANGERS, TLS
+from bench.security.criteria import ACLS, CLUSTER_QUOTAS, LOGINS, PLAIN, QUOTAS, STRANGERS, TLS
 
-PARTS: Final = (TLS, LOGINS, ACLS, QUOTAS, CLUSTER_QUOTAS, STRANGERS)
+PARTS: Final = (TLS, LOGINS, ACLS, QUOTAS, CLUSTER_QUOTAS, STRANGERS, PLAIN)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`seconds`: of each load, behind `warm_s` of its own. `acls`: in the authorizer. A quota is measured from
-    `quota_warm_s` on for `quota_s`. `strangers`: connections that stop half-way.
+    `quota_warm_s` on for `quota_s`. `strangers`: connections that stop half-way, in as many rounds as each side has.
+    `plain_s`: of each of the alternating loads of `plain`, behind `plain_warm_s` of its own. All of it takes 25 minutes.
     """
 
     parts: tuple[str, ...]
     sides: tuple[str, ...]
     pairs: int = 5
     warm_s: float = 3
-    seconds: float = 10
-    passes: int = 4
-    login_s: float = 8
+    seconds: float = 7
+    passes: int = 3
+    login_s: float = 6
     acls: int = 10_000
     quota_rounds: int = 1
     quota_warm_s: float = 30
     quota_s: float = 60
     strangers: int = 5_000
-    strangers_s: float = 20
+    strangers_s: float = 12
+    strangers_rounds: int = 3
+    plain_pairs: int = 12
+    plain_warm_s: float = 0.3
+    plain_s: float = 1.5
+    plain_backlog_bytes: int = 16 * 1024 * 1024
+    warm_ups_max: int = 8
 
 
 def plan_of(parts: tuple[str, ...], sides: tuple[str, ...], size: str) -> Plan:
     if size == SMOKE:
-        return Plan(parts, sides, 1, 0.2, 0.5, 2, 1, 100, 1, 1, 2, 50, 2)
+        return Plan(
+            parts, sides, pairs=1, warm_s=0.2, seconds=0.5, passes=2, login_s=1, acls=100, quota_warm_s=1, quota_s=2,
+            strangers=50, strangers_s=2, strangers_rounds=1, plain_pairs=1, plain_s=0.5,
+            plain_backlog_bytes=4 * 1024 * 1024, warm_ups_max=1,
+        )  # fmt: skip
     if size == QUICK:
-        return Plan(parts, sides, 1, 1, 3, 2, 3, 10_000, 1, 30, 30, 1_000, 5)
+        return Plan(
+            parts, sides, pairs=1, warm_s=1, seconds=3, passes=2, login_s=3, quota_s=30, strangers=1_000, strangers_s=5,
+            strangers_rounds=1, plain_pairs=2, plain_s=1,
+        )  # fmt: skip
     return Plan(parts, sides)

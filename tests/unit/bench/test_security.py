@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bench.criteria import Evidence
-from bench.security.criteria import CLUSTER_QUOTAS, PART_OF, QUOTAS, judge
+from bench.security.criteria import CLUSTER_QUOTAS, OLD, PART_OF, PLAIN, QUOTAS, judge
 from bench.security.plan import PARTS
 
 pytestmark = pytest.mark.unit
@@ -38,3 +38,14 @@ def test_the_quota_of_one_node_may_be_missed_by_ten() -> None:
     sides = {"bmq": under_quota(java=1_090_000.0), "kafka": under_quota(java=900_000.0)}
     one = judged({QUOTAS: sides})["quota_error_percent"]
     assert one["holds"] and one["value"] == pytest.approx(9)
+
+
+def test_without_any_security_bmq_may_be_one_percent_slower_than_before() -> None:
+    def side(answers: int) -> dict[str, Any]:
+        return {load: {"answers": answers, "seconds": 2} for load in ("produce", "fetch", "small")}
+
+    for answers, holds in ((991, True), (989, False)):
+        pairs = [{"bmq": side(answers), OLD: side(1_000)}] * 3
+        found = judged({PLAIN: {"wanted": 3, "pairs": pairs}})
+        for name in ("plain_produce", "plain_fetch", "plain_small"):
+            assert found[name]["holds"] is holds, found[name]
