@@ -8,14 +8,17 @@ import pytest
 
 from tests.conformance.compare import differences
 from tests.conformance.intended import INTENDED, reason_for
-from tests.conformance.rights.asked import asked_cases
+from tests.conformance.rights.asked import asked_cases, in_turn
 from tests.conformance.rights.intended import RIGHTS_INTENDED
 from tests.conformance.rights.judged import Judged
+from tests.conformance.rights.personas import drawn
 from tests.conformance.rights.recorded import key_of, recorded, sample
 from tests.conformance.rights.run import ask_all
 from tests.conformance.rights.sides import BMQ, started
 
 ERRORS_SHOWN = 100
+SETS = 500
+SEED = 1
 
 
 @pytest.mark.clients
@@ -45,3 +48,14 @@ def test_every_version_of_every_api_refuses_as_kafka(tmp_path: Path) -> None:
     assert list(judged.lines())[:ERRORS_SHOWN] == []
     assert judged.unmet() == []
     assert judged.requests > 20_000
+
+
+@pytest.mark.campaign("kafka")
+@pytest.mark.timeout(900)
+def test_users_with_random_acls_are_refused_as_at_kafka(tmp_path: Path) -> None:
+    judged, users = Judged(), drawn(SEED, SETS)
+    with started(directory=tmp_path / "servers", personas=users) as sides:
+        for asked in ask_all(sides, asked_cases(), in_turn(users)):
+            judged.add(asked)
+    assert list(judged.lines())[:ERRORS_SHOWN] == []
+    assert judged.requests > 2_000

@@ -53,13 +53,13 @@ class Guests:
         wire.settimeout(ANSWER_WAIT_S)
         return wire
 
-    def make(self) -> None:
+    def make(self, personas: Sequence[Persona]) -> None:
         """Users and ACLs, until the server that answers knows them."""
         salted = salted_password(SHA_256, PASSWORD.encode(), _SALT, ITERATIONS_MIN)
         keys = {"mechanism": SHA_256.number, "iterations": ITERATIONS_MIN, "salt": _SALT, "salted_password": salted}
-        upsertions = [{"name": one.user, **keys} for one in PERSONAS]
+        upsertions = [{"name": one.user, **keys} for one in personas]
         self._world.call(*_ALTER_SCRAM, deletions=[], upsertions=upsertions)
-        creations = [creation for one in PERSONAS for creation in one.creations()]
+        creations = [creation for one in personas for creation in one.creations()]
         made = self._world.call(*_CREATE_ACLS, creations=creations)["results"]
         assert not any(one["error_code"] for one in made), made
         self._world.until(
@@ -79,9 +79,9 @@ class Side:
         self.world = World(server.name, server.port)
         self.guests = Guests(self.world, port)
 
-    def start(self) -> None:
+    def start(self, personas: Sequence[Persona]) -> None:
         self.world.start()
-        self.guests.make()
+        self.guests.make(personas)
 
     def close(self) -> None:
         self.guests.close()
@@ -136,7 +136,9 @@ _MAKERS: Final[Mapping[str, Callable[[Path, int], Server]]] = {BMQ: bmq_server, 
 
 
 @contextmanager
-def started(names: Sequence[str] = (BMQ, KAFKA), directory: Path = DATA) -> Iterator[list[Side]]:
+def started(
+    names: Sequence[str] = (BMQ, KAFKA), directory: Path = DATA, personas: Sequence[Persona] = PERSONAS
+) -> Iterator[list[Side]]:
     """The sides of these servers, on new directories; gone afterwards."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
@@ -147,7 +149,7 @@ def started(names: Sequence[str] = (BMQ, KAFKA), directory: Path = DATA) -> Iter
         start_all(servers)
         sides = [Side(server, port) for server, port in zip(servers, ports, strict=True)]
         for side in sides:
-            side.start()
+            side.start(personas)
         yield sides
     finally:
         for side in sides:
