@@ -271,7 +271,7 @@ def _changes(
     """Records that lead from `current` to `target`. Raises when the resource may not have `target`."""
     changed = [name for name in {**current, **target} if current.get(name) != target.get(name)]
     if resource.resource_type == ResourceType.TOPIC:
-        validate(target, broker.topic_defaults)
+        validate(target, broker.topic_defaults, resource.resource_name)
     elif resource.resource_type == ResourceType.GROUP:
         validate_group(target, broker)
     elif resource.resource_type == ResourceType.CLIENT_METRICS:

@@ -153,7 +153,7 @@ def _configs_of(topic: CreatableTopic, broker: BrokerConfigs) -> dict[str, str]:
         if config.value is None:
             raise InvalidConfig(f"Null value not supported for topic configs: {config.name}")
         configs[config.name] = config.value
-    validate(configs, broker.topic_defaults)
+    validate(configs, broker.topic_defaults, topic.name)
     return configs
 
 

@@ -52,6 +52,8 @@ class LogConfig:
     is_delay_enabled: bool = False
     """Whether records are held until the time that their headers ask for."""
     delay_max_ms: int = 7 * 24 * 3600 * 1000
+    retry_levels_ms: tuple[int, ...] = ()
+    """Of a retry topic: how long a record waits after its first, second, … attempt. Such a topic has delay."""
 
     @property
     def roll_ms(self) -> int:

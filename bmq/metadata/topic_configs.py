@@ -29,6 +29,7 @@ from bmq.metadata.config_keys import (
     throttled_replicas,
 )
 from bmq.metadata.dead_letter_configs import DEAD_LETTER_TOPIC_CONFIG
+from bmq.metadata.retry_configs import RETRY_LEVELS_CONFIG, check_levels, levels_ms
 
 VALUE_LENGTH_MAX: Final = 32_767
 CONFIGS_PER_RESOURCE_MAX: Final = 1_000
@@ -186,6 +187,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         "log.cleaner.delete.retention.ms",
     ),
     DEAD_LETTER_TOPIC_CONFIG,
+    RETRY_LEVELS_CONFIG,
     _key(
         "file.delete.delay.ms",
         _LONG,
@@ -402,10 +404,10 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
 )
 
 
-def validate(configs: Mapping[str, str], broker: Mapping[str, str]) -> None:
+def validate(configs: Mapping[str, str], broker: Mapping[str, str], topic: str | None = None) -> None:
     """Whether a topic may have exactly these configs. Raises InvalidConfig for the first that it may not.
 
-    `broker`: effective values of the broker configs, which apply where the topic sets none.
+    `broker`: effective values of the broker configs, which apply where the topic sets none. `topic`: its name, where it is known.
     """
     for name, text in configs.items():
         if name not in TOPIC_CONFIGS:
@@ -428,6 +430,7 @@ def validate(configs: Mapping[str, str], broker: Mapping[str, str]) -> None:
         raise InvalidConfig(
             "bmq.delay.enable holds records back, which compaction cannot see: cleanup.policy must be delete"
         )
+    check_levels(values, topic)
     if values["remote.storage.enable"]:
         raise InvalidConfig(
             "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
@@ -483,6 +486,7 @@ def _log_config(configs: tuple[tuple[str, str], ...], broker: tuple[tuple[str, s
     if "bmq.durability" not in own and number("flush.messages") == 1:
         durability = Durability.HSYNC
     compression_type = cast(str, values["compression.type"])
+    retry_levels_ms = levels_ms(values)
     return LogConfig(
         segment_bytes=number("segment.bytes"),
         segment_ms=number("segment.ms"),
@@ -510,8 +514,9 @@ def _log_config(configs: tuple[tuple[str, str], ...], broker: tuple[tuple[str, s
         max_compaction_lag_ms=number("max.compaction.lag.ms"),
         min_insync_replicas=number("min.insync.replicas"),
         durability=durability,
-        is_delay_enabled=cast(bool, values["bmq.delay.enable"]),
+        is_delay_enabled=cast(bool, values["bmq.delay.enable"]) or bool(retry_levels_ms),
         delay_max_ms=number("bmq.delay.max.ms"),
+        retry_levels_ms=retry_levels_ms,
     )
 
 

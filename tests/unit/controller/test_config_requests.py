@@ -359,6 +359,13 @@ def test_validate_only_changes_nothing_and_one_bad_config_spoils_the_others(clus
             "group.consumer.assignment.interval.ms must be less than or equal to "
             "group.consumer.max.assignment.interval.ms",
         ),
+        (
+            TOPIC,
+            "aa",
+            ("bmq.retry.levels", SET, "1s"),
+            ErrorCode.INVALID_CONFIG,
+            "bmq.retry.levels is for topics named TOPIC.retry.GROUP, and not for aa",
+        ),
         (99, "x", ("retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST, "Unknown resource type 99"),
     ],
 )

@@ -116,6 +116,11 @@ def test_names_at_the_edge_are_fine() -> None:
         ),
         (topic("t", configs={"nope": "1"}), ErrorCode.INVALID_CONFIG, "Unknown topic config name: nope"),
         (
+            topic("t", configs={"bmq.retry.levels": "1s"}),
+            ErrorCode.INVALID_CONFIG,
+            "bmq.retry.levels is for topics named TOPIC.retry.GROUP, and not for t",
+        ),
+        (
             topic("t", 2, -1, assignments=[(0, (1,))]),
             ErrorCode.INVALID_REQUEST,
             "A manual partition assignment was specified, but numPartitions was not set to -1.",
