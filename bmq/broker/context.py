@@ -23,6 +23,7 @@ from bmq.broker.trash import Trash
 from bmq.log.clock import Clock
 from bmq.log.index_cache import INDEX_CACHE_BYTES_MAX, IndexCache
 from bmq.log.store import Durability, SegmentStore
+from bmq.log.timers.retry_letters import RetryLetters
 from bmq.log.transactions import TransactionVerifier
 
 
@@ -118,6 +119,7 @@ class BrokerContext:
 
     `may_pad`: the root's format allows padding between appends (log/padding.py). `transactions`: verifies transactional
     batches; None: they are refused. `verification_retry`: how often, and for how long, verification is retried.
+    `retry_letters`: writes dead letters of retry topics; None: their last attempts are refused.
     """
 
     store: SegmentStore
@@ -128,6 +130,7 @@ class BrokerContext:
     may_pad: bool
     transactions: TransactionVerifier | None = None
     verification_retry: VerificationRetry = USUAL_RETRY
+    retry_letters: RetryLetters | None = None
     tail_cache: TailCache = field(init=False)
     budget: AppendBudget = field(init=False)
     indexes: IndexCache = field(init=False)

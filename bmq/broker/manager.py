@@ -31,6 +31,7 @@ from bmq.log.names import EpochListing, partition_directory
 from bmq.log.partition_log import PartitionStarting, TopicPartition
 from bmq.log.root import ROOT_FILE
 from bmq.log.store import SegmentStore, StoreError
+from bmq.log.timers.retry_letters import RetryLetters
 from bmq.log.transactions import TransactionVerifier
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -123,6 +124,10 @@ class PartitionManager:
         """Accept transactional batches from now on, and verify their transactions with `verifier`."""
         self.context.transactions = verifier
         self.context.verification_retry = retry
+
+    def use_retry_letters(self, letters: RetryLetters) -> None:
+        """Take the last attempts of retry topics' records from now on."""
+        self.context.retry_letters = letters
 
     def use_cleaning(self, cleaning: LogCleaning) -> None:
         """Compact logs from now on."""

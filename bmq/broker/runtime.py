@@ -49,6 +49,7 @@ from bmq.broker.segment_lifecycle import SegmentLifecycle
 from bmq.broker.start_effects import StartEffects
 from bmq.broker.starting import Start
 from bmq.broker.tail_cache import PartitionTail
+from bmq.broker.timers.dead_retries import DeadRetries
 from bmq.broker.timers.deliveries import Deliveries
 from bmq.broker.timers.holds import HeldAppends
 from bmq.broker.timers.partition_timers import PartitionTimers
@@ -174,7 +175,8 @@ class PartitionRuntime:
         self._guard = guard = ReplicaGuard(partition)
         self._changes = changes = ManifestChanges(partition, self._ownership)
         self._reads = LogReads(partition, lifecycle)
-        self.timers = timers = Deliveries(partition, changes, self._reads, guard).timers
+        dead = DeadRetries(partition, self._ownership)
+        self.timers = timers = Deliveries(partition, changes, self._reads, guard, dead).timers
         self._start_effects = StartEffects(partition, self._start, directory, lifecycle, changes, timers, floor)
         self.retention = PartitionRetention(partition, changes)
         self.compaction = PartitionCompaction(partition, changes)
@@ -183,7 +185,7 @@ class PartitionRuntime:
         checks = PlacementChecks(partition, refusals, guard)
         placement = Placement(partition, guards, refusals)
         verification = TransactionVerification(partition, guards, checks, refusals, placement)
-        holds = HeldAppends(partition, timers, refusals)
+        holds = HeldAppends(partition, timers, refusals, dead)
         self._appends = PartitionAppends(partition, guard, checks, refusals, verification, placement, holds)
         self._markers = MarkerWriter(partition, self._ownership, guard, refusals, placement)
         self._writes = LogWrites(partition, lifecycle, self._outbox, refusals, guard)

@@ -1,4 +1,4 @@
-"""`bmq group redrive`: a share group's dead letters are delivered again, through the REST address of any node."""
+"""`bmq group redrive`: a group's dead letters are delivered again, through the REST address of any node."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ redrive_app = typer.Typer()
 """One command, of `bmq group`."""
 _PAGES: Final = "/v1/redrives"
 
-GroupName = Annotated[
-    str, typer.Argument(metavar="GROUP", help="Name of the share group", autocompletion=complete_groups)
-]
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group", autocompletion=complete_groups)]
 To = Annotated[str | None, typer.Option("--to", metavar="TOPIC", help="The topic to write the records into")]
 ToSource = Annotated[
     bool, typer.Option("--to-source", help="Into the topics they came from, where every group reads them again")
 ]
 Letters = Annotated[
-    str | None, typer.Option("--letters", metavar="TOPIC", help="Topic of the dead letters [the one the group names]")
+    str | None,
+    typer.Option(
+        "--letters", metavar="TOPIC", help="Topic of the dead letters [the one the group names, or dlq.GROUP]"
+    ),
 ]
 Reason = Annotated[str | None, typer.Option("--reason", help="Only of this reason: rejected or delivery-count")]
 SourceTopic = Annotated[str | None, typer.Option("--topic", "-t", help="Only records of this topic")]
@@ -62,7 +63,7 @@ def redrive(
     rest: Rest = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Deliver a share group's dead letters again. A redrive that has ended early goes on with the same command."""
+    """Deliver a group's dead letters again. A redrive that has ended early goes on with the same command."""
     given = {
         "group": group,
         "to": to,

@@ -1,4 +1,4 @@
-"""Dead letters of share groups (KIP-1191): which records become one, and the headers that say so. Pure.
+"""Dead letters (KIP-1191) of share groups and of retry topics: which records become one, and the headers that say so. Pure.
 
 Header names, values and texts are Kafka's (4.4). All values are UTF-8 text.
 """
@@ -72,5 +72,12 @@ class DeadRecords(NamedTuple):
 
 def headers_of(dead: DeadRecords, topic: str, offset: int) -> Sequence[tuple[str, bytes]]:
     """`topic`: the name of the one that the record is in."""
-    values = (topic, dead.partition, offset, dead.group_id, dead.delivery_count, dead.reason.text)
+    return letter_headers(topic, dead.partition, offset, dead.group_id, dead.delivery_count, dead.reason)
+
+
+def letter_headers(
+    topic: str, partition: int, offset: int, group_id: str, delivery_count: int, reason: DeadReason
+) -> Sequence[tuple[str, bytes]]:
+    """The headers of a dead letter, in their order."""
+    values = (topic, partition, offset, group_id, delivery_count, reason.text)
     return [(name, str(value).encode()) for name, value in zip(HEADERS, values, strict=True)]

@@ -1,4 +1,4 @@
-"""Dead letters of share groups in a server process: what writes them, with what it needs."""
+"""Dead letters of share groups and of retry topics in a server process: what writes them, with what it needs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from bmq.metadata.dead_letter_configs import AUTO_CREATE, PREFIX
 from bmq.metadata.image import MetadataImage
 from bmq.protocol.request_context import RequestMethod
 from bmq.proxy.appender import Appender
-from bmq.proxy.dead_letters.producer import DeadLetterProducer, DeadLetterSettings
+from bmq.proxy.dead_letters.letter_topics import DeadLetterSettings
+from bmq.proxy.dead_letters.producer import DeadLetterProducer
 from bmq.proxy.dead_letters.record_appends import RecordAppender
 from bmq.proxy.dead_letters.record_reads import RecordReader, RunAside
 from bmq.proxy.dead_letters.redrive import Redriver
 from bmq.proxy.dead_letters.redrive_progress import CommittedProgress
+from bmq.proxy.dead_letters.retry_letters import RetryLetterProducer
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.partitions import Partitions
 from bmq.proxy.producer_ids import ProducerIds
@@ -64,16 +66,24 @@ def redrives(
     return Redrives(redriver, clock, rng, is_active)
 
 
-def dead_letter_producer(
+class LetterProducers(NamedTuple):
+    of_groups: DeadLetterProducer
+    of_retries: RetryLetterProducer
+
+
+def letter_producers(
     io: RecordIo,
     image: Callable[[], MetadataImage],
     clock: Clock,
     create_topics: RequestMethod,
     configs: BrokerConfigs,
-) -> DeadLetterProducer:
+) -> LetterProducers:
     """`configs`: of this node."""
 
     def settings() -> DeadLetterSettings:
         return DeadLetterSettings(configs.value_of(PREFIX) or "", configs.value_of(AUTO_CREATE) == "true")
 
-    return DeadLetterProducer(image, io.partitions, io.reader, io.appender, clock, create_topics, settings)
+    return LetterProducers(
+        DeadLetterProducer(image, io.partitions, io.reader, io.appender, clock, create_topics, settings),
+        RetryLetterProducer(image, io.appender, clock, create_topics, settings),
+    )

@@ -87,7 +87,7 @@ from bmq.server.broker_configs import (
     verification_retry,
 )
 from bmq.server.client_access import client_access
-from bmq.server.dead_letters import dead_letter_producer, record_io, redrives
+from bmq.server.dead_letters import letter_producers, record_io, redrives
 from bmq.server.dynamic_configs import follow
 from bmq.server.login_threads import LoginThreads, sasl_logins
 from bmq.server.otlp_endpoint import client_telemetry
@@ -278,7 +278,7 @@ class NodeRoles:
             dependencies.hooks.run_aside,
         )
         create_topics = partial(self.remote_controller.handle, ApiKey.CREATE_TOPICS)
-        letters = dead_letter_producer(
+        letters, retry_letters = letter_producers(
             self.record_io, self._image, dependencies.clock, create_topics, self.replica.broker_configs
         )
         clock, config = dependencies.clock, dependencies.hooks.share_state
@@ -292,6 +292,7 @@ class NodeRoles:
             lambda: self.controller is not None,
         )
         self.groups.share_states.use(self.share.routed, PartitionEnds(self.router))
+        manager.use_retry_letters(retry_letters)
         manager.use_transactions(self.routed_transactions, verification_retry(self.replica.broker_configs))
         self.groups.use_transactions(self.routed_transactions)
         if dependencies.hooks.cleaning is not None and is_compacting(self.replica.broker_configs):

@@ -75,7 +75,7 @@ from bmq.server.broker_configs import (
 )
 from bmq.server.client_access import client_access
 from bmq.server.client_listeners import ClientListeners
-from bmq.server.dead_letters import dead_letter_producer, record_io, redrives
+from bmq.server.dead_letters import letter_producers, record_io, redrives
 from bmq.server.dynamic_configs import follow
 from bmq.server.live_summary import Summary
 from bmq.server.login_threads import LoginThreads, sasl_logins
@@ -288,6 +288,9 @@ class StandaloneServer:
         )
         io = record_io(manager, lambda: fetcher, lambda: services.appender, lambda: producer_ids)
         create_topics = partial(controller.handle, ApiKey.CREATE_TOPICS)
+        letters, retry_letters = letter_producers(
+            io, lambda: controller.image, self._clock, create_topics, controller.broker_configs
+        )
         share_states = ShareStateCoordinator(
             StateTopic(SHARE_STATE_TOPIC_NAME, controller, manager),
             self._clock,
@@ -295,7 +298,7 @@ class StandaloneServer:
             lambda: controller.image,
             lambda: groups.config.share,
             lambda node_id, node_epoch: False,  # the only node is this process; locks of its predecessor run out
-            dead_letter_producer(io, lambda: controller.image, self._clock, create_topics, controller.broker_configs),
+            letters,
         )
         groups.share_states.use(share_states, PartitionEnds(manager))
         asking = by_itself(ApiKey.ADD_PARTITIONS_TO_TXN)
@@ -304,6 +307,7 @@ class StandaloneServer:
             lambda transactional_id: self._settings.node_id,
             lambda: is_verifying(controller.broker_configs),
         )
+        manager.use_retry_letters(retry_letters)
         manager.use_transactions(verifier, verification_retry(controller.broker_configs))
         groups.use_transactions(verifier)
         if self._cleaning is not None and is_compacting(controller.broker_configs):

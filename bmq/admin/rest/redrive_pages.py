@@ -1,4 +1,4 @@
-"""Redrives: dead letters of a share group are delivered again. They run on the active controller."""
+"""Redrives: dead letters of a group are delivered again. They run on the active controller."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class RedriveForm(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    group: Annotated[str, Field(min_length=1, max_length=1_000, description="The share group")]
+    group: Annotated[str, Field(min_length=1, max_length=1_000, description="The group")]
     to: TopicField = None
     to_source: Annotated[bool, Field(description="Into each record's own topic, where every group reads it again")] = (
         False

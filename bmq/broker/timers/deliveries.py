@@ -12,6 +12,7 @@ from bmq.broker.log_reads import LogReads
 from bmq.broker.manifest_changes import ManifestChanges
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.replica_guard import ReplicaGuard
+from bmq.broker.timers.dead_retries import DeadRetries
 from bmq.broker.timers.hold_reader import HoldReader
 from bmq.broker.timers.pairs import place_pair
 from bmq.broker.timers.partition_timers import PartitionTimers
@@ -36,9 +37,15 @@ class Deliveries:
     """Of one partition. One batch is on its way at a time: a second with a million due records is spread, in order."""
 
     def __init__(
-        self, partition: OwnedPartition, changes: ManifestChanges, reads: LogReads, guard: ReplicaGuard
+        self,
+        partition: OwnedPartition,
+        changes: ManifestChanges,
+        reads: LogReads,
+        guard: ReplicaGuard,
+        dead: DeadRetries,
     ) -> None:
         self._partition = partition
+        self._dead = dead
         self._guard = guard
         self._reads = reads
         self._is_running = False
@@ -74,6 +81,7 @@ class Deliveries:
         """Returns why it did not, if so: then all of them are pending again."""
         try:
             records = await self._records(holds, due)
+            living = await self._dead.living(records)
         except (BmqError, StoreError) as error:
             order.give_back(due)
             return str(error) or type(error).__name__
@@ -81,7 +89,7 @@ class Deliveries:
             order.give_back(due)
             raise
         order.give_back(due[len(records) :])
-        return await self._append(order, due[: len(records)], records)
+        return await self._append(order, due[: len(records)], living)
 
     async def _records(self, holds: HoldReader, due: list[Pending]) -> list[DueRecord]:
         """The first of them, one at least, up to BYTES_MAX."""
@@ -96,6 +104,7 @@ class Deliveries:
         return records
 
     async def _append(self, order: DueOrder, due: list[Pending], records: list[DueRecord]) -> str | None:
+        """`records`: those of `due` that consumers get."""
         partition = self._partition
         answer: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
 
@@ -110,7 +119,7 @@ class Deliveries:
             return str(error)
         header = BatchHeader.parse(view)
         batch = internal_batch(partition.topic_partition, view, done)
-        batch.header, batch.offset_count, batch.size_bytes = header, len(records), len(view)
+        batch.header, batch.offset_count, batch.size_bytes = header, header.last_offset_delta + 1, len(view)
         announced = Delivery(NamedBatch.of(header), order.position, due[-1].position)
 
         def placed(start_offset: int) -> None:

@@ -7,34 +7,39 @@ from typing import Final
 from bmq.broker.batch_refusals import BatchRefusals
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.record_checks import refuse_named
+from bmq.broker.timers.dead_retries import DeadRetries
 from bmq.broker.timers.pairs import place_pair
 from bmq.broker.timers.partition_timers import PartitionTimers
 from bmq.log.partition_log import AppendResult, ProducedBatch
 from bmq.log.timers.announcements import NamedBatch, encode_held
 from bmq.log.timers.due_order import Pending
-from bmq.log.timers.holding import Delays, Split, TooMuchToHold, split
+from bmq.log.timers.holding import Delays, RefusedDue, Split, TooMuchToHold, split
+from bmq.log.timers.retrying import Retries, split_retries
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader
+from bmq.protocol.retry_topics import LEVELS_CONFIG, retry_topic_of
 
 PENDING_MAX: Final = 200_000
 """Records of a partition that wait: each has a number in memory, and the owner's successor reads them from the log."""
 
 
 class HeldAppends:
-    """Takes the batches of a topic with `bmq.delay.enable` that have a record to hold."""
+    """Takes the batches of a topic with `bmq.delay.enable` that have a record to hold, and those of a retry topic."""
 
-    def __init__(self, partition: OwnedPartition, timers: PartitionTimers, refusals: BatchRefusals) -> None:
+    def __init__(
+        self, partition: OwnedPartition, timers: PartitionTimers, refusals: BatchRefusals, dead: DeadRetries
+    ) -> None:
         self._partition = partition
+        self._dead = dead
         self._timers = timers
         self._refusals = refusals
 
     def check(self, header: BatchHeader) -> None:
         """Raises KafkaError POLICY_VIOLATION for a batch of a transaction."""
         if header.attributes & TRANSACTIONAL:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, "a topic with bmq.delay.enable takes no records of a transaction"
-            )
+            name = LEVELS_CONFIG if self._partition.config.retry_levels_ms else "bmq.delay.enable"
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"a topic with {name} takes no records of a transaction")
 
     def take(self, batch: ProducedBatch, header: BatchHeader, now_ms: int) -> bool:
         """False: nothing of it is to be held, and it may be placed as it is. Else it is placed, or was answered.
@@ -45,7 +50,12 @@ class HeldAppends:
         config = partition.config
         floor_ms = now_ms if timers.order is None else timers.order.floor_ms
         try:
-            found = split(batch.view, header, Delays(now_ms, config.delay_max_ms, floor_ms), config.compression_level)
+            found: Split | None
+            if config.retry_levels_ms:
+                found = self._retries(batch, header, now_ms, floor_ms)
+            else:
+                delays = Delays(now_ms, config.delay_max_ms, floor_ms)
+                found = split(batch.view, header, delays, config.compression_level)
         except TooMuchToHold as error:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
         if found is None:
@@ -55,11 +65,21 @@ class HeldAppends:
         self._hold(batch, header, found, now_ms)
         return True
 
+    def _retries(self, batch: ProducedBatch, header: BatchHeader, now_ms: int, floor_ms: int) -> Split:
+        """Raises TooMuchToHold."""
+        config, topic = self._partition.config, retry_topic_of(self._partition.topic_name)
+        retries = Retries(config.retry_levels_ms, "" if topic is None else topic.source, now_ms, floor_ms)
+        found = split_retries(batch.view, header, retries, config.compression_level)
+        why = self._dead.refusal(found.given_up)
+        if why is None:
+            return found.split
+        return Split(bytearray(), [], [RefusedDue(one.batch_index, why) for one in found.given_up])
+
     def _hold(self, batch: ProducedBatch, came: BatchHeader, found: Split, now_ms: int) -> None:
         partition, order = self._partition, self._timers.order
         # The code has producers wait and send the batch again.
         if order is None:
-            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "bmq.delay.enable is taking effect in this partition")
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "delayed delivery is taking effect in this partition")
         if len(order) + len(found.held) > PENDING_MAX:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from bmq.protocol.batch_records import encode_batch_of, varint_bytes
+from bmq.protocol.batch_records import encode_batch, encode_batch_of, varint_bytes
 from bmq.protocol.compression import Buffer
-from bmq.protocol.record_batch import CorruptRecords
+from bmq.protocol.record_batch import BatchHeader, CorruptRecords, assemble_batch
 from bmq.records.records_twin import Damage, append_varint, varint
 
 OFFSET_HEADER: Final = b"bmq-timer-offset"
@@ -31,7 +31,12 @@ class DueRecord(NamedTuple):
 
 
 def delivered_batch(records: Sequence[DueRecord], now_ms: int) -> bytearray:
-    """One uncompressed batch, in the order given. Raises CorruptRecords for a body that is no record's."""
+    """One uncompressed batch, in the order given; with one offset and no time, if there are no records. Raises CorruptRecords
+    for a body that is no record's.
+    """
+    if not records:
+        empty = BatchHeader.parse(encode_batch(()))
+        return assemble_batch(empty._replace(last_offset_delta=0), b"")
     out = bytearray()
     for delta, record in enumerate(records):
         _append(out, record, delta)

@@ -61,7 +61,7 @@ def split(batch: memoryview, header: BatchHeader, delays: Delays, level: int | N
 
     Raises TooMuchToHold.
     """
-    body = _opened(batch, header)
+    body = opened_body(batch, header)
     if COMMON_PREFIX not in body:
         return None
     if header.record_count > RECORDS_MAX:
@@ -90,10 +90,11 @@ def split(batch: memoryview, header: BatchHeader, delays: Delays, level: int | N
             held.append(HeldRecord(due_ms, timestamp_ms, record.offset_delta, body[start : record.stop]))
     if refused:
         return Split(bytearray(), [], refused)
-    return Split(_visible(header, kept, newest_ms, level), held, []) if held else None
+    return Split(visible_batch(header, kept, newest_ms, level), held, []) if held else None
 
 
-def _opened(batch: memoryview, header: BatchHeader) -> bytes:
+def opened_body(batch: memoryview, header: BatchHeader) -> bytes:
+    """The batch's records, decompressed. Raises TooMuchToHold."""
     try:
         return bytes(decompress(header.compression, batch[HEADER_BYTES : header.size_bytes], OPENED_BYTES_MAX))
     except BadCompressedData as error:
@@ -112,7 +113,8 @@ def _headers(body: Buffer, record: RecordPlaces) -> Iterator[tuple[bytes, bytes 
         place += max(length, 0)
 
 
-def _visible(header: BatchHeader, kept: list[bytes], newest_ms: int, level: int | None) -> bytearray:
+def visible_batch(header: BatchHeader, kept: list[bytes], newest_ms: int, level: int | None) -> bytearray:
+    """The producer's batch with these records alone, each whole. `newest_ms`: the latest of their times."""
     if not kept:
         # No codec, and no time that a look-up or retention would take for that of a record.
         attributes = header.attributes & ~(COMPRESSION_MASK | LOG_APPEND_TIME)

@@ -3,41 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from bmq.log.clock import Clock
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.features import DEAD_LETTERS_LEVEL, SHARE_VERSION, level_in_force
 from bmq.metadata.image import MetadataImage, TopicImage
-from bmq.protocol.apis import ApiKey
-from bmq.protocol.dead_letters import TOPIC_CONFIG, DeadRecords
+from bmq.protocol.dead_letters import DeadRecords
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from bmq.protocol.messages.create_topics_request import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
-from bmq.protocol.request_context import RequestMethod, by_itself
+from bmq.protocol.request_context import RequestMethod
+from bmq.proxy.dead_letters.letter_topics import DeadLetterSettings, LetterTopics
 from bmq.proxy.dead_letters.letters import Letters, letters_of
 from bmq.proxy.dead_letters.record_appends import RecordAppender
 from bmq.proxy.dead_letters.record_reads import ReadRecords, RecordReader
-from bmq.proxy.dead_letters.target import check_name, target_of
 from bmq.proxy.partitions import Partitions
 
 BATCH_BYTES_WANTED: Final = 512 * 1024
 """Dead letters that are written at once; a single one may be larger."""
-CREATE_WAIT_MAX_MS: Final = 10_000
-_DEFAULTS: Final = -1
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterSettings:
-    """`prefix`: how names of dead letters' topics begin. `creates_topics`: whether missing ones are created."""
-
-    prefix: str = "dlq."
-    creates_topics: bool = False
 
 
 class DeadLetterProducer:
@@ -58,8 +41,7 @@ class DeadLetterProducer:
         self._reader = reader
         self._appender = appender
         self._clock = clock
-        self._create_topics = create_topics
-        self._settings = settings
+        self._topics = LetterTopics(image, create_topics, settings)
 
     def is_enabled(self) -> bool:
         return level_in_force(self._image().features, SHARE_VERSION) >= DEAD_LETTERS_LEVEL
@@ -69,13 +51,7 @@ class DeadLetterProducer:
         source = self._image().topics_by_id.get(dead.topic_id)
         if source is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "the topic of the records is deleted")
-        settings = self._settings()
-        check_name(dead.terms.topic, source.name, settings.prefix)
-        target = target_of(self._image(), dead.terms.topic, creates=settings.creates_topics)
-        if target is None:
-            await self._create(dead.terms.topic)
-            target = target_of(self._image(), dead.terms.topic, creates=False)
-            assert target is not None
+        target = await self._topics.get(dead.terms.topic, source.name)
         letters = await self._letters(dead, source.name, target)
         place = TopicPartition(target.topic_id, dead.partition % len(target.partitions))
         try:
@@ -99,23 +75,3 @@ class DeadLetterProducer:
             batch_bytes_max=target.log_config.max_message_bytes,
             bytes_wanted=BATCH_BYTES_WANTED,
         )
-
-    async def _create(self, name: str) -> None:
-        """Raises KafkaError unless the topic exists, and this node knows it."""
-        topic = CreatableTopic(
-            name=name,
-            num_partitions=_DEFAULTS,
-            replication_factor=_DEFAULTS,
-            configs=[
-                CreatableTopicConfig(name=TOPIC_CONFIG, value="true"),
-                CreatableTopicConfig(name="message.timestamp.type", value="CreateTime"),
-            ],
-        )
-        request = CreateTopicsRequest(topics=[topic], timeout_ms=CREATE_WAIT_MAX_MS)
-        answer = await self._create_topics(request, by_itself(ApiKey.CREATE_TOPICS))
-        (result,) = answer.topics
-        if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            why = f"topic {name} could not be created: {result.error_message or ErrorCode(result.error_code).name}"
-            raise KafkaError(ErrorCode(result.error_code), why)
-        if name not in self._image().topics:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} was created a moment ago")

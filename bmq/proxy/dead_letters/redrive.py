@@ -1,4 +1,4 @@
-"""Delivers dead letters of a share group again: from their topic into one that is named, as far as they go now.
+"""Delivers dead letters of a share group, or of a group's retry topic, again: from their topic into one that is named, as far as they go now.
 
 How far it is stands in the committed offsets of a consumer group of its own, so a redrive that was cancelled, or whose node
 was lost, goes on where it was. A record is written twice if that happens between its append and the commit.
@@ -20,6 +20,7 @@ from bmq.metadata.image import MetadataImage, TopicImage
 from bmq.protocol.batch_records import Record
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
+from bmq.protocol.retry_topics import LETTERS_PREFIX, letters_topic_of
 from bmq.proxy.dead_letters.letters import size_of
 from bmq.proxy.dead_letters.record_appends import RecordAppender
 from bmq.proxy.dead_letters.record_reads import ReadRecords, RecordReader
@@ -64,7 +65,7 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RedriveOrder:
-    """`letters_topic`: None: the one that the group names now. `to`: the topic to write into; None: each record's own, where
+    """`letters_topic`: None: the one that the group names now, else `dlq.<group>`. `to`: the topic to write into; None: each record's own, where
     all groups read it again. `is_from_start`: whatever was delivered before. `is_dry_run`: count only.
     """
 
@@ -127,6 +128,9 @@ class Redriver:
         image = self._image()
         configs = image.group_configs.get(order.group_id, {})
         name = order.letters_topic or configs.get("errors.deadletterqueue.topic.name", "").strip()
+        own_name = letters_topic_of(order.group_id, LETTERS_PREFIX)
+        if not name and own_name in image.topics:  # as retry topics have it
+            name = own_name
         if not name:
             raise RedriveRefused(f"group {order.group_id} names no topic of dead letters; name one")
         letters = image.topics.get(name)

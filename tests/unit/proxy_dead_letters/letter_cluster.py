@@ -16,7 +16,8 @@ from bmq.protocol.dead_letters import TOPIC_CONFIG
 from bmq.protocol.messages.create_topics_request import CreateTopicsRequest
 from bmq.protocol.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from bmq.protocol.request_context import RequestContext
-from bmq.proxy.dead_letters.producer import DeadLetterProducer, DeadLetterSettings
+from bmq.proxy.dead_letters.letter_topics import DeadLetterSettings
+from bmq.proxy.dead_letters.producer import DeadLetterProducer
 from bmq.proxy.dead_letters.record_appends import RecordAppender
 from bmq.proxy.dead_letters.record_reads import RecordReader
 from bmq.proxy.producer_ids import ProducerIds

@@ -17,8 +17,8 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import HEADER_BYTES
 from bmq.proxy.dead_letters import producer
+from bmq.proxy.dead_letters.letter_topics import DeadLetterSettings
 from bmq.proxy.dead_letters.letters import letters_of, size_of
-from bmq.proxy.dead_letters.producer import DeadLetterSettings
 from tests.unit.proxy_dead_letters.letter_cluster import NAME, LetterCluster
 from tests.unit.proxy_fetch.cluster import TOPIC_ID
 

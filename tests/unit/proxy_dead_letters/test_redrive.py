@@ -14,6 +14,7 @@ import pytest
 from bmq.admin.orders import OrderRefused
 from bmq.admin.redrives import CANCELLED, MOVED, Redrives
 from bmq.admin.tasks import TaskState
+from bmq.log.timers.retry_letters import DeadRetry
 from bmq.metadata.image import TopicImage
 from bmq.protocol.batch_records import Record
 from bmq.protocol.dead_letters import DeadLetterTerms, DeadReason, DeadRecords
@@ -22,6 +23,7 @@ from bmq.protocol.errors import KafkaError
 from bmq.proxy.dead_letters.letters import letters_of
 from bmq.proxy.dead_letters.redrive import RedriveCounts, RedriveOrder, Redriver, RedriveRefused
 from bmq.proxy.dead_letters.redrive_filter import LetterFilter, letter_of, progress_group, redriven
+from bmq.proxy.dead_letters.retry_letters import RetryLetterProducer
 from tests.unit.proxy_dead_letters.letter_cluster import LETTERS_ID, NAME, LetterCluster
 from tests.unit.proxy_fetch.cluster import TOPIC_ID
 
@@ -102,6 +104,29 @@ async def test_to_the_source_only_where_that_is_said(redriving: Redriving) -> No
     await redriving.write(2, partition=3)
     await redriving.redriver.run(RedriveOrder("g", None), QUIET)
     assert redriving.values(TOPIC_ID, 3) == [b"v0", b"v1", b"v0", b"v1"]
+
+
+async def test_dead_letters_of_a_retry_topic_go_back_into_it(redriving: Redriving) -> None:
+    """A classic group has no config that names their topic."""
+    cluster = redriving.cluster
+    cluster.add("dlq.app", UUID(int=0xA9), 1)
+    cluster.add("orders.retry.app", UUID(int=0xAA), 2, is_on=False)
+    producer = RetryLetterProducer(
+        lambda: cluster.image,
+        cluster.appender,
+        cluster.fetch_cluster.services.clock,
+        cluster.create_topics,
+        lambda: cluster.settings,
+    )
+    headers = [("bmq-original-topic", b"orders")]
+    assert await producer.write("orders.retry.app", 1, [DeadRetry(7, 3, Record(b"k", b"v", headers))]) == 1
+    with pytest.raises(RedriveRefused, match="names no topic of dead letters"):
+        redriving.redriver.letters_topic(RedriveOrder("another", None))
+    counts = await redriving.redriver.run(RedriveOrder("app", None), QUIET)
+    assert (counts.redriven, counts.others) == (1, 0)
+    (again,) = cluster.letters(1, UUID(int=0xAA))
+    assert (again.key, again.value) == (b"k", b"v")
+    assert list(again.headers) == [*headers, ("bmq-redriven-from", b"dlq.app-0-0")], "its attempts count anew"
 
 
 async def test_what_is_not_a_dead_letter_of_the_group_or_has_no_copy_stays(redriving: Redriving) -> None:

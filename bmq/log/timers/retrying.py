@@ -1,0 +1,187 @@
+"""Takes the records of a producer's batch for a retry topic: all are held, each with its attempt counted. Pure.
+
+A record's `bmq-attempt` is replaced by the next number. The attempt's level says how long it waits. A record past the last
+level is given up: it is held until now, with a mark as its first header, and its delivery is a dead letter. A mark that a
+producer sends is taken away, and so are the headers of earlier deliveries (`bmq-timer-…`). All others stay, in their order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from bmq.log.timers.announcements import HeldRecord
+from bmq.log.timers.delivering import CREATED_HEADER, DUE_HEADER, OFFSET_HEADER
+from bmq.log.timers.holding import RefusedDue, Split, TooMuchToHold, opened_body, visible_batch
+from bmq.protocol.batch_records import Record, varint_bytes
+from bmq.protocol.compression import Buffer
+from bmq.protocol.record_batch import LOG_APPEND_TIME, NO_TIMESTAMP_MS, BatchHeader, CorruptRecords
+from bmq.protocol.retry_topics import ATTEMPT_HEADER, ORIGINAL_TOPIC_HEADER, SPRING_ORIGINAL_TOPIC_HEADER
+from bmq.records.batch_layout import WANTS_HEADERS
+from bmq.records.records_twin import Damage, append_varint, record_places, varint
+
+RECORDS_MAX: Final = 2_000
+"""Records of a batch: each takes some 30 us of the event loop."""
+_ATTEMPT: Final = ATTEMPT_HEADER.encode()
+_ORIGINAL_TOPIC: Final = ORIGINAL_TOPIC_HEADER.encode()
+_SPRING_ORIGINAL_TOPIC: Final = SPRING_ORIGINAL_TOPIC_HEADER.encode()
+_MARK: Final = b"bmq-dead-letter"
+"""Of a held record that is given up: how often it was produced to the retry topic."""
+_DROPPED: Final = frozenset((_ATTEMPT, _MARK, OFFSET_HEADER, DUE_HEADER, CREATED_HEADER))
+_COUNT: Final = re.compile(rb"[0-9]{1,9}")
+
+
+class Retries(NamedTuple):
+    """What a retry topic does, now. `levels_ms`: how long the first, second, … attempt waits. `source`: the topic that the
+    records come from. `floor_ms`: no record is due before.
+    """
+
+    levels_ms: tuple[int, ...]
+    source: str
+    now_ms: int
+    floor_ms: int
+
+
+class GivenUp(NamedTuple):
+    """A record of the batch whose last attempt has failed. `size_bytes`: of its key, value and headers."""
+
+    batch_index: int
+    size_bytes: int
+
+
+class Retried(NamedTuple):
+    """`split`: everything is held, unless some are refused."""
+
+    split: Split
+    given_up: list[GivenUp]
+
+
+class DeadBody(NamedTuple):
+    attempts: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+    def record(self, timestamp_ms: int) -> Record:
+        return Record(self.key, self.value, self.headers, timestamp_ms)
+
+
+class _Header(NamedTuple):
+    name: bytes
+    value: bytes | None
+    begin: int
+    end: int
+
+
+class _AttemptRefused(ValueError):
+    """The message says why, for the producer."""
+
+
+def split_retries(batch: memoryview, header: BatchHeader, retries: Retries, level: int | None = None) -> Retried:
+    """The batch was checked record by record (broker/admission). `level`: of its codec. Raises TooMuchToHold."""
+    body = opened_body(batch, header)
+    if header.record_count > RECORDS_MAX:
+        raise TooMuchToHold(
+            f"a batch of {header.record_count} records for a retry topic, {RECORDS_MAX} are allowed: send smaller ones"
+        )
+    held: list[HeldRecord] = []
+    refused: list[RefusedDue] = []
+    given_up: list[GivenUp] = []
+    has_append_time = header.attributes & LOG_APPEND_TIME
+    places = record_places(body, 0, len(body), header.record_count, header.last_offset_delta, WANTS_HEADERS)
+    for index, record in enumerate(places):
+        headers = list(_headers(body, record.headers, record.stop))
+        try:
+            attempts = _attempts_before(headers) + 1
+        except _AttemptRefused as error:
+            refused.append(RefusedDue(index, str(error)))
+            continue
+        is_dead = attempts > len(retries.levels_ms)
+        _, start = varint(body, record.behind_timestamp, record.stop)
+        counted = _counted(body, start, record.headers, headers, attempts, retries.source, is_dead=is_dead)
+        if is_dead:
+            given_up.append(GivenUp(index, len(counted)))
+        due_ms = retries.now_ms + (0 if is_dead else retries.levels_ms[attempts - 1])
+        timestamp_ms = header.max_timestamp_ms if has_append_time else header.base_timestamp_ms + record.timestamp_delta
+        held.append(HeldRecord(max(due_ms, retries.floor_ms), timestamp_ms, record.offset_delta, counted))
+    if refused:
+        return Retried(Split(bytearray(), [], refused), [])
+    return Retried(Split(visible_batch(header, [], NO_TIMESTAMP_MS, level), held, []), given_up)
+
+
+def dead_body(body: Buffer) -> DeadBody | None:
+    """The record of a held body that is given up; None: it is to be delivered. Raises CorruptRecords."""
+    try:
+        key, place = _field(body, 0)
+        value, place = _field(body, place)
+        headers = _headers(body, place, len(body))
+        mark = next(headers, None)
+        if mark is None or mark.name != _MARK or mark.value is None or _COUNT.fullmatch(mark.value) is None:
+            return None
+        rest = [(one.name.decode("utf-8", "surrogateescape"), one.value) for one in headers]
+    except Damage as error:
+        raise CorruptRecords(f"a held record: {error}") from error
+    return DeadBody(int(mark.value), key, value, rest)
+
+
+def _attempts_before(headers: list[_Header]) -> int:
+    """Raises _AttemptRefused."""
+    found = [one.value for one in headers if one.name == _ATTEMPT]
+    if not found:
+        return 0
+    if len(found) > 1:
+        raise _AttemptRefused(f"the header {ATTEMPT_HEADER} is in the record more than once")
+    if found[0] is None or _COUNT.fullmatch(found[0]) is None:
+        raise _AttemptRefused(f"the header {ATTEMPT_HEADER} is not a number of 1 to 9 ASCII digits")
+    return int(found[0])
+
+
+def _counted(
+    body: Buffer,
+    start: int,
+    headers_place: int,
+    headers: list[_Header],
+    attempts: int,
+    source: str,
+    *,
+    is_dead: bool,
+) -> bytes:
+    """The record's bytes from the length of its key on."""
+    kept = [one for one in headers if one.name not in _DROPPED]
+    before = [(_MARK, b"%d" % attempts)] if is_dead else []
+    behind = [] if is_dead else [(_ATTEMPT, b"%d" % attempts)]
+    if not any(one.name in (_ORIGINAL_TOPIC, _SPRING_ORIGINAL_TOPIC) for one in kept):
+        behind.append((_ORIGINAL_TOPIC, source.encode()))
+    out = bytearray(body[start:headers_place])
+    append_varint(out, len(before) + len(kept) + len(behind))
+    for name, value in before:
+        out += _encoded(name, value)
+    for one in kept:
+        out += body[one.begin : one.end]
+    for name, value in behind:
+        out += _encoded(name, value)
+    return bytes(out)
+
+
+def _encoded(name: bytes, value: bytes) -> bytes:
+    return varint_bytes(len(name)) + name + varint_bytes(len(value)) + value
+
+
+def _headers(body: Buffer, place: int, stop: int) -> Iterator[_Header]:
+    """Of a record, from their number at `place` on. Raises Damage."""
+    count, place = varint(body, place, stop)
+    for _ in range(count):
+        begin = place
+        name, place = _field(body, place, stop)
+        value, place = _field(body, place, stop)
+        yield _Header(name or b"", value, begin, place)
+
+
+def _field(body: Buffer, place: int, stop: int | None = None) -> tuple[bytes | None, int]:
+    """(content or None, where it ends). Raises Damage, CorruptRecords."""
+    stop = len(body) if stop is None else stop
+    length, place = varint(body, place, stop)
+    if length > stop - place:
+        raise CorruptRecords("a held record whose field runs past its end")
+    return (None if length < 0 else bytes(body[place : place + length])), place + max(length, 0)
