@@ -8,29 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernel.h"
-
-#define SLOTS 4096
-
-struct window {
-    const uint8_t *states;
-    const uint16_t *numbers;
-    const uint16_t *hashes;
-    const uint8_t *mine;
-    const uint16_t *owners;
-    uint8_t *blocked;
-    int64_t state_count, hash_count, low, first, end, me;
-};
-
-struct taken {
-    int64_t span_count, taken, next, unknown, waiting;
-};
-
-int64_t bmq_key_hashes(const uint8_t *data, int64_t place, int64_t end, int64_t record_count, int64_t last_delta,
-                       uint16_t *hashes);
-int64_t bmq_own_slots(const uint64_t *seeds, int64_t count, uint16_t *owners);
-int64_t bmq_take_keys(const struct window *window, int64_t records_max, int64_t *spans, int64_t spans_max,
-                      struct taken *taken);
+#include "keys.h"
 
 /* Memory of exactly this size, so that a sanitizer sees each byte too many. */
 static void *exactly(size_t bytes) {
@@ -56,9 +34,9 @@ static void take_case(const uint8_t *data, size_t bytes) {
     const size_t state_count = data[0], hash_count = data[1];
     const int64_t records_max = data[6];
     uint8_t *states = exactly(state_count), *mine = exactly(65536), *blocked = exactly(65536);
-    uint16_t *numbers = exactly(2 * state_count), *hashes = exactly(2 * hash_count), *owners = exactly(2 * SLOTS);
+    uint16_t *numbers = exactly(2 * state_count), *hashes = exactly(2 * hash_count), *owners = exactly(2 * BMQ_KEY_SLOTS);
     int64_t *spans = exactly(16 * (size_t)records_max);
-    struct taken taken;
+    struct bmq_key_taken taken;
     if (bytes < 7 + 2 * state_count + hash_count)
         exit(1);
     data += 7;
@@ -69,10 +47,10 @@ static void take_case(const uint8_t *data, size_t bytes) {
         numbers[at] = data[state_count + hash_count + at];
     for (size_t at = 7 + 2 * state_count + hash_count; at < bytes; at++)
         mine[data[at - 7]] = 1;
-    for (size_t slot = 0; slot < SLOTS; slot++)
+    for (size_t slot = 0; slot < BMQ_KEY_SLOTS; slot++)
         owners[slot] = 1;
     data -= 7;
-    struct window window = {states,      numbers, hashes, mine, owners, blocked, (int64_t)state_count, (int64_t)hash_count,
+    struct bmq_key_window window = {states,      numbers, hashes, mine, owners, blocked, (int64_t)state_count, (int64_t)hash_count,
                             data[2], data[3], data[4], data[5]};
     const int64_t status = bmq_take_keys(&window, records_max, spans, records_max, &taken);
     printf("%lld %lld %lld %lld %lld |", (long long)status, (long long)taken.taken, (long long)taken.next,
@@ -91,7 +69,7 @@ static void take_case(const uint8_t *data, size_t bytes) {
 int main(void) {
     uint8_t length[4];
     uint64_t *seeds = exactly(2 * sizeof *seeds);
-    uint16_t *owners = exactly(2 * SLOTS);
+    uint16_t *owners = exactly(2 * BMQ_KEY_SLOTS);
     if (bmq_own_slots(seeds, 2, owners) || !bmq_own_slots(seeds, 0, owners))
         return 1;
     free(seeds);

@@ -3,8 +3,9 @@
  * A hash is one of 65,534; two numbers are apart: KEY_UNKNOWN (no proxy has told it yet) and KEY_NONE (no order is kept). The numbers
  * of states are those of bmq/coordinator/share_state/window.py, the rest is in step with bmq/records/key_layout.py.
  */
+#include "keys.h"
+
 #include "batches.h"
-#include "kernel.h"
 
 #define KEY_UNKNOWN 0
 #define KEY_NONE 65535
@@ -12,7 +13,6 @@
 #define KEY_LAST 65534
 #define HASH_SHIFT 15 /* the partitioner takes the remainder of 31 bits: the upper 16 differ within a partition */
 #define SLOT_SHIFT 4
-#define SLOTS 4096
 
 #define AVAILABLE 0
 #define ACQUIRED 1
@@ -77,14 +77,14 @@ BMQ_EXPORT int64_t bmq_key_hashes(const uint8_t *data, int64_t place, int64_t en
     return place == end ? 0 : -BMQ_BYTES_LEFT;
 }
 
-/* Who of `count` members owns each of the SLOTS ranges of hashes: whose seed and the range's number mix to the greatest number.
- * A member that comes takes ranges of all others, and leaves them to all others when it goes; no range moves besides. */
+/* Who of `count` members owns each of the BMQ_KEY_SLOTS ranges of hashes: whose seed and the range's number mix to the greatest
+ * number. A member that comes takes ranges of all others, and leaves them to all others when it goes; no range moves besides. */
 BMQ_EXPORT int64_t bmq_own_slots(const uint64_t *seeds, int64_t count, uint16_t *owners) {
     int64_t slot, number;
     if (count < 1 || count > UINT16_MAX) {
         return -BMQ_BAD_CALL;
     }
-    for (slot = 0; slot < SLOTS; slot++) {
+    for (slot = 0; slot < BMQ_KEY_SLOTS; slot++) {
         uint64_t greatest = 0;
         owners[slot] = 0;
         for (number = 0; number < count; number++) {
@@ -102,36 +102,6 @@ BMQ_EXPORT int64_t bmq_own_slots(const uint64_t *seeds, int64_t count, uint16_t 
     }
     return 0;
 }
-
-/* A window of records. `states`, `numbers`: of `state_count` offsets; those behind are available. `hashes`: of `hash_count`
- * offsets; those behind are unknown. Nothing in front of `low` counts. Records may be taken from `first` on, in front of `end`.
- * `mine`: one byte per number of a lock, 1 if the member has it. `owners`: of the SLOTS; `me`: the member's number there, or one that
- * owns none. `blocked`: 65,536 zeros, which are changed. */
-struct bmq_key_window {
-    const uint8_t *states;
-    const uint16_t *numbers;
-    const uint16_t *hashes;
-    const uint8_t *mine;
-    const uint16_t *owners;
-    uint8_t *blocked;
-    int64_t state_count;
-    int64_t hash_count;
-    int64_t low;
-    int64_t first;
-    int64_t end;
-    int64_t me;
-};
-
-/* `span_count` spans with `taken` records. `next`: the first record that may be taken, wherever it is, -1 if none may.
- * `unknown`: the first open offset whose hash is not known; nothing behind it is looked at. `waiting`: available records in front of
- * it that have to wait for others of their key, or are another member's. */
-struct bmq_key_taken {
-    int64_t span_count;
-    int64_t taken;
-    int64_t next;
-    int64_t unknown;
-    int64_t waiting;
-};
 
 BMQ_INLINE int is_over(uint8_t state) {
     return state == ACKNOWLEDGED || state == ARCHIVING || state == ARCHIVED || state == ARCHIVING_SPENT;
