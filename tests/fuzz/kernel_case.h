@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "batch_check.h"
+#include "delays.h"
 #include "lz4_frame.h"
 
 #define NOW_MS INT64_C(1700000000000)
@@ -43,7 +44,25 @@ static int32_t checked_in_parts(
     return result;
 }
 
-/* Writes "result max index count failed position | refused ... | opened's result, that of its parts and where | lz4", without an end of line. */
+/* The status for the body as one with delayed records; the last bytes of the header's numbers say how many, so few. */
+static int64_t split_status(const uint8_t *header, const uint8_t *body, size_t body_bytes) {
+    static const int64_t levels_ms[] = {1000, 5000, 10000};
+    const int64_t count = header[60] & 63, last_delta = header[26];
+    const struct bmq_delay_terms terms = {levels_ms, 3, NOW_MS, 3600000, INT64_C(1) << 42, NOW_MS + 20, NOW_MS - 100, 0, 0};
+    struct bmq_delay_split split;
+    uint8_t *entries = calloc(count ? (size_t)count : 1, BMQ_HELD_ENTRY_BYTES);
+    uint8_t *bodies = malloc(body_bytes ? body_bytes : 1), *kept = malloc(body_bytes ? body_bytes : 1);
+    if (!entries || !bodies || !kept)
+        abort();
+    const int64_t status =
+        bmq_split_delays(body, (int64_t)body_bytes, count, last_delta, &terms, entries, bodies, kept, &split);
+    free(entries);
+    free(bodies);
+    free(kept);
+    return status;
+}
+
+/* Writes "result max index count failed position | refused ... | opened's result, that of its parts and where | lz4 | delays", without an end of line. */
 static void run_case(const uint8_t *data, size_t bytes, FILE *out) {
     const uint8_t settings = bytes ? data[0] : 0;
     const size_t batch_bytes = bytes ? bytes - 1 : 0;
@@ -60,7 +79,7 @@ static void run_case(const uint8_t *data, size_t bytes, FILE *out) {
     check.refused_max = REFUSED_MAX;
     const int32_t result = bmq_check_batch(batch, batch_bytes, NOW_MS, &check);
     int32_t opened = CHECK_NO_HEADER, parts = CHECK_NO_HEADER;
-    long long place = 0;
+    long long place = 0, delays = 0;
     if (out)
         fprintf(out, "%d", result);
     if (result != CHECK_NO_HEADER) {
@@ -77,12 +96,13 @@ static void run_case(const uint8_t *data, size_t bytes, FILE *out) {
         opened = bmq_check_opened(header, body, batch_bytes - HEADER_BYTES, NOW_MS, &check);
         parts = checked_in_parts(header, body, batch_bytes - HEADER_BYTES, PART_BYTES[settings >> 6], &check);
         place = (long long)check.failed_position;
+        delays = (long long)split_status(header, body, batch_bytes - HEADER_BYTES);
         free(header);
         free(body);
     }
     const int32_t is_frame = bmq_lz4_is_one_frame(batch, batch_bytes);
     if (out)
-        fprintf(out, " | %d %d %lld | %d", opened, parts, place, is_frame);
+        fprintf(out, " | %d %d %lld | %d | %lld", opened, parts, place, is_frame, delays);
     free(refused);
     free(batch);
 }

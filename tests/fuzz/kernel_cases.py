@@ -9,16 +9,21 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from bmq.protocol.batch_records import encode_batch
 from bmq.records.batch_check import Result, Rules
 from bmq.records.batch_check_twin import TwinCheck
+from bmq.records.delays_twin import split_with_status
 from bmq.records.lz4_frames import is_one_frame_twin
 from bmq.records.native import library
 from tests.conformance.broken_batches import CODECS, ways
+from tests.unit.records.delay_cases import TERMS, random_records
 
 SOURCES: Final = Path(library.__file__).parent
 HERE: Final = Path(__file__).parent
 NOW_MS: Final = 1_700_000_000_000
 REFUSED_MAX: Final = 3
+DELAYED: Final = 40
+"""Seeds with delay headers."""
 BOUNDS_MS: Final = (0, 5, 3_600_000, 2**63 - 1)
 SANITIZED: Final = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 WARNINGS: Final = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror")
@@ -44,22 +49,26 @@ def twins_answer(data: bytes) -> str:
     settings, batch = data[0] if data else 0, memoryview(bytearray(data[1:]))
     twin = TwinCheck(Rules(settings & 3), BOUNDS_MS[settings >> 2 & 3], BOUNDS_MS[settings >> 4 & 3])
     result = twin.batch(batch, NOW_MS)
-    line, opened, place = f"{int(result)}", int(result), 0
+    line, opened, place, delays = f"{int(result)}", int(result), 0, 0
     if result != Result.NO_HEADER:
         line += " " + " ".join(map(str, twin.details())) + " |"
         for one in twin.refused(REFUSED_MAX):
             line += f" {one.batch_index}:{int(one.kind)}:{one.timestamp_ms}"
         place = twin.details().failed_position
-    return f"{line} | {opened} {opened} {place} | {int(is_one_frame_twin(batch))}"
+        delays = split_with_status(batch[61:], batch[60] & 63, batch[26], TERMS)[0]
+    return f"{line} | {opened} {opened} {place} | {int(is_one_frame_twin(batch))} | {delays}"
 
 
 def seeds() -> Iterator[bytes]:
-    """Batches broken in all the ways of the conformance cases, and bodies of LZ4 by themselves."""
+    """Batches broken in all the ways of the conformance cases, bodies of LZ4 by themselves, and batches with delay headers."""
     for codec in range(len(CODECS)):
         for number, (_, batch) in enumerate(ways(codec, NOW_MS)):
             yield bytes([number * 37 & 0xFF]) + batch
             if codec == CODECS.index("lz4"):
                 yield b"\0" + batch[61:]
+    dice = Random(3)
+    for _ in range(DELAYED):
+        yield b"\x3c" + encode_batch(random_records(dice))
 
 
 def mutated(inputs: Sequence[bytes], dice: Random, count: int) -> Iterator[bytes]:

@@ -14,12 +14,12 @@ Integers are big-endian. A body is a record's bytes from the length of its key o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, overload
 
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX, Buffer, Compression, compress, decompress
@@ -72,6 +72,31 @@ class _Entry(NamedTuple):
     body_bytes: int
 
 
+class PackedHeld(Sequence[HeldRecord]):
+    """Held records as an announcement has them: `entries`, an ENTRY each, and `bodies`, back to back."""
+
+    def __init__(self, entries: memoryview, bodies: memoryview) -> None:
+        self.entries = entries
+        self.bodies = bodies
+
+    def __len__(self) -> int:
+        return len(self.entries) // _ENTRY.size
+
+    def __iter__(self) -> Iterator[HeldRecord]:
+        bodies, place = self.bodies, 0
+        for due_ms, timestamp_ms, offset_delta, size_bytes in _ENTRY.iter_unpack(self.entries):
+            yield HeldRecord(due_ms, timestamp_ms, offset_delta, bodies[place : place + size_bytes])
+            place += size_bytes
+
+    @overload
+    def __getitem__(self, index: int) -> HeldRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[HeldRecord]: ...
+    def __getitem__(self, index: int | slice) -> HeldRecord | list[HeldRecord]:
+        """Takes as long as going through all of them."""
+        return list(self)[index]
+
+
 @dataclass(frozen=True)
 class Held:
     """The delayed records of one produce. `codec`: of `packed`, which has their bodies."""
@@ -118,13 +143,19 @@ def encode_held(
     records: Sequence[HeldRecord], behind: NamedBatch, codec: Compression = Compression.NONE, level: int | None = None
 ) -> bytearray:
     """The whole control batch."""
-    bodies = b"".join(record.body for record in records)
+    held = records if isinstance(records, PackedHeld) else _packed(records)
+    bodies, entries = held.bodies, held.entries
     head = _HELD.pack(_VERSION, codec, len(records), *behind)
+    packed = bodies if codec is Compression.NONE else compress(codec, bodies, level)
+    return _control_batch(HELD_TYPE, b"".join((head, entries, packed)))
+
+
+def _packed(records: Sequence[HeldRecord]) -> PackedHeld:
+    bodies = b"".join(record.body for record in records)
     entries = b"".join(
         _ENTRY.pack(record.due_ms, record.timestamp_ms, record.offset_delta, len(record.body)) for record in records
     )
-    packed = bodies if codec is Compression.NONE else compress(codec, bodies, level)
-    return _control_batch(HELD_TYPE, b"".join((head, entries, packed)))
+    return PackedHeld(memoryview(entries), memoryview(bodies))
 
 
 def encode_delivery(delivery: Delivery) -> bytearray:

@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-DELIVER_AT: Final = b"bmq-deliver-at"
-DELIVER_AFTER: Final = b"bmq-deliver-after"
+from bmq.records import delay_layout
+
+DELIVER_AT: Final = delay_layout.DELIVER_AT
+DELIVER_AFTER: Final = delay_layout.DELIVER_AFTER
 COMMON_PREFIX: Final = b"bmq-deliver-a"
 """Bytes that every batch with one of these headers has."""
 

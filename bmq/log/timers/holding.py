@@ -6,11 +6,11 @@ that Kafka's cleaner leaves. A batch without either header costs one search of i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from bmq.log.timers.announcements import HeldRecord
-from bmq.log.timers.due_headers import COMMON_PREFIX, DueRefused, due_ms_of
+from bmq.log.timers.announcements import HeldRecord, PackedHeld
+from bmq.log.timers.due_headers import COMMON_PREFIX, LEVELS_MS, TIME_MS_MAX, DueRefused, due_ms_of
 from bmq.protocol.compression import BadCompressedData, Buffer, Compression, compress, decompress
 from bmq.protocol.record_batch import (
     COMPRESSION_MASK,
@@ -21,7 +21,9 @@ from bmq.protocol.record_batch import (
     assemble_batch,
 )
 from bmq.records.batch_layout import WANTS_HEADERS
-from bmq.records.records_twin import RecordPlaces, record_places, varint
+from bmq.records.delay_layout import DelayedSplit, DelayTerms
+from bmq.records.delays import split_delays
+from bmq.records.records_twin import RecordPlaces, record_places, varint, wrapped
 
 OPENED_BYTES_MAX: Final = 4 * 1024 * 1024
 """Of the decompressed records of a batch on a delay topic: they are read on the event loop."""
@@ -52,7 +54,7 @@ class Split(NamedTuple):
     """`visible`: the producer's batch without the records of `held`, which has one at least, unless some are `refused`."""
 
     visible: bytearray
-    held: list[HeldRecord]
+    held: Sequence[HeldRecord]
     refused: list[RefusedDue]
 
 
@@ -68,6 +70,9 @@ def split(batch: memoryview, header: BatchHeader, delays: Delays, level: int | N
         raise TooMuchToHold(
             f"a batch of {header.record_count} records with delay headers, {RECORDS_MAX} are allowed: send smaller ones"
         )
+    found = split_delays(body, header.record_count, header.last_offset_delta, _terms(header, delays))
+    if found is not None:
+        return _split_of(found, header, level)
     held: list[HeldRecord] = []
     refused: list[RefusedDue] = []
     kept: list[bytes] = []
@@ -75,7 +80,8 @@ def split(batch: memoryview, header: BatchHeader, delays: Delays, level: int | N
     has_append_time = header.attributes & LOG_APPEND_TIME
     places = record_places(body, 0, len(body), header.record_count, header.last_offset_delta, WANTS_HEADERS)
     for index, record in enumerate(places):
-        timestamp_ms = header.max_timestamp_ms if has_append_time else header.base_timestamp_ms + record.timestamp_delta
+        own_ms = wrapped(header.base_timestamp_ms + record.timestamp_delta)
+        timestamp_ms = header.max_timestamp_ms if has_append_time else own_ms
         try:
             due_ms = due_ms_of(_headers(body, record), delays.now_ms, delays.delay_max_ms)
         except DueRefused as error:
@@ -90,7 +96,29 @@ def split(batch: memoryview, header: BatchHeader, delays: Delays, level: int | N
             held.append(HeldRecord(due_ms, timestamp_ms, record.offset_delta, body[start : record.stop]))
     if refused:
         return Split(bytearray(), [], refused)
-    return Split(visible_batch(header, kept, newest_ms, level), held, []) if held else None
+    if not held:
+        return None
+    return Split(visible_batch(header, b"".join(kept), len(kept), newest_ms, level), held, [])
+
+
+def _terms(header: BatchHeader, delays: Delays) -> DelayTerms:
+    has_append_time = header.attributes & LOG_APPEND_TIME
+    return DelayTerms(
+        LEVELS_MS,
+        delays.now_ms,
+        delays.delay_max_ms,
+        TIME_MS_MAX,
+        delays.floor_ms,
+        header.base_timestamp_ms,
+        header.max_timestamp_ms if has_append_time else None,
+    )
+
+
+def _split_of(found: DelayedSplit, header: BatchHeader, level: int | None) -> Split | None:
+    if not found.held_count:
+        return None
+    visible = visible_batch(header, found.kept, found.kept_count, found.newest_ms, level)
+    return Split(visible, PackedHeld(found.entries, found.bodies), [])
 
 
 def opened_body(batch: memoryview, header: BatchHeader) -> bytes:
@@ -113,9 +141,9 @@ def _headers(body: Buffer, record: RecordPlaces) -> Iterator[tuple[bytes, bytes 
         place += max(length, 0)
 
 
-def visible_batch(header: BatchHeader, kept: list[bytes], newest_ms: int, level: int | None) -> bytearray:
-    """The producer's batch with these records alone, each whole. `newest_ms`: the latest of their times."""
-    if not kept:
+def visible_batch(header: BatchHeader, kept: Buffer, count: int, newest_ms: int, level: int | None) -> bytearray:
+    """The producer's batch with these `count` records alone, each whole. `newest_ms`: the latest of their times."""
+    if not count:
         # No codec, and no time that a look-up or retention would take for that of a record.
         attributes = header.attributes & ~(COMPRESSION_MASK | LOG_APPEND_TIME)
         empty = header._replace(
@@ -125,8 +153,6 @@ def visible_batch(header: BatchHeader, kept: list[bytes], newest_ms: int, level:
             record_count=0,
         )
         return assemble_batch(empty, b"")
-    data: Buffer = b"".join(kept)
     codec = header.compression
-    if codec is not Compression.NONE:
-        data = compress(codec, data, level)
-    return assemble_batch(header._replace(max_timestamp_ms=newest_ms, record_count=len(kept)), data)
+    data = kept if codec is Compression.NONE else compress(codec, kept, level)
+    return assemble_batch(header._replace(max_timestamp_ms=newest_ms, record_count=count), data)

@@ -19,7 +19,7 @@ from bmq.protocol.compression import Buffer
 from bmq.protocol.record_batch import LOG_APPEND_TIME, NO_TIMESTAMP_MS, BatchHeader, CorruptRecords
 from bmq.protocol.retry_topics import ATTEMPT_HEADER, ORIGINAL_TOPIC_HEADER, SPRING_ORIGINAL_TOPIC_HEADER
 from bmq.records.batch_layout import WANTS_HEADERS
-from bmq.records.records_twin import Damage, append_varint, record_places, varint
+from bmq.records.records_twin import Damage, append_varint, record_places, varint, wrapped
 
 RECORDS_MAX: Final = 2_000
 """Records of a batch: each takes some 30 us of the event loop."""
@@ -103,11 +103,12 @@ def split_retries(batch: memoryview, header: BatchHeader, retries: Retries, leve
         if is_dead:
             given_up.append(GivenUp(index, len(counted)))
         due_ms = retries.now_ms + (0 if is_dead else retries.levels_ms[attempts - 1])
-        timestamp_ms = header.max_timestamp_ms if has_append_time else header.base_timestamp_ms + record.timestamp_delta
+        own_ms = wrapped(header.base_timestamp_ms + record.timestamp_delta)
+        timestamp_ms = header.max_timestamp_ms if has_append_time else own_ms
         held.append(HeldRecord(max(due_ms, retries.floor_ms), timestamp_ms, record.offset_delta, counted))
     if refused:
         return Retried(Split(bytearray(), [], refused), [])
-    return Retried(Split(visible_batch(header, [], NO_TIMESTAMP_MS, level), held, []), given_up)
+    return Retried(Split(visible_batch(header, b"", 0, NO_TIMESTAMP_MS, level), held, []), given_up)
 
 
 def dead_body(body: Buffer) -> DeadBody | None:

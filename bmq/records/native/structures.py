@@ -137,3 +137,31 @@ class KeyTaken(ctypes.Structure):
         ("unknown", _Int64),
         ("waiting", _Int64),
     )
+
+
+class DelayTerms(ctypes.Structure):
+    """struct bmq_delay_terms"""
+
+    _fields_ = (
+        ("levels_ms", _Pointer),
+        ("level_count", _Int64),
+        ("now_ms", _Int64),
+        ("delay_max_ms", _Int64),
+        ("time_max_ms", _Int64),
+        ("floor_ms", _Int64),
+        ("base_timestamp_ms", _Int64),
+        ("append_time_ms", _Int64),
+        ("has_append_time", _Int64),
+    )
+
+
+class DelaySplit(ctypes.Structure):
+    """struct bmq_delay_split"""
+
+    _fields_ = (
+        ("held_count", _Int64),
+        ("held_bytes", _Int64),
+        ("kept_count", _Int64),
+        ("kept_bytes", _Int64),
+        ("newest_ms", _Int64),
+    )

@@ -11,6 +11,7 @@ import pytest
 from bmq.protocol.batch_records import Record, encode_records
 from bmq.records import keys_twin
 from tests.fuzz.kernel_cases import SANITIZED, answers, build, differences, mutated, seeds
+from tests.unit.records.delay_cases import random_case, split_line
 from tests.unit.records.key_cases import hash_line, random_take, take_line
 
 pytestmark = pytest.mark.unit
@@ -62,3 +63,12 @@ def test_keys_are_hashed_and_taken_as_by_the_twins(tmp_path: Path) -> None:
     takes = [random_take(dice) for _ in range(3_000)]
     expected = [take_line(keys_twin.take_keys(case, *limits)) for _, case, limits in takes]
     assert answers(driver, [data for data, _, _ in takes]) == expected
+
+
+def test_delayed_records_are_taken_out_as_by_the_twin(tmp_path: Path) -> None:
+    driver = build("cc", "delays_driver", tmp_path / "driver", *SANITIZED)
+    dice = Random(43)
+    cases = [random_case(dice) for _ in range(600)]
+    inputs = [one for one in [*cases, *mutated(cases, dice, 3_000)] if len(one) >= 3]
+    inputs += [cases[0][:length] for length in range(3, len(cases[0]))]
+    assert answers(driver, inputs) == [split_line(one) for one in inputs]
