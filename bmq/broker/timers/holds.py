@@ -19,6 +19,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader
 from bmq.protocol.retry_topics import LEVELS_CONFIG, retry_topic_of
+from bmq.records.records_twin import Damage
 
 PENDING_MAX: Final = 200_000
 """Records of a partition that wait: each has a number in memory, and the owner's successor reads them from the log."""
@@ -58,6 +59,8 @@ class HeldAppends:
                 found = split(batch.view, header, delays, config.compression_level)
         except TooMuchToHold as error:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
+        except Damage as error:  # of a compressed batch that the topic does not have validated
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
         if found is None:
             return False
         if found.refused:
