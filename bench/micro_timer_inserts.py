@@ -1,6 +1,6 @@
 """Microseconds per record produced to a topic with delay, all delayed, beside the same topic without delay.
 
-    python -m bench.micro_timers [--records N] [--profile]
+    python -m bench.micro_timer_inserts [--records N] [--profile]
 
 The broker's partition runtime with a store that is durable at once, as micro_append: from a client's bytes to its callback.
 Batches of 16 KiB and 1 MB, of records of 100 B and 1 KiB with one header. `ratio`: records a second with delay to those
