@@ -1,4 +1,4 @@
-"""Delayed records in Python: as native/delays.c, for any bytes. Pure."""
+"""Delayed records in Python: as native/delays.c, for any bytes, and the oracle of its tests. Pure."""
 
 from __future__ import annotations
 

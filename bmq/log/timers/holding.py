@@ -20,13 +20,15 @@ from bmq.protocol.record_batch import (
     BatchHeader,
     assemble_batch,
 )
-from bmq.records.batch_layout import WANTS_HEADERS
+from bmq.records.batch_layout import WANTS_HEADERS, WANTS_VALUE
 from bmq.records.delay_layout import DelayedSplit, DelayTerms
 from bmq.records.delays import split_delays
 from bmq.records.records_twin import RecordPlaces, record_places, varint, wrapped
 
 OPENED_BYTES_MAX: Final = 4 * 1024 * 1024
 """Of the decompressed records of a batch on a delay topic: they are read on the event loop."""
+HEADERS_MAX: Final = 20_000
+"""Headers of a batch that is looked at record by record: each takes a microsecond or two of the event loop."""
 RECORDS_MAX: Final = 10_000
 """Records of a batch that has a delay header: each takes some microseconds of the event loop."""
 
@@ -73,6 +75,7 @@ def split(batch: memoryview, header: BatchHeader, delays: Delays, level: int | N
     found = split_delays(body, header.record_count, header.last_offset_delta, _terms(header, delays))
     if found is not None:
         return _split_of(found, header, level)
+    require_few_headers(body, header)
     held: list[HeldRecord] = []
     refused: list[RefusedDue] = []
     kept: list[bytes] = []
@@ -129,6 +132,16 @@ def opened_body(batch: memoryview, header: BatchHeader) -> bytes:
         raise TooMuchToHold(
             f"a compressed batch for a topic with delay may have {OPENED_BYTES_MAX} bytes of records: {error}"
         ) from error
+
+
+def require_few_headers(body: Buffer, header: BatchHeader) -> None:
+    """Raises TooMuchToHold for a batch with more than HEADERS_MAX, without reading them, and Damage."""
+    places = record_places(body, 0, len(body), header.record_count, header.last_offset_delta, WANTS_VALUE)
+    count = sum(max(varint(body, one.value + max(one.value_bytes, 0), one.stop)[0], 0) for one in places)
+    if count > HEADERS_MAX:
+        raise TooMuchToHold(
+            f"a batch whose records have {count} headers together, {HEADERS_MAX} are allowed: send smaller ones"
+        )
 
 
 def _headers(body: Buffer, record: RecordPlaces) -> Iterator[tuple[bytes, bytes | None]]:

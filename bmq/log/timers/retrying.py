@@ -13,7 +13,14 @@ from typing import Final, NamedTuple
 
 from bmq.log.timers.announcements import HeldRecord
 from bmq.log.timers.delivering import CREATED_HEADER, DUE_HEADER, OFFSET_HEADER
-from bmq.log.timers.holding import RefusedDue, Split, TooMuchToHold, opened_body, visible_batch
+from bmq.log.timers.holding import (
+    RefusedDue,
+    Split,
+    TooMuchToHold,
+    opened_body,
+    require_few_headers,
+    visible_batch,
+)
 from bmq.protocol.batch_records import Record, varint_bytes
 from bmq.protocol.compression import Buffer
 from bmq.protocol.record_batch import LOG_APPEND_TIME, NO_TIMESTAMP_MS, BatchHeader, CorruptRecords
@@ -85,6 +92,7 @@ def split_retries(batch: memoryview, header: BatchHeader, retries: Retries, leve
         raise TooMuchToHold(
             f"a batch of {header.record_count} records for a retry topic, {RECORDS_MAX} are allowed: send smaller ones"
         )
+    require_few_headers(body, header)
     held: list[HeldRecord] = []
     refused: list[RefusedDue] = []
     given_up: list[GivenUp] = []

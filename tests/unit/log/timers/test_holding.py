@@ -19,7 +19,7 @@ from bmq.log.timers.announcements import (
     parse_announcement,
 )
 from bmq.log.timers.delivering import DueRecord, delivered_batch
-from bmq.log.timers.holding import Delays, Split, TooMuchToHold, split
+from bmq.log.timers.holding import HEADERS_MAX, Delays, Split, TooMuchToHold, split
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import Compression
 from bmq.protocol.control_batch import (
@@ -141,6 +141,15 @@ def test_what_is_held_and_delivered_is_what_was_produced(records: list[Record], 
             ("bmq-timer-due", b"%d" % timer.due_ms),
             ("bmq-timer-created", b"%d" % before.timestamp_ms),
         )
+
+
+def test_a_batch_of_many_headers_is_refused_if_it_has_to_be_looked_at() -> None:
+    delay = ("bmq-deliver-after", b"5000")
+    many = Record(None, b"", [delay, *[("", None)] * HEADERS_MAX])
+    found = split_of([many])
+    assert found is not None and len(found.held) == 1, "the kernel reads as many as there are"
+    with pytest.raises(TooMuchToHold, match="headers together"):
+        split_of([many, Record(None, b"", [("bmq-other", b"")])])
 
 
 def test_announcements_are_control_batches_of_no_producer_that_no_time_finds() -> None:

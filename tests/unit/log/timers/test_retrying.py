@@ -9,12 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bmq.log.timers.delivering import DueRecord, delivered_batch
-from bmq.log.timers.holding import TooMuchToHold
+from bmq.log.timers.holding import HEADERS_MAX, TooMuchToHold
 from bmq.log.timers.retrying import RECORDS_MAX, Retried, Retries, dead_body, split_retries
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import Compression
-from bmq.protocol.record_batch import LOG_APPEND_TIME, BatchHeader, CorruptRecords, verify_crc
+from bmq.protocol.record_batch import LOG_APPEND_TIME, BatchHeader, CorruptRecords, assemble_batch, verify_crc
 from bmq.protocol.retry_topics import RetryTopic, letters_topic_of, retry_topic_of
+from bmq.records.records_twin import Damage
 
 pytestmark = pytest.mark.unit
 
@@ -125,6 +126,20 @@ def test_two_counts_are_refused() -> None:
 def test_a_batch_of_too_many_records_is_refused_before_they_are_read() -> None:
     with pytest.raises(TooMuchToHold, match="send smaller ones"):
         split_of([Record(None, None)] * (RECORDS_MAX + 1))
+
+
+def test_a_batch_of_too_many_headers_is_refused_before_they_are_read() -> None:
+    headers: list[Header] = [("", None)] * (HEADERS_MAX - 1)
+    assert split_of([Record(None, None, headers), Record(b"k", b"v", [("", None)])]).split.held
+    with pytest.raises(TooMuchToHold, match=f"{HEADERS_MAX + 1} headers"):
+        split_of([Record(None, None, headers), Record(b"k", b"v", [("", None)] * 2)])
+
+
+def test_a_number_of_headers_that_cannot_be_is_damage() -> None:
+    header = BatchHeader.parse(encode_batch([Record(None, None)]))
+    for body in (b"\x0c\0\0\0\1\1\1", b"\x0c\0\0\0\1\1", b"\x0e\0\0\0\1\1\xfe\xff"):
+        with pytest.raises(Damage):
+            split_retries(memoryview(assemble_batch(header, body)), header._replace(length=49 + len(body)), RETRIES)
 
 
 names = st.sampled_from(["bmq-attempt", "bmq-original-topic", "kafka_original-topic", "own", "", "bmq-timer-due", "é"])
