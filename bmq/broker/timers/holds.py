@@ -56,6 +56,8 @@ class HeldAppends:
                 found = self._retries(batch, header, now_ms, floor_ms)
             else:
                 delays = Delays(now_ms, config.delay_max_ms, floor_ms)
+                if timers.order is not None:
+                    delays = delays._replace(why_not=timers.order.why_not_cancelled)
                 found = split(batch.view, header, delays, config.compression_level)
         except TooMuchToHold as error:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
@@ -83,7 +85,7 @@ class HeldAppends:
         # The code has producers wait and send the batch again.
         if order is None:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "delayed delivery is taking effect in this partition")
-        if len(order) + len(found.held) > PENDING_MAX:
+        if found.held and len(order) + len(found.held) > PENDING_MAX:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{PENDING_MAX} delayed records wait in this partition, no more are taken",
@@ -92,14 +94,16 @@ class HeldAppends:
         header = BatchHeader.parse(view)
         batch.view, batch.header, batch.size_bytes = view, header, len(view)
         announcement = encode_held(
-            found.held, NamedBatch.of(header), came.compression, partition.config.compression_level
+            found.held, NamedBatch.of(header), came.compression, partition.config.compression_level, found.cancels
         )
         partition.context.turns.took(len(announcement) + batch.size_bytes)
 
         def placed(hold_offset: int) -> None:
             first = hold_offset + 1
-            order.place_held(
+            order.place(
+                hold_offset,
                 [Pending(record.due_ms, first + record.offset_delta, hold_offset) for record in found.held],
+                [cancel.target for cancel in found.cancels],
                 first + batch.offset_count,
             )
 

@@ -61,7 +61,7 @@ class PartitionTimers:
             return
         replay = await replay_timers(files, timers)
         order = DueOrder(replay.position)
-        order.recover(replay.pending)
+        order.recover(replay.pending, replay.cancelled)
         self._follow(files, order)
 
     def config_changed(self, config: LogConfig) -> None:

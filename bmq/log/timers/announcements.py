@@ -5,7 +5,9 @@ Clients skip control batches of types that they do not know, if the key has 4 by
 
     held records, type 100     version (u8)  codec of the bodies (u8)  count (i32)  crc32c (u32) and last offset delta (i32)
                                of the batch behind, then count times: due time (i64)  record's own time (i64)
-                               offset delta in the batch behind (i32)  body bytes (i32); then the bodies, back to back
+                               offset delta in the batch behind (i32)  body bytes (i32); then the bodies, back to back.
+                               Version 1 also has cancellations: entries with due time and offset of the record that is
+                               cancelled in place of the first two, and -1 body bytes
     delivery, type 101         version (u8)  crc32c (u32) and last offset delta (i32) of the batch behind, position before
                                (due time, offset: i64), position after (the same)
 
@@ -29,9 +31,11 @@ HELD_TYPE: Final = 100
 DELIVERY_TYPE: Final = 101
 _KEY: Final = Struct(">hh")
 _VERSION: Final = 0
+_WITH_CANCELS: Final = 1
 _HELD: Final = Struct(">BBiIi")
 _ENTRY: Final = Struct(">qqii")
 _DELIVERY: Final = Struct(">BIiqqqq")
+_CANCELS: Final = -1  # in place of the length of a body
 
 
 class Position(NamedTuple):
@@ -63,6 +67,13 @@ class HeldRecord(NamedTuple):
     timestamp_ms: int
     offset_delta: int
     body: Buffer
+
+
+class Cancel(NamedTuple):
+    """A record that cancels another one. `offset_delta`: its own place in the producer's batch."""
+
+    target: Position
+    offset_delta: int
 
 
 class _Entry(NamedTuple):
@@ -99,12 +110,13 @@ class PackedHeld(Sequence[HeldRecord]):
 
 @dataclass(frozen=True)
 class Held:
-    """The delayed records of one produce. `codec`: of `packed`, which has their bodies."""
+    """The delayed records of one produce, and those that cancel others. `codec`: of `packed`, which has the bodies."""
 
     behind: NamedBatch
     entries: tuple[_Entry, ...]
     codec: Compression
     packed: Buffer
+    cancels: tuple[Cancel, ...] = ()
 
     @cached_property
     def _bodies(self) -> memoryview:
@@ -140,13 +152,22 @@ Announcement = Held | Delivery
 
 
 def encode_held(
-    records: Sequence[HeldRecord], behind: NamedBatch, codec: Compression = Compression.NONE, level: int | None = None
+    records: Sequence[HeldRecord],
+    behind: NamedBatch,
+    codec: Compression = Compression.NONE,
+    level: int | None = None,
+    cancels: Sequence[Cancel] = (),
 ) -> bytearray:
-    """The whole control batch."""
+    """The whole control batch. `records` and `cancels`: each in the order of their places."""
     held = records if isinstance(records, PackedHeld) else _packed(records)
-    bodies, entries = held.bodies, held.entries
-    head = _HELD.pack(_VERSION, codec, len(records), *behind)
-    packed = bodies if codec is Compression.NONE else compress(codec, bodies, level)
+    entries: Buffer = held.entries
+    if cancels:
+        rows = list(map(_Entry._make, _ENTRY.iter_unpack(entries)))
+        rows += [_Entry(*cancel.target, cancel.offset_delta, _CANCELS) for cancel in cancels]
+        rows.sort(key=lambda row: row.offset_delta)
+        entries = b"".join(_ENTRY.pack(*row) for row in rows)
+    head = _HELD.pack(_WITH_CANCELS if cancels else _VERSION, codec, len(held) + len(cancels), *behind)
+    packed = held.bodies if codec is Compression.NONE else compress(codec, held.bodies, level)
     return _control_batch(HELD_TYPE, b"".join((head, entries, packed)))
 
 
@@ -181,7 +202,7 @@ def parse_announcement(batch: Buffer, position: int = 0) -> Announcement | None:
     if control_type not in (HELD_TYPE, DELIVERY_TYPE):
         return None
     value = records[0].value or b""
-    if not value or value[0] != _VERSION:
+    if not value or value[0] not in (_VERSION, *((_WITH_CANCELS,) if control_type == HELD_TYPE else ())):
         raise CorruptRecords(f"an announcement of type {control_type} with version {value[:1].hex() or 'none'}")
     return _parse_held(value) if control_type == HELD_TYPE else _parse_delivery(value)
 
@@ -189,19 +210,29 @@ def parse_announcement(batch: Buffer, position: int = 0) -> Announcement | None:
 def _parse_held(value: bytes) -> Held:
     if len(value) < _HELD.size:
         raise CorruptRecords(f"held records in {len(value)} bytes")
-    _, number, count, crc, last_offset_delta = _HELD.unpack_from(value)
+    version, number, count, crc, last_offset_delta = _HELD.unpack_from(value)
     end = _HELD.size + count * _ENTRY.size
     if number > Compression.ZSTD or count <= 0 or end > len(value):
         raise CorruptRecords(f"{count} held records of codec {number} in {len(value)} bytes")
-    entries = tuple(map(_Entry._make, _ENTRY.iter_unpack(value[_HELD.size : end])))
+    rows = tuple(map(_Entry._make, _ENTRY.iter_unpack(value[_HELD.size : end])))
+    bytes_min = _CANCELS if version == _WITH_CANCELS else 0
     previous = -1
-    for entry in entries:
-        if not previous < entry.offset_delta <= last_offset_delta or entry.body_bytes < 0 or entry.due_ms < 0:
+    for row in rows:
+        if not previous < row.offset_delta <= last_offset_delta or row.body_bytes < bytes_min or row.due_ms < 0:
             raise CorruptRecords("held records that are out of order")
-        previous = entry.offset_delta
+        previous = row.offset_delta
+    entries = rows
+    cancels: tuple[Cancel, ...] = ()
+    if version == _WITH_CANCELS:
+        entries = tuple(row for row in rows if row.body_bytes != _CANCELS)
+        cancels = tuple(
+            Cancel(Position(row.due_ms, row.timestamp_ms), row.offset_delta)
+            for row in rows
+            if row.body_bytes == _CANCELS
+        )
     if sum(entry.body_bytes for entry in entries) > DECOMPRESSED_BYTES_MAX:
         raise CorruptRecords("held records of more bytes than a batch may have")
-    return Held(NamedBatch(crc, last_offset_delta), entries, Compression(number), memoryview(value)[end:])
+    return Held(NamedBatch(crc, last_offset_delta), entries, Compression(number), memoryview(value)[end:], cancels)
 
 
 def _parse_delivery(value: bytes) -> Delivery:

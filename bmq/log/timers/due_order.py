@@ -1,16 +1,20 @@
 """Which held records of one partition are pending, which is next, and how far deliveries have come. Pure.
 
 It follows the log: what is placed counts when it is durable, and is taken back when it is refused. A pending record is one
-number: due time, name and where it is held, in this order, so that a heap of numbers is the order of deliveries.
+number: due time, name and where it is held, in this order, so that a sorted list of numbers is the order of deliveries.
+
+A cancelled record is not pending any more when its cancellation is durable. Until then no delivery passes it, so the log never
+has a delivery of a record behind a cancellation of it.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from sortedcontainers import SortedList
 
 from bmq.log.timers.announcements import START, Position
 
@@ -18,6 +22,11 @@ _OFFSET_BITS: Final = 63
 _BEHIND_BITS: Final = 32
 _OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
 _BEHIND_MASK: Final = (1 << _BEHIND_BITS) - 1
+CANCELLED_MAX: Final = 10_000
+"""Cancelled records that are remembered, so that a cancellation may be sent again."""
+
+
+_LAST: Final = Position(2**63, 0)
 
 
 class Pending(NamedTuple):
@@ -34,22 +43,29 @@ class Pending(NamedTuple):
 
 @dataclass(slots=True)
 class _Placed:
-    """On its way into the log. `end_offset`: when the high watermark is there, it counts. `first`: of what it holds."""
+    """On its way into the log. `end_offset`: when the high watermark is there, it counts.
+
+    `first`: of what it holds or cancels.
+    """
 
     start_offset: int
     end_offset: int
     first: Position | None = None
     held: tuple[Pending, ...] = ()
     delivered: tuple[Pending, ...] = ()
+    cancelled: tuple[Position, ...] = ()
 
 
 class DueOrder:
-    """`position`: of what is durable."""
+    """`position`: of what is durable. `delivered_count`, `cancelled_count`: since the partition is owned."""
 
     def __init__(self, position: Position = START) -> None:
         self.position = position
         self._floor = position  # of all that was ever taken: the clock may be set back before that is placed
-        self._heap: list[int] = []
+        self._waiting: SortedList[int] = SortedList()
+        self._cancelled: dict[Position, None] = {}  # the last ones, oldest first
+        self.delivered_count = 0
+        self.cancelled_count = 0
         self._counts: dict[int, int] = {}  # how many of each hold are not delivered durably, in the order of the log
         self._placed: deque[_Placed] = deque()
 
@@ -57,7 +73,7 @@ class DueOrder:
 
     def __len__(self) -> int:
         """Records that wait, or are on their way to be held."""
-        return len(self._heap) + sum(len(one.held) for one in self._placed)
+        return len(self._waiting) + sum(len(one.held) for one in self._placed)
 
     @property
     def floor_ms(self) -> int:
@@ -67,10 +83,10 @@ class DueOrder:
     @property
     def next_due_ms(self) -> int | None:
         """Of what may be delivered next; None: nothing may, until something is pending or has become durable."""
-        if not self._heap:
+        if not self._waiting:
             return None
-        record, limit = _unpacked(self._heap[0]), self._limit()
-        return None if limit is not None and record.position > limit else record.due_ms
+        record, limit = _unpacked(self._waiting[0]), self._limit()
+        return None if limit is not None and record.position >= limit else record.due_ms
 
     @property
     def is_delivering(self) -> bool:
@@ -81,13 +97,35 @@ class DueOrder:
         oldest = min(next(iter(self._counts), high_watermark), high_watermark)
         return min(oldest, self._placed[0].start_offset) if self._placed else oldest
 
+    def why_not_cancelled(self, target: Position) -> str:
+        """Why the record cannot be cancelled, in words; empty: it can, or it was."""
+        if target in self._cancelled or self._index_of(target) is not None:
+            return ""
+        if target <= self.position:
+            return f"too late: what was due at {target.due_ms} has been delivered"
+        if target <= self._floor:
+            return f"too late: what was due at {target.due_ms} is being delivered"
+        return f"no delayed record of this partition has offset {target.offset} and is due at {target.due_ms}"
+
+    def _index_of(self, target: Position) -> int | None:
+        first = _packed(Pending(*target, target.offset))
+        index: int = self._waiting.bisect_left(first)
+        if index < len(self._waiting) and self._waiting[index] >> _BEHIND_BITS == first >> _BEHIND_BITS:
+            return index
+        return None
+
     # --- what happens
 
-    def recover(self, pending: Iterable[Pending]) -> None:
-        """Records found in the log, in the order of their holds; those up to the position were delivered."""
+    def recover(self, pending: Iterable[Pending], cancelled: Collection[Position] = ()) -> None:
+        """Records found in the log, in the order of their holds, and what cancellations in it name.
+
+        Those up to the position were delivered.
+        """
         for record in pending:
-            if record.position > self.position:
+            if record.position > self.position and record.position not in cancelled:
                 self._wait(record)
+        for target in cancelled:
+            self._remember(target)
 
     def take(self, now_ms: int, count_max: int) -> list[Pending]:
         """The next records that are due, in order; `placed` or `give_back` has to follow.
@@ -98,26 +136,30 @@ class DueOrder:
         now_ms = max(now_ms, self.position.due_ms)
         limit = self._limit()
         taken: list[Pending] = []
-        heap = self._heap
-        while heap and len(taken) < count_max:
-            record = _unpacked(heap[0])
-            if record.due_ms > now_ms or (limit is not None and record.position > limit):
+        for number in self._waiting:
+            record = _unpacked(number)
+            if len(taken) == count_max or record.due_ms > now_ms or (limit is not None and record.position >= limit):
                 break
-            heapq.heappop(heap)
             taken.append(record)
+        del self._waiting[: len(taken)]
         if taken:
             self._floor = max(self._floor, taken[-1].position)
         return taken
 
     def give_back(self, records: Iterable[Pending]) -> None:
         """They were taken, and are not on their way."""
-        for record in records:
-            heapq.heappush(self._heap, _packed(record))
+        self._waiting.update(map(_packed, records))
 
     def place_held(self, records: Sequence[Pending], end_offset: int) -> None:
         """Their announcement and the batch behind it, which ends there, were given their offsets."""
-        first = min(record.position for record in records)
-        self._placed.append(_Placed(records[0].hold_offset, end_offset, first, held=tuple(records)))
+        self.place(records[0].hold_offset, records, (), end_offset)
+
+    def place(
+        self, hold_offset: int, records: Sequence[Pending], cancelled: Sequence[Position], end_offset: int
+    ) -> None:
+        """The same of records that are held and others that are cancelled."""
+        first = min(*(record.position for record in records), *cancelled, _LAST)
+        self._placed.append(_Placed(hold_offset, end_offset, first, tuple(records), cancelled=tuple(cancelled)))
 
     def place_delivery(self, records: Sequence[Pending], start_offset: int, end_offset: int) -> None:
         """The same of a delivery of these records, which were taken."""
@@ -130,7 +172,10 @@ class DueOrder:
             one = placed.popleft()
             for record in one.held:
                 self._wait(record)
+            for target in one.cancelled:
+                self._cancel(target)
             if one.delivered:
+                self.delivered_count += len(one.delivered)
                 self.position = one.delivered[-1].position
                 for record in one.delivered:
                     self._uncount(record)
@@ -148,8 +193,20 @@ class DueOrder:
         return min((one.first for one in self._placed if one.first is not None), default=None)
 
     def _wait(self, record: Pending) -> None:
-        heapq.heappush(self._heap, _packed(record))
+        self._waiting.add(_packed(record))
         self._counts[record.hold_offset] = self._counts.get(record.hold_offset, 0) + 1
+
+    def _cancel(self, target: Position) -> None:
+        index = self._index_of(target)
+        if index is not None:
+            self._uncount(_unpacked(self._waiting.pop(index)))
+            self.cancelled_count += 1
+        self._remember(target)
+
+    def _remember(self, target: Position) -> None:
+        self._cancelled[target] = None
+        if len(self._cancelled) > CANCELLED_MAX:
+            del self._cancelled[next(iter(self._cancelled))]
 
     def _uncount(self, record: Pending) -> None:
         left = self._counts[record.hold_offset] - 1

@@ -6,10 +6,11 @@ that Kafka's cleaner leaves. A batch without either header costs one search of i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from bmq.log.timers.announcements import HeldRecord, PackedHeld
+from bmq.log.timers.announcements import Cancel, HeldRecord, PackedHeld, Position
+from bmq.log.timers.cancel_headers import CANCEL, CancelRefused, cancelled_by
 from bmq.log.timers.due_headers import COMMON_PREFIX, LEVELS_MS, TIME_MS_MAX, DueRefused, due_ms_of
 from bmq.protocol.compression import BadCompressedData, Buffer, Compression, compress, decompress
 from bmq.protocol.record_batch import (
@@ -38,35 +39,44 @@ class TooMuchToHold(ValueError):
 
 
 class RefusedDue(NamedTuple):
-    """A record that asks for no time that may be: its place in the batch, and why."""
+    """A record that asks for no time that may be, or cancels what it cannot: its place in the batch, and why."""
 
     batch_index: int
     reason: str
 
 
 class Delays(NamedTuple):
-    """What a topic's records may ask for, now. `floor_ms`: a record that is held is not due before."""
+    """What a topic's records may ask for, now. `floor_ms`: a record that is held is not due before.
+
+    `why_not`: why this record cannot be cancelled; empty: it can.
+    """
 
     now_ms: int
     delay_max_ms: int
     floor_ms: int
+    why_not: Callable[[Position], str] = lambda _: "no delayed record waits in this partition"
 
 
 class Split(NamedTuple):
-    """`visible`: the producer's batch without the records of `held`, which has one at least, unless some are `refused`."""
+    """`visible`: the producer's batch without the records of `held` and `cancels`, which are one at least, unless some
+    are `refused`.
+    """
 
     visible: bytearray
     held: Sequence[HeldRecord]
     refused: list[RefusedDue]
+    cancels: Sequence[Cancel] = ()
 
 
 def split(batch: memoryview, header: BatchHeader, delays: Delays, level: int | None = None) -> Split | None:
-    """None: nothing is to be held. The batch was checked record by record (broker/admission). `level`: of its codec.
+    """None: nothing is to be held or cancelled. The batch was checked record by record (broker/admission).
+
+    `level`: of its codec.
 
     Raises TooMuchToHold.
     """
     body = opened_body(batch, header)
-    if COMMON_PREFIX not in body:
+    if COMMON_PREFIX not in body and CANCEL not in body:
         return None
     if header.record_count > RECORDS_MAX:
         raise TooMuchToHold(
@@ -77,6 +87,7 @@ def split(batch: memoryview, header: BatchHeader, delays: Delays, level: int | N
         return _split_of(found, header, level)
     require_few_headers(body, header)
     held: list[HeldRecord] = []
+    cancels: list[Cancel] = []
     refused: list[RefusedDue] = []
     kept: list[bytes] = []
     newest_ms = NO_TIMESTAMP_MS
@@ -86,11 +97,17 @@ def split(batch: memoryview, header: BatchHeader, delays: Delays, level: int | N
         own_ms = wrapped(header.base_timestamp_ms + record.timestamp_delta)
         timestamp_ms = header.max_timestamp_ms if has_append_time else own_ms
         try:
-            due_ms = due_ms_of(_headers(body, record), delays.now_ms, delays.delay_max_ms)
-        except DueRefused as error:
+            headers = list(_headers(body, record))
+            target = cancelled_by(headers)
+            due_ms = due_ms_of(headers, delays.now_ms, delays.delay_max_ms)
+        except (DueRefused, CancelRefused) as error:
             refused.append(RefusedDue(index, str(error)))
             continue
-        if due_ms is None or due_ms <= delays.now_ms:
+        if target is not None:
+            if why_not := delays.why_not(target):
+                refused.append(RefusedDue(index, why_not))
+            cancels.append(Cancel(target, record.offset_delta))
+        elif due_ms is None or due_ms <= delays.now_ms:
             kept.append(body[record.begin : record.stop])
             newest_ms = max(newest_ms, timestamp_ms)
         else:
@@ -99,9 +116,9 @@ def split(batch: memoryview, header: BatchHeader, delays: Delays, level: int | N
             held.append(HeldRecord(due_ms, timestamp_ms, record.offset_delta, body[start : record.stop]))
     if refused:
         return Split(bytearray(), [], refused)
-    if not held:
+    if not held and not cancels:
         return None
-    return Split(visible_batch(header, b"".join(kept), len(kept), newest_ms, level), held, [])
+    return Split(visible_batch(header, b"".join(kept), len(kept), newest_ms, level), held, [], cancels)
 
 
 def _terms(header: BatchHeader, delays: Delays) -> DelayTerms:

@@ -13,11 +13,15 @@ from bmq.protocol.record_batch import BatchHeader
 
 
 class Replay:
-    """`pending`: in the order of the log, also what was delivered since; `position`: the last one."""
+    """`pending`: in the order of the log, also what was delivered or cancelled since; `position`: the last one.
+
+    `cancelled`: what cancellations name. A cancellation is behind the hold of what it cancels.
+    """
 
     def __init__(self, position: Position) -> None:
         self.position = position
         self.pending: list[Pending] = []
+        self.cancelled: set[Position] = set()
         self._announced: tuple[Announcement, BatchHeader] | None = None
 
     def see(self, data: Buffer, place: int, header: BatchHeader) -> None:
@@ -37,12 +41,17 @@ class Replay:
                 self._announced = announcement_here, header
 
     def drop_delivered(self) -> None:
-        """Forget what is not above the position; for a replay of many deliveries, now and then."""
-        self.pending = [record for record in self.pending if record.position > self.position]
+        """Forget what is not above the position, or cancelled; for a replay of many of these, now and then."""
+        cancelled = self.cancelled
+        waiting = [record for record in self.pending if record.position > self.position]
+        self.pending = [record for record in waiting if record.position not in cancelled]
+        found = {record.position for record in waiting} & cancelled if cancelled else set()
+        self.cancelled = {target for target in cancelled - found if target > self.position}
 
     def _count(self, announcement: Announcement, hold_offset: int, base_offset: int) -> None:
         match announcement:
-            case Held(entries=entries):
+            case Held(entries=entries, cancels=cancels):
+                self.cancelled.update(cancel.target for cancel in cancels)
                 self.pending.extend(
                     Pending(entry.due_ms, base_offset + entry.offset_delta, hold_offset) for entry in entries
                 )

@@ -341,3 +341,75 @@ def test_a_node_starts_partitions_with_delay_unasked() -> None:
         assert await values(log) == [b"a"]
 
     virtual(main)
+
+
+def cancelling(*targets: tuple[int, int], **options: Any) -> bytearray:
+    """A batch of records that cancel (offset, due time)."""
+    return flagged_batch([Record(b"k", None, (("bmq-cancel", b"%d,%d" % target),)) for target in targets], **options)
+
+
+def test_a_cancelled_record_is_not_delivered_by_this_owner_and_the_next() -> None:
+    async def main() -> None:
+        world = World()
+        first = world.owner(DELAY)
+        log = await first.log()
+        due_ms = world.clock.now_ms() + 5000
+        name = await hold(log, world, (b"a", 5000), (b"b", 5000), (b"c", 9000), (b"d", 9500))
+        batch = cancelling((name, due_ms), (name + 2, due_ms + 4000), producer_id=9, producer_epoch=0, base_sequence=0)
+        result = await append(log, batch)
+        assert result.error_code is ErrorCode.NONE
+        assert log.timers.order is not None and len(log.timers.order) == 2
+        await pass_time(world, 5000)
+        assert await values(log) == [b"b"], "neither the record nor what cancelled it is visible"
+        first.kill()
+
+        log = await world.owner(DELAY).log()
+        await pass_time(world, 9000)
+        assert await values(log) == [b"b", b"d"]
+        again = await append(log, batch)
+        assert (again.error_code, again.base_offset) == (ErrorCode.NONE, result.base_offset), "a duplicate"
+
+    virtual(main)
+
+
+def test_what_cannot_be_cancelled_is_said_and_nothing_of_the_batch_is_applied() -> None:
+    async def main() -> None:
+        world = World()
+        log = await world.owner(DELAY).log()
+        due_ms = world.clock.now_ms() + 1000
+        name = await hold(log, world, (b"gone", 1000), (b"there", 2000))
+        await pass_time(world, 1000)
+        end_offset = log.log_end_offset
+        there = (name + 1, due_ms + 1000)
+        result = await append(log, cancelling((name, due_ms), there, (name, due_ms + 1000), (name + 99, due_ms + 1000)))
+        assert result.error_code is ErrorCode.INVALID_RECORD
+        assert [(one.batch_index, one.message) for one in result.record_errors] == [
+            (0, f"too late: what was due at {due_ms} has been delivered"),
+            (2, f"no delayed record of this partition has offset {name} and is due at {due_ms + 1000}"),
+            (3, f"no delayed record of this partition has offset {name + 99} and is due at {due_ms + 1000}"),
+        ]
+        assert log.log_end_offset == end_offset
+        await pass_time(world, 1000)
+        assert await values(log) == [b"gone", b"there"]
+
+    virtual(main)
+
+
+def test_a_cancelled_record_pins_neither_log_nor_limit() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner(DELAY)
+        log = await owner.log()
+        due_ms = world.clock.now_ms() + 60_000
+        name = await hold(log, world, (b"a", 60_000))
+        assert await log.delete_records(-1) == 0
+        for _ in range(2):
+            assert (await append(log, cancelling((name, due_ms)))).error_code is ErrorCode.NONE
+        assert log.timers.order is not None and log.timers.order.cancelled_count == 1
+        assert await log.delete_records(-1) == log.high_watermark
+        owner.kill()
+        log = await world.owner(DELAY).log()
+        await pass_time(world, 60_000)
+        assert await values(log) == []
+
+    virtual(main)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bmq.log.timers.announcements import (
     START,
+    Cancel,
     Delivery,
     HeldRecord,
     NamedBatch,
@@ -18,7 +19,7 @@ from bmq.log.timers.announcements import (
     encode_delivery,
     encode_held,
 )
-from bmq.log.timers.due_order import DueOrder, Pending
+from bmq.log.timers.due_order import CANCELLED_MAX, DueOrder, Pending
 from bmq.log.timers.replay import Replay
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.record_batch import BatchHeader, rewrite
@@ -63,6 +64,15 @@ class Hold(NamedTuple):
     visible: bytearray
 
 
+class Cancelled(NamedTuple):
+    """The same of one that cancels."""
+
+    target: Position
+    end_offset: int
+    control: bytearray
+    visible: bytearray
+
+
 class Owner:
     """As an owner does it, with a log in place of files. The manifest: where to replay from, and a position."""
 
@@ -75,7 +85,9 @@ class Owner:
             if end > manifest[0]:
                 replay.see(batch, 0, BatchHeader.parse(batch))
         self.order = DueOrder(replay.position)
-        self.order.recover(replay.pending)
+        if epoch % 2:
+            replay.drop_delivered()
+        self.order.recover(replay.pending, replay.cancelled)
 
     def hold(self, name: int, after_ms: int) -> Hold:
         visible = encode_batch([Record(None, b"")], base_sequence=name, producer_id=1, producer_epoch=0)
@@ -86,6 +98,16 @@ class Owner:
         offset = self.log.place(visible, self.epoch)
         self.order.place_held([Pending(due_ms, offset, hold_offset)], self.log.end_offset)
         return Hold(offset, due_ms, control, visible)
+
+    def cancel(self, name: int, target: Position) -> Cancelled | None:
+        if self.order.why_not_cancelled(target):
+            return None
+        visible = encode_batch([Record(None, b"")], base_sequence=name, producer_id=3, producer_epoch=0)
+        control = encode_held([], NamedBatch.of(BatchHeader.parse(visible)), cancels=[Cancel(target, 0)])
+        hold_offset = self.log.place(control, self.epoch)
+        self.log.place(visible, self.epoch)
+        self.order.place(hold_offset, [], [target], self.log.end_offset)
+        return Cancelled(target, self.log.end_offset, control, visible)
 
     def deliver(self, count_max: int) -> None:
         if self.order.is_delivering:
@@ -129,6 +151,16 @@ def facts_of(log: Log, holds: list[Hold]) -> tuple[dict[int, int], list[tuple[in
     return held, delivered
 
 
+def durable_cancels(log: Log, cancels: list[Cancelled]) -> list[Cancelled]:
+    """Those that count, in the durable part of the log."""
+    places = {id(batch): place for place, batch in enumerate(log.batches[: log.durable])}
+    return [
+        one
+        for one in cancels
+        if id(one.visible) in places and places.get(id(one.control)) == places[id(one.visible)] - 1
+    ]
+
+
 ACTIONS = st.one_of(
     st.tuples(st.just("hold"), st.integers(1, 30)),
     st.tuples(st.just("deliver"), st.integers(1, 3)),
@@ -138,6 +170,7 @@ ACTIONS = st.one_of(
     st.tuples(st.just("manifest"), st.just(0)),
     st.tuples(st.just("takeover"), st.integers(-40, 40)),
     st.tuples(st.just("plain"), st.just(0)),
+    st.tuples(st.just("cancel"), st.integers(0, 5)),
 )
 
 
@@ -152,6 +185,13 @@ DELIVERED = [("hold", 1), ("sync", 9), ("tick", 20), ("deliver", 3), ("sync", 9)
 @example([("hold", 5), ("sync", 1), ("refuse", 1), ("plain", 0), ("sync", 9), ("takeover", 0)], None)
 @example([*DELIVERED[:-1], ("sync", 1), ("refuse", 1), ("plain", 0), ("sync", 9), ("takeover", 0)], None)
 @example([*DELIVERED, ("hold", 9), ("manifest", 0), ("sync", 2), ("takeover", 0)], None)
+# Cancelled; while it is due, and again; with a takeover; refused; cut; behind a manifest that begins behind the hold.
+@example([("hold", 5), ("sync", 9), ("cancel", 0), ("sync", 9)], None)
+@example([("hold", 5), ("sync", 9), ("cancel", 0), ("tick", 20), ("deliver", 3), ("cancel", 0), ("sync", 9)], None)
+@example([("hold", 5), ("hold", 6), ("sync", 9), ("cancel", 0), ("sync", 9), ("takeover", 0), ("cancel", 0)], None)
+@example([("hold", 5), ("sync", 9), ("cancel", 0), ("refuse", 2), ("plain", 0), ("sync", 9), ("takeover", 0)], None)
+@example([("hold", 5), ("sync", 9), ("cancel", 0), ("sync", 1), ("refuse", 1), ("plain", 0), ("takeover", 0)], None)
+@example([("hold", 5), ("sync", 9), ("cancel", 0), ("sync", 9), ("manifest", 0), ("takeover", 0)], None)
 def test_every_held_record_is_delivered_once_in_order(
     actions: list[tuple[str, int]], data: st.DataObject | None
 ) -> None:
@@ -161,11 +201,19 @@ def test_every_held_record_is_delivered_once_in_order(
     owner = Owner(log, epoch, manifest, 1000)
     name = 0
     holds: list[Hold] = []
+    cancels: list[Cancelled] = []
+    cancelled: set[int] = set()
     acknowledged: dict[int, int] = {}
     for action, number in actions:
         match action:
             case "hold":
                 holds.append(owner.hold(name := name + 1, number))
+            case "cancel" if holds:
+                hold = holds[-1 - number % len(holds)]
+                one = owner.cancel(name := name + 1, Position(hold.due_ms, hold.offset))
+                if one is not None:
+                    cancels.append(one)
+                assert one is None or hold.offset not in {offset for _, offset in facts_of(log, holds)[1]}
             case "plain":
                 log.place(encode_batch([Record(None, b"p")], producer_id=2, producer_epoch=0, base_sequence=0), epoch)
             case "deliver":
@@ -187,14 +235,17 @@ def test_every_held_record_is_delivered_once_in_order(
         for offset, due_ms in facts_of(log, holds)[0].items():
             if offset < log.high_watermark:
                 acknowledged.setdefault(offset, due_ms)
+        cancelled |= {one.target.offset for one in durable_cancels(log, cancels)}
     owner.clock_ms = max(owner.clock_ms, *(one.due_ms for one in holds), 0)
     while len(owner.order) or owner.order.is_delivering:
         owner.deliver(2)
         owner.sync(100)
+    cancelled |= {one.target.offset for one in durable_cancels(log, cancels)}
     held, delivered = facts_of(log, holds)
     assert held.keys() >= acknowledged.keys()
     assert delivered == sorted(delivered), "in order of due time and name"
-    assert [offset for _, offset in delivered] == [offset for _, offset in sorted((due, o) for o, due in held.items())]
+    due = sorted((due, offset) for offset, due in held.items() if offset not in cancelled)
+    assert [offset for _, offset in delivered] == [offset for _, offset in due]
 
 
 def test_a_hold_on_its_way_is_not_passed() -> None:
@@ -288,3 +339,76 @@ def test_the_clock_of_deliveries_is_not_behind_the_position() -> None:
     assert order.take(10, 9) == [Pending(50, 5, 4)], (
         "that time has been reached once; the others were delivered, or are not due"
     )
+
+
+def held(order: DueOrder, *records: Pending) -> None:
+    """They are durable."""
+    end_offset = max(record.offset for record in records) + 1
+    order.place_held(records, end_offset)
+    order.synced(end_offset)
+
+
+def test_no_delivery_passes_a_cancellation_on_its_way() -> None:
+    order = DueOrder()
+    held(order, Pending(10, 1, 0), Pending(20, 2, 0), Pending(30, 3, 0))
+    order.place(4, [], [Position(20, 2)], 6)
+    assert order.take(100, 9) == [Pending(10, 1, 0)]
+    assert order.next_due_ms is None, "no use to wake up before it is durable"
+    order.synced(6)
+    assert (len(order), order.cancelled_count) == (1, 1)
+    assert order.take(100, 9) == [Pending(30, 3, 0)]
+
+
+def test_a_refused_cancellation_cancels_nothing() -> None:
+    order = DueOrder()
+    held(order, Pending(10, 1, 0))
+    order.place(2, [], [Position(10, 1)], 4)
+    order.rollback(3)
+    assert order.take(100, 9) == [Pending(10, 1, 0)]
+
+
+def test_the_log_is_not_needed_for_what_was_cancelled() -> None:
+    order = DueOrder()
+    held(order, Pending(10, 1, 0), Pending(20, 2, 0))
+    order.place(3, [], [Position(10, 1), Position(20, 2)], 5)
+    assert order.oldest_needed(3) == 0
+    order.synced(5)
+    assert (order.oldest_needed(5), order.next_due_ms, len(order)) == (5, None, 0)
+
+
+def test_why_a_record_cannot_be_cancelled_is_said() -> None:
+    order = DueOrder()
+    held(order, Pending(10, 1, 0), Pending(20, 2, 0), Pending(30, 3, 0))
+    assert [order.why_not_cancelled(Position(due, offset)) for due, offset in ((10, 1), (20, 2))] == ["", ""]
+    foreign = "no delayed record of this partition has offset 2 and is due at 30"
+    assert order.why_not_cancelled(Position(30, 2)) == foreign
+    due = order.take(10, 9)
+    assert order.why_not_cancelled(Position(10, 1)) == "too late: what was due at 10 is being delivered"
+    order.place_delivery(due, 4, 6)
+    order.synced(6)
+    assert order.why_not_cancelled(Position(10, 1)) == "too late: what was due at 10 has been delivered"
+    order.place(6, [], [Position(20, 2)], 8)
+    order.place(8, [], [Position(20, 2)], 10)
+    order.synced(10)
+    assert order.why_not_cancelled(Position(20, 2)) == "", "a cancellation may be sent again"
+    assert (len(order), order.cancelled_count, order.delivered_count) == (1, 1, 1)
+
+
+def test_so_many_cancelled_records_are_remembered() -> None:
+    order = DueOrder()
+    count = CANCELLED_MAX + 1
+    order.recover((), [Position(10, offset) for offset in range(count)])
+    assert order.why_not_cancelled(Position(10, 0)).startswith("no delayed record")
+    assert order.why_not_cancelled(Position(10, 1)) == order.why_not_cancelled(Position(10, count - 1)) == ""
+
+
+def test_a_replay_forgets_cancelled_records_and_keeps_cancellations_of_what_it_has_not_seen() -> None:
+    """The hold of such a one lies before the replay began."""
+    visible, two = encode_batch([Record(None, b"a")]), encode_batch([Record(None, b"b"), Record(None, b"c")])
+    held_one = encode_held([HeldRecord(5, 0, 0, b"")], NamedBatch.of(BatchHeader.parse(visible)))
+    cancels = [Cancel(Position(5, 8), 0), Cancel(Position(9, 3), 1)]
+    cancelling = encode_held([], NamedBatch.of(BatchHeader.parse(two)), cancels=cancels)
+    replay = replayed((held_one, 7, 1), (visible, 8, 1), (cancelling, 9, 1), (two, 10, 1))
+    assert replay.pending == [Pending(5, 8, 7)]
+    replay.drop_delivered()
+    assert (replay.pending, replay.cancelled) == ([], {Position(9, 3)})

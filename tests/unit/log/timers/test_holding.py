@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.log.timers.announcements import (
+    Cancel,
     Delivery,
     Held,
     HeldRecord,
@@ -100,6 +101,49 @@ def test_batches_too_long_to_look_into_are_refused() -> None:
         split_of([record(b"", 5)] * 10_001)
 
 
+def cancel(offset: int, due_ms: int) -> Record:
+    return Record(b"key", None, (("bmq-cancel", b"%d,%d" % (offset, due_ms)),))
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_records_that_cancel_others_are_announced_and_not_visible(codec: Compression) -> None:
+    delays = DELAYS._replace(why_not=lambda target: "" if target.offset < 9 else "unknown")
+    found = split_of([cancel(7, 5), record(b"b", 5000), record(b"c"), cancel(3, 6)], delays, compression=codec)
+    assert found is not None and not found.refused
+    assert [one.value for one in decode_records(found.visible)] == [b"c"]
+    assert found.cancels == [Cancel(Position(5, 7), 0), Cancel(Position(6, 3), 3)]
+    control = encode_held(found.held, NamedBatch.of(BatchHeader.parse(found.visible)), codec, cancels=found.cancels)
+    held = parse_announcement(control)
+    assert isinstance(held, Held)
+    assert held.cancels == tuple(found.cancels)
+    assert [entry.offset_delta for entry in held.entries] == [1]
+    assert bytes(held.record(1).body) == found.held[0].body
+
+    alone = split_of([cancel(7, 5)], delays, compression=codec)
+    assert alone is not None and not alone.held
+    held = parse_announcement(encode_held([], NamedBatch(1, 0), cancels=alone.cancels))
+    assert isinstance(held, Held) and held.entries == () and held.cancels == (Cancel(Position(5, 7), 0),)
+
+
+def test_a_cancellation_of_what_cannot_be_cancelled_is_refused_with_its_place() -> None:
+    delays = DELAYS._replace(why_not=lambda target: "" if target.offset < 9 else f"{target.offset} is unknown")
+    found = split_of([cancel(7, 5), cancel(9, 5), record(b"b", 5), cancel(10, 5)], delays)
+    assert found is not None
+    assert [(one.batch_index, one.reason) for one in found.refused] == [(1, "9 is unknown"), (3, "10 is unknown")]
+    assert not found.visible and not found.held and not found.cancels, "nothing of the batch is applied"
+
+
+def test_an_announcement_without_cancellations_may_have_no_entry_of_one() -> None:
+    """An owner that knows version 0 alone refuses what it would not carry out."""
+    control = encode_held([], NamedBatch(1, 0), cancels=[Cancel(Position(5, 7), 0)])
+    (only,) = decode_records(control)
+    assert only.value is not None and only.value[0] == 1
+    place = bytes(control).index(only.value)
+    control[place] = 0
+    with pytest.raises(CorruptRecords):
+        parse_announcement(control)
+
+
 RECORDS = st.lists(
     st.builds(
         record,
@@ -174,7 +218,8 @@ def test_other_control_batches_are_no_announcements() -> None:
 
 @given(st.data())
 def test_damaged_announcement_is_refused_or_reads_within_its_bytes(data: st.DataObject) -> None:
-    batch = encode_held([HeldRecord(1, 2, 0, b"abc"), HeldRecord(4, 5, 1, b"de")], NamedBatch(7, 3))
+    cancels = data.draw(st.sampled_from([[], [Cancel(Position(5, 7), 2)]]))
+    batch = encode_held([HeldRecord(1, 2, 0, b"abc"), HeldRecord(4, 5, 1, b"de")], NamedBatch(7, 3), cancels=cancels)
     for _ in range(data.draw(st.integers(1, 3))):
         batch[data.draw(st.integers(61, len(batch) - 1))] = data.draw(st.integers(0, 255))
     try:
