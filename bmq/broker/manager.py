@@ -91,7 +91,7 @@ class PartitionManager:
         self.budget = self.context.budget
         self.tail_cache = self.context.tail_cache
         self.counts = self.context.counts
-        self.collector = BrokerCollector(self.counts, self.tail_cache, self.budget, self.states)
+        self.collector = BrokerCollector(self.counts, self.tail_cache, self.budget, self.states, self._delayed, clock)
         self._assignments: dict[TopicPartition, _Assignment] = {}
         self._expected: dict[TopicPartition, tuple[int, asyncio.Future[None]]] = {}
         self._ready: dict[TopicPartition, PartitionRuntime] = {}
@@ -430,6 +430,11 @@ class PartitionManager:
             "unopened" if assignment.runtime is None else assignment.runtime.state_name
             for assignment in self._assignments.values()
         )
+
+    def _delayed(self) -> Iterable[tuple[int, int | None]]:
+        """Of each owned partition with delayed records: how many wait, and when the first one is due."""
+        views = (runtime.timers.view for runtime in self._started)
+        return [(view.count, view.first_due_ms) for view in views if view is not None]
 
     def unserved(self) -> Iterable[PartitionRuntime]:
         """Assigned partitions whose log ended by itself: offline (an operator has to decide) or fenced."""

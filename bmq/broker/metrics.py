@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from bmq.broker.append_budget import AppendBudget
 from bmq.broker.tail_cache import TailCache
+from bmq.log.clock import Clock
 from bmq.log.latency import LatencyHistogram
 
 LATENCY_BOUNDS_S: Final = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -27,6 +28,8 @@ class PartitionCounts:
         "cleaner_failures",
         "compacted_bytes",
         "compactions",
+        "delayed_cancelled",
+        "delayed_delivered",
         "duplicates",
         "fenced",
         "mends",
@@ -57,6 +60,8 @@ class PartitionCounts:
         self.rolls = 0
         self.fenced = 0
         self.offline = 0
+        self.delayed_delivered = 0
+        self.delayed_cancelled = 0
         self.compactions = 0
         self.compacted_bytes = 0
         self.uncleanable = 0
@@ -100,6 +105,8 @@ _COUNTERS: Final = (
         "offline",
         "Partitions taken offline: acknowledged data is missing, or an effect failed.",
     ),
+    ("bmq_delayed_records_delivered", "delayed_delivered", "Delayed records appended when they were due."),
+    ("bmq_delayed_records_cancelled", "delayed_cancelled", "Delayed records cancelled before they were due."),
     ("bmq_compactions", "compactions", "Logs compacted."),
     ("bmq_compacted_bytes", "compacted_bytes", "Bytes of segments that compaction went through."),
     (
@@ -112,7 +119,10 @@ _COUNTERS: Final = (
 
 
 class BrokerCollector(Collector):
-    """Register it with the process's registry. `states`: the number of partitions in each state."""
+    """Register it with the process's registry. `states`: the number of partitions in each state.
+
+    `delayed`: of each owned partition with delayed records, how many wait, and when the first one is due (None: none).
+    """
 
     def __init__(
         self,
@@ -120,11 +130,15 @@ class BrokerCollector(Collector):
         tail_cache: TailCache,
         budget: AppendBudget,
         states: Callable[[], Mapping[str, int]],
+        delayed: Callable[[], Iterable[tuple[int, int | None]]],
+        clock: Clock,
     ) -> None:
         self._counts = counts
         self._tail_cache = tail_cache
         self._budget = budget
         self._states = states
+        self._delayed = delayed
+        self._clock = clock
 
     def collect(self) -> Iterator[Metric]:
         for name, attribute, documentation in _COUNTERS:
@@ -133,6 +147,7 @@ class BrokerCollector(Collector):
         for state, count in sorted(self._states().items()):
             partitions.add_metric([state], float(count))
         yield partitions
+        yield from self._waiting()
         latency = self._counts.store_latency
         yield HistogramMetricFamily(
             "bmq_store_append_seconds",
@@ -152,3 +167,19 @@ class BrokerCollector(Collector):
             "bmq_append_in_flight_bytes", "Bytes on their way into the log.", value=self._budget.bytes_used
         )
         yield GaugeMetricFamily("bmq_append_in_flight_max_bytes", "Budget of the same.", value=self._budget.bytes_max)
+
+    def _waiting(self) -> Iterator[Metric]:
+        count, first_due_ms = 0, -1
+        for waiting, due_ms in self._delayed():
+            count += waiting
+            if due_ms is not None:
+                first_due_ms = due_ms if first_due_ms < 0 else min(first_due_ms, due_ms)
+        overdue_s = max(0.0, (self._clock.now_ms() - first_due_ms) / 1000) if first_due_ms >= 0 else 0.0
+        yield GaugeMetricFamily("bmq_delayed_records", "Records that wait for their due time.", value=count)
+        yield GaugeMetricFamily(
+            "bmq_delayed_overdue_seconds", "How long the first of them has been due; 0: none is.", value=overdue_s
+        )
+        next_due = GaugeMetricFamily("bmq_delayed_next_due_timestamp_seconds", "When the first of them is due.")
+        if first_due_ms >= 0:
+            next_due.add_metric([], first_due_ms / 1000)
+        yield next_due

@@ -72,6 +72,8 @@ from bmq.log.partition_log import (
     TopicPartition,
     WholeBatches,
 )
+from bmq.log.timers.announcements import Position
+from bmq.log.timers.delayed_page import DelayedPage
 from bmq.log.transactions import ActiveProducer, TransactionMarker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
@@ -330,6 +332,9 @@ class PartitionRuntime:
 
     async def active_producers(self) -> Sequence[ActiveProducer]:
         return await self._markers.active_producers()
+
+    async def delayed_records(self, after: Position, limit: int) -> DelayedPage:
+        return await self.timers.page(after, limit)
 
     # --- the machine
 

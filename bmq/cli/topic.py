@@ -29,6 +29,7 @@ from bmq.cli.kafka.options import (
 from bmq.cli.kafka.rows import Column, Output, counted, output_of, print_head, print_rows
 from bmq.cli.terminal import print_json
 from bmq.cli.topic_records import chosen_partitions, consume, produce
+from bmq.cli.topic_timers import timers_app
 from bmq.spark.jobs.moments import milliseconds
 
 if TYPE_CHECKING:
@@ -313,6 +314,7 @@ def delete_records(
 
 topic_app.command("consume")(consume)
 topic_app.command("produce")(produce)
+topic_app.add_typer(timers_app)
 
 
 # -- What they have in common ------------------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ from uuid import UUID
 import structlog
 
 from bmq.log.store import Buffer
+from bmq.log.timers.announcements import Position
+from bmq.log.timers.delayed_page import DelayedPage
 from bmq.log.transactions import ActiveProducer, TransactionClaim
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -346,6 +348,9 @@ class PartitionLog(Protocol):
 
     async def delete_records(self, before_offset: int) -> int:
         """Raise the log start offset (-1: to the high watermark); the new one, durable. Raises KafkaError."""
+
+    async def delayed_records(self, after: Position, limit: int) -> DelayedPage:
+        """Records that wait for their due time behind this place in their order, `limit` at most. Raises KafkaError."""
 
     async def prove_ownership(self) -> None:
         """Rule 15: returns only if this owner was the owner at some moment after the call. Raises FencedWriter."""

@@ -100,6 +100,7 @@ class ApiKey(IntEnum):
     FIND_TIMESTAMP = 20_007
     DELETE_BEFORE = 20_008
     FIND_ABORTED = 20_009
+    LIST_DELAYED = 20_030
     # Of the state of share partitions; see share_state_messages.py.
     SHARE_ACQUIRE = 20_010
     SHARE_ACKNOWLEDGE_STATE = 20_011
@@ -249,6 +250,7 @@ _BETWEEN_NODES: dict[ApiKey, Api] = {
     ApiKey.FIND_TIMESTAMP: _api(0, 0, 0),
     ApiKey.DELETE_BEFORE: _api(0, 0, 0),
     ApiKey.FIND_ABORTED: _api(0, 0, 0),
+    ApiKey.LIST_DELAYED: _api(0, 0, 0),
     ApiKey.SHARE_ACQUIRE: _api(0, 0, 0),
     ApiKey.SHARE_ACKNOWLEDGE_STATE: _api(0, 0, 0),
     ApiKey.SHARE_RELEASE: _api(0, 0, 0),

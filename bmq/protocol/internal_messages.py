@@ -292,6 +292,35 @@ class FindTimestampResponse:
 
 
 @dataclass(slots=True, kw_only=True)
+class ListDelayedRequest:
+    """Records of a partition that wait behind (due time, offset) in their order."""
+
+    topic_id: UUID = NO_UUID
+    partition: int = -1
+    leader_epoch: int = -1
+    after_due_ms: int = -1
+    after_offset: int = -1
+    limit: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class DelayedRecord:
+    due_ms: int = -1
+    offset: int = -1
+
+
+@dataclass(slots=True, kw_only=True)
+class ListDelayedResponse:
+    """`count`: of all that wait; `next_due_ms`: of the first of them, -1: none waits."""
+
+    error_code: int = 0
+    error_message: str | None = None
+    count: int = 0
+    next_due_ms: int = -1
+    records: Sequence[DelayedRecord] = ()
+
+
+@dataclass(slots=True, kw_only=True)
 class DeleteBeforeRequest:
     """-1: up to the high watermark."""
 
@@ -459,6 +488,17 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
     ApiKey.FIND_TIMESTAMP: {
         "request": _format(FindTimestampRequest, *_owned(), *_int64("timestamp_ms", "bound_offset")),
         "response": _format(FindTimestampResponse, *_error(), *_int64("offset", "timestamp_ms")),
+    },
+    ApiKey.LIST_DELAYED: {
+        "request": _format(
+            ListDelayedRequest, *_owned(), *_int64("after_due_ms", "after_offset"), FormatField("limit", "int32")
+        ),
+        "response": _format(
+            ListDelayedResponse,
+            *_error(),
+            *_int64("count", "next_due_ms"),
+            _many("records", _format(DelayedRecord, *_int64("due_ms", "offset"))),
+        ),
     },
     ApiKey.DELETE_BEFORE: {
         "request": _format(DeleteBeforeRequest, *_owned(), *_int64("before_offset")),

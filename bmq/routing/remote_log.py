@@ -28,6 +28,8 @@ from bmq.log.partition_log import (
     ProducedBatch,
     TopicPartition,
 )
+from bmq.log.timers.announcements import Position
+from bmq.log.timers.delayed_page import DelayedPage
 from bmq.log.transactions import ActiveProducer, produce_version_of
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import NOT_LEADER_AT_EPOCH, ErrorCode
@@ -42,6 +44,7 @@ from bmq.protocol.internal_messages import (
     DeleteBeforeRequest,
     FindAbortedRequest,
     FindTimestampRequest,
+    ListDelayedRequest,
     LocateOffsetRequest,
     ProveOwnershipRequest,
     TailPart,
@@ -325,6 +328,13 @@ class RemoteLog:
         start_offset: int = answer.log_start_offset
         self._learn(start_offset, self.high_watermark, self.last_stable_offset, self._remote_state.log_end_offset)
         return start_offset
+
+    async def delayed_records(self, after: Position, limit: int) -> DelayedPage:
+        """Like PartitionLog.delayed_records, answered by the owner."""
+        asked = ListDelayedRequest(**self._named(), after_due_ms=after.due_ms, after_offset=after.offset, limit=limit)
+        answer = await self._ask(ApiKey.LIST_DELAYED, asked)
+        records = tuple(Position(one.due_ms, one.offset) for one in answer.records)
+        return DelayedPage(answer.count, None if answer.next_due_ms < 0 else answer.next_due_ms, records)
 
     async def prove_ownership(self) -> None:
         """Like PartitionLog.prove_ownership; our copy's offsets are then as new as the proof. Raises KafkaError."""

@@ -14,6 +14,7 @@ from typing import Any
 import structlog
 from prometheus_client import CollectorRegistry
 
+from bmq.admin.delayed_records import DelayedRecords
 from bmq.admin.group_explainer import GroupExplainer
 from bmq.broker.manager import PartitionManager
 from bmq.controller.runtime import Controller
@@ -135,6 +136,14 @@ class NodeServer:
     def explainer(self) -> GroupExplainer | None:
         """Explains groups; None until the node has joined."""
         return None if self._roles is None else GroupExplainer(self._roles.client_services, self._roles.share.routed)
+
+    @property
+    def delayed_records(self) -> DelayedRecords | None:
+        """Asks about delayed records; None until this node serves."""
+        if self._roles is None:
+            return None
+        services = self._roles.client_services
+        return DelayedRecords(services.partitions, services.appender, services.clock)
 
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
         """The high watermark of a partition owned or followed here; None for others."""

@@ -63,6 +63,7 @@ class NodeRest:
             redrives=self._redrives,
             partitions=lambda: server.manager,
             groups=lambda: server.explainer,
+            delayed=lambda: server.delayed_records,
             access=rest_access(settings, lambda: server.image),
             scheme=scheme,
         )

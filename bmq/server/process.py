@@ -137,6 +137,7 @@ async def _serve(settings: Settings, levels: LogLevels) -> None:
         redrives=lambda: None if (roles := server.inspect()) is None else roles.redrives,
         partitions=lambda: server.manager,
         groups=lambda: server.explainer,
+        delayed=lambda: server.delayed_records,
         access=access,
         scheme=rest.scheme,
     )

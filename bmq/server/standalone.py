@@ -16,6 +16,7 @@ from typing import Any, Final
 import structlog
 from prometheus_client import CollectorRegistry
 
+from bmq.admin.delayed_records import DelayedRecords
 from bmq.admin.group_explainer import GroupExplainer
 from bmq.admin.redrives import Redrives
 from bmq.broker.manager import PartitionManager
@@ -202,6 +203,14 @@ class StandaloneServer:
     def explainer(self) -> GroupExplainer | None:
         """Explains groups; None until the metadata is there."""
         return None if self._roles is None else GroupExplainer(self._roles.services, self._roles.share_states)
+
+    @property
+    def delayed_records(self) -> DelayedRecords | None:
+        """Asks about delayed records; None until the metadata is there."""
+        if self._roles is None:
+            return None
+        services = self._roles.services
+        return DelayedRecords(services.partitions, services.appender, services.clock)
 
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
         """The high watermark of a partition that is started; None for others."""

@@ -24,6 +24,8 @@ from bmq.log.partition_log import (
     WholeBatches,
 )
 from bmq.log.store import FencedWriter
+from bmq.log.timers.announcements import Position
+from bmq.log.timers.delayed_page import DelayedPage
 from bmq.log.transactions import ActiveProducer, TransactionClaim
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -130,6 +132,9 @@ class FakePartitionLog:
         self._pending.append((base_offset, self._log_end_offset, batch))
         if self.is_acknowledging:
             self.acknowledge()
+
+    async def delayed_records(self, after: Position, limit: int) -> DelayedPage:
+        return DelayedPage(0, None, ())
 
     async def active_producers(self) -> Sequence[ActiveProducer]:
         return self.producers

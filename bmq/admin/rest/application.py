@@ -19,6 +19,7 @@ from bmq.admin.rest.segment_pages import STORE_WAIT_S, segment_pages
 from bmq.admin.rest.sources import RestSources
 from bmq.admin.rest.table_pages import table_pages
 from bmq.admin.rest.task_pages import task_pages
+from bmq.admin.rest.timer_pages import timer_pages
 from bmq.admin.rest.views import Health
 
 __all__ = ["RestSources", "rest_application"]
@@ -64,6 +65,7 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
     app.include_router(table_pages(sources))
     app.include_router(compaction_pages(sources))
     app.include_router(group_pages(sources))
+    app.include_router(timer_pages(sources))
     app.include_router(redrive_pages(sources))
     app.add_middleware(BodyLimit)
     app.add_middleware(QueryText)

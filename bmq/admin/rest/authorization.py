@@ -54,6 +54,9 @@ RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
     ("GET", "/v1/topics/{name}"): _DESCRIBE_TOPIC,
     ("GET", "/v1/topics/{name}/partitions/{number}"): _DESCRIBE_TOPIC,
     ("GET", "/v1/topics/{name}/partitions/{number}/segments"): _DESCRIBE_TOPIC,
+    ("GET", "/v1/topics/{name}/timers"): _DESCRIBE_TOPIC,
+    ("GET", "/v1/topics/{name}/partitions/{number}/timers"): _DESCRIBE_TOPIC,
+    ("POST", "/v1/topics/{name}/partitions/{number}/timers/cancel"): Right(Operation.WRITE, "name"),
     ("GET", "/v1/groups"): FREE,  # as above; who may describe the cluster sees all groups, as in Kafka
     ("GET", "/v1/groups/{group}/explain"): Right(Operation.DESCRIBE, group="group"),
     ("GET", "/v1/tasks"): _DESCRIBE,

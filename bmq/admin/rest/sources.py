@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
+from bmq.admin.delayed_records import DelayedRecords
 from bmq.admin.group_explainer import GroupExplainer
 from bmq.admin.operations import Operations
 from bmq.admin.ports import NodeLoad, StateChanges, TableController
@@ -32,7 +33,7 @@ class RestSources:
     process owns or follows, else None. `operations`: None in a process that is the whole cluster. `node_id`: of the
     node that answers. `table_controller`: the active controller if it is in this process. `redrives`: of this
     process; None until it serves. `partitions`: those of this process; None until they can be asked. `groups`:
-    explains groups; None until this node serves. `access`: what clients may do; `principal_of`: who sent a request.
+    explains groups; None until this node serves, as `delayed`, which asks about delayed records. `access`: what clients may do; `principal_of`: who sent a request.
     `scheme`: of this process's REST address, and of all others of the cluster.
     """
 
@@ -50,6 +51,7 @@ class RestSources:
     redrives: Callable[[], Redrives | None] = lambda: None
     partitions: Callable[[], PartitionManager | None] = lambda: None
     groups: Callable[[], GroupExplainer | None] = lambda: None
+    delayed: Callable[[], DelayedRecords | None] = lambda: None
     access: Access = OPEN
     principal_of: PrincipalOf = authenticated
     scheme: str = "http"

@@ -11,11 +11,13 @@ import structlog
 
 from bmq.broker.manifest_changes import ManifestChanges
 from bmq.broker.owned_partition import OwnedPartition
+from bmq.broker.timers.pending_view import PendingView
 from bmq.broker.timers.timer_replay import replay_timers
 from bmq.log.config import LogConfig
 from bmq.log.manifest import TimersReference
 from bmq.log.partition_files import PartitionFiles
-from bmq.log.timers.announcements import START
+from bmq.log.timers.announcements import START, Position
+from bmq.log.timers.delayed_page import DelayedPage
 from bmq.log.timers.due_order import DueOrder
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
@@ -102,7 +104,11 @@ class PartitionTimers:
     def synced(self, high_watermark: int, size_bytes: int) -> None:
         order = self.order
         assert order is not None
+        delivered, cancelled = order.delivered_count, order.cancelled_count
         order.synced(high_watermark)
+        counts = self._partition.context.counts
+        counts.delayed_delivered += order.delivered_count - delivered
+        counts.delayed_cancelled += order.cancelled_count - cancelled
         self.look()
         self._appended_bytes += size_bytes
         if self._appended_bytes >= MANIFEST_BYTES and not self._is_writing:
@@ -126,6 +132,19 @@ class PartitionTimers:
             self._named_from = named_from
         finally:
             self._is_writing = False
+
+    # --- for those who look from outside
+
+    @property
+    def view(self) -> PendingView | None:
+        """None: the partition is not owned, or never had a delayed record."""
+        return None if self.order is None or not self._partition.is_owning else PendingView(self.order)
+
+    async def page(self, after: Position, limit: int) -> DelayedPage:
+        """As PartitionLog.delayed_records."""
+        self._partition.own_files()
+        view = self.view
+        return DelayedPage(0, None, ()) if view is None else await view.page(after, limit)
 
     # --- when something is due
 

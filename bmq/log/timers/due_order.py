@@ -89,6 +89,21 @@ class DueOrder:
         return None if limit is not None and record.position >= limit else record.due_ms
 
     @property
+    def waiting_count(self) -> int:
+        """Records that wait, durably."""
+        return len(self._waiting)
+
+    @property
+    def first_due_ms(self) -> int | None:
+        """Of the first record that waits; None: none does."""
+        return _unpacked(self._waiting[0]).due_ms if self._waiting else None
+
+    def listed(self, after: Position, limit: int) -> tuple[Position, ...]:
+        """The first ones that wait behind this place in the order."""
+        start = self._waiting.bisect_left(_packed(Pending(after.due_ms, after.offset + 1, after.offset + 1)))
+        return tuple(_unpacked(number).position for number in self._waiting[start : start + limit])
+
+    @property
     def is_delivering(self) -> bool:
         return any(one.delivered for one in self._placed)
 

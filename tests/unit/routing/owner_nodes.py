@@ -16,6 +16,7 @@ from uuid import UUID
 import bmq.internode_server.handlers.delete_before
 import bmq.internode_server.handlers.find_aborted
 import bmq.internode_server.handlers.find_timestamp
+import bmq.internode_server.handlers.list_delayed
 import bmq.internode_server.handlers.locate_offset
 import bmq.internode_server.handlers.prove_ownership
 import bmq.internode_server.handlers.tail_fetch

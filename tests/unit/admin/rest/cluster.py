@@ -12,6 +12,7 @@ import httpx
 from fastapi import FastAPI
 from prometheus_client import CollectorRegistry, Counter
 
+from bmq.admin.delayed_records import DelayedRecords
 from bmq.admin.group_explainer import GroupExplainer
 from bmq.admin.operations import Operations, OperationsConfig
 from bmq.admin.redrives import Redrives
@@ -99,6 +100,7 @@ def application(node_id: int = 1, store_wait_s: float = 3) -> FastAPI:
         redrives=lambda: _present[-1].redrives,
         partitions=lambda: cast(PartitionManager, _Partitions()),
         groups=lambda: cast(GroupExplainer | None, _present[-1].explainer),
+        delayed=lambda: cast(DelayedRecords | None, _present[-1].delayed),
     )
     return rest_application(sources, store_wait_s=store_wait_s)
 
@@ -132,6 +134,7 @@ class RestCluster:
         self.clock = FakeClock()
         self.problems: tuple[str, ...] = ()
         self.explainer: Any = None
+        self.delayed: Any = None
         nodes = (*NODES, *(Node(n, "10.0.0.9", 9092, roles=frozenset({"broker"}), epoch=n) for n in managed))
         image = image_of(nodes, topics())
         table = stored_orders(image.topics["orders"].topic_id)

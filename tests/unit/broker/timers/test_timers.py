@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from bmq.broker.partition_events import WriterBroken
 from bmq.broker.partition_states import Writing
@@ -17,7 +18,7 @@ from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader, batches, verify_crc
 from tests.support.flagged_batch import flagged_batch
-from tests.unit.broker.world import CONFIG, KEY, World, append, produce, virtual
+from tests.unit.broker.world import CONFIG, KEY, Owner, World, append, produce, virtual
 
 pytestmark = pytest.mark.unit
 
@@ -411,5 +412,46 @@ def test_a_cancelled_record_pins_neither_log_nor_limit() -> None:
         log = await world.owner(DELAY).log()
         await pass_time(world, 60_000)
         assert await values(log) == []
+
+    virtual(main)
+
+
+def metrics_of(owner: Owner) -> dict[str, float]:
+    """Those of delayed records, without their common beginning."""
+    registry = CollectorRegistry()
+    registry.register(owner.manager.collector)
+    return {
+        sample.name.removeprefix("bmq_delayed_"): sample.value
+        for metric in registry.collect()
+        for sample in metric.samples
+        if sample.name.startswith("bmq_delayed_")
+    }
+
+
+def test_metrics_tell_what_waits_and_what_became_of_it() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner(DELAY)
+        log = await owner.log()
+        nothing = {
+            "records": 0,
+            "overdue_seconds": 0,
+            "records_delivered_total": 0,
+            "records_cancelled_total": 0,
+        }
+        assert metrics_of(owner) == nothing, "no time is told when nothing waits"
+        now_ms = world.clock.now_ms()
+        name = await hold(log, world, (b"a", 5000), (b"b", 7000), (b"c", 9000))
+        await append(log, cancelling((name + 1, now_ms + 7000)))
+        waiting = metrics_of(owner)
+        assert waiting.pop("next_due_timestamp_seconds") == (now_ms + 5000) / 1000
+        assert waiting == {**nothing, "records": 2, "records_cancelled_total": 1}
+        world.clock.advance(6500)
+        assert metrics_of(owner)["overdue_seconds"] == 1.5
+        await pass_time(world, 0)
+        found = metrics_of(owner)
+        assert (found["records"], found["records_delivered_total"], found["overdue_seconds"]) == (1, 1, 0)
+        await owner.manager.close()
+        assert metrics_of(owner)["records"] == 0, "of partitions that are owned here"
 
     virtual(main)
