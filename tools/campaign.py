@@ -84,7 +84,11 @@ PARTS: Final = (
         ("bmq", "tests/simulation"),
         False,
         # A kind of history that takes turns of eight is asked for by name: enough of it for its floors.
-        (("tests.simulation", "--seeds", "100"), ("tests.simulation", "--history", "share", "--seeds", "40")),
+        (
+            ("tests.simulation", "--seeds", "100"),
+            ("tests.simulation", "--history", "share", "--seeds", "40"),
+            ("tests.simulation", "--history", "delay", "--seeds", "40"),
+        ),
     ),
     Part(
         "fresh",

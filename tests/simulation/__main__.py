@@ -206,6 +206,21 @@ FLOORS: Mapping[str, Mapping[str, float]] = {
         "aged_batches": 4,
         "starts_raised": 0.5,
     },
+    "delay": {
+        "kills": 1,
+        "pauses": 0.7,
+        "hand_overs": 1,
+        "node_losses": 0.5,
+        "cuts": 3,
+        "moves": 6,
+        "deletions": 0.3,
+        "late_calls": 1,
+        "acknowledged_batches": 60,
+        "timers_delivered": 80,
+        "timers_plain": 30,
+        "timers_cancelled": 2,
+        "timers_too_late": 1.5,
+    },
 }
 FLOORS_FROM_SEEDS = 20  # fewer may be quiet by chance
 

@@ -131,6 +131,10 @@ class Cluster:
             settings["broker"] |= broker_settings()
         return settings
 
+    def _clock(self, node_id: int, number: int) -> SimulatedClock:
+        """Of a node's incarnation."""
+        return SimulatedClock(self.loop)
+
     def _dice(self, purpose: str) -> random.Random:
         return random.Random(f"{self.name} {self.seed} {purpose}")
 
@@ -170,7 +174,7 @@ class Cluster:
                 settings,
                 node.client,
                 node.election,
-                SimulatedClock(self.loop),
+                self._clock(node.node_id, number),
                 dice,
                 rest=(host, _REST_PORT),
                 hooks=self._hooks(node, dice),

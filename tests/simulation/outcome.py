@@ -71,6 +71,10 @@ class Outcome:
     waits: int = 0  # deliveries after a back-off
     dead_letters: int = 0  # records that have one
     states_loaded: int = 0  # shards of share partitions, by one node after the other
+    timers_delivered: int = 0  # records that were delayed, when they were due
+    timers_plain: int = 0  # records at their own offsets on a topic with delay
+    timers_cancelled: int = 0
+    timers_too_late: int = 0  # cancellations that were refused
     cleaners_hurt: int = 0  # dead or hanging between what they wrote and its swap
     simulated_s: float = 0.0
     callbacks: int = 0
@@ -108,7 +112,9 @@ class Outcome:
             f"{self.starts_raised} starts raised, {self.cleaners_hurt} cleaners hurt, {self.deliveries} deliveries, "
             f"{self.redeliveries} of them again, {self.accepts} accepted, {self.refusals} acknowledgements refused, "
             f"{self.locks_run_out} locks run out, {self.waits} back-offs, {self.dead_letters} dead letters, "
-            f"{self.states_loaded} states loaded, {self.callbacks} callbacks, "
+            f"{self.states_loaded} states loaded, {self.timers_delivered} timers delivered, "
+            f"{self.timers_plain} plain beside them, {self.timers_cancelled} cancelled, "
+            f"{self.timers_too_late} cancelled too late, {self.callbacks} callbacks, "
             f"{self.simulated_s:.3f} s simulated: {verdict}"
         )
 

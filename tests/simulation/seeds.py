@@ -9,6 +9,7 @@ from collections.abc import Callable
 from tests.simulation.cluster import Cluster
 from tests.simulation.compaction import Compaction
 from tests.simulation.consumers import Consumers
+from tests.simulation.delays import Delays
 from tests.simulation.delegated import Delegated
 from tests.simulation.fault_rates import FaultRates
 from tests.simulation.outcome import Outcome
@@ -27,6 +28,7 @@ HISTORIES: dict[str, Callable[[int, FaultRates, bool], History]] = {
     "compaction": Compaction,
     "delegated": Delegated,
     "share": Shares,
+    "delay": Delays,
 }
 # Those that cost as much as the others together take turns: (every so many seeds, beginning with which).
 TURNS = {
@@ -36,6 +38,7 @@ TURNS = {
     "compaction": (20, 5),
     "delegated": (40, 15),
     "share": (8, 2),
+    "delay": (8, 6),
 }
 
 
