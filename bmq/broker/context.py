@@ -110,6 +110,9 @@ class CompactionPace(NamedTuple):
     bytes_per_s_max: float
 
 
+RUNS_WRITTEN_MAX: Final = 2
+"""Partitions of a process that write runs of delayed records at once: each sorts some 16 MiB in memory."""
+RUN_MERGES_MAX: Final = 1
 USUAL_RETRY: Final = VerificationRetry()
 
 
@@ -144,6 +147,8 @@ class BrokerContext:
     urgent_searches: SearchPace = field(init=False)
     producer_id_expiration_ms: int = field(init=False)  # altered live
     compaction: CompactionPace = field(init=False)  # altered live
+    run_room: asyncio.Semaphore = field(init=False)  # for runs of delayed records being written from the log
+    merge_room: asyncio.Semaphore = field(init=False)  # and for merges of runs
 
     def __post_init__(self) -> None:
         self.producer_id_expiration_ms = self.settings.producer_id_expiration_ms
@@ -156,6 +161,7 @@ class BrokerContext:
         self.budget = AppendBudget(self.settings.append_bytes_max)
         self.indexes = IndexCache(self.settings.index_cache_bytes_max)
         self.counts = PartitionCounts()
+        self.run_room, self.merge_room = asyncio.Semaphore(RUNS_WRITTEN_MAX), asyncio.Semaphore(RUN_MERGES_MAX)
         loop = asyncio.get_running_loop()
         self.turns = AppendBatcher(loop)
         self.starts = StartQueue(self.settings.starts_max, self.counts)

@@ -32,6 +32,8 @@ class ManifestChanges:
         """Carry out a change that returns the paths it no longer needs. Raises KafkaError."""
         partition = self._partition
         self.remove_later(await partition.with_files(change))
+        if partition.files is not None:
+            self.remove_later(partition.files.take_unnamed_runs())
         if self._orphaned_files and partition.files is not None:
             newest = partition.files.newest_manifest
             self.remove_later(path for number, path in self._orphaned_files if number < newest)
@@ -86,6 +88,8 @@ class ManifestChanges:
                 f"offset {before_offset} is past the high watermark {partition.high_watermark}",
             )
         if wanted > partition.log_start_offset:
+            if partition.timers is not None:
+                await partition.timers.make_room(wanted)
             await self.apply(lambda files: files.advance_log_start(wanted))
         return partition.log_start_offset
 

@@ -53,6 +53,9 @@ class Timers(Protocol):
     def rollback(self, end_offset: int) -> None:
         """Batches that were placed at or past this offset were refused: the log ends here."""
 
+    async def make_room(self, offset: int) -> None:
+        """Have the log below `offset` needed no more, if that can be done. Never raises a BmqError."""
+
 
 class OwnedPartition:
     """`log` is None before the partition is owned, `files` before its log was walked and recorded.

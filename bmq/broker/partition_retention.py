@@ -124,6 +124,8 @@ class PartitionRetention:
         partition = self._partition
         if wanted_offset <= partition.log_start_offset:
             return
+        if partition.timers is not None:
+            await partition.timers.make_room(wanted_offset)
         try:
             await self._changes.apply(lambda files: files.advance_log_start(wanted_offset))
         except BmqError as error:

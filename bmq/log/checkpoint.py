@@ -21,6 +21,7 @@ from bmq.log.names import (
     manifest_name,
     parse_manifest,
     parse_segment,
+    run_name,
     segment_name,
     snapshot_name,
 )
@@ -144,17 +145,22 @@ async def _without_lost_files(store: SegmentStore, paths: PartitionPaths, manife
     snapshots = tuple(
         item for item in manifest.snapshots if paths.snapshot(item.leader_epoch, item.number) not in missing
     )
+    timers = manifest.timers
+    if timers is not None:
+        runs = (run for run in timers.runs if paths.run(run.leader_epoch, run.number) not in missing)
+        timers = replace(timers, runs=tuple(runs))
     return replace(
         manifest,
         extents=extents,
         snapshots=snapshots,
+        timers=timers,
         log_start_offset=log_start_offset,
         producers=manifest.producers if extents or manifest.producers is not None else b"",
     )
 
 
 async def _missing_files(store: SegmentStore, paths: PartitionPaths, manifest: Manifest) -> set[str]:
-    """Paths of segments, snapshots and files of aborted transactions that the manifest names and that are not there."""
+    """Paths of segments, snapshots, runs and files of aborted transactions that the manifest names and that are not there."""
     there: dict[int, frozenset[str]] = {}
     for epoch in manifest.epochs_named():
         try:
@@ -164,7 +170,10 @@ async def _missing_files(store: SegmentStore, paths: PartitionPaths, manifest: M
     segments = ((extent.leader_epoch, segment_name(extent.roll)) for extent in manifest.extents)
     snapshots = ((item.leader_epoch, snapshot_name(item.number)) for item in manifest.snapshots)
     aborted = ((item.leader_epoch, aborted_name(item.number)) for item in manifest.aborted_files)
-    return {paths.file(epoch, name) for epoch, name in (*segments, *snapshots, *aborted) if name not in there[epoch]}
+    runs = () if manifest.timers is None else manifest.timers.runs
+    named_runs = ((run.leader_epoch, run_name(run.number)) for run in runs)
+    named = (*segments, *snapshots, *aborted, *named_runs)
+    return {paths.file(epoch, name) for epoch, name in named if name not in there[epoch]}
 
 
 def _numbers(entries: Iterable[FileStatus]) -> list[int]:

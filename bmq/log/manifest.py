@@ -22,6 +22,7 @@ from bmq.log.checksummed_parts import CONTAINER_BYTES_MAX, CorruptParts, decode_
 from bmq.log.json_adapter import ConfigDict, Field, TypeAdapter, ValidationError
 from bmq.log.segment_index import NaturalNumber, SegmentIndex
 from bmq.log.store import Buffer
+from bmq.log.timers.run_reference import RunReference
 from bmq.protocol.turns import at_once
 
 MANIFEST_BYTES_MAX: Final = CONTAINER_BYTES_MAX
@@ -126,9 +127,10 @@ class AbortedFile:
 
 @dataclass(frozen=True, slots=True)
 class TimersReference:
-    """Where the next owner finds delayed records that are pending: by a replay of the log from `replay_from` on.
+    """Where the next owner finds delayed records that are pending: in `runs`, and by a replay of the log from `replay_from` on.
 
-    Deliveries had come to (`due_ms`, `offset`) there, or have by now.
+    What is held below `replay_from` is delivered, or in one of the runs; what is held from there on is in none. Deliveries had
+    come to (`due_ms`, `offset`) there, or have by now.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -136,6 +138,7 @@ class TimersReference:
     replay_from: NaturalNumber
     due_ms: int
     offset: int
+    runs: tuple[RunReference, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +211,8 @@ class Manifest:
             aborted_files=self.aborted_files,
             timers=self.timers,
         )
-        # Without defaults: releases without compaction, or files of aborted transactions, can read the manifest of a log
-        # that has none of either.
+        # Without defaults: releases without compaction, files of aborted transactions or runs can read the manifest of a log
+        # that has none of these, and refuse one that has.
         encoded = _HEAD.dump_json(head, exclude_defaults=True)
         if self.extents:
             slices = []
@@ -270,6 +273,8 @@ class Manifest:
         epochs = {epoch for extent in self.extents for epoch in (extent.leader_epoch, extent.index_epoch)}
         epochs.update(snapshot.leader_epoch for snapshot in self.snapshots)
         epochs.update(file.leader_epoch for file in self.aborted_files)
+        if self.timers is not None:
+            epochs.update(run.leader_epoch for run in self.timers.runs)
         return frozenset(epochs)
 
 

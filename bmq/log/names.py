@@ -11,6 +11,7 @@ topics/<topic id>/<partition>/00000008.open     the epoch that writes; `N` and `
     00000000.index.3            a draft of an index; once whole it is renamed to the final name (rule 21)
     snapshot.00000000           a state machine's snapshot, named by a manifest
     aborted.00000000            aborted transactions that a manifest has no room for, named by it
+    timers.00000000             a run: delayed records in order of due time, named by a manifest
     delegated.<reservation>     a directory for a compaction that somebody else carries out; no manifest names it
 """
 
@@ -37,6 +38,7 @@ _INDEX_FILE: Final = re.compile(_NUMBER + r"\.index", re.ASCII)
 _REBUILT_INDEX_FILE: Final = re.compile(_NUMBER + "-" + _NUMBER + r"\.index", re.ASCII)
 _MANIFEST_FILE: Final = re.compile(r"manifest\." + _NUMBER, re.ASCII)
 _ABORTED_FILE: Final = re.compile(r"aborted\." + _NUMBER, re.ASCII)
+_RUN_FILE: Final = re.compile(r"timers\." + _NUMBER, re.ASCII)
 _SNAPSHOT_FILE: Final = re.compile(r"snapshot\." + _NUMBER, re.ASCII)
 
 
@@ -99,6 +101,10 @@ def aborted_name(number: int) -> str:
     return f"aborted.{number:08d}"
 
 
+def run_name(number: int) -> str:
+    return f"timers.{number:08d}"
+
+
 def parse_epoch_directory(name: str) -> tuple[int, bool] | None:
     """(leader epoch, is it the open form); None for any other name."""
     match = _EPOCH_DIRECTORY.fullmatch(name)
@@ -150,6 +156,10 @@ def parse_snapshot(name: str) -> int | None:
 
 def parse_aborted(name: str) -> int | None:
     return _single_number(_ABORTED_FILE, name)
+
+
+def parse_run(name: str) -> int | None:
+    return _single_number(_RUN_FILE, name)
 
 
 def renamed_path(path: str) -> str:
@@ -207,6 +217,9 @@ class PartitionPaths:
 
     def aborted(self, leader_epoch: int, number: int) -> str:
         return self.file(leader_epoch, aborted_name(number))
+
+    def run(self, leader_epoch: int, number: int) -> str:
+        return self.file(leader_epoch, run_name(number))
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,10 +53,12 @@ from bmq.log.replacement import (
     Replacement,
     SwapNotBegun,
     end_offset_of,
+    index_of_cleaned,
     segment_of,
     with_replacements,
 )
 from bmq.log.retention import droppable
+from bmq.log.run_files import RunFiles
 from bmq.log.segment_index import IndexBuilder, SegmentIndex, span_from
 from bmq.log.state_snapshots import latest_snapshot
 from bmq.log.store import (
@@ -126,12 +128,13 @@ class PartitionFiles:
         self._next_snapshot = 0
         self._aborted_files = recovered.aborted_files
         self._aborted_writer = AbortedFileWriter(store, paths, holder)
+        self._run_files = RunFiles(paths)
         self._cleaned_rolls = count(CLEANED_ROLL_MIN)
         self._newest_manifest = -1
         self._oldest_manifest = 0
         self._own: list[_OwnSegment] = []
         self._holder = holder
-        self._look = look
+        self.look = look
         self._indexes = indexes
         self._writing = asyncio.Lock()
         self._loading = asyncio.Lock()
@@ -374,6 +377,10 @@ class PartitionFiles:
         async with self._writing:
             await self._write(self.manifest())
 
+    def take_unnamed_runs(self) -> tuple[str, ...]:
+        """Paths of runs that the newest manifest does not name any more, each once."""
+        return self._run_files.take_unnamed()
+
     async def record_cut(self, roll: int, valid_bytes: int) -> None:
         """Record, durably, that our segment `roll` was closed past its valid bytes (a torn tail, rule 9)."""
         async with self._writing:
@@ -436,7 +443,7 @@ class PartitionFiles:
         """Write the index of a segment that is to replace these extents. Raises as `replace_extents`."""
         producers = await self._producers_at(replaced[-1])
         self._place_of(replaced)
-        index = self._index_of_cleaned(cleaned, replaced, producers)
+        index = index_of_cleaned(cleaned, replaced, self.producers.aborted, producers)
         try:
             await self._write_index(index)
         except FencedWriter:
@@ -510,18 +517,6 @@ class PartitionFiles:
             raise ExtentsChanged(f"segments of {self.paths.partition} were deleted while they were compacted")
         return place
 
-    def _index_of_cleaned(self, cleaned: CleanedSegment, replaced: Sequence[Extent], producers: bytes) -> SegmentIndex:
-        base_offset, end_offset = replaced[0].base_offset, replaced[-1].end_offset
-        summary = cleaned.index.summary
-        if (summary.base_offset, summary.end_offset) != (base_offset, end_offset):
-            raise CorruptFile(
-                f"a compacted segment has [{summary.base_offset}, {summary.end_offset}) for [{base_offset}, {end_offset})"
-            )
-        aborted = self.producers.aborted.between(base_offset, end_offset)
-        for offset in cleaned.dropped_aborts:
-            aborted.remove(offset)
-        return replace(cleaned.index, aborted=aborted, producers=producers)
-
     async def latest_snapshot(self, high_watermark: int) -> StateSnapshot | None:
         """See state_snapshots.latest_snapshot."""
         return await latest_snapshot(
@@ -585,10 +580,12 @@ class PartitionFiles:
     async def _write(self, manifest: Manifest) -> None:
         """Write it durably to the claimed directory; the next owner may find it after a failure. Two are kept, for damage."""
         manifest = await self._aborted_writer.with_room(manifest)
+        self._run_files.tried(manifest)
         number = await write_manifest(
             self.store, self.paths, manifest, holder=self._holder, numbers=self._manifest_numbers
         )
-        await self._look()
+        await self.look()
+        self._run_files.named(manifest)
         before, self._newest_manifest = self._newest_manifest, number
         try:
             while self._oldest_manifest < before:

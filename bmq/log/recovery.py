@@ -393,10 +393,17 @@ class _Walk:
 
 
 def timers_within(timers: TimersReference | None, log_start_offset: int, end_offset: int) -> TimersReference | None:
-    """The log may begin later than timers need, or end earlier, once a loss was accepted: then they are lost with it."""
+    """The log may begin later than timers need, or end earlier, once a loss was accepted: then they are lost with it.
+
+    A run may have records that the log has lost at its end. Their names will be given to others, so they do not count.
+    """
     if timers is None:
         return None
-    return replace(timers, replay_from=min(max(timers.replay_from, log_start_offset), end_offset))
+    return replace(
+        timers,
+        replay_from=min(max(timers.replay_from, log_start_offset), end_offset),
+        runs=tuple(run if run.end_offset <= end_offset else replace(run, end_offset=end_offset) for run in timers.runs),
+    )
 
 
 @dataclass(frozen=True, slots=True)

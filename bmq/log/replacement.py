@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.manifest import Extent
 from bmq.log.segment_index import SegmentIndex
-from bmq.log.store import StorageUnavailable
+from bmq.log.store import CorruptFile, StorageUnavailable
 
 
 class SwapNotBegun(StorageUnavailable):
@@ -57,3 +58,19 @@ def end_offset_of(extent: Extent) -> int:
 def segment_of(extent: Extent) -> tuple[int, int]:
     """Its leader epoch and roll, which name the segment."""
     return extent.leader_epoch, extent.roll
+
+
+def index_of_cleaned(
+    cleaned: CleanedSegment, replaced: Sequence[Extent], aborted: AbortedTransactions, producers: bytes
+) -> SegmentIndex:
+    """The index of a segment that replaces these extents. `producers`: the state at their end. Raises CorruptFile."""
+    base_offset, end_offset = replaced[0].base_offset, replaced[-1].end_offset
+    summary = cleaned.index.summary
+    if (summary.base_offset, summary.end_offset) != (base_offset, end_offset):
+        raise CorruptFile(
+            f"a compacted segment has [{summary.base_offset}, {summary.end_offset}) for [{base_offset}, {end_offset})"
+        )
+    left = aborted.between(base_offset, end_offset)
+    for offset in cleaned.dropped_aborts:
+        left.remove(offset)
+    return replace(cleaned.index, aborted=left, producers=producers)

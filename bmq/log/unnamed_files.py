@@ -1,4 +1,4 @@
-"""Files of compactions that no manifest names: their owner ended, or lost its store, between writing and swapping.
+"""Files of compactions, and runs, that no manifest names: their owner ended, or lost its store, before it named them.
 
 An owner makes files in its own directory alone, and may name there what it finds in sealed ones only if the manifest that
 it began with does. So what this does not name of a sealed directory nobody ever names again: neither this owner, nor a
@@ -7,9 +7,12 @@ later one, which begins with its manifest; and who was fenced writes no manifest
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from bmq.log.manifest import Manifest
-from bmq.log.names import PartitionPaths, is_cleaned, parse_cleaned, parse_rebuilt_index
+from bmq.log.names import PartitionPaths, is_cleaned, parse_cleaned, parse_rebuilt_index, parse_run
 from bmq.log.store import FileMissing, SegmentStore
+from bmq.log.timers.run_reference import RunReference
 
 
 async def find_unnamed(store: SegmentStore, paths: PartitionPaths, manifest: Manifest) -> tuple[str, ...]:
@@ -28,6 +31,27 @@ async def find_unnamed(store: SegmentStore, paths: PartitionPaths, manifest: Man
         for entry in entries:
             segment = _segment_of(epoch, entry.name)
             if segment is not None and segment not in named:
+                found.append(paths.file(epoch, entry.name))
+    return tuple(found)
+
+
+async def find_unnamed_runs(
+    store: SegmentStore, paths: PartitionPaths, epochs: Iterable[int], named: Iterable[RunReference]
+) -> tuple[str, ...]:
+    """Runs in the sealed directories of `epochs` that are not `named`. Raises StorageUnavailable.
+
+    `named`: by the first manifest of the owner of `paths`, which is durable; not what it names since.
+    """
+    found: list[str] = []
+    kept = {(run.leader_epoch, run.number) for run in named}
+    for epoch in sorted(set(epochs) - {paths.leader_epoch}):
+        try:
+            entries = await store.list_directory(paths.epoch(epoch))
+        except FileMissing:
+            continue
+        for entry in entries:
+            number = parse_run(entry.name)
+            if number is not None and (epoch, number) not in kept:
                 found.append(paths.file(epoch, entry.name))
     return tuple(found)
 

@@ -16,6 +16,7 @@ from bmq.broker.timers.dead_retries import DeadRetries
 from bmq.broker.timers.hold_reader import HoldReader
 from bmq.broker.timers.pairs import place_pair
 from bmq.broker.timers.partition_timers import PartitionTimers
+from bmq.broker.timers.pending_runs import PendingRuns
 from bmq.log.partition_log import AppendResult, ProducedBatch, internal_batch
 from bmq.log.store import StoreError
 from bmq.log.timers.announcements import Delivery, NamedBatch, encode_delivery
@@ -49,7 +50,7 @@ class Deliveries:
         self._guard = guard
         self._reads = reads
         self._is_running = False
-        self.timers = PartitionTimers(partition, changes, self._begin)
+        self.timers = PartitionTimers(partition, changes, reads, self._begin, lambda: self._is_running)
 
     def _begin(self) -> None:
         if not self._is_running:
@@ -57,17 +58,21 @@ class Deliveries:
             self._partition.machine.spawn(self._run())
 
     async def _run(self) -> None:
-        partition, order = self._partition, self.timers.order
-        assert order is not None
+        partition, order, lifecycle = self._partition, self.timers.order, self.timers.lifecycle
+        assert order is not None and lifecycle is not None
         backoff = partition.context.backoff()
         holds = HoldReader(self._reads.read)
         try:
             while not partition.state.is_final and partition.closed_code() is ErrorCode.NONE:
-                due = order.take(partition.context.clock.now_ms(), RECORDS_MAX)
-                if not due:
+                lifecycle.settle()
+                now_ms = partition.context.clock.now_ms()
+                not_loaded = await self._load(lifecycle.runs, now_ms)
+                due = order.take(now_ms, RECORDS_MAX)
+                if not due and not_loaded is None:
                     return
-                reason = await self._deliver(order, holds, due)
+                reason = await self._deliver(order, holds, due) if due else not_loaded
                 if reason is None:
+                    lifecycle.runs.forget(due)
                     backoff.reset()
                     continue
                 if not backoff.failures:
@@ -75,7 +80,16 @@ class Deliveries:
                 await backoff.pause()
         finally:
             self._is_running = False
+            lifecycle.settle()
             self.timers.look()
+
+    async def _load(self, runs: PendingRuns, now_ms: int) -> str | None:
+        """Returns why some of what is due in runs was not read, if so."""
+        try:
+            await runs.load(now_ms)
+        except (BmqError, StoreError) as error:
+            return str(error) or type(error).__name__
+        return None
 
     async def _deliver(self, order: DueOrder, holds: HoldReader, due: list[Pending]) -> str | None:
         """Returns why it did not, if so: then all of them are pending again."""
@@ -95,8 +109,10 @@ class Deliveries:
         """The first of them, one at least, up to BYTES_MAX."""
         records: list[DueRecord] = []
         size_bytes = 0
+        assert self.timers.lifecycle is not None
+        runs = self.timers.lifecycle.runs
         for pending in due:
-            record = await holds.record(pending)
+            record = runs.record(pending) if pending.is_in_run else await holds.record(pending)
             records.append(record)
             size_bytes += len(record.body)
             if size_bytes >= BYTES_MAX:

@@ -21,8 +21,8 @@ from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader
 from bmq.protocol.retry_topics import LEVELS_CONFIG, retry_topic_of
 from bmq.records.records_twin import Damage
 
-PENDING_MAX: Final = 200_000
-"""Records of a partition that wait: each has a number in memory, and the owner's successor reads them from the log."""
+WINDOW_MAX: Final = 200_000
+"""Records of a partition in memory and in no run. Half of them is where runs are written; more wait for that."""
 
 
 class HeldAppends:
@@ -85,11 +85,13 @@ class HeldAppends:
         # The code has producers wait and send the batch again.
         if order is None:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "delayed delivery is taking effect in this partition")
-        if found.held and len(order) + len(found.held) > PENDING_MAX:
+        if found.held and order.window_count + len(found.held) > WINDOW_MAX:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{PENDING_MAX} delayed records wait in this partition, no more are taken",
+                f"{WINDOW_MAX} delayed records of this partition are in memory, and wait to be written to runs",
             )
+        if found.cancels and order.cancels_count + len(found.cancels) > WINDOW_MAX:
+            raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{WINDOW_MAX} cancellations wait in this partition")
         view = memoryview(found.visible)
         header = BatchHeader.parse(view)
         batch.view, batch.header, batch.size_bytes = view, header, len(view)

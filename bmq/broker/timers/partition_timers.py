@@ -9,44 +9,54 @@ from typing import Final
 
 import structlog
 
+from bmq.broker.log_reads import LogReads
 from bmq.broker.manifest_changes import ManifestChanges
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.timers.pending_view import PendingView
+from bmq.broker.timers.run_lifecycle import RunLifecycle
 from bmq.broker.timers.timer_replay import replay_timers
 from bmq.log.config import LogConfig
 from bmq.log.manifest import TimersReference
 from bmq.log.partition_files import PartitionFiles
+from bmq.log.store import StoreError
 from bmq.log.timers.announcements import START, Position
 from bmq.log.timers.delayed_page import DelayedPage
 from bmq.log.timers.due_order import DueOrder
+from bmq.log.unnamed_files import find_unnamed_runs
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 
 LOOK_S_MAX: Final = 1.0
 """While something is pending, the wall clock is looked at so often: it may be set."""
-MANIFEST_BYTES: Final = 32 * 1024 * 1024
-"""A manifest is written when so much was appended, so that the next owner need not replay it."""
 
 _log = structlog.get_logger("bmq.broker")
 
 
 class PartitionTimers:
-    """Implements owned_partition.Timers. `order` is None until the manifest names a place to replay from.
+    """Implements owned_partition.Timers. `order` and `lifecycle` are None until the manifest names a place to replay from.
 
-    `deliver` is called when something may be due, and calls `look` when it has ended.
+    `deliver` is called when something may be due, and calls `look` when it has ended. `is_delivering`: as in RunLifecycle.
     """
 
-    def __init__(self, partition: OwnedPartition, changes: ManifestChanges, deliver: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        partition: OwnedPartition,
+        changes: ManifestChanges,
+        reads: LogReads,
+        deliver: Callable[[], None],
+        is_delivering: Callable[[], bool],
+    ) -> None:
         self._partition = partition
         self._changes = changes
+        self._reads = reads
         self._deliver = deliver
+        self._is_delivering = is_delivering
         self._loop = asyncio.get_running_loop()
         self._wake: asyncio.TimerHandle | None = None
-        self._appended_bytes = 0
-        self._named_from = 0  # `replay_from` of the last manifest that was written for it
-        self._is_writing = False
         self._is_beginning = False
+        self._counted = 0, 0  # delivered and cancelled, in the metrics
         self.order: DueOrder | None = None
+        self.lifecycle: RunLifecycle | None = None
 
     # --- its beginning
 
@@ -63,8 +73,9 @@ class PartitionTimers:
             return
         replay = await replay_timers(files, timers)
         order = DueOrder(replay.position)
+        self._follow(files, order, timers)
         order.recover(replay.pending, replay.cancelled)
-        self._follow(files, order)
+        self._partition.machine.spawn(self._remove_unnamed(files, timers))
 
     def config_changed(self, config: LogConfig) -> None:
         files = self._partition.files
@@ -86,59 +97,70 @@ class PartitionTimers:
                     _log.warning("delay_not_yet_enabled", **partition.names(), reason=str(error))
                 await backoff.pause()
             else:
-                self._follow(files, DueOrder())
+                self._follow(files, DueOrder(), begun)
                 return
 
-    def _follow(self, files: PartitionFiles, order: DueOrder) -> None:
+    def _follow(self, files: PartitionFiles, order: DueOrder, named: TimersReference) -> None:
         partition = self._partition
         self.order = order
-        files.timers = partial(self._reference, files, order)
+        self.lifecycle = RunLifecycle(
+            partition, self._changes, self._reads, order, named, files.end_offset, self._is_delivering
+        )
+        files.timers = partial(self.lifecycle.reference, files)
         partition.timers = self
-        self._named_from = order.oldest_needed(files.end_offset)
 
-    def _reference(self, files: PartitionFiles, order: DueOrder) -> TimersReference:
-        return TimersReference(order.oldest_needed(files.end_offset), *order.position)
+    async def _remove_unnamed(self, files: PartitionFiles, named: TimersReference) -> None:
+        """Delete, after file.delete.delay.ms, runs of older owners that the manifest we began with does not name."""
+        partition = self._partition
+        backoff = partition.context.backoff()
+        while not partition.state.is_final:
+            try:
+                found = await find_unnamed_runs(files.store, files.paths, files.manifest().epochs_named(), named.runs)
+            except StoreError as error:
+                if not backoff.failures:
+                    _log.info("unnamed_files_not_found", **partition.names(), reason=str(error))
+                await backoff.pause()
+            else:
+                break
+        else:
+            return
+        if found:
+            _log.info("unnamed_files_removed", **partition.names(), paths=found)
+            self._changes.remove_later(found)
 
     # --- as owned_partition.Timers
 
     def synced(self, high_watermark: int, size_bytes: int) -> None:
-        order = self.order
-        assert order is not None
-        delivered, cancelled = order.delivered_count, order.cancelled_count
+        order, lifecycle = self.order, self.lifecycle
+        assert order is not None and lifecycle is not None
+        delivered, cancelled = self._counted
         order.synced(high_watermark)
+        self._counted = order.delivered_count, order.cancelled_count
         counts = self._partition.context.counts
         counts.delayed_delivered += order.delivered_count - delivered
         counts.delayed_cancelled += order.cancelled_count - cancelled
+        if order.delivered_count != delivered:
+            lifecycle.delivered()
+        lifecycle.synced(high_watermark, size_bytes)
         self.look()
-        self._appended_bytes += size_bytes
-        if self._appended_bytes >= MANIFEST_BYTES and not self._is_writing:
-            self._appended_bytes = 0
-            if order.oldest_needed(high_watermark) > self._named_from:
-                self._is_writing = True
-                self._partition.machine.spawn(self._write_manifest(order))
 
     def rollback(self, end_offset: int) -> None:
         assert self.order is not None
         self.order.rollback(end_offset)
         self.look()
 
-    async def _write_manifest(self, order: DueOrder) -> None:
-        named_from = order.oldest_needed(self._partition.high_watermark)
-        try:
-            await self._changes.write()
-        except BmqError as error:
-            _log.warning("timers_not_named", **self._partition.names(), reason=str(error))
-        else:
-            self._named_from = named_from
-        finally:
-            self._is_writing = False
+    async def make_room(self, offset: int) -> None:
+        assert self.lifecycle is not None
+        await self.lifecycle.make_room(offset)
 
     # --- for those who look from outside
 
     @property
     def view(self) -> PendingView | None:
         """None: the partition is not owned, or never had a delayed record."""
-        return None if self.order is None or not self._partition.is_owning else PendingView(self.order)
+        if self.order is None or self.lifecycle is None or not self._partition.is_owning:
+            return None
+        return PendingView(self.order, self.lifecycle.runs)
 
     async def page(self, after: Position, limit: int) -> DelayedPage:
         """As PartitionLog.delayed_records."""

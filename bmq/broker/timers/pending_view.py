@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bmq.broker.timers.pending_runs import PendingRuns
 from bmq.log.timers.announcements import Position
 from bmq.log.timers.delayed_page import PAGE_MAX, DelayedPage
 from bmq.log.timers.due_order import DueOrder
@@ -10,12 +11,14 @@ from bmq.log.timers.due_order import DueOrder
 class PendingView:
     """Of one owner. What is being delivered at the moment does not wait any more."""
 
-    def __init__(self, order: DueOrder) -> None:
+    def __init__(self, order: DueOrder, runs: PendingRuns) -> None:
         self._order = order
+        self._runs = runs
 
     @property
     def count(self) -> int:
-        return self._order.waiting_count
+        """In runs, also what was cancelled there, and of a run that was not looked into, what was delivered."""
+        return self._order.window_waiting_count + self._runs.count
 
     @property
     def first_due_ms(self) -> int | None:
@@ -23,5 +26,8 @@ class PendingView:
         return self._order.first_due_ms
 
     async def page(self, after: Position, limit: int) -> DelayedPage:
-        """The first `limit` ones behind this place in the order, PAGE_MAX at most."""
-        return DelayedPage(self.count, self.first_due_ms, self._order.listed(after, min(limit, PAGE_MAX)))
+        """The first `limit` ones behind this place in the order, PAGE_MAX at most. Raises BmqError, StoreError."""
+        limit = min(limit, PAGE_MAX)
+        in_runs = await self._runs.listed(after, limit)
+        found = sorted((*self._order.listed(after, limit), *in_runs))[:limit]
+        return DelayedPage(self.count, self.first_due_ms, tuple(found))

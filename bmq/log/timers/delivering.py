@@ -22,12 +22,16 @@ _ADDED: Final = 3
 
 
 class DueRecord(NamedTuple):
-    """`offset`: its name. `body`: its bytes from the length of its key on."""
+    """`offset`: its name. `body`: its bytes from the length of its key on.
+
+    `is_cancellation`: of the record with this name and due time; the rest means nothing then.
+    """
 
     offset: int
     due_ms: int
     created_ms: int
     body: Buffer
+    is_cancellation: bool = False
 
 
 def delivered_batch(records: Sequence[DueRecord], now_ms: int) -> bytearray:

@@ -3,18 +3,23 @@
 It follows the log: what is placed counts when it is durable, and is taken back when it is refused. A pending record is one
 number: due time, name and where it is held, in this order, so that a sorted list of numbers is the order of deliveries.
 
+Records leave memory for runs (bmq/broker/timers): `seal` sets apart what is durable, `drop_sealed` forgets it once it is in
+runs. `load` brings the first ones of a run back; no delivery passes what is not loaded yet (`unloaded`).
+
 A cancelled record is not pending any more when its cancellation is durable. Until then no delivery passes it, so the log never
-has a delivery of a record behind a cancellation of it.
+has a delivery of a record behind a cancellation of it. Where the record is in a run, or may be, the cancellation waits until
+deliveries come to it.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, NamedTuple
 
-from sortedcontainers import SortedList
+from sortedcontainers import SortedDict, SortedList
 
 from bmq.log.timers.announcements import START, Position
 
@@ -30,7 +35,7 @@ _LAST: Final = Position(2**63, 0)
 
 
 class Pending(NamedTuple):
-    """A record that waits. `hold_offset`: of the control batch that has it."""
+    """A record that waits. `hold_offset`: of the control batch that has it; its own offset when it is in a run."""
 
     due_ms: int
     offset: int
@@ -39,6 +44,10 @@ class Pending(NamedTuple):
     @property
     def position(self) -> Position:
         return Position(self.due_ms, self.offset)
+
+    @property
+    def is_in_run(self) -> bool:
+        return self.hold_offset == self.offset
 
 
 @dataclass(slots=True)
@@ -56,24 +65,63 @@ class _Placed:
     cancelled: tuple[Position, ...] = ()
 
 
+class _Window:
+    """Records that the log has. `counts`: how many of each hold are needed, in the order of the log.
+
+    These are records not delivered durably, and cancellations of records that may be in a run.
+    """
+
+    __slots__ = ("counts", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: SortedList[int] = SortedList()
+        self.counts: dict[int, int] = {}
+
+
 class DueOrder:
-    """`position`: of what is durable. `delivered_count`, `cancelled_count`: since the partition is owned."""
+    """`position`: of what is durable. `delivered_count`, `cancelled_count`: since the partition is owned.
+
+    `sealed_below`: what is held below this offset is set apart for runs; 0: nothing is. `unloaded`: for each run that has more
+    than was loaded, by its key, a place that none of it is before. `may_be_in_run`: tells of a place in the order.
+    """
 
     def __init__(self, position: Position = START) -> None:
         self.position = position
-        self._floor = position  # of all that was ever taken: the clock may be set back before that is placed
-        self._waiting: SortedList[int] = SortedList()
-        self._cancelled: dict[Position, None] = {}  # the last ones, oldest first
+        self.sealed_below = 0
+        self.unloaded: dict[Hashable, Position] = {}
+        self.may_be_in_run: Callable[[Position], bool] = lambda _: False
         self.delivered_count = 0
         self.cancelled_count = 0
-        self._counts: dict[int, int] = {}  # how many of each hold are not delivered durably, in the order of the log
+        self._floor = position  # of all that was ever taken: the clock may be set back before that is placed
+        self._window = _Window()
+        self._sealed = _Window()
+        self._loaded: SortedList[int] = SortedList()
+        self._cancels: SortedDict[Position, int] = SortedDict()  # waiting ones; where they are held, as in Pending
+        self._cancelled: dict[Position, None] = {}  # the last ones, oldest first
+        self._taken_count = 0
         self._placed: deque[_Placed] = deque()
 
     # --- what is there
 
     def __len__(self) -> int:
-        """Records that wait, or are on their way to be held."""
-        return len(self._waiting) + sum(len(one.held) for one in self._placed)
+        """Records in memory that wait, or are on their way to be held."""
+        return self.window_waiting_count + len(self._loaded) + sum(len(one.held) for one in self._placed)
+
+    @property
+    def window_waiting_count(self) -> int:
+        """Records that wait, durably, and are in no run."""
+        return len(self._window.waiting) + len(self._sealed.waiting)
+
+    @property
+    def window_count(self) -> int:
+        """What memory needs room for until it is in runs: records and cancellations that wait, or are on their way."""
+        on_their_way = sum(len(one.held) + len(one.cancelled) for one in self._placed)
+        return len(self._window.waiting) + len(self._sealed.waiting) + len(self._cancels) + on_their_way
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no record is taken that is not delivered durably."""
+        return not self._taken_count
 
     @property
     def floor_ms(self) -> int:
@@ -82,26 +130,38 @@ class DueOrder:
 
     @property
     def next_due_ms(self) -> int | None:
-        """Of what may be delivered next; None: nothing may, until something is pending or has become durable."""
-        if not self._waiting:
-            return None
-        record, limit = _unpacked(self._waiting[0]), self._limit()
-        return None if limit is not None and record.position >= limit else record.due_ms
-
-    @property
-    def waiting_count(self) -> int:
-        """Records that wait, durably."""
-        return len(self._waiting)
+        """Of what may be delivered next, or has to be loaded; None: nothing may, until something is pending or durable."""
+        first, limit = self._first(), self._limit()
+        return None if first is None or (limit is not None and first >= limit) else first.due_ms
 
     @property
     def first_due_ms(self) -> int | None:
-        """Of the first record that waits; None: none does."""
-        return _unpacked(self._waiting[0]).due_ms if self._waiting else None
+        """Of the first record that waits, at the earliest; None: none does."""
+        first = self._first()
+        return None if first is None else max(first, self.position).due_ms
+
+    def _first(self) -> Position | None:
+        firsts = [_unpacked(waiting[0]).position for waiting in self._lists() if waiting]
+        return min((*firsts, *self.unloaded.values()), default=None)
 
     def listed(self, after: Position, limit: int) -> tuple[Position, ...]:
-        """The first ones that wait behind this place in the order."""
-        start = self._waiting.bisect_left(_packed(Pending(after.due_ms, after.offset + 1, after.offset + 1)))
-        return tuple(_unpacked(number).position for number in self._waiting[start : start + limit])
+        """The first ones that wait behind this place in the order, but those that were loaded from runs."""
+        least = _packed(Pending(after.due_ms, after.offset + 1, after.offset + 1))
+        found: list[Position] = []
+        for window in (self._window, self._sealed):
+            start = window.waiting.bisect_left(least)
+            places = (_unpacked(number).position for number in islice(window.waiting, start, None))
+            found += islice((place for place in places if place not in self._cancels), limit)
+        return tuple(sorted(found)[:limit])
+
+    @property
+    def cancels_count(self) -> int:
+        """Cancellations that wait, durably."""
+        return len(self._cancels)
+
+    def is_cancelled(self, target: Position) -> bool:
+        """Whether a cancellation of it waits."""
+        return target in self._cancels
 
     @property
     def is_delivering(self) -> bool:
@@ -109,36 +169,38 @@ class DueOrder:
 
     def oldest_needed(self, high_watermark: int) -> int:
         """The log is needed from this offset on: nothing pending, or on its way, is below it."""
-        oldest = min(next(iter(self._counts), high_watermark), high_watermark)
+        first = next(iter(self._sealed.counts or self._window.counts), high_watermark)
+        oldest = min(first, high_watermark)
         return min(oldest, self._placed[0].start_offset) if self._placed else oldest
 
     def why_not_cancelled(self, target: Position) -> str:
         """Why the record cannot be cancelled, in words; empty: it can, or it was."""
-        if target in self._cancelled or self._index_of(target) is not None:
+        if target in self._cancelled or any(_index_of(waiting, target) is not None for waiting in self._lists()):
             return ""
         if target <= self.position:
             return f"too late: what was due at {target.due_ms} has been delivered"
         if target <= self._floor:
             return f"too late: what was due at {target.due_ms} is being delivered"
+        if self.may_be_in_run(target):
+            return ""
         return f"no delayed record of this partition has offset {target.offset} and is due at {target.due_ms}"
-
-    def _index_of(self, target: Position) -> int | None:
-        first = _packed(Pending(*target, target.offset))
-        index: int = self._waiting.bisect_left(first)
-        if index < len(self._waiting) and self._waiting[index] >> _BEHIND_BITS == first >> _BEHIND_BITS:
-            return index
-        return None
 
     # --- what happens
 
-    def recover(self, pending: Iterable[Pending], cancelled: Collection[Position] = ()) -> None:
-        """Records found in the log, in the order of their holds, and what cancellations in it name.
+    def recover(self, pending: Iterable[Pending], cancelled: Mapping[Position, int] | None = None) -> None:
+        """Records found in the log, in the order of their holds, and what cancellations in it name, with where these are.
 
         Those up to the position were delivered.
         """
-        for record in pending:
-            if record.position > self.position and record.position not in cancelled:
-                self._wait(record)
+        cancelled = {} if cancelled is None else cancelled
+        unmet = {target: hold_offset for target, hold_offset in cancelled.items() if target > self.position}
+        above = [record for record in pending if record.position > self.position]
+        found = [record for record in above if unmet.pop(record.position, None) is None] if unmet else above
+        self._window.waiting.update(map(_packed, found))
+        unmet = {target: hold_offset for target, hold_offset in unmet.items() if self._may_come(target)}
+        self._cancels.update(unmet)
+        hold_offsets = [record.hold_offset for record in found]
+        self._window.counts = dict(Counter(sorted((*hold_offsets, *unmet.values()))))  # in the order of the log
         for target in cancelled:
             self._remember(target)
 
@@ -150,20 +212,31 @@ class DueOrder:
         """
         now_ms = max(now_ms, self.position.due_ms)
         limit = self._limit()
+        if self.unloaded:
+            limit = min(self.unloaded.values()) if limit is None else min(limit, *self.unloaded.values())
         taken: list[Pending] = []
-        for number in self._waiting:
-            record = _unpacked(number)
-            if len(taken) == count_max or record.due_ms > now_ms or (limit is not None and record.position >= limit):
+        lists = self._lists()
+        while len(taken) < count_max and any(lists):
+            waiting = min((waiting for waiting in lists if waiting), key=_first_number)
+            record = _unpacked(waiting[0])
+            if record.due_ms > now_ms or (limit is not None and record.position >= limit):
                 break
-            taken.append(record)
-        del self._waiting[: len(taken)]
+            del waiting[0]
+            if record.position in self._cancels:
+                self._drop(record)
+            else:
+                taken.append(record)
         if taken:
             self._floor = max(self._floor, taken[-1].position)
+            self._taken_count += len(taken)
         return taken
 
     def give_back(self, records: Iterable[Pending]) -> None:
         """They were taken, and are not on their way."""
-        self._waiting.update(map(_packed, records))
+        for record in records:
+            self._taken_count -= 1
+            waiting = self._loaded if record.is_in_run else self._window_of(record.hold_offset).waiting
+            waiting.add(_packed(record))
 
     def place_held(self, records: Sequence[Pending], end_offset: int) -> None:
         """Their announcement and the batch behind it, which ends there, were given their offsets."""
@@ -188,12 +261,9 @@ class DueOrder:
             for record in one.held:
                 self._wait(record)
             for target in one.cancelled:
-                self._cancel(target)
+                self._cancel(target, one.start_offset)
             if one.delivered:
-                self.delivered_count += len(one.delivered)
-                self.position = one.delivered[-1].position
-                for record in one.delivered:
-                    self._uncount(record)
+                self._deliver(one.delivered)
 
     def rollback(self, end_offset: int) -> None:
         """What was placed at or past this offset is not in the log. No high watermark has passed it."""
@@ -203,32 +273,138 @@ class DueOrder:
             if one.delivered:
                 self.give_back(one.delivered)
 
+    # --- runs
+
+    def seal(self, high_watermark: int) -> bool:
+        """Set apart what is held durably. Whether there is anything. `drop_sealed` or `unseal` has to follow."""
+        assert not self.sealed_below
+        if not self._window.counts:
+            return False
+        self.sealed_below = min(high_watermark, self._placed[0].start_offset) if self._placed else high_watermark
+        self._sealed, self._window = self._window, _Window()
+        return True
+
+    def unseal(self) -> None:
+        """It is in no run."""
+        sealed, window = self._sealed, self._window
+        sealed.waiting.update(window.waiting)
+        sealed.counts.update(window.counts)  # which are of later holds
+        self.sealed_below = 0
+        self._sealed, self._window = _Window(), sealed
+        met = [target for target in self._cancels if _index_of(sealed.waiting, target) is not None]
+        for target in met:
+            hold_offset = self._cancels.pop(target)
+            if hold_offset != target.offset:
+                self._uncount(hold_offset)
+            self._cancel(target, hold_offset)
+
+    def sealed_pending(self) -> int:
+        """How many records of what is set apart are pending."""
+        waiting, cancels = self._sealed.waiting, self._cancels
+        if not cancels:
+            return len(waiting)
+        return sum(_unpacked(number).position not in cancels for number in waiting)
+
+    def drop_sealed(self) -> None:
+        """All of it is in runs now, or delivered. Only when `is_settled`."""
+        assert self.is_settled
+        for target, hold_offset in self._cancels.items():
+            if hold_offset < self.sealed_below:
+                self._cancels[target] = target.offset
+        self.sealed_below = 0
+        self._sealed = _Window()
+
+    def load(self, records: Iterable[Position], cancelled: Iterable[Position] = ()) -> None:
+        """Of a run: records and cancellations above the position. None of these records is loaded already."""
+        self._loaded.update(_packed(Pending(*record, record.offset)) for record in records)
+        for target in cancelled:
+            self._cancels.setdefault(target, target.offset)
+
+    def unload(self) -> None:
+        """Forget all that was loaded; `unloaded` has to be set anew. Only when `is_settled`."""
+        assert self.is_settled
+        self._loaded.clear()
+        for target in [target for target, hold_offset in self._cancels.items() if hold_offset == target.offset]:
+            del self._cancels[target]
+
+    # --- inside
+
     def _limit(self) -> Position | None:
         """No delivery passes it."""
         return min((one.first for one in self._placed if one.first is not None), default=None)
 
-    def _wait(self, record: Pending) -> None:
-        self._waiting.add(_packed(record))
-        self._counts[record.hold_offset] = self._counts.get(record.hold_offset, 0) + 1
+    def _lists(self) -> tuple[SortedList[int], ...]:
+        return self._window.waiting, self._sealed.waiting, self._loaded
 
-    def _cancel(self, target: Position) -> None:
-        index = self._index_of(target)
+    def _window_of(self, hold_offset: int) -> _Window:
+        return self._sealed if hold_offset < self.sealed_below else self._window
+
+    def _wait(self, record: Pending) -> None:
+        self._window.waiting.add(_packed(record))
+        self._count(record.hold_offset)
+
+    def _deliver(self, records: Sequence[Pending]) -> None:
+        self.delivered_count += len(records)
+        self._taken_count -= len(records)
+        self.position = records[-1].position
+        for record in records:
+            if not record.is_in_run:
+                self._uncount(record.hold_offset)
+        while self._cancels and self._cancels.peekitem(0)[0] <= self.position:
+            target, hold_offset = self._cancels.popitem(0)
+            if hold_offset != target.offset:
+                self._uncount(hold_offset)
+
+    def _cancel(self, target: Position, hold_offset: int) -> None:
+        waiting = self._window.waiting
+        index = _index_of(waiting, target)
         if index is not None:
-            self._uncount(_unpacked(self._waiting.pop(index)))
+            self._uncount(_unpacked(waiting.pop(index)).hold_offset)
             self.cancelled_count += 1
+        elif target > self.position and target not in self._cancels and self._may_come(target):
+            self._cancels[target] = hold_offset
+            self._count(hold_offset)
         self._remember(target)
+
+    def _may_come(self, target: Position) -> bool:
+        """Whether it may be in a run, or will be."""
+        return self.may_be_in_run(target) or _index_of(self._sealed.waiting, target) is not None
+
+    def _drop(self, record: Pending) -> None:
+        """Its cancellation was waiting for it, and stays: the record is in a run, and may be loaded again."""
+        self.cancelled_count += 1
+        if not record.is_in_run:
+            self._uncount(record.hold_offset)
 
     def _remember(self, target: Position) -> None:
         self._cancelled[target] = None
         if len(self._cancelled) > CANCELLED_MAX:
             del self._cancelled[next(iter(self._cancelled))]
 
-    def _uncount(self, record: Pending) -> None:
-        left = self._counts[record.hold_offset] - 1
+    def _count(self, hold_offset: int) -> None:
+        counts = self._window.counts
+        counts[hold_offset] = counts.get(hold_offset, 0) + 1
+
+    def _uncount(self, hold_offset: int) -> None:
+        counts = self._window_of(hold_offset).counts
+        left = counts[hold_offset] - 1
         if left:
-            self._counts[record.hold_offset] = left
+            counts[hold_offset] = left
         else:
-            del self._counts[record.hold_offset]
+            del counts[hold_offset]
+
+
+def _index_of(waiting: SortedList[int], target: Position) -> int | None:
+    first = _packed(Pending(*target, target.offset))
+    index: int = waiting.bisect_left(first)
+    if index < len(waiting) and waiting[index] >> _BEHIND_BITS == first >> _BEHIND_BITS:
+        return index
+    return None
+
+
+def _first_number(waiting: SortedList[int]) -> int:
+    number: int = waiting[0]
+    return number
 
 
 def _packed(record: Pending) -> int:

@@ -6,26 +6,31 @@ leader epoch. (What an owner writes after a takeover has another epoch, so it co
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from bmq.log.timers.announcements import Announcement, Delivery, Held, NamedBatch, Position, parse_announcement
 from bmq.log.timers.due_order import Pending
 from bmq.protocol.compression import Buffer
 from bmq.protocol.record_batch import BatchHeader
 
 
-class Replay:
-    """`pending`: in the order of the log, also what was delivered or cancelled since; `position`: the last one.
+class Announced(NamedTuple):
+    """An announcement that counts, its offset and that of the batch behind it."""
 
-    `cancelled`: what cancellations name. A cancellation is behind the hold of what it cancels.
-    """
+    announcement: Announcement
+    hold_offset: int
+    base_offset: int
 
-    def __init__(self, position: Position) -> None:
-        self.position = position
-        self.pending: list[Pending] = []
-        self.cancelled: set[Position] = set()
+
+class PairFinder:
+    """Finds announcements that count."""
+
+    def __init__(self) -> None:
         self._announced: tuple[Announcement, BatchHeader] | None = None
 
-    def see(self, data: Buffer, place: int, header: BatchHeader) -> None:
-        """The next batch of the log, whose checksum was compared. Raises CorruptRecords."""
+    def see(self, data: Buffer, place: int, header: BatchHeader) -> Announced | None:
+        """The next batch of the log, whose checksum was compared; what it makes count. Raises CorruptRecords."""
+        found: Announced | None = None
         announced, self._announced = self._announced, None
         if announced is not None:
             announcement, before = announced
@@ -34,24 +39,50 @@ class Replay:
                 and header.leader_epoch == before.leader_epoch
                 and NamedBatch.of(header) == announcement.behind
             ):
-                self._count(announcement, before.base_offset, header.base_offset)
+                found = Announced(announcement, before.base_offset, header.base_offset)
         if header.is_control and not header.has_producer_id:
             announcement_here = parse_announcement(data, place)
             if announcement_here is not None:
                 self._announced = announcement_here, header
+        return found
+
+
+class Replay:
+    """`pending`: in the order of the log, also what was delivered or cancelled since; `position`: the last one.
+
+    `cancelled`: what cancellations name, and where each is held. A cancellation is behind the hold of what it cancels, which
+    may be in a run.
+    """
+
+    def __init__(self, position: Position) -> None:
+        self.position = position
+        self.pending: list[Pending] = []
+        self.cancelled: dict[Position, int] = {}
+        self._pairs = PairFinder()
+
+    def see(self, data: Buffer, place: int, header: BatchHeader) -> None:
+        """The next batch of the log, whose checksum was compared. Raises CorruptRecords."""
+        found = self._pairs.see(data, place, header)
+        if found is not None:
+            self._count(*found)
 
     def drop_delivered(self) -> None:
         """Forget what is not above the position, or cancelled; for a replay of many of these, now and then."""
         cancelled = self.cancelled
         waiting = [record for record in self.pending if record.position > self.position]
         self.pending = [record for record in waiting if record.position not in cancelled]
-        found = {record.position for record in waiting} & cancelled if cancelled else set()
-        self.cancelled = {target for target in cancelled - found if target > self.position}
+        found = {record.position for record in waiting if record.position in cancelled} if cancelled else set()
+        self.cancelled = {
+            target: hold_offset
+            for target, hold_offset in cancelled.items()
+            if target > self.position and target not in found
+        }
 
     def _count(self, announcement: Announcement, hold_offset: int, base_offset: int) -> None:
         match announcement:
             case Held(entries=entries, cancels=cancels):
-                self.cancelled.update(cancel.target for cancel in cancels)
+                for cancel in cancels:
+                    self.cancelled.setdefault(cancel.target, hold_offset)
                 self.pending.extend(
                     Pending(entry.due_ms, base_offset + entry.offset_delta, hold_offset) for entry in entries
                 )

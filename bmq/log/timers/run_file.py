@@ -1,9 +1,10 @@
 """A run: held records of a partition in a file of their own, in order of (due time, name). Pure.
 
     blocks      each: count (u32)  crc32c of what follows (u32)  then count records: due time, name, own time (i64),
-                body bytes (u32), body; records grow over the whole file
-    index       a container of checksummed parts (log/checksummed_parts), with for each block its position and its first
-                record's due time and name
+                body bytes (u32), body; records grow over the whole file. One with 2**32 - 1 in place of the length has
+                no body: it cancels the record of this due time and name, which is in another run
+    index       a container of checksummed parts (log/checksummed_parts), with for each block its position, how many records
+                are before it, and its first record's due time and name; with the last record's, and the number of all
     tail        position of the index (u64)  its length (u32)  crc32c of both (u32)  magic (8 bytes)
 
 Integers are little-endian. A reader reads the tail, the index, and then one block at a time: from the one that may hold the
@@ -35,7 +36,9 @@ _TAIL: Final = Struct("<QI")
 _CRC: Final = Struct("<I")
 _MAGIC: Final = b"BMQTIMR1"
 _INDEX_MAGIC: Final = b"BMQTIMX1"
-_PARTS: Final = (b"poss", b"dues", b"offs", b"last")
+_PARTS: Final = (b"poss", b"cnts", b"dues", b"offs", b"last")
+_CANCELS: Final = 2**32 - 1
+_LAST_FIELDS: Final = 3  # the last record's due time and name, and the number of all
 
 TAIL_BYTES: Final = _TAIL.size + _CRC.size + len(_MAGIC)
 
@@ -48,14 +51,17 @@ class RunWriter:
     """Makes a run's bytes from records in order."""
 
     def __init__(self) -> None:
+        self.count = 0
+        self.first = Position(-1, -1)
+        self.last = Position(-1, -1)
         self._positions = array("q")
+        self._counts = array("q")
         self._dues_ms = array("q")
         self._offsets = array("q")
-        self._last = Position(-1, -1)
         self._block: list[bytes] = []
         self._block_bytes = 0
         self._written_bytes = 0
-        self._first = Position(-1, -1)
+        self._block_first = Position(-1, -1)
 
     @property
     def size_bytes(self) -> int:
@@ -65,28 +71,33 @@ class RunWriter:
     def add(self, record: DueRecord) -> bytes:
         """The bytes that are to be written next, maybe none. Raises ValueError for a record that is not behind the last one."""
         position = Position(record.due_ms, record.offset)
-        if position <= self._last:
-            raise ValueError(f"{position} is not behind {self._last}")
+        if position <= self.last:
+            raise ValueError(f"{position} is not behind {self.last}")
         if not self._block:
-            self._first = position
-        self._last = position
-        head = _RECORD.pack(record.due_ms, record.offset, record.created_ms, len(record.body))
+            self._block_first = position
+        if not self.count:
+            self.first = position
+        self.last = position
+        self.count += 1
+        length = _CANCELS if record.is_cancellation else len(record.body)
+        head = _RECORD.pack(record.due_ms, record.offset, record.created_ms, length)
         self._block += (head, bytes(record.body))
         self._block_bytes += len(head) + len(record.body)
         return self._end_block() if self._block_bytes >= BLOCK_BYTES else b""
 
     def finish(self) -> bytes:
         """The rest of the file. Raises ValueError for a run without a record."""
-        if self._last.offset < 0:
+        if not self.count:
             raise ValueError("a run without a record")
         rest = self._end_block() if self._block else b""
         index = encode_parts(
             _INDEX_MAGIC,
             {
                 b"poss": encode_int64s(self._positions),
+                b"cnts": encode_int64s(self._counts),
                 b"dues": encode_int64s(self._dues_ms),
                 b"offs": encode_int64s(self._offsets),
-                b"last": encode_int64s(array("q", self._last)),
+                b"last": encode_int64s(array("q", (*self.last, self.count))),
             },
         )
         tail = _TAIL.pack(self._written_bytes, len(index))
@@ -96,8 +107,9 @@ class RunWriter:
         body = b"".join(self._block)
         count = len(self._block) // 2
         self._positions.append(self._written_bytes)
-        self._dues_ms.append(self._first.due_ms)
-        self._offsets.append(self._first.offset)
+        self._counts.append(self.count - count)
+        self._dues_ms.append(self._block_first.due_ms)
+        self._offsets.append(self._block_first.offset)
         block = _BLOCK.pack(count, crc32c(body)) + body
         self._written_bytes += len(block)
         self._block.clear()
@@ -107,37 +119,53 @@ class RunWriter:
 
 @dataclass(frozen=True, slots=True)
 class RunIndex:
-    """Where the blocks of a run lie. `end`: of the last block. `last`: the last record's place in the order."""
+    """Where the blocks of a run lie: 32 bytes for each. `end`: of the last block. `last`: the last record's place in the order.
+
+    `counts`: how many records are before each block; `count`: all of them.
+    """
 
     positions: array[int]
-    firsts: tuple[Position, ...]
+    counts: array[int]
+    dues_ms: array[int]
+    offsets: array[int]
     end: int
     last: Position
+    count: int
 
     @classmethod
     def decode(cls, data: Buffer, end: int) -> RunIndex:
         """`end`: where the index begins in the file. Raises CorruptRun."""
         parts = decode_parts(_INDEX_MAGIC, data, _PARTS, CorruptRun)
-        positions, dues_ms, offsets, last = (decode_int64s(parts[name], CorruptRun) for name in _PARTS)
-        firsts = tuple(map(Position, dues_ms, offsets))
-        if not len(positions) == len(dues_ms) == len(offsets) or len(last) != 2:
+        positions, counts, dues_ms, offsets, last = (decode_int64s(parts[name], CorruptRun) for name in _PARTS)
+        if not len(positions) == len(counts) == len(dues_ms) == len(offsets) or len(last) != _LAST_FIELDS:
             raise CorruptRun("the tables of a run's index differ in length")
+        firsts = map(Position, dues_ms, offsets)
         if not positions or positions[0] != 0 or positions[-1] >= end or not _grow(positions) or not _grow(firsts):
             raise CorruptRun("the blocks of a run are out of order")
-        if firsts[-1] > Position(*last):
+        if counts[0] != 0 or counts[-1] >= last[2] or not _grow(counts):
+            raise CorruptRun("the blocks of a run have other numbers of records")
+        if Position(dues_ms[-1], offsets[-1]) > Position(last[0], last[1]):
             raise CorruptRun("a run that ends before its last block")
-        return cls(positions, firsts, end, Position(*last))
+        return cls(positions, counts, dues_ms, offsets, end, Position(last[0], last[1]), last[2])
+
+    def __len__(self) -> int:
+        """Blocks."""
+        return len(self.positions)
+
+    def first_of(self, number: int) -> Position:
+        """The first record of a block."""
+        return Position(self.dues_ms[number], self.offsets[number])
 
     def block_above(self, position: Position) -> int | None:
         """The number of the first block that may hold a record above this position; None: there is none."""
         if position >= self.last:
             return None
-        return max(0, bisect_right(self.firsts, position) - 1)
+        return max(0, bisect_right(range(len(self)), position, key=self.first_of) - 1)
 
-    def span(self, number: int) -> tuple[int, int]:
-        """(position, length) of a block."""
-        start = self.positions[number]
-        end = self.positions[number + 1] if number + 1 < len(self.positions) else self.end
+    def span(self, number: int, count: int = 1) -> tuple[int, int]:
+        """(position, length) of so many blocks."""
+        start, behind = self.positions[number], number + count
+        end = self.positions[behind] if behind < len(self) else self.end
         return start, end - start
 
 
@@ -168,6 +196,9 @@ def records_in(block: Buffer) -> Iterator[DueRecord]:
             raise CorruptRun("a record runs past the end of its block")
         due_ms, offset, created_ms, length = _RECORD.unpack_from(view, place)
         place += _RECORD.size
+        if length == _CANCELS:
+            yield DueRecord(offset, due_ms, created_ms, b"", is_cancellation=True)
+            continue
         if length > len(view) - place:
             raise CorruptRun("a record runs past the end of its block")
         yield DueRecord(offset, due_ms, created_ms, view[place : place + length])

@@ -13,6 +13,8 @@ from bmq.broker.partition_events import WriterBroken
 from bmq.broker.partition_states import Writing
 from bmq.broker.runtime import PartitionRuntime
 from bmq.broker.timers.partition_timers import LOOK_S_MAX
+from bmq.broker.timers.run_sink import RunSink
+from bmq.log.store import StorageUnavailable
 from bmq.protocol.batch_records import Record, decode_records
 from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
@@ -285,7 +287,18 @@ def test_transactions_are_refused() -> None:
     virtual(main)
 
 
-def test_retention_and_delete_records_keep_what_is_pending() -> None:
+@pytest.fixture
+def no_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None can be written."""
+
+    async def create(*_: Any) -> None:
+        raise StorageUnavailable("no run is written")
+
+    monkeypatch.setattr(RunSink, "create", create)
+
+
+@pytest.mark.usefixtures("no_runs")
+def test_retention_and_delete_records_keep_what_is_pending_and_in_no_run() -> None:
     async def main() -> None:
         world = World()
         owner = world.owner(replace(DELAY, segment_bytes=2000, retention_bytes=0))
@@ -396,6 +409,7 @@ def test_what_cannot_be_cancelled_is_said_and_nothing_of_the_batch_is_applied() 
     virtual(main)
 
 
+@pytest.mark.usefixtures("no_runs")
 def test_a_cancelled_record_pins_neither_log_nor_limit() -> None:
     async def main() -> None:
         world = World()

@@ -397,7 +397,7 @@ def test_why_a_record_cannot_be_cancelled_is_said() -> None:
 def test_so_many_cancelled_records_are_remembered() -> None:
     order = DueOrder()
     count = CANCELLED_MAX + 1
-    order.recover((), [Position(10, offset) for offset in range(count)])
+    order.recover((), {Position(10, offset): 5 for offset in range(count)})
     assert order.why_not_cancelled(Position(10, 0)).startswith("no delayed record")
     assert order.why_not_cancelled(Position(10, 1)) == order.why_not_cancelled(Position(10, count - 1)) == ""
 
@@ -411,4 +411,4 @@ def test_a_replay_forgets_cancelled_records_and_keeps_cancellations_of_what_it_h
     replay = replayed((held_one, 7, 1), (visible, 8, 1), (cancelling, 9, 1), (two, 10, 1))
     assert replay.pending == [Pending(5, 8, 7)]
     replay.drop_delivered()
-    assert (replay.pending, replay.cancelled) == ([], {Position(9, 3)})
+    assert (replay.pending, replay.cancelled) == ([], {Position(9, 3): 9})

@@ -26,9 +26,12 @@ def index_of(data: bytes) -> RunIndex:
 def read_above(data: bytes, position: Position) -> list[DueRecord]:
     """As a reader does: block by block, from the first that may have one."""
     index = index_of(data)
+    assert index.count == sum(
+        len(list(records_in(data[at : at + size]))) for at, size in map(index.span, range(len(index)))
+    )
     first = index.block_above(position)
     found = []
-    for number in range(len(index.positions) if first is None else first, len(index.positions)):
+    for number in range(len(index) if first is None else first, len(index)):
         start, length = index.span(number)
         found += [one for one in records_in(data[start : start + length]) if (one.due_ms, one.offset) > position]
     return [one._replace(body=bytes(one.body)) for one in found]
@@ -36,7 +39,11 @@ def read_above(data: bytes, position: Position) -> list[DueRecord]:
 
 RECORDS = st.lists(
     st.builds(
-        DueRecord, st.integers(0, 30), st.integers(0, 20), st.integers(-1, 5), st.sampled_from([b"", b"x" * 30_000])
+        lambda offset, due_ms, created_ms, body: DueRecord(offset, due_ms, created_ms, body or b"", body is None),
+        st.integers(0, 30),
+        st.integers(0, 20),
+        st.integers(-1, 5),
+        st.sampled_from([None, b"", b"x" * 30_000]),
     ),
     min_size=1,
     max_size=12,

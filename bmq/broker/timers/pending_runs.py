@@ -1,0 +1,178 @@
+"""The runs of one partition that are not delivered yet, and what of them is in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from bmq.broker.owned_partition import OwnedPartition
+from bmq.log.damage import file_damage, reason_of, require_accepted
+from bmq.log.names import run_name
+from bmq.log.partition_files import PartitionFiles
+from bmq.log.store import CorruptFile, FileMissing
+from bmq.log.timers.announcements import Position
+from bmq.log.timers.delivering import DueRecord
+from bmq.log.timers.due_order import DueOrder, Pending
+from bmq.log.timers.run_merging import merged
+from bmq.log.timers.run_reader import RunReader
+from bmq.log.timers.run_reference import RunReference
+
+LOAD_AHEAD_MS: Final = 500
+"""Blocks are read so long before they are due, once deliveries are under way."""
+LOAD_BYTES_MAX: Final = 256 * 1024
+"""Of one run, at once; but a whole block."""
+
+
+class RunKey(NamedTuple):
+    leader_epoch: int
+    number: int
+
+    @classmethod
+    def of(cls, run: RunReference) -> RunKey:
+        return cls(run.leader_epoch, run.number)
+
+
+@dataclass(slots=True)
+class _Cursor:
+    """`next_block`: what follows the blocks that were loaded; None: none was, since the run is read here."""
+
+    reader: RunReader
+    next_block: int | None = None
+    left_count: int = 0
+
+
+class PendingRuns:
+    """`order` is told what has to be loaded before it is passed, and what was."""
+
+    def __init__(self, partition: OwnedPartition, order: DueOrder, runs: Iterable[RunReference] = ()) -> None:
+        self._partition = partition
+        self._order = order
+        self._cursors: dict[RunKey, _Cursor] = {}
+        self._records: dict[int, DueRecord] = {}  # those that were loaded, by name
+        order.may_be_in_run = self._may_have
+        self.add(runs)
+
+    @property
+    def references(self) -> tuple[RunReference, ...]:
+        """Those that a manifest has to name."""
+        return tuple(cursor.reader.run for cursor in self._cursors.values())
+
+    @property
+    def readers(self) -> tuple[RunReader, ...]:
+        return tuple(cursor.reader for cursor in self._cursors.values())
+
+    @property
+    def count(self) -> int:
+        """Records and cancellations that are not loaded, or not delivered; of a run that was not looked into, all of it."""
+        return len(self._records) + sum(cursor.left_count for cursor in self._cursors.values())
+
+    def _may_have(self, place: Position) -> bool:
+        runs = (cursor.reader.run for cursor in self._cursors.values())
+        return any(run.first <= place <= run.last and place.offset < run.end_offset for run in runs)
+
+    # --- what there is
+
+    def add(self, runs: Iterable[RunReference]) -> None:
+        """They have records that are nowhere else in memory."""
+        paths, store = self._partition.paths, self._partition.context.store
+        for run in runs:
+            reader = RunReader(store, paths.run(run.leader_epoch, run.number), run)
+            self._cursors[RunKey.of(run)] = _Cursor(reader, left_count=run.count)
+            self._order.unloaded[RunKey.of(run)] = run.first
+
+    def replace(self, replaced: Sequence[RunReference], runs: Iterable[RunReference]) -> None:
+        """The new ones have what the others have. Only while `order` is settled."""
+        for run in replaced:
+            self._cursors.pop(RunKey.of(run), None)
+        self.add(runs)
+        self._records.clear()
+        self._order.unload()
+        self._order.unloaded.clear()
+        for key, cursor in self._cursors.items():
+            cursor.next_block, cursor.left_count = None, cursor.reader.run.count
+            self._order.unloaded[key] = cursor.reader.run.first
+
+    def drop_passed(self) -> bool:
+        """Forget the runs whose records were all delivered durably. Whether there was one."""
+        position = self._order.position
+        passed = [key for key, cursor in self._cursors.items() if cursor.reader.run.last <= position]
+        for key in passed:
+            del self._cursors[key]
+            self._order.unloaded.pop(key, None)
+        return bool(passed)
+
+    async def listed(self, after: Position, limit: int) -> tuple[Position, ...]:
+        """The first ones that wait behind this place in the order, loaded or not. Raises as RunReader."""
+        order = self._order
+        found: list[Position] = []
+        readers = [cursor.reader for cursor in self._cursors.values() if cursor.reader.run.last > after]
+        async with aclosing(merged(readers, max(after, order.position))) as records:
+            async for record in records:
+                if len(found) == limit:
+                    break
+                place = Position(record.due_ms, record.offset)
+                if not record.is_cancellation and not order.is_cancelled(place):
+                    found.append(place)
+        return tuple(found)
+
+    # --- its records
+
+    def record(self, pending: Pending) -> DueRecord:
+        """One that was loaded, and not forgotten since."""
+        return self._records[pending.offset]
+
+    def forget(self, taken: Iterable[Pending]) -> None:
+        """Those of them that were delivered durably."""
+        position = self._order.position
+        for pending in taken:
+            if pending.is_in_run and pending.position <= position:
+                self._records.pop(pending.offset, None)
+
+    async def load(self, now_ms: int) -> None:
+        """Read what is due now and not in memory. Raises StateDamaged, KafkaError, StorageUnavailable."""
+        unloaded = self._order.unloaded
+        if not unloaded:
+            return
+        due_ms = max(now_ms, self._order.position.due_ms)
+        for key, cursor in tuple(self._cursors.items()):
+            if key in unloaded and unloaded[key].due_ms <= due_ms:
+                try:
+                    await self._load(key, cursor, due_ms + LOAD_AHEAD_MS)
+                except (FileMissing, CorruptFile) as error:
+                    await self._require_accepted(cursor, error)
+                    del self._cursors[key], unloaded[key]
+
+    async def _load(self, key: RunKey, cursor: _Cursor, until_ms: int) -> None:
+        order, reader = self._order, cursor.reader
+        index = await reader.index()
+        if cursor.next_block is None:
+            above = index.block_above(order.position)
+            cursor.next_block = len(index) if above is None else above
+        if cursor.next_block < len(index):
+            blocks = await reader.read(cursor.next_block, order.position, until_ms=until_ms, bytes_max=LOAD_BYTES_MAX)
+            cursor.next_block = blocks.next_block
+            places: tuple[list[Position], list[Position]] = [], []
+            for record in blocks.records:
+                places[record.is_cancellation].append(Position(record.due_ms, record.offset))
+                if not record.is_cancellation:
+                    self._records[record.offset] = record
+            order.load(*places)
+        if cursor.next_block < len(index):
+            order.unloaded[key] = index.first_of(cursor.next_block)
+            cursor.left_count = index.count - index.counts[cursor.next_block]
+        else:
+            cursor.left_count = 0
+            del order.unloaded[key]
+
+    async def _require_accepted(self, cursor: _Cursor, error: FileMissing | CorruptFile) -> None:
+        """Rule 25. Raises StateDamaged unless an operator accepted the loss of the run, KafkaError, StorageUnavailable."""
+        run, partition = cursor.reader.run, self._partition
+        await partition.with_files(_look)  # if a newer owner exists, a missing file is no damage
+        damage = file_damage(partition.paths.partition, run.leader_epoch, run_name(run.number), reason_of(error))
+        await require_accepted(partition.context.store, damage)
+
+
+async def _look(files: PartitionFiles) -> None:
+    await files.look()

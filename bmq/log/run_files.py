@@ -1,0 +1,41 @@
+"""Which files of runs may be deleted: those that a manifest named, or may have named, and that the newest one does not."""
+
+from __future__ import annotations
+
+from bmq.log.manifest import Manifest
+from bmq.log.names import PartitionPaths
+from bmq.log.timers.run_reference import RunReference
+
+
+class RunFiles:
+    """Of one owner. A manifest whose writing seemed to fail may be there all the same."""
+
+    def __init__(self, paths: PartitionPaths) -> None:
+        self._paths = paths
+        self._maybe_named: dict[tuple[int, int], None] = {}
+        self._unnamed: list[str] = []
+
+    def tried(self, manifest: Manifest) -> None:
+        """It is about to be written."""
+        self._maybe_named.update(dict.fromkeys(map(_key_of, _runs_of(manifest))))
+
+    def named(self, manifest: Manifest) -> None:
+        """It is durable, and no later one names a run that it does not name and that was tried before."""
+        now = dict.fromkeys(map(_key_of, _runs_of(manifest)))
+        epochs = manifest.epochs_named() | {self._paths.leader_epoch}
+        for epoch, number in self._maybe_named.keys() - now.keys():
+            self._unnamed.append(self._paths.run(epoch, number) if epoch in epochs else self._paths.epoch(epoch))
+        self._maybe_named = now
+
+    def take_unnamed(self) -> tuple[str, ...]:
+        """Paths to delete, files and whole directories, each once."""
+        unnamed, self._unnamed = tuple(dict.fromkeys(self._unnamed)), []
+        return unnamed
+
+
+def _runs_of(manifest: Manifest) -> tuple[RunReference, ...]:
+    return () if manifest.timers is None else manifest.timers.runs
+
+
+def _key_of(run: RunReference) -> tuple[int, int]:
+    return run.leader_epoch, run.number

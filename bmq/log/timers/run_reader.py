@@ -1,0 +1,85 @@
+"""Reads a run of delayed records from the store, some blocks at a time."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import NamedTuple
+
+from bmq.log.store import SegmentStore
+from bmq.log.timers.announcements import Position
+from bmq.log.timers.delivering import DueRecord
+from bmq.log.timers.run_file import TAIL_BYTES, CorruptRun, RunIndex, decode_tail, records_in
+from bmq.log.timers.run_reference import RunReference
+
+
+class Blocks(NamedTuple):
+    """`records`: those that count. `next_block`: the one behind, which may be past the end. `size_bytes`: of all of them."""
+
+    records: list[DueRecord]
+    next_block: int
+    size_bytes: int
+
+
+class RunReader:
+    """Of the run at `path`. The methods raise CorruptRun, FileMissing, CorruptFile, StorageUnavailable."""
+
+    def __init__(self, store: SegmentStore, path: str, run: RunReference) -> None:
+        self.path = path
+        self.run = run
+        self._store = store
+        self._index: RunIndex | None = None
+
+    async def index(self) -> RunIndex:
+        """Read once."""
+        if self._index is None:
+            run = self.run
+            tail_start = run.length - TAIL_BYTES
+            if tail_start < 0:
+                raise CorruptRun(f"{self.path} has {run.length} bytes")
+            position, length = decode_tail(await self._read(tail_start, TAIL_BYTES))
+            if position + length != tail_start:
+                raise CorruptRun(f"the index of {self.path} is not where its blocks end")
+            index = RunIndex.decode(await self._read(position, length), position)
+            if (index.count, index.first_of(0), index.last) != (run.count, run.first, run.last):
+                raise CorruptRun(f"{self.path} is not the run that the manifest names")
+            self._index = index
+        return self._index
+
+    async def read(self, block: int, position: Position, *, until_ms: int, bytes_max: int) -> Blocks:
+        """The records above `position` of this block, and of those behind it that begin up to `until_ms`.
+
+        The others together have at most `bytes_max`.
+        """
+        index = await self.index()
+        count = 1
+        while (
+            block + count < len(index)
+            and index.dues_ms[block + count] <= until_ms
+            and index.span(block, count + 1)[1] <= bytes_max
+        ):
+            count += 1
+        start, length = index.span(block, count)
+        data = memoryview(await self._read(start, length))
+        records: list[DueRecord] = []
+        for number in range(block, block + count):
+            at, size = index.span(number)
+            records += self._checked(index, number, data[at - start : at - start + size], position)
+        return Blocks(records, block + count, length)
+
+    def _checked(self, index: RunIndex, number: int, block: memoryview, above: Position) -> list[DueRecord]:
+        records = list(records_in(block))
+        behind = index.counts[number + 1] if number + 1 < len(index) else index.count
+        if len(records) != behind - index.counts[number]:
+            raise CorruptRun(f"block {number} of {self.path} has {len(records)} records")
+        places = [Position(record.due_ms, record.offset) for record in records]
+        is_last = number + 1 == len(index)
+        places.append(index.last if is_last else index.first_of(number + 1))
+        if is_last and places.pop(-2) != index.last:
+            raise CorruptRun(f"{self.path} ends elsewhere than its index says")
+        if places[0] != index.first_of(number) or any(one >= other for one, other in pairwise(places)):
+            raise CorruptRun(f"block {number} of {self.path} is out of order")
+        end_offset = self.run.end_offset
+        return [one for one in records if (one.due_ms, one.offset) > above and one.offset < end_offset]
+
+    async def _read(self, position: int, length_bytes: int) -> bytes | bytearray | memoryview:
+        return await self._store.read(self.path, file_id=self.run.file_id, position=position, length_bytes=length_bytes)
