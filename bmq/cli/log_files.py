@@ -233,6 +233,7 @@ def manifest_document(manifest: Manifest) -> dict[str, Any]:
         "snapshots": plain(manifest.snapshots),
         "aborted": _aborted(manifest.aborted),
         "aborted_files": plain(manifest.aborted_files),
+        "timers": plain(manifest.timers),
         "producers": None if manifest.producers is None else _producers(manifest.producers),
     }
 

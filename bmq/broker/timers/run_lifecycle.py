@@ -35,7 +35,7 @@ from bmq.protocol.errors import BmqError, KafkaError
 
 WINDOW_PRESSED: Final = 100_000
 """With so many records in memory, outside of runs, runs are written."""
-LOG_BYTES: Final = 32 * 1024 * 1024
+LOG_BYTES: Final = 16 * 1024 * 1024
 """Looked at again when so much was appended: the next owner need not replay more than twice as much."""
 
 MERGE_TRIES_MAX: Final = 3

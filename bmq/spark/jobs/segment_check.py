@@ -38,6 +38,8 @@ class Kind(StrEnum):
     """The index or the manifest disagrees with the log."""
     REPLICA = "replica"
     """A replica that differs from the others of its block, or that cannot be read."""
+    RUN = "run"
+    """A run of delayed records is damaged, or is not what the manifest says."""
     FILE = "file"
     """The file cannot be read."""
 

@@ -15,6 +15,7 @@ from bmq.log.origin import Origin
 from bmq.log.partition_log import TopicPartition
 from bmq.log.partition_view import PartitionView, view_partition
 from bmq.log.store import Buffer, FileMissing, SegmentStore
+from bmq.log.timers.run_reference import RunReference
 from bmq.metadata.stored_image import stored_image
 from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX, Compression
 from bmq.protocol.record_batch import LENGTH_OVERHEAD_BYTES
@@ -35,7 +36,7 @@ _NO_OFFSET: Final = -1
 class SegmentTask:
     """One segment file. `base_offset` and `end_offset` are -1 if unknown; [from_offset, to_offset): offsets to read.
 
-    `index_path` is empty for an open segment, which has no index yet.
+    `index_path` is empty for an open segment, which has no index yet. `run`: it is a run of delayed records instead.
     """
 
     topic: str
@@ -53,13 +54,15 @@ class SegmentTask:
     is_compacted: bool
     from_offset: int = 0
     to_offset: int = _EVERYTHING
+    run: RunReference | None = None
 
     def to_json(self) -> list[Any]:
         return list(astuple(self))
 
     @classmethod
     def from_json(cls, values: Sequence[Any]) -> SegmentTask:
-        return cls(*values)
+        task = cls(*values)
+        return task if task.run is None else replace(task, run=RunReference(*values[-1]))
 
     @property
     def origin(self) -> Origin:
@@ -84,11 +87,14 @@ def plan_segments(store: StoreAddress, ranges: Iterable[OffsetRange]) -> list[Se
 
 
 def all_segments(store: StoreAddress, topics: Sequence[str]) -> list[SegmentTask]:
-    """All segments of the topics; of every topic if none is named. Raises JobFailed, BrokenOff."""
-    return store.run(lambda opened: _tasks(opened, store.url, topics))
+    """All segments of the topics, and runs of their delayed records; of every topic if none is named.
+
+    Raises JobFailed, BrokenOff.
+    """
+    return store.run(lambda opened: _tasks(opened, store.url, topics, has_runs=True))
 
 
-async def _tasks(store: SegmentStore, url: str, names: Sequence[str]) -> list[SegmentTask]:
+async def _tasks(store: SegmentStore, url: str, names: Sequence[str], *, has_runs: bool = False) -> list[SegmentTask]:
     image = await stored_image(store)
     if missing := [name for name in names if name not in image.topics]:
         raise JobFailed(
@@ -104,7 +110,33 @@ async def _tasks(store: SegmentStore, url: str, names: Sequence[str]) -> list[Se
             except FileMissing:
                 continue  # never written
             tasks += tasks_of(view, name, partition.partition)
+            if has_runs:
+                tasks += runs_of(view, name, partition.partition)
     return tasks
+
+
+def runs_of(view: PartitionView, topic: str, partition: int) -> list[SegmentTask]:
+    """The runs of delayed records that the manifest names."""
+    timers = None if view.manifest is None else view.manifest.timers
+    return [
+        SegmentTask(
+            topic=topic,
+            partition=partition,
+            path=view.paths.run(run.leader_epoch, run.number),
+            index_path="",
+            leader_epoch=run.leader_epoch,
+            roll=-1,
+            file_id=run.file_id,
+            base_offset=_NO_OFFSET,
+            end_offset=_NO_OFFSET,
+            valid_bytes=run.length,
+            file_bytes=run.length,
+            is_open=False,
+            is_compacted=False,
+            run=run,
+        )
+        for run in (() if timers is None else timers.runs)
+    ]
 
 
 def tasks_of(view: PartitionView, topic: str, partition: int) -> list[SegmentTask]:

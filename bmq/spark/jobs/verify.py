@@ -1,4 +1,7 @@
-"""`bmq verify` and `bmq spark verify`: reads every segment and checks its checksums, offsets, index and replicas."""
+"""`bmq verify` and `bmq spark verify`: reads every segment and checks its checksums, offsets, index and replicas.
+
+Runs of delayed records are read as well.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,10 @@ from bmq.log.segment_index import INDEX_BYTES_MAX, CorruptIndex, SegmentIndex
 from bmq.log.store import CorruptFile, FileMissing, SegmentStore
 from bmq.spark.jobs.journal import Journal
 from bmq.spark.jobs.replica_check import compare_replicas
+from bmq.spark.jobs.run_check import check_run
 from bmq.spark.jobs.segment_check import Finding, Kind, SegmentCheck
 from bmq.spark.jobs.steps import Progress, SilentProgress, run_steps, spark_errors
-from bmq.spark.jobs.stored_segments import SegmentTask, all_segments, feed
+from bmq.spark.jobs.stored_segments import SegmentTask, all_segments, feed, runs_of
 from bmq.spark.jobs.stores import StoreAddress
 from bmq.spark.jobs.verify_report import SegmentResult, VerifyReport, report_of
 
@@ -129,16 +133,21 @@ async def _check(store: SegmentStore, task: SegmentTask, *, has_replicas: bool) 
     )
     replicas, replica_bytes, others = None, 0, []
     try:
-        await _check_log(store, task, check)
+        if task.run is not None:
+            await check_run(store, task.path, task.run, check)
+        else:
+            await _check_log(store, task, check)
         if not task.is_open:
-            await _check_index(store, task, check)
+            if task.run is None:
+                await _check_index(store, task, check)
             if has_replicas and isinstance(store, HdfsStore):
                 compared = await compare_replicas(store, task)
                 replicas, replica_bytes, others = compared.least, compared.bytes, compared.findings
     except FileMissing:
         if not await _is_named(store, task):
             return _result(task, check, [], is_gone=True)
-        check.found(Kind.FILE, "the manifest names this segment, and it is not there")
+        what = "segment" if task.run is None else "run"
+        check.found(Kind.FILE, f"the manifest names this {what}, and it is not there")
         return _result(task, check, [])
     return _result(task, check, others, replicas=replicas, replica_bytes=replica_bytes)
 
@@ -149,6 +158,8 @@ async def _is_named(store: SegmentStore, task: SegmentTask) -> bool:
         view = await view_partition(store, task.path.rsplit("/", 2)[0])
     except FileMissing:
         return False
+    if task.run is not None:
+        return any(each.run == task.run for each in runs_of(view, task.topic, task.partition))
     return any((each.leader_epoch, each.roll) == (task.leader_epoch, task.roll) for each in view.segments)
 
 
@@ -170,12 +181,13 @@ def _result(
         end_offset=known_end if is_gone or check.end_offset is None else check.end_offset,
         batches=check.batch_count,
         records=check.record_count,
-        bytes=check.bytes,
+        bytes=check.bytes if task.run is None else task.valid_bytes,
         replicas=replicas,
         replica_bytes=replica_bytes,
         is_gone=is_gone,
         is_open=task.is_open,
         is_compacted=task.is_compacted,
+        is_run=task.run is not None,
         finding_count=0 if is_gone else check.finding_count + len(others),
         findings=() if is_gone else (*check.findings, *others),
     )

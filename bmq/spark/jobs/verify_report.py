@@ -31,6 +31,7 @@ class SegmentResult:
     is_gone: bool = False
     is_open: bool = False
     is_compacted: bool = False
+    is_run: bool = False
     finding_count: int = 0
     findings: tuple[Finding, ...] = ()
 
@@ -45,12 +46,13 @@ class SegmentResult:
 
 @dataclass(slots=True)
 class PartitionSummary:
-    """`replicas`: of the block with the fewest."""
+    """`replicas`: of the block with the fewest. `runs`: of delayed records; their bytes are in `bytes`, their records are not counted."""
 
     topic: str
     partition: int
     segments: int = 0
     gone: int = 0
+    runs: int = 0
     batches: int = 0
     records: int = 0
     bytes: int = 0
@@ -105,7 +107,10 @@ def _add(summary: PartitionSummary, segment: SegmentResult) -> None:
     if segment.is_gone:
         summary.gone += 1
         return
-    summary.segments += 1
+    if segment.is_run:
+        summary.runs += 1
+    else:
+        summary.segments += 1
     summary.batches += segment.batches
     summary.records += segment.records
     summary.bytes += segment.bytes
