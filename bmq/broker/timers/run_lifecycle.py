@@ -222,7 +222,7 @@ class RunLifecycle:
         if made.replaced:
             runs.replace(made.replaced, made.runs)
         else:
-            written, pending = made.pending_count(order.position, order.is_cancelled), order.sealed_pending()
+            written, pending = made.pending_count(order.position, order.waiting_cancels), order.sealed_pending()
             if written != pending:
                 raise CorruptFile(f"{written} records were written to runs, and {pending} are pending")
             runs.add(made.runs)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from typing import Final
 
 from bmq.broker.log_reads import LogReads
@@ -32,23 +32,36 @@ TURN_RECORDS: Final = 200
 """Parsed or written in one turn of the event loop: some 1 ms."""
 
 
-@dataclass(slots=True)
 class MadeRuns:
-    """`runs`: new ones, of the same records as `replaced`. The others are of what was written from the log: due times and
-    names of records, and what cancellations named.
-    """
+    """`runs`: new ones, of the same records as `replaced`, or of what was held in the log, where cancellations named `cancelled`."""
 
-    runs: list[RunReference] = field(default_factory=list)
-    replaced: tuple[RunReference, ...] = ()
-    dues_ms: array[int] = field(default_factory=lambda: array("q"))
-    offsets: array[int] = field(default_factory=lambda: array("q"))
-    cancelled: set[Position] = field(default_factory=set)
+    def __init__(self, replaced: Sequence[RunReference] = ()) -> None:
+        self.runs: list[RunReference] = []
+        self.replaced = tuple(replaced)
+        self.cancelled: set[Position] = set()
+        self._chunks: list[tuple[array[int], array[int]]] = []  # due times and names of the records in each run
 
-    def pending_count(self, position: Position, is_cancelled: Callable[[Position], bool]) -> int:
-        """Records that were written from the log, and are pending. `is_cancelled`: since then."""
-        places = (Position(*place) for place in zip(self.dues_ms, self.offsets, strict=True))
-        above = [place for place in places if place > position and not is_cancelled(place)]
-        return len(above) if not self.cancelled else sum(place not in self.cancelled for place in above)
+    def write(self, records: Sequence[Position]) -> None:
+        """These records, in order, were written from the log to one run."""
+        self._chunks.append(
+            (array("q", (place.due_ms for place in records)), array("q", (place.offset for place in records)))
+        )
+
+    def pending_count(self, position: Position, cancelled: Iterable[Position]) -> int:
+        """Of the records that were written from the log, those that are pending. `cancelled`: since then."""
+        above = sum(len(chunk[0]) - _index_behind(chunk, position) for chunk in self._chunks)
+        gone = {place for place in (*cancelled, *self.cancelled) if place > position}
+        return above - sum(any(_has(chunk, place) for chunk in self._chunks) for place in gone)
+
+
+def _index_behind(chunk: tuple[array[int], array[int]], place: Position) -> int:
+    dues_ms, offsets = chunk
+    return bisect_right(range(len(dues_ms)), place, key=lambda index: Position(dues_ms[index], offsets[index]))
+
+
+def _has(chunk: tuple[array[int], array[int]], place: Position) -> bool:
+    index = _index_behind(chunk, place) - 1
+    return index >= 0 and (chunk[0][index], chunk[1][index]) == place
 
 
 class RunMaking:
@@ -89,7 +102,7 @@ class RunMaking:
 
     async def merge(self, replaced: Sequence[RunReference]) -> MadeRuns:
         """Of the records of other runs. Raises as `from_log`."""
-        made = MadeRuns(replaced=tuple(replaced))
+        made = MadeRuns(replaced)
         tier = tier_of_merged(replaced)
         end_offset = max(run.end_offset for run in replaced)
         length_bytes = file_bytes_of(tier)
@@ -109,9 +122,9 @@ class RunMaking:
                         sink = None
             if sink is not None:
                 made.runs.append(await sink.finish(tier, end_offset))
-        except BaseException:
+        except BaseException as error:
             if sink is not None:
-                await sink.discard()
+                await _let_go(sink, error)
             self.remove(made.runs)
             raise
         return made
@@ -154,20 +167,18 @@ class RunMaking:
         self, made: MadeRuns, records: dict[Position, DueRecord], size_bytes: int, end_offset: int
     ) -> None:
         sink = await self._sink(size_bytes)
+        places = sorted(records)
         try:
-            for number, place in enumerate(sorted(records)):
-                record = records[place]
-                await sink.add(record)
-                if not record.is_cancellation:
-                    made.dues_ms.append(record.due_ms)
-                    made.offsets.append(record.offset)
+            for number, place in enumerate(places):
+                await sink.add(records[place])
                 if not number % TURN_RECORDS:
                     await asyncio.sleep(0)
             run = await sink.finish(0, end_offset)
-        except BaseException:
-            await sink.discard()
+        except BaseException as error:
+            await _let_go(sink, error)
             raise
         made.runs.append(run)
+        made.write([place for place in places if not records[place].is_cancellation])
 
     def _reader(self, run: RunReference) -> RunReader:
         paths = self._partition.paths
@@ -180,3 +191,10 @@ class RunMaking:
         """Delete these, of which no manifest was ever told."""
         paths = self._partition.paths
         self._partition.context.trash.put((paths.run(run.leader_epoch, run.number) for run in runs), 0)
+
+
+async def _let_go(sink: RunSink, error: BaseException) -> None:
+    if isinstance(error, Exception):
+        await sink.discard()
+    else:  # the partition has ended: touch nothing in the store
+        sink.abandon()

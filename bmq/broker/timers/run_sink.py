@@ -113,6 +113,10 @@ class RunSink:
         except StoreError as error:
             _log.info("run_not_removed", path=self._writer.path, reason=str(error))
 
+    def abandon(self) -> None:
+        """Leave it as it is to the next owner."""
+        self._writer.abandon()
+
     async def _append(self) -> None:
         chunks, self._chunks, self._chunk_bytes = self._chunks, [], 0
         await self._writer.append(chunks)

@@ -159,6 +159,11 @@ class DueOrder:
         """Cancellations that wait, durably."""
         return len(self._cancels)
 
+    @property
+    def waiting_cancels(self) -> tuple[Position, ...]:
+        """What they name."""
+        return tuple(self._cancels)
+
     def is_cancelled(self, target: Position) -> bool:
         """Whether a cancellation of it waits."""
         return target in self._cancels
@@ -300,10 +305,8 @@ class DueOrder:
 
     def sealed_pending(self) -> int:
         """How many records of what is set apart are pending."""
-        waiting, cancels = self._sealed.waiting, self._cancels
-        if not cancels:
-            return len(waiting)
-        return sum(_unpacked(number).position not in cancels for number in waiting)
+        waiting = self._sealed.waiting
+        return len(waiting) - sum(_index_of(waiting, target) is not None for target in self._cancels)
 
     def drop_sealed(self) -> None:
         """All of it is in runs now, or delivered. Only when `is_settled`."""

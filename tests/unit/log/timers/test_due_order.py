@@ -412,3 +412,66 @@ def test_a_replay_forgets_cancelled_records_and_keeps_cancellations_of_what_it_h
     assert replay.pending == [Pending(5, 8, 7)]
     replay.drop_delivered()
     assert (replay.pending, replay.cancelled) == ([], {Position(9, 3): 9})
+
+
+def test_what_is_set_apart_is_pending_until_it_is_in_runs() -> None:
+    order = DueOrder()
+    order.recover([Pending(30, 1, 0), Pending(10, 2, 0)])
+    order.place_held([Pending(20, 6, 5)], 7)
+    assert order.seal(5) and order.sealed_below == 5
+    order.synced(7)
+    assert (order.oldest_needed(7), order.sealed_pending(), order.window_count) == (0, 2, 3)
+    (first,) = order.take(10, 9)
+    assert first == Pending(10, 2, 0) and not order.is_settled
+    order.give_back([first])
+    order.drop_sealed()
+    assert (order.oldest_needed(7), order.window_count) == (5, 1), "the hold behind it is in no run"
+    order.unloaded["run"] = Position(10, 2)
+    assert (order.next_due_ms, order.take(100, 9)) == (10, []), "it has to be read first"
+    order.load([Position(10, 2)])
+    order.unloaded["run"] = Position(30, 1)
+    assert order.take(100, 9) == [Pending(10, 2, 2), Pending(20, 6, 5)]
+    order.place_delivery([Pending(10, 2, 2), Pending(20, 6, 5)], 7, 10)
+    order.synced(10)
+    assert order.is_settled and order.oldest_needed(10) == 10
+
+
+def test_what_was_set_apart_in_vain_is_in_memory_as_before() -> None:
+    order = DueOrder()
+    order.recover([Pending(30, 1, 0), Pending(10, 2, 0)])
+    assert order.seal(5)
+    order.place(5, [Pending(20, 6, 5)], [Position(30, 1)], 7)
+    order.synced(7)
+    assert (order.sealed_pending(), order.cancels_count) == (1, 1)
+    order.unseal()
+    assert (order.cancels_count, order.cancelled_count, order.oldest_needed(7)) == (0, 1, 0)
+    assert order.take(100, 9) == [Pending(10, 2, 0), Pending(20, 6, 5)]
+
+
+def test_a_cancellation_of_a_record_in_a_run_waits_for_it_and_needs_the_log() -> None:
+    order = DueOrder()
+    order.may_be_in_run = lambda place: place.offset < 5
+    order.unloaded["run"] = Position(10, 1)
+    order.place(5, [], [Position(20, 2)], 7)
+    order.synced(7)
+    assert (order.cancels_count, order.oldest_needed(7)) == (1, 5)
+    assert order.seal(7), "the cancellation has to be written to a run"
+    order.drop_sealed()
+    assert order.oldest_needed(7) == 7
+    order.load([Position(10, 1), Position(20, 2), Position(30, 3)])
+    order.unloaded.clear()
+    due = order.take(100, 9)
+    assert [one.offset for one in due] == [1, 3]
+    order.place_delivery(due, 7, 10)
+    order.synced(10)
+    assert (order.cancels_count, order.cancelled_count) == (0, 1)
+
+
+def test_an_owner_that_replays_keeps_cancellations_of_what_may_be_in_runs_alone() -> None:
+    order = DueOrder()
+    order.may_be_in_run = lambda place: place.offset < 3
+    cancelled = {Position(20, 2): 8, Position(20, 4): 9, Position(30, 11): 12}
+    order.recover([Pending(30, 11, 10), Pending(5, 7, 6)], cancelled)
+    assert order.waiting_cancels == (Position(20, 2),)
+    assert order.oldest_needed(20) == 6
+    assert order.take(100, 9) == [Pending(5, 7, 6)]
