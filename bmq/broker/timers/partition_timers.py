@@ -188,6 +188,8 @@ class PartitionTimers:
 
     def end(self) -> None:
         """The machine has ended."""
+        if self.lifecycle is not None:
+            self.lifecycle.end()
         if self._wake is not None:
             self._wake.cancel()
             self._wake = None

@@ -193,7 +193,17 @@ class RunLifecycle:
 
     # --- the switch
 
+    def end(self) -> None:
+        """The machine has ended."""
+        waiting, self._waiting = self._waiting, []
+        for _, done in waiting:
+            if not done.done():
+                done.set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not owned any more"))
+                done.exception()  # its task may be cancelled already
+
     async def _settled(self, made: MadeRuns) -> None:
+        if self._partition.state.is_final:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not owned any more")
         done = asyncio.get_running_loop().create_future()
         self._waiting.append((made, done))
         if not self._is_delivering():

@@ -86,7 +86,8 @@ class RunMaking:
                     place = Position(record.due_ms, record.offset)
                     if record.is_cancellation:
                         made.cancelled.add(place)
-                        if records.pop(place, record) is not record:
+                        if place in records and not records[place].is_cancellation:
+                            del records[place]
                             continue
                     records[place] = record
                     size_bytes += len(record.body) + RECORD_BYTES

@@ -311,9 +311,11 @@ class DueOrder:
     def drop_sealed(self) -> None:
         """All of it is in runs now, or delivered. Only when `is_settled`."""
         assert self.is_settled
-        for target, hold_offset in self._cancels.items():
+        # Cancellations too: they are loaded again before their records are passed. Those of other runs may be loaded already.
+        held = [(target, hold_offset) for target, hold_offset in self._cancels.items() if hold_offset != target.offset]
+        for target, hold_offset in held:
             if hold_offset < self.sealed_below:
-                self._cancels[target] = target.offset
+                del self._cancels[target]
         self.sealed_below = 0
         self._sealed = _Window()
 

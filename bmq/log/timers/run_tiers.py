@@ -18,12 +18,13 @@ RUNS_MAX: Final = 1_000
 FILE_BYTES: Final = 64 * 1024 * 1024
 """Of a run of tier 1; a higher one is longer, so that a partition with much in it has no more files."""
 FILE_GROWTH: Final = 8
+FILE_BYTES_MAX: Final = 1024 * 1024 * 1024
 TIER_MAX: Final = 4
 
 
 def file_bytes_of(tier: int) -> int:
     """About how long a merge lets a run of this tier become."""
-    return FILE_BYTES * int(FILE_GROWTH ** (max(1, tier) - 1))
+    return min(FILE_BYTES_MAX, FILE_BYTES * int(FILE_GROWTH ** (max(1, tier) - 1)))
 
 
 def next_merge(runs: Sequence[RunReference]) -> tuple[RunReference, ...]:

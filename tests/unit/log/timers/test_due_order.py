@@ -457,13 +457,18 @@ def test_a_cancellation_of_a_record_in_a_run_waits_for_it_and_needs_the_log() ->
     assert (order.cancels_count, order.oldest_needed(7)) == (1, 5)
     assert order.seal(7), "the cancellation has to be written to a run"
     order.drop_sealed()
-    assert order.oldest_needed(7) == 7
-    order.load([Position(10, 1), Position(20, 2), Position(30, 3)])
+    assert (order.oldest_needed(7), order.cancels_count) == (7, 0)
+    order.load([Position(10, 1), Position(20, 2), Position(30, 3)], [Position(20, 2)])
+    order.place_held([Pending(90, 8, 7)], 9)
+    order.synced(9)
+    assert order.seal(9)
+    order.drop_sealed()
+    assert order.cancels_count == 1, "it was loaded from another run, and is not loaded again"
     order.unloaded.clear()
     due = order.take(100, 9)
     assert [one.offset for one in due] == [1, 3]
-    order.place_delivery(due, 7, 10)
-    order.synced(10)
+    order.place_delivery(due, 9, 12)
+    order.synced(12)
     assert (order.cancels_count, order.cancelled_count) == (0, 1)
 
 

@@ -42,7 +42,7 @@ def test_those_next_due_are_merged_of_the_lowest_tier() -> None:
 
 
 def test_a_higher_tier_has_longer_files_up_to_the_last_one() -> None:
-    assert [file_bytes_of(tier) // FILE_BYTES for tier in range(5)] == [1, 1, 8, 64, 512]
+    assert [file_bytes_of(tier) // FILE_BYTES for tier in range(5)] == [1, 1, 8, 16, 16]
     assert tier_of_merged([run(0, 1, 2, tier=2), run(1, 1, 2, tier=1)]) == 3
     assert tier_of_merged([run(0, 1, 2, tier=TIER_MAX)]) == TIER_MAX
 
