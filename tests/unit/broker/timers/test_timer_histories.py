@@ -70,10 +70,8 @@ class History:
         self.world.clock.advance(20_000_000)
         for _ in range(600):
             await asyncio.sleep(1)
-            if (
-                log.timers.order is not None
-                and log.timers.order.oldest_needed(log.high_watermark) == log.high_watermark
-            ):
+            order = log.timers.order
+            if order is not None and order.is_settled and not len(order) and not order.unloaded:
                 break
         return await visible(log)
 
