@@ -25,6 +25,7 @@ from bmq.proxy.partitions import Partitions
 
 OWNER_WAIT_S: Final = 3.0
 CANCEL_WAIT_S: Final = 10.0
+CANCEL_PAUSE_S: Final = 0.05
 PARTITIONS_AT_ONCE_MAX: Final = 50
 _NOTHING: Final = DelayedPage(0, None, ())
 _START: Final = Position(-1, -1)
@@ -94,6 +95,18 @@ class DelayedRecords:
         """
         if not topic.log_config.is_delay_enabled:
             raise OrderRefused(f"topic {topic.name} has no bmq.delay.enable, so no delayed record can be cancelled")
+        async with asyncio.timeout(CANCEL_WAIT_S):
+            while True:
+                result = await self._cancelled(topic, partition, target)
+                if result.error_code is not ErrorCode.NOT_ENOUGH_REPLICAS:
+                    break
+                await asyncio.sleep(CANCEL_PAUSE_S)  # it is being looked up in a run
+        if result.error_code is ErrorCode.INVALID_RECORD and result.record_errors:
+            raise OrderRefused(result.record_errors[0].message or "the record does not wait in this partition")
+        if result.error_code is not ErrorCode.NONE:
+            raise KafkaError(result.error_code, result.message or result.error_code.name)
+
+    async def _cancelled(self, topic: TopicImage, partition: int, target: Position) -> AppendResult:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[AppendResult] = loop.create_future()
 
@@ -106,9 +119,4 @@ class DelayedRecords:
         self._appends.append(
             ProducedBatch(request, TopicPartition(topic.topic_id, partition), data, parsed_header(data))
         )
-        async with asyncio.timeout(CANCEL_WAIT_S):
-            result = await done
-        if result.error_code is ErrorCode.INVALID_RECORD and result.record_errors:
-            raise OrderRefused(result.record_errors[0].message or "the record does not wait in this partition")
-        if result.error_code is not ErrorCode.NONE:
-            raise KafkaError(result.error_code, result.message or result.error_code.name)
+        return await done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from bmq.broker.batch_refusals import BatchRefusals
@@ -50,14 +51,17 @@ class HeldAppends:
         partition, timers = self._partition, self._timers
         config = partition.config
         floor_ms = now_ms if timers.order is None else timers.order.floor_ms
+        lookups = None if timers.lifecycle is None else timers.lifecycle.lookups
         try:
             found: Split | None
             if config.retry_levels_ms:
                 found = self._retries(batch, header, now_ms, floor_ms)
             else:
                 delays = Delays(now_ms, config.delay_max_ms, floor_ms)
-                if timers.order is not None:
-                    delays = delays._replace(why_not=timers.order.why_not_cancelled)
+                if timers.order is not None and lookups is not None:
+                    lookups.unknown.clear()
+                    why_not = partial(timers.order.why_not_cancelled, is_in_run=lookups.is_in_run)
+                    delays = delays._replace(why_not=why_not)
                 found = split(batch.view, header, delays, config.compression_level)
         except TooMuchToHold as error:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
@@ -67,6 +71,11 @@ class HeldAppends:
             return False
         if found.refused:
             refuse_named(found.refused)
+        if found.cancels and lookups is not None and lookups.unknown:
+            lookups.look_up(lookups.unknown)
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS, "the delayed record to cancel is being looked up: send it again"
+            )
         self._hold(batch, header, found, now_ms)
         return True
 

@@ -15,6 +15,7 @@ from bmq.log.store import CorruptFile, FileMissing
 from bmq.log.timers.announcements import Position
 from bmq.log.timers.delivering import DueRecord
 from bmq.log.timers.due_order import DueOrder, Pending
+from bmq.log.timers.run_file import BLOCK_BYTES
 from bmq.log.timers.run_merging import merged
 from bmq.log.timers.run_reader import RunReader
 from bmq.log.timers.run_reference import RunReference
@@ -107,6 +108,8 @@ class PendingRuns:
         """The first ones that wait behind this place in the order, loaded or not. Raises as RunReader."""
         order = self._order
         found: list[Position] = []
+        if not limit:
+            return ()
         readers = [cursor.reader for cursor in self._cursors.values() if cursor.reader.run.last > after]
         async with aclosing(merged(readers, max(after, order.position))) as records:
             async for record in records:
@@ -116,6 +119,20 @@ class PendingRuns:
                 if not record.is_cancellation and not order.is_cancelled(place):
                     found.append(place)
         return tuple(found)
+
+    async def has(self, place: Position) -> bool:
+        """Whether a run has a record there. Raises as RunReader."""
+        before = Position(place.due_ms, place.offset - 1)
+        for reader in self.readers:
+            if not reader.run.first <= place <= reader.run.last:
+                continue
+            block = (await reader.index()).block_of(place)
+            if block is None:
+                continue
+            blocks = await reader.read(block, before, until_ms=-1, bytes_max=BLOCK_BYTES)
+            if any((one.due_ms, one.offset) == place and not one.is_cancellation for one in blocks.records[:1]):
+                return True
+        return False
 
     # --- its records
 

@@ -23,6 +23,7 @@ from bmq.broker.log_reads import LogReads
 from bmq.broker.manifest_changes import ManifestChanges
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.timers.pending_runs import PendingRuns
+from bmq.broker.timers.run_lookups import RunLookups
 from bmq.broker.timers.run_making import MadeRuns, RunMaking
 from bmq.log.manifest import TimersReference
 from bmq.log.partition_files import PartitionFiles
@@ -72,6 +73,7 @@ class RunLifecycle:
         self._looked_at = end_offset
         self._named_from = named.replay_from
         self.runs = PendingRuns(partition, order, named.runs)
+        self.lookups = RunLookups(partition, self.runs)
 
     def reference(self, files: PartitionFiles) -> TimersReference:
         """What a manifest that is written now says."""
@@ -237,6 +239,7 @@ class RunLifecycle:
                 raise CorruptFile(f"{written} records were written to runs, and {pending} are pending")
             runs.add(made.runs)
             order.drop_sealed()
+            self.lookups.forget()
         runs.drop_passed()
 
     # --- manifests

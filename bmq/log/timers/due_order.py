@@ -178,15 +178,18 @@ class DueOrder:
         oldest = min(first, high_watermark)
         return min(oldest, self._placed[0].start_offset) if self._placed else oldest
 
-    def why_not_cancelled(self, target: Position) -> str:
-        """Why the record cannot be cancelled, in words; empty: it can, or it was."""
+    def why_not_cancelled(self, target: Position, is_in_run: Callable[[Position], bool] = lambda _: True) -> str:
+        """Why the record cannot be cancelled, in words; empty: it can, or it was.
+
+        `is_in_run`: is asked of what may be in one.
+        """
         if target in self._cancelled or any(_index_of(waiting, target) is not None for waiting in self._lists()):
             return ""
         if target <= self.position:
             return f"too late: what was due at {target.due_ms} has been delivered"
         if target <= self._floor:
             return f"too late: what was due at {target.due_ms} is being delivered"
-        if self.may_be_in_run(target):
+        if self.may_be_in_run(target) and is_in_run(target):
             return ""
         return f"no delayed record of this partition has offset {target.offset} and is due at {target.due_ms}"
 

@@ -162,6 +162,11 @@ class RunIndex:
             return None
         return max(0, bisect_right(range(len(self)), position, key=self.first_of) - 1)
 
+    def block_of(self, position: Position) -> int | None:
+        """The number of the block that has a record at this place, if there is one; None: there is none."""
+        number = bisect_right(range(len(self)), position, key=self.first_of) - 1
+        return number if number >= 0 and position <= self.last else None
+
     def span(self, number: int, count: int = 1) -> tuple[int, int]:
         """(position, length) of so many blocks."""
         start, behind = self.positions[number], number + count

@@ -13,6 +13,7 @@ from bmq.broker.timers.run_lifecycle import RunLifecycle
 from bmq.broker.timers.run_sink import RunSink
 from bmq.log.damage import accept, file_damage
 from bmq.log.partition_files import PartitionFiles
+from bmq.log.partition_log import AppendResult
 from bmq.log.store import StorageUnavailable
 from bmq.log.timers.announcements import START, Position
 from bmq.log.timers.run_reference import RunReference
@@ -411,6 +412,57 @@ def test_names_that_the_log_has_lost_do_not_count() -> None:
     virtual(main)
 
 
+async def cancel(log: PartitionRuntime, *targets: tuple[int, int]) -> AppendResult:
+    """Sent again while it is looked up, as producers do."""
+    result = await append(log, cancelling(*targets))
+    for _ in range(20):
+        if result.error_code is not ErrorCode.NOT_ENOUGH_REPLICAS:
+            break
+        await asyncio.sleep(0.1)
+        result = await append(log, cancelling(*targets))
+    return result
+
+
+def test_a_cancellation_of_a_record_that_is_in_no_run_is_refused() -> None:
+    """Also if its due time lies between those of a run."""
+
+    async def main() -> None:
+        world = World()
+        log = await world.owner(KEPT).log()
+        now_ms = world.clock.now_ms()
+        name = await hold(log, world, (b"a", 10_000), (b"b", 11_000), (b"c", 12_000))
+        await in_runs(log)
+        there, early, foreign = (name + 1, now_ms + 11_000), (name + 1, now_ms + 10_500), (name, now_ms + 11_000)
+        result = await append(log, cancelling(there, early, foreign))
+        assert result.error_code is ErrorCode.NOT_ENOUGH_REPLICAS
+        assert "being looked up" in (result.message or "")
+        result = await cancel(log, there, early, foreign)
+        assert result.error_code is ErrorCode.INVALID_RECORD
+        assert [one.batch_index for one in result.record_errors] == [1, 2]
+        assert all("no delayed record of this partition" in (one.message or "") for one in result.record_errors)
+        assert await due_values(log, world) == [b"a", b"b", b"c"], "nothing of it was applied"
+
+    virtual(main)
+
+
+def test_a_record_that_was_looked_for_in_vain_can_be_cancelled_later() -> None:
+    async def main() -> None:
+        world = World()
+        log = await world.owner(KEPT).log()
+        now_ms = world.clock.now_ms()
+        name = await hold(log, world, (b"a", 10_000), (b"c", 12_000))
+        await in_runs(log)
+        later = (name + 4, now_ms + 11_000)
+        assert (await cancel(log, later)).error_code is ErrorCode.INVALID_RECORD, "its offset was not given yet"
+        assert await hold(log, world, (b"b", 11_000)) == later[0] - 1
+        assert await hold(log, world, (b"b", 11_000)) == later[0] + 1
+        await in_runs(log)
+        assert (await cancel(log, (later[0] + 1, later[1]))).error_code is ErrorCode.NONE
+        assert await due_values(log, world) == [b"a", b"b", b"c"]
+
+    virtual(main)
+
+
 @pytest.mark.parametrize("place", ["run", "two_runs", "merged", "next_owner", "replayed"])
 def test_a_record_in_a_run_is_cancelled(place: str) -> None:
     """The cancellation waits in memory, or in another run, and meets the record when it is due or in a merge."""
@@ -423,7 +475,7 @@ def test_a_record_in_a_run_is_cancelled(place: str) -> None:
         name = await hold(log, world, (b"a", 10_000), (b"b", 11_000), (b"c", 12_000))
         await in_runs(log)
         for _ in range(2):
-            assert (await append(log, cancelling((name + 1, now_ms + 11_000)))).error_code is ErrorCode.NONE
+            assert (await cancel(log, (name + 1, now_ms + 11_000))).error_code is ErrorCode.NONE
         if place in ("two_runs", "merged", "next_owner"):
             await in_runs(log)
             assert sum(run.count for run in runs_of(log)) == 4
