@@ -99,6 +99,10 @@ class HeldAppends:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{WINDOW_MAX} delayed records of this partition are in memory, and wait to be written to runs",
             )
+        if found.held and self._timers.lifecycle is not None and self._timers.lifecycle.is_behind:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS, "delayed records of this partition wait to be written to runs"
+            )
         if found.cancels and order.cancels_count + len(found.cancels) > WINDOW_MAX:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{WINDOW_MAX} cancellations wait in this partition")
         view = memoryview(found.visible)

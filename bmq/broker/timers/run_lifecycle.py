@@ -39,6 +39,8 @@ WINDOW_PRESSED: Final = 100_000
 LOG_BYTES: Final = 16 * 1024 * 1024
 """Looked at again when so much was appended: the next owner need not replay more than twice as much."""
 
+PINNED_BYTES_MAX: Final = 48 * 1024 * 1024
+"""While runs are written and so much log is needed, no more records are held: the next owner would replay it."""
 MERGE_TRIES_MAX: Final = 3
 """One after the other, until runs are written again: each may read and write much."""
 
@@ -70,6 +72,11 @@ class RunLifecycle:
         self._unnamed = False  # a manifest is wanted that no longer names what was dropped, or names what is new
         self._waiting: list[tuple[MadeRuns, asyncio.Future[None]]] = []
         self._appended_bytes = 0
+        self._total_bytes = (
+            0  # appended by this owner: in all, when it last looked, and where the log begins to be needed
+        )
+        self._looked_bytes = 0
+        self._needed_bytes = 0
         self._looked_at = end_offset
         self._named_from = named.replay_from
         self.runs = PendingRuns(partition, order, named.runs)
@@ -88,15 +95,23 @@ class RunLifecycle:
         if order.window_count >= WINDOW_PRESSED:
             self._press_later()
         self._appended_bytes += size_bytes
+        self._total_bytes += size_bytes
         if self._appended_bytes < LOG_BYTES:
             return
         self._appended_bytes = 0
         oldest = order.oldest_needed(high_watermark)
         if oldest < self._looked_at:
             self._press_later()
-        elif oldest > self._named_from:
-            self._name_later()
-        self._looked_at = high_watermark
+        else:
+            self._needed_bytes = self._looked_bytes
+            if oldest > self._named_from:
+                self._name_later()
+        self._looked_at, self._looked_bytes = high_watermark, self._total_bytes
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether runs are being written, and do not keep up with what is held."""
+        return self._pressing.locked() and self._total_bytes - self._needed_bytes > PINNED_BYTES_MAX
 
     def delivered(self) -> None:
         """Another delivery is durable."""
@@ -150,7 +165,7 @@ class RunLifecycle:
                 raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, f"{RUNS_MAX} runs wait to be merged")
             if not order.seal(partition.high_watermark):
                 return
-            from_offset = order.oldest_needed(partition.high_watermark)
+            from_offset, sealed_bytes = order.oldest_needed(partition.high_watermark), self._total_bytes
             try:
                 async with partition.context.run_room:
                     made = await partition.with_files(lambda _: self._making.from_log(from_offset, order.sealed_below))
@@ -158,6 +173,7 @@ class RunLifecycle:
             except (BmqError, StoreError):
                 order.unseal()
                 raise
+            self._needed_bytes = sealed_bytes
         self._name_later()
         self._merge_later()
 

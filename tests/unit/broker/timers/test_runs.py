@@ -292,6 +292,36 @@ def test_runs_that_cannot_be_written_are_tried_again_and_producers_wait(monkeypa
     virtual(main)
 
 
+def test_producers_wait_for_runs_that_do_not_keep_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the next owner would have much to replay."""
+    monkeypatch.setattr("bmq.broker.timers.run_lifecycle.PINNED_BYTES_MAX", 3000)
+
+    async def main() -> None:
+        world = World()
+        log = await world.owner(KEPT).log()
+        expected = await hold_many(log, world, 5)
+        create = RunSink.create
+
+        async def slowly(*args: Any) -> RunSink:
+            await asyncio.sleep(5)
+            return await create(*args)
+
+        monkeypatch.setattr(RunSink, "create", slowly)
+        room = asyncio.create_task(lifecycle_of(log).make_room(log.high_watermark))
+        await asyncio.sleep(0.1)
+        for _ in range(3):
+            await produce(log, bytes(1000))
+        refused = await append(log, delayed(world, (b"r5", 15_000)))
+        assert refused.error_code is ErrorCode.NOT_ENOUGH_REPLICAS
+        await produce(log, b"plain")
+        await room
+        await hold(log, world, (b"r5", 15_000))
+        found = await due_values(log, world)
+        assert [one for one in found if one is not None and one.startswith(b"r")] == [*expected, b"r5"]
+
+    virtual(main)
+
+
 def test_a_hold_that_comes_while_runs_are_written_is_in_none(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         world = World()
