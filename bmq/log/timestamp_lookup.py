@@ -1,6 +1,8 @@
 """Finds records by time: the first at or past a timestamp, and the newest (ListOffsets, KIP-734).
 
 Extents and their indexes narrow the search to a part of one file; only that part's batches are read, and one is opened.
+A transaction's marker is a record here, as in Kafka. Source: Kafka's UnifiedLog.fetchOffsetByTimestamp and
+FileRecords.searchForTimestamp.
 """
 
 from __future__ import annotations
@@ -107,7 +109,7 @@ async def _records_from(
     reader = SegmentReader.at(files.store, location, chunk_bytes=LOOKUP_CHUNK_BYTES)
     while (run := await reader.next_run()) is not None:
         for place, header in run.batches:
-            if header.max_timestamp_ms >= timestamp_ms and not header.is_control:
+            if header.max_timestamp_ms >= timestamp_ms:
                 for number, record in enumerate(iterate_records(run.data, place)):
                     if number % RECORDS_PER_TURN_MAX == RECORDS_PER_TURN_MAX - 1:
                         await asyncio.sleep(0)

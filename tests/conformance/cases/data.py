@@ -694,6 +694,24 @@ def _(world: World, version: int) -> Any:
     return list_offsets(world, world.read_topic(), -3)
 
 
+def with_marker(world: World) -> str:
+    """A record of a transaction with the records' own time, and the marker of now; then a record of no transaction."""
+    topic, name = world.topic(), world.name("id")
+    end_transaction(world, name, world.transaction(name, topic), topic, committed=True)
+    world.produce(topic, [b"behind"])
+    return topic
+
+
+@CASES.add(LIST_OFFSETS, "the largest timestamp is a marker's", since=7)
+def _(world: World, version: int) -> Any:
+    return list_offsets(world, with_marker(world), -3)
+
+
+@CASES.add(LIST_OFFSETS, "a time that a marker alone has reached")
+def _(world: World, version: int) -> Any:
+    return list_offsets(world, with_marker(world), wire.TIMESTAMP_MS + 1)
+
+
 @CASES.add(LIST_OFFSETS, "the earliest local offset")
 def _(world: World, version: int) -> Any:
     return list_offsets(world, world.read_topic(), -4)

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bmq.log.store import Buffer
+from bmq.log.timers.announcements import HeldRecord, NamedBatch, encode_held
 from bmq.log.timestamp_lookup import find_max_timestamp, find_offset
 from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.compression import Compression
@@ -68,9 +70,37 @@ async def test_a_batch_of_many_records_leaves_turns_to_others(monkeypatch: pytes
     assert turns >= 50
 
 
-async def test_markers_are_no_records() -> None:
-    owner = await Owner(FakeStore().client("a"), 1).start()
+def _marker(timestamp_ms: int) -> Buffer:
     marker = EndTransactionMarker(ControlType.COMMIT, 0)
-    await owner.produce(encode_end_transaction_marker(marker, producer_id=1, producer_epoch=0, timestamp_ms=50))
+    return encode_end_transaction_marker(marker, producer_id=1, producer_epoch=0, timestamp_ms=timestamp_ms)
+
+
+async def test_a_marker_is_found_as_in_kafka() -> None:
+    owner = await Owner(FakeStore().client("a"), 1).start()
+    await owner.produce(_marker(50))
     await owner.produce(encode_batch([Record(None, b"x", timestamp_ms=60)]))
-    assert await find_offset(owner.files, 40, 10) == (1, 60)
+    assert await find_offset(owner.files, 40, 10) == (0, 50)
+    assert await find_offset(owner.files, 51, 10) == (1, 60)
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+async def test_a_marker_may_be_the_newest(is_closed: bool) -> None:
+    owner = await Owner(FakeStore().client("a"), 1).start()
+    await owner.produce(encode_batch([Record(None, b"older", timestamp_ms=20)]))
+    await owner.roll_segment()
+    await owner.produce(encode_batch([Record(None, b"x", timestamp_ms=30), Record(None, b"y", timestamp_ms=40)]))
+    await owner.produce(_marker(50))
+    if is_closed:
+        await owner.roll_segment()
+    assert await find_max_timestamp(owner.files) == (3, 50)
+    assert await find_offset(owner.files, 41, 10) == (3, 50)
+
+
+async def test_a_batch_of_delayed_records_is_never_found() -> None:
+    """Its own time is not set, so that a look-up by time finds delivered records alone."""
+    owner = await Owner(FakeStore().client("a"), 1).start()
+    await owner.produce(encode_batch([Record(None, b"x", timestamp_ms=30)]))
+    await owner.produce(encode_held([HeldRecord(9_000, 8_000, 0, b"later")], NamedBatch(0, 0)))
+    assert await find_max_timestamp(owner.files) == (0, 30)
+    assert await find_offset(owner.files, 0, 10) == (0, 30)
+    assert await find_offset(owner.files, 31, 10) is None
