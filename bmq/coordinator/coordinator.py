@@ -71,7 +71,7 @@ class GroupCoordinator:
                 may_describe,
                 create_topics,
                 self.share_states.resume,
-                self.share_states.member_removed,
+                self.share_states.member_expired,
             )
             shard = GroupShard(number, log, on_lost, context)
             self._made.add(shard)

@@ -78,7 +78,7 @@ NewGroup = ConsumerGroup | StreamsGroup | ShareGroup
 class GroupShardContext:
     """What all group shards of a coordinator share. `create_topics`: answers CreateTopics; None: nobody does.
 
-    `on_loaded`: called with each shard that is loaded. `on_share_member_removed`: of this shard, see ShareGroups.
+    `on_loaded`: called with each shard that is loaded. `on_share_member_expired`: of this shard, see ShareGroups.
     `may_describe`: which topics regular expressions may match.
     """
 
@@ -90,7 +90,7 @@ class GroupShardContext:
     may_describe: MayDescribe
     create_topics: RequestMethod | None = None
     on_loaded: Callable[[GroupShard], None] = lambda _: None
-    on_share_member_removed: Callable[[GroupShard, str, str, Target], None] = lambda *_: None
+    on_share_member_expired: Callable[[GroupShard, str, str, Target], None] = lambda *_: None
 
 
 class GroupShard(Shard):
@@ -109,7 +109,7 @@ class GroupShard(Shard):
         self.offsets = Offsets(config)
         self.consumer = ConsumerGroups(self, config, metrics, image, context.may_describe)
         self.streams = StreamsGroups(self, config, metrics, image, context.create_topics)
-        self.share = ShareGroups(self, config, metrics, image, partial(context.on_share_member_removed, self))
+        self.share = ShareGroups(self, config, metrics, image, partial(context.on_share_member_expired, self))
         self._runtimes: Sequence[NewRuntime] = (self.consumer, self.streams, self.share)
         self.transactions = TransactionGate(number, lambda producer_id: self.offsets.pending.open_epoch(producer_id))
         self._config = config

@@ -22,7 +22,7 @@ from bmq.coordinator.subscription_type import SubscriptionType, subscription_of
 from bmq.coordinator.topics import CurrentTopics
 from bmq.protocol.share_group_records import RECORD_TYPES, CurrentKey
 
-MemberRemoved = Callable[[str, str, Target], None]
+MemberExpired = Callable[[str, str, Target], None]
 """(group id, member id, what the member had): its removal is durable."""
 _NONE: Final[frozenset[int]] = frozenset()
 
@@ -32,24 +32,28 @@ class ShareVolatile(Volatile):
     """State that is not in the log. `under_way`: partitions whose state this process initializes now.
 
     `subscription`: as the last decision saw it. `activation`: which members the shards of the state were told of.
+    `expiring`: members whose removal was decided because they were silent.
     """
 
     under_way: dict[UUID, frozenset[int]] = field(default_factory=dict)
     subscription: SubscriptionType | None = None
     activation: Activation = field(default_factory=Activation)
+    expiring: set[str] = field(default_factory=set)
 
 
 class ShareGroups(GroupRuntime[ShareGroup, ShareDraft, ShareContext, ShareVolatile]):
-    """See the module. `removed`: called for each member that has left or expired, and had partitions."""
+    """See the module. `expired`: called for each member whose session has expired, durably, and that had partitions. One that
+    leaves keeps its locks, as in Kafka: they end with its share sessions.
+    """
 
     kind: ClassVar = SHARE
     record_types: ClassVar = RECORD_TYPES
 
     def __init__(
-        self, host: Host, config: CoordinatorConfig, counts: Counts, image: CurrentTopics, removed: MemberRemoved
+        self, host: Host, config: CoordinatorConfig, counts: Counts, image: CurrentTopics, expired: MemberExpired
     ) -> None:
         super().__init__(host, config, counts, image)
-        self._removed = removed
+        self._expired = expired
 
     def _new_group(self, group_id: str) -> ShareGroup:
         return ShareGroup(group_id)
@@ -117,8 +121,13 @@ class ShareGroups(GroupRuntime[ShareGroup, ShareDraft, ShareContext, ShareVolati
 
     def _removing(self, group: ShareGroup, key: Any) -> None:
         member = group.members.get(key.member_id) if isinstance(key, CurrentKey) else None
-        if member is not None and member.assigned:
-            self._removed(group.group_id, member.member_id, member.assigned)
+        if member is None:
+            return
+        volatile = self._volatile.get(group.group_id)
+        if volatile is not None and member.member_id in volatile.expiring:
+            volatile.expiring.discard(member.member_id)
+            if member.assigned:
+                self._expired(group.group_id, member.member_id, member.assigned)
 
     def _first_timers(self, group: ShareGroup) -> Iterable[TimerOrder]:
         session_ms = self._session_timeout_ms(group.group_id)
@@ -129,7 +138,10 @@ class ShareGroups(GroupRuntime[ShareGroup, ShareDraft, ShareContext, ShareVolati
         return self._terms(group_id).session_timeout_ms
 
     def _expire_due(self, draft: ShareDraft, due: Due, context: ShareContext) -> bool:
-        return expire(draft, due.member_id, context)
+        is_removed = expire(draft, due.member_id, context)
+        if is_removed:
+            self._volatile_of(draft.group_id).expiring.add(due.member_id)
+        return is_removed
 
     def _terms(self, group_id: str) -> GroupTerms:
         return self._config.share.terms(self._image().group_configs.get(group_id, {}))

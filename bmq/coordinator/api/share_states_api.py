@@ -118,8 +118,8 @@ class ShareStatesApi:
 
     # ---------------------------------------------------------------- members that are gone
 
-    def member_removed(self, shard: GroupShard, group_id: str, member_id: str, had: Target) -> None:
-        """A member has left, or its session has expired, durably: release what it has locked, in the background.
+    def member_expired(self, shard: GroupShard, group_id: str, member_id: str, had: Target) -> None:
+        """A member's session has expired, durably: release what it has locked, in the background.
 
         A member of the same id that joins from now on keeps what it locks, however late the release comes.
         """
