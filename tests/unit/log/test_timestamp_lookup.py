@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bmq.log.store import Buffer
 from bmq.log.timers.announcements import HeldRecord, NamedBatch, encode_held
 from bmq.log.timestamp_lookup import find_max_timestamp, find_offset
 from bmq.protocol.batch_records import Record, encode_batch
@@ -70,7 +69,7 @@ async def test_a_batch_of_many_records_leaves_turns_to_others(monkeypatch: pytes
     assert turns >= 50
 
 
-def _marker(timestamp_ms: int) -> Buffer:
+def _marker(timestamp_ms: int) -> bytearray:
     marker = EndTransactionMarker(ControlType.COMMIT, 0)
     return encode_end_transaction_marker(marker, producer_id=1, producer_epoch=0, timestamp_ms=timestamp_ms)
 
