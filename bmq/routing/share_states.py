@@ -120,6 +120,10 @@ class RoutedShareStates(ShardRouting):
             self._owner(state_key(group_id, one.topic_id, one.partition)) == node_id for one in request.partitions
         )
 
+    def here(self, request: ShareAcquireRequest) -> ShareStateCoordinator | None:
+        """What answers the request if this node owns all its shards, as far as it knows."""
+        return cast(ShareStateCoordinator, self._local) if self._are_all_here(request) else None
+
     def place_of(self, group_id: str, topic_partition: TopicPartition) -> int:
         """The node that answers for a share partition now; -1: none."""
         return self._owner(state_key(group_id, *topic_partition))

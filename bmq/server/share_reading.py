@@ -27,13 +27,22 @@ def share_consumers(
     large batches.
     """
 
+    known = share_config(), _defaults(share_config())
+
     def defaults() -> ShareDefaults:
+        nonlocal known
         config = share_config()
-        return ShareDefaults(
-            config.record_lock_duration_ms, config.min_record_lock_duration_ms, config.max_record_lock_duration_ms
-        )
+        if known[0] is not config:
+            known = config, _defaults(config)
+        return known[1]
 
     sessions_max = broker_configs.number("group.share.max.share.sessions")
     return ShareConsumers(
         fetcher.shared, states, defaults, sessions_max=sessions_max, leaders=leaders, run_aside=run_aside
+    )
+
+
+def _defaults(config: ShareConfig) -> ShareDefaults:
+    return ShareDefaults(
+        config.record_lock_duration_ms, config.min_record_lock_duration_ms, config.max_record_lock_duration_ms
     )

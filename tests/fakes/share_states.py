@@ -69,7 +69,7 @@ class FakeShareStates:
     """Implements bmq.proxy.share.states.ShareStates. Attributes a test may set:
 
     `locks_max`: records that may be locked in a partition. `refuse_with`: the code of every part from now on. `gate`: each
-    acquisition is carried out once it is set. `acquires`, `releases`, `waits`: the requests, in order.
+    acquisition is carried out once it is set. `is_here`: the shards are in the proxy's process. `acquires`, `releases`, `waits`: the requests, in order.
     """
 
     def __init__(self) -> None:
@@ -78,6 +78,7 @@ class FakeShareStates:
         self.refuse_with = ErrorCode.NONE
         self.gate = asyncio.Event()
         self.gate.set()
+        self.is_here = False
         self.acquires: list[ShareAcquireRequest] = []
         self.acknowledges: list[ShareAcknowledgeRequest] = []
         self.releases: list[ShareReleaseRequest] = []
@@ -85,6 +86,9 @@ class FakeShareStates:
 
     def of(self, group_id: str, topic_id: UUID, partition: int) -> SharePartition:
         return self.partitions.setdefault((group_id, TopicPartition(topic_id, partition)), SharePartition())
+
+    def here(self, request: ShareAcquireRequest) -> FakeShareStates | None:
+        return self if self.is_here else None
 
     def place_of(self, group_id: str, topic_partition: TopicPartition) -> Hashable:
         return 0

@@ -6,7 +6,7 @@ Errors are in the parts of the answers. Parts are carried out at the same time: 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
@@ -31,6 +31,7 @@ from bmq.protocol import share_state_messages as messages
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.group_terms_cache import NO_CONFIGS, GroupTermsCache
 from bmq.protocol.request_context import RequestContext
 from bmq.protocol.share_state_messages import state_key
 
@@ -48,31 +49,6 @@ class _Named(Protocol):
     def topic_id(self) -> UUID: ...
     @property
     def partition(self) -> int: ...
-
-
-NO_CONFIGS: Final[Mapping[str, str]] = {}
-TERMS_MAX: Final = 10_000
-"""Groups whose terms are remembered."""
-
-
-class GroupTermsCache:
-    """The limits of groups' records, computed again when the settings or the group's configs are other objects."""
-
-    def __init__(self, share_config: Callable[[], ShareConfig], configs_of: Callable[[str], Mapping[str, str]]) -> None:
-        self._share_config = share_config
-        self._configs_of = configs_of
-        self._known: dict[str, tuple[ShareConfig, Mapping[str, str], ShareRecordTerms]] = {}
-
-    def __call__(self, group_id: str) -> ShareRecordTerms:
-        config, configs = self._share_config(), self._configs_of(group_id)
-        known = self._known.get(group_id)
-        if known is not None and known[0] is config and known[1] is configs:
-            return known[2]
-        if len(self._known) >= TERMS_MAX:
-            self._known.clear()
-        terms = config.record_terms(configs)
-        self._known[group_id] = config, configs, terms
-        return terms
 
 
 class ShareStateCoordinator:
@@ -93,10 +69,10 @@ class ShareStateCoordinator:
         dead_letters: DeadLetterWriter | None = None,
     ) -> None:
         self.metrics = ShareStateMetrics(self._figures)
-        cached = GroupTermsCache(share_config, lambda group_id: image().group_configs.get(group_id, NO_CONFIGS))
+        cached = GroupTermsCache(share_config, ShareConfig.record_terms)
 
         def terms(group_id: str) -> ShareRecordTerms:
-            found = cached(group_id)
+            found = cached(group_id, image().group_configs.get(group_id, NO_CONFIGS))
             if found.dead_letters is None or (dead_letters is not None and dead_letters.is_enabled()):
                 return found
             return found._replace(dead_letters=None)
@@ -141,6 +117,10 @@ class ShareStateCoordinator:
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
         """Answer one of the calls; nothing is raised for a peer's faults."""
         return await self._handlers[api_key](request)
+
+    def here(self, request: messages.ShareAcquireRequest) -> ShareStateCoordinator:
+        """Implements bmq.proxy.share.states.ShareStates where there is one process."""
+        return self
 
     def place_of(self, group_id: str, topic_partition: TopicPartition) -> int:
         """The shard that answers for a share partition."""

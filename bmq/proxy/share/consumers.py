@@ -14,6 +14,7 @@ import structlog
 
 from bmq.log.partition_log import TopicPartition
 from bmq.protocol.errors import BmqError
+from bmq.protocol.group_terms_cache import NO_CONFIGS, GroupTermsCache
 from bmq.protocol.share_state_messages import (
     NamedPartition,
     ShareAcquireRequest,
@@ -21,7 +22,7 @@ from bmq.protocol.share_state_messages import (
     ShareReleaseRequest,
 )
 from bmq.proxy.share.former_leaders import FormerLeaders
-from bmq.proxy.share.group_terms import GroupTerms, ShareDefaults
+from bmq.proxy.share.group_terms import KAFKAS_DEFAULTS, GroupTerms, ShareDefaults
 from bmq.proxy.share.key_reads import KeyReads, RunAside
 from bmq.proxy.share.positions import Positions, ShareWaits
 from bmq.proxy.share.sessions import SESSIONS_MAX, ShareSession, ShareSessionCache
@@ -53,13 +54,13 @@ class _Loss:
 
 class ShareConsumers:
     """One for all listeners of a process, beside its Fetcher, whose resources it uses. `run_aside`: opens large batches of
-    groups that keep the order of each key."""
+    groups that keep the order of each key. `defaults()`: the same object while nothing has changed."""
 
     def __init__(
         self,
         shared: FetchResources,
         states: ShareStates,
-        defaults: Callable[[], ShareDefaults] = ShareDefaults,
+        defaults: Callable[[], ShareDefaults] = lambda: KAFKAS_DEFAULTS,
         *,
         sessions_max: int = SESSIONS_MAX,
         run_aside: RunAside = asyncio.to_thread,
@@ -67,7 +68,7 @@ class ShareConsumers:
     ) -> None:
         self.shared = shared
         self.states = states
-        self._defaults = defaults
+        self._terms = GroupTermsCache(defaults, ShareDefaults.terms)
         self.sessions = ShareSessionCache(sessions_max=sessions_max)
         self.leaders = FormerLeaders() if leaders is None else leaders
         self.positions = Positions()
@@ -77,7 +78,7 @@ class ShareConsumers:
         self._acquiring: dict[asyncio.Task[ShareAcquireResponse], None] = {}
 
     def terms(self, services: Services, group_id: str) -> GroupTerms:
-        return self._defaults().terms(services.controller.image.group_configs.get(group_id, {}))
+        return self._terms(group_id, services.controller.image.group_configs.get(group_id, NO_CONFIGS))
 
     def watch(self, peer: Peer | None) -> None:
         """Call `lost` when the connection ends."""
@@ -103,21 +104,30 @@ class ShareConsumers:
             if one.batches:
                 session.touched[one.topic_id, one.partition] = None
         began_s = self.shared.loop.time()
+        local = self.states.here(request)
+        if local is not None:
+            try:
+                return await local.acquire(request)
+            finally:
+                self._acquired(session, began_s)
         task = self.shared.loop.create_task(self.states.acquire(request))
         self._acquiring[task] = None
 
         def acquired(done: asyncio.Task[ShareAcquireResponse]) -> None:
             self._acquiring.pop(done, None)
-            self.counts.acquires += 1
-            self.counts.acquire_s += self.shared.loop.time() - began_s
             if not done.cancelled() and done.exception() is not None and not isinstance(done.exception(), BmqError):
                 _log.error("share_acquire_failed", error=repr(done.exception()))
-            if session.is_over:
-                self._release_soon(session)
+            self._acquired(session, began_s)
 
         task.add_done_callback(acquired)
-        # A request ends with its connection; the shards may carry the acquisition out all the same.
+        # A request ends with its connection; other nodes may carry the acquisition out all the same.
         return await asyncio.shield(task)
+
+    def _acquired(self, session: ShareSession, began_s: float) -> None:
+        self.counts.acquires += 1
+        self.counts.acquire_s += self.shared.loop.time() - began_s
+        if session.is_over:
+            self._release_soon(session)
 
     def released(self, group_id: str, topic_partition: TopicPartition) -> None:
         """Records of the partition were released by this proxy: its fetches ask where they are."""

@@ -58,6 +58,9 @@ class ShareDefaults:
         )
 
 
+KAFKAS_DEFAULTS: Final = ShareDefaults()
+
+
 def reset_of(text: str) -> Reset | None:
     """`latest`, `earliest`, `by_duration:PT1H`; None: none of these, or a duration that is not positive."""
     word = text.strip().lower()

@@ -153,6 +153,7 @@ class _Fetch:
         if acknowledged:
             outcomes = asyncio.ensure_future(self._acknowledge(acknowledged))
             try:
+                await asyncio.sleep(0)  # it begins in this turn
                 job, errors = await self._fetch(scope)
             except BaseException:
                 outcomes.cancel()

@@ -18,6 +18,14 @@ from bmq.protocol.share_state_messages import (
 )
 
 
+class LocalStates(Protocol):
+    """Shards of this process. A caller that is cancelled leaves nothing under way but an append, and a release waits for that.
+    They refuse what moves away; nobody asks elsewhere.
+    """
+
+    async def acquire(self, request: ShareAcquireRequest) -> ShareAcquireResponse: ...
+
+
 class ShareStates(Protocol):
     """Sends each part of a request to the shard of its partition; the answer has the parts in the request's order.
 
@@ -32,6 +40,9 @@ class ShareStates(Protocol):
 
     async def wait(self, request: ShareWaitRequest) -> ShareWaitResponse:
         """All partitions of the request have the same place."""
+
+    def here(self, request: ShareAcquireRequest) -> LocalStates | None:
+        """What answers the request if all its shards are in this process; None: some are not."""
 
     def place_of(self, group_id: str, topic_partition: TopicPartition) -> Hashable:
         """What answers for the partition now: partitions of one place may be in one ShareWait."""

@@ -8,8 +8,6 @@ from random import Random
 import pytest
 import structlog
 
-from bmq.coordinator.config import ShareConfig
-from bmq.coordinator.share_state.coordinator import NO_CONFIGS, GroupTermsCache
 from bmq.log.partition_log import StateSnapshot
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.share_state_messages import ANY_NODE, AckType
@@ -472,19 +470,6 @@ def test_whatever_happens_a_record_is_accepted_once_or_archived_or_still_there(s
             assert deliveries[offset] == 5, f"record {offset} is lost"
 
     virtual(main)
-
-
-def test_terms_of_groups_follow_settings_and_configs() -> None:
-    config = ShareConfig()
-    configs: dict[str, dict[str, str]] = {}
-    terms = GroupTermsCache(lambda: config, lambda group_id: configs.get(group_id, NO_CONFIGS))
-    assert terms("g").limits.record_locks_max == 2_000 and terms("g") is terms("g")
-    configs["g"] = {"share.partition.max.record.locks": "3000"}
-    assert terms("g").limits.record_locks_max == 3_000 and terms("other").limits.record_locks_max == 2_000
-    config = ShareConfig(max_partition_max_record_locks=2_500)
-    assert terms("g").limits.record_locks_max == 2_500
-    del configs["g"]
-    assert terms("g").limits.record_locks_max == 2_000
 
 
 def test_what_is_applied_at_once_is_what_the_next_owner_reads() -> None:
