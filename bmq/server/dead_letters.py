@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,10 +13,11 @@ from bmq.metadata.dead_letter_configs import AUTO_CREATE, PREFIX
 from bmq.metadata.image import MetadataImage
 from bmq.protocol.request_context import RequestMethod
 from bmq.proxy.appender import Appender
+from bmq.proxy.batch_opener import BatchOpener
 from bmq.proxy.dead_letters.letter_topics import DeadLetterSettings
 from bmq.proxy.dead_letters.producer import DeadLetterProducer
 from bmq.proxy.dead_letters.record_appends import RecordAppender
-from bmq.proxy.dead_letters.record_reads import RecordReader, RunAside
+from bmq.proxy.dead_letters.record_reads import RecordReader
 from bmq.proxy.dead_letters.redrive import Redriver
 from bmq.proxy.dead_letters.redrive_progress import CommittedProgress
 from bmq.proxy.dead_letters.retry_letters import RetryLetterProducer
@@ -43,14 +43,14 @@ def record_io(
     fetcher: Callable[[], Fetcher],
     appender: Callable[[], Appender],
     producer_ids: Callable[[], ProducerIds],
-    run_aside: RunAside = asyncio.to_thread,
+    opener: BatchOpener,
 ) -> RecordIo:
     """`fetcher()`, `appender()`, `producer_ids()`: called once the process serves."""
 
     def shared() -> FetchResources:
         return fetcher().shared
 
-    return RecordIo(partitions, RecordReader(shared, run_aside), RecordAppender(appender, producer_ids))
+    return RecordIo(partitions, RecordReader(shared, opener), RecordAppender(appender, producer_ids))
 
 
 def redrives(

@@ -61,7 +61,7 @@ from bmq.metadata.image import (
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
 from bmq.proxy.appender import Appender
-from bmq.proxy.dead_letters.record_reads import RunAside
+from bmq.proxy.batch_opener import BatchOpener, RunAside
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.log_levels import LogLevels
 from bmq.proxy.producer_ids import ProducerIds
@@ -112,7 +112,7 @@ class NodeHooks:
     `on_image(old, new)`: the node has acted on a new image. `on_controller_image`: the same for the active controller
     here, before its answers leave. `on_elected`: a controller was made here. `on_controller_ended`: it is no longer
     here. `cleaning`: None if nothing is to be compacted. `log_config`: of each topic's logs here.
-    `trim_memory`: see KafkaServer. `run_aside`: opens large batches for dead letters.
+    `trim_memory`: see KafkaServer. `run_aside`: opens large batches (BatchOpener).
     """
 
     on_image: ImageChanged = _nothing
@@ -270,12 +270,13 @@ class NodeRoles:
             ShardRoutingConfig(),
             is_verifying=lambda: is_verifying(self.replica.broker_configs),
         )
+        self._opener = BatchOpener(dependencies.hooks.run_aside)
         self.record_io = record_io(
             self.router,
             lambda: self.fetcher,
             lambda: self.client_services.appender,
             lambda: self.producer_ids,
-            dependencies.hooks.run_aside,
+            self._opener,
         )
         create_topics = partial(self.remote_controller.handle, ApiKey.CREATE_TOPICS)
         letters, retry_letters = letter_producers(
@@ -323,8 +324,7 @@ class NodeRoles:
             produce_times=(dependencies.stats.produce_times, dependencies.internal_stats.produce_times),
             elapsed_s=dependencies.clock.elapsed_s,
         )
-        configs, run_aside = self.replica.broker_configs, dependencies.hooks.run_aside
-        self.share_consumers = self.share.consumers(self.fetcher, configs, run_aside)
+        self.share_consumers = self.share.consumers(self.fetcher, self.replica.broker_configs, self._opener)
         self.leadership = ControllerLeadership(
             dependencies.election,
             member,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 from bmq.coordinator.config import ShareConfig
 from bmq.metadata.broker_configs import BrokerConfigs
+from bmq.proxy.batch_opener import BatchOpener
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.share.consumers import ShareConsumers
 from bmq.proxy.share.former_leaders import FormerLeaders
 from bmq.proxy.share.group_terms import ShareDefaults
-from bmq.proxy.share.key_reads import RunAside
 from bmq.proxy.share.states import ShareStates
 
 
@@ -21,10 +20,10 @@ def share_consumers(
     share_config: Callable[[], ShareConfig],
     broker_configs: BrokerConfigs,
     leaders: FormerLeaders | None = None,
-    run_aside: RunAside = asyncio.to_thread,
+    opener: BatchOpener | None = None,
 ) -> ShareConsumers:
-    """`share_config()`: the settings of share groups now in force. `leaders`: None where leaders never move. `run_aside`: opens
-    large batches.
+    """`share_config()`: the settings of share groups now in force. `leaders`: None where leaders never move. `opener`: of the
+    process.
     """
 
     known = share_config(), _defaults(share_config())
@@ -37,9 +36,7 @@ def share_consumers(
         return known[1]
 
     sessions_max = broker_configs.number("group.share.max.share.sessions")
-    return ShareConsumers(
-        fetcher.shared, states, defaults, sessions_max=sessions_max, leaders=leaders, run_aside=run_aside
-    )
+    return ShareConsumers(fetcher.shared, states, defaults, sessions_max=sessions_max, leaders=leaders, opener=opener)
 
 
 def _defaults(config: ShareConfig) -> ShareDefaults:

@@ -18,11 +18,11 @@ from bmq.log.partition_log import TopicPartition
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.image import SHARE_STATE_TOPIC_NAME, MetadataImage
 from bmq.metadata.incarnations import has_ended
+from bmq.proxy.batch_opener import BatchOpener
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.partitions import Partitions
 from bmq.proxy.share.consumers import ShareConsumers
 from bmq.proxy.share.former_leaders import FormerLeaders
-from bmq.proxy.share.key_reads import RunAside
 from bmq.routing.shard_routing import NodeRoutes, ShardRoutingConfig
 from bmq.routing.share_states import RoutedShareStates
 from bmq.server.share_reading import share_consumers
@@ -66,9 +66,9 @@ class ShareRoles:
         self.leaders = FormerLeaders(image)
         self._share_config = share_config
 
-    def consumers(self, fetcher: Fetcher, broker_configs: BrokerConfigs, run_aside: RunAside) -> ShareConsumers:
-        """What answers the members of share groups at this node. `run_aside`: opens large batches."""
-        return share_consumers(fetcher, self.routed, self._share_config, broker_configs, self.leaders, run_aside)
+    def consumers(self, fetcher: Fetcher, broker_configs: BrokerConfigs, opener: BatchOpener) -> ShareConsumers:
+        """What answers the members of share groups at this node. `opener`: of the process."""
+        return share_consumers(fetcher, self.routed, self._share_config, broker_configs, self.leaders, opener)
 
     def register_metrics(self, registry: CollectorRegistry) -> None:
         self.local.metrics.register(registry)

@@ -52,6 +52,7 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.errors import BmqError
 from bmq.protocol.request_context import by_itself
 from bmq.proxy.appender import Appender
+from bmq.proxy.batch_opener import BatchOpener
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.log_levels import LogLevels
 from bmq.proxy.producer_ids import ProducerIds
@@ -295,7 +296,8 @@ class StandaloneServer:
             markers=markers,
             groups=GroupPartitions(lambda: controller.image, controller.auto_create_topic),
         )
-        io = record_io(manager, lambda: fetcher, lambda: services.appender, lambda: producer_ids)
+        opener = BatchOpener()
+        io = record_io(manager, lambda: fetcher, lambda: services.appender, lambda: producer_ids, opener)
         create_topics = partial(controller.handle, ApiKey.CREATE_TOPICS)
         letters, retry_letters = letter_producers(
             io, lambda: controller.image, self._clock, create_topics, controller.broker_configs
@@ -329,7 +331,8 @@ class StandaloneServer:
             produce_times=(self._stats.produce_times,),
             elapsed_s=self._clock.elapsed_s,
         )
-        consumers = share_consumers(fetcher, share_states, lambda: groups.config.share, controller.broker_configs)
+        configs = controller.broker_configs
+        consumers = share_consumers(fetcher, share_states, lambda: groups.config.share, configs, opener=opener)
         services = Services(
             node=node,
             store=self._store,

@@ -1,12 +1,8 @@
-"""Reads single records out of a partition: opens their batches, which no fetch does.
-
-Large and compressed batches are opened away from the event loop, one at a time in a process: that bounds the memory.
-"""
+"""Reads single records out of a partition: opens their batches (bmq/proxy/batch_opener.py)."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import structlog
@@ -17,6 +13,7 @@ from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX, BadCompressedData, 
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.record_batch import CorruptRecords
+from bmq.proxy.batch_opener import BatchOpener
 from bmq.proxy.dead_letters.letters import size_of
 from bmq.proxy.share.partition_reads import ATTEMPTS_MAX, read_views
 from bmq.proxy.share.read_batches import batches_of, cut, joined
@@ -24,13 +21,8 @@ from bmq.proxy.share.read_batches import batches_of, cut, joined
 if TYPE_CHECKING:
     from bmq.proxy.fetch_resources import FetchResources
 
-RunAside = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Runs a function away from the event loop; returns what it returns."""
 READ_BYTES_MAX: Final = 1024 * 1024
 """Of one read; a single batch may be longer."""
-OPENED_AT_ONCE_BYTES_MAX: Final = 64 * 1024
-"""Uncompressed batches up to this size are opened on the event loop."""
-_CODEC: Final = 0x07
 
 _log = structlog.get_logger("bmq.proxy")
 
@@ -45,10 +37,9 @@ class ReadRecords(NamedTuple):
 class RecordReader:
     """`shared()`: the process's caches and limits of reads."""
 
-    def __init__(self, shared: Callable[[], FetchResources], run_aside: RunAside) -> None:
+    def __init__(self, shared: Callable[[], FetchResources], opener: BatchOpener) -> None:
         self._shared = shared
-        self._run_aside = run_aside
-        self._turn = asyncio.Lock()
+        self._opener = opener
 
     async def read(self, log: PartitionLog, first: int, last: int, bytes_max: int) -> ReadRecords:
         """Records `first` … `last`, as many as have `bytes_max` together, one at least; aborted ones too.
@@ -108,11 +99,7 @@ class RecordReader:
             return _records(data, first, last, bytes_max)
 
         try:
-            if not attributes & _CODEC and len(data) <= OPENED_AT_ONCE_BYTES_MAX:
-                return opened()
-            async with self._turn:
-                records: list[Record] = await self._run_aside(opened)
-                return records
+            return await self._opener.open(attributes, len(data), opened)
         except (CorruptRecords, BadCompressedData, UnknownCompression) as error:
             _log.warning("dead_letter_without_its_record", first=first, last=last, reason=str(error))
             return []

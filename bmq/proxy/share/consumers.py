@@ -21,9 +21,10 @@ from bmq.protocol.share_state_messages import (
     ShareAcquireResponse,
     ShareReleaseRequest,
 )
+from bmq.proxy.batch_opener import BatchOpener
 from bmq.proxy.share.former_leaders import FormerLeaders
 from bmq.proxy.share.group_terms import KAFKAS_DEFAULTS, GroupTerms, ShareDefaults
-from bmq.proxy.share.key_reads import KeyReads, RunAside
+from bmq.proxy.share.key_reads import KeyReads
 from bmq.proxy.share.positions import Positions, ShareWaits
 from bmq.proxy.share.sessions import SESSIONS_MAX, ShareSession, ShareSessionCache
 from bmq.proxy.share.share_counts import ShareCounts
@@ -53,7 +54,7 @@ class _Loss:
 
 
 class ShareConsumers:
-    """One for all listeners of a process, beside its Fetcher, whose resources it uses. `run_aside`: opens large batches of
+    """One for all listeners of a process, beside its Fetcher, whose resources it uses. `opener`: opens batches of
     groups that keep the order of each key. `defaults()`: the same object while nothing has changed."""
 
     def __init__(
@@ -63,7 +64,7 @@ class ShareConsumers:
         defaults: Callable[[], ShareDefaults] = lambda: KAFKAS_DEFAULTS,
         *,
         sessions_max: int = SESSIONS_MAX,
-        run_aside: RunAside = asyncio.to_thread,
+        opener: BatchOpener | None = None,
         leaders: FormerLeaders | None = None,
     ) -> None:
         self.shared = shared
@@ -73,7 +74,7 @@ class ShareConsumers:
         self.leaders = FormerLeaders() if leaders is None else leaders
         self.positions = Positions()
         self.waits = ShareWaits(states, self.positions, shared.spawn, shared.loop.call_later)
-        self.key_reads = KeyReads(run_aside)
+        self.key_reads = KeyReads(opener or BatchOpener())
         self.counts = ShareCounts()
         self._acquiring: dict[asyncio.Task[ShareAcquireResponse], None] = {}
 

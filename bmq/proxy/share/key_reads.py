@@ -1,17 +1,15 @@
 """Hashes of the keys of what was read, for groups that keep the order of each key: their batches are opened here.
 
-Compressed and large batches are opened away from the event loop, one at a time in a process: that bounds the memory. What was
-found is remembered, as each member of a group reads the same batches.
+What was found is remembered, as each member of a group reads the same batches.
 """
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from array import array
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from struct import Struct
-from typing import Any, Final
+from typing import Final
 
 import structlog
 from cachetools import LRUCache
@@ -20,18 +18,15 @@ from bmq.log.partition_log import PartitionLog, TopicPartition
 from bmq.protocol.compression import BadCompressedData, Compression, decompress
 from bmq.protocol.record_batch import HEADER_BYTES
 from bmq.protocol.share_state_messages import OffsetRange
+from bmq.proxy.batch_opener import BatchOpener
 from bmq.proxy.share.read_batches import ReadBatch, cut, joined
 from bmq.records.key_layout import HASH_MIN, NO_KEY
 from bmq.records.keys import key_hashes
 
-RunAside = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Runs a function away from the event loop; returns what it returns."""
 REMEMBERED_BYTES_MAX: Final = 8 * 1024 * 1024
 """Of hashes, 2 bytes for each offset."""
 TOLD_OFFSETS_MAX: Final = 100_000
 """Of one request; a shard keeps no more."""
-OPENED_AT_ONCE_BYTES_MAX: Final = 64 * 1024
-"""Uncompressed batches up to this size are opened on the event loop."""
 _CODEC: Final = 0x07
 _COUNT: Final = Struct(">i")
 _COUNT_PLACE: Final = HEADER_BYTES - _COUNT.size
@@ -51,12 +46,9 @@ def _size(hashes: bytes) -> int:
 class KeyReads:
     """One for a process."""
 
-    def __init__(
-        self, run_aside: RunAside = asyncio.to_thread, remembered_bytes_max: int = REMEMBERED_BYTES_MAX
-    ) -> None:
-        self._run_aside = run_aside
+    def __init__(self, opener: BatchOpener, remembered_bytes_max: int = REMEMBERED_BYTES_MAX) -> None:
+        self._opener = opener
         self._remembered: LRUCache[_Key, bytes] = LRUCache(remembered_bytes_max, _size)
-        self._turn = asyncio.Lock()
         self.opened_count = 0
 
     async def hashes(
@@ -96,13 +88,11 @@ class KeyReads:
         if known is not None:
             return known
         data = joined(cut(views, batch.position, batch.position + batch.size_bytes))
-        if not batch.attributes & _CODEC and batch.size_bytes <= OPENED_AT_ONCE_BYTES_MAX:
-            return self._note(key, opened(batch, data))
-        async with self._turn:
-            known = self._remembered.get(key)  # another fetch may have opened it meanwhile
-            return known or self._note(key, await self._run_aside(lambda: opened(batch, data)))
-
-    def _note(self, key: _Key, hashes: bytes) -> bytes:
+        hashes = await self._opener.open(
+            batch.attributes, batch.size_bytes, lambda: opened(batch, data), lambda: self._remembered.get(key)
+        )
+        if self._remembered.get(key) is hashes:
+            return hashes
         self.opened_count += 1
         if _size(hashes) <= self._remembered.maxsize:
             self._remembered[key] = hashes

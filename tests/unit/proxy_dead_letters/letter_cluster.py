@@ -16,6 +16,7 @@ from bmq.protocol.dead_letters import TOPIC_CONFIG
 from bmq.protocol.messages.create_topics_request import CreateTopicsRequest
 from bmq.protocol.messages.create_topics_response import CreatableTopicResult, CreateTopicsResponse
 from bmq.protocol.request_context import RequestContext
+from bmq.proxy.batch_opener import BatchOpener
 from bmq.proxy.dead_letters.letter_topics import DeadLetterSettings
 from bmq.proxy.dead_letters.producer import DeadLetterProducer
 from bmq.proxy.dead_letters.record_appends import RecordAppender
@@ -40,7 +41,7 @@ class LetterCluster:
         self.created: list[Any] = []
         self.is_creation_shown = True
         self.add(NAME, LETTERS_ID, 3)
-        self.reader = RecordReader(lambda: self.fetch_cluster.fetcher.shared, self.run_aside)
+        self.reader = RecordReader(lambda: self.fetch_cluster.fetcher.shared, BatchOpener(self.run_aside))
         producer_ids = ProducerIds(self.producer_ids)
         self.appender = RecordAppender(lambda: self.fetch_cluster.services.appender, lambda: producer_ids)
         self.producer = DeadLetterProducer(

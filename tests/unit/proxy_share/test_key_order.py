@@ -20,6 +20,7 @@ from bmq.protocol.share_state_messages import (
     ShareAcquireRequest,
     ShareInitializeRequest,
 )
+from bmq.proxy.batch_opener import BatchOpener
 from bmq.proxy.share import key_reads
 from bmq.proxy.share.consumers import ShareConsumers
 from bmq.proxy.share.key_reads import KeyReads
@@ -167,7 +168,7 @@ def batch(keys: Sequence[bytes | None], base_offset: int, codec: Compression = C
 async def test_hashes_of_a_read_with_holes_and_what_nobody_has_to_see() -> None:
     views = [memoryview(batch([b"a", None], 5) + batch([b"b"], 9) + batch([b"c"], 10, Compression.ZSTD))]
     found, _ = batches_of(views)
-    reads = KeyReads()
+    reads = KeyReads(BatchOpener())
     unseen = [OffsetRange(first=7, last=9)]
     answer = told(await reads.hashes(log_of(), found, views, unseen, 6))
     assert answer == (6, [NO_KEY, NO_KEY, NO_KEY, NO_KEY, key_hash(b"c")])
@@ -183,14 +184,14 @@ async def test_a_batch_that_cannot_be_opened_stays_in_order(codec: Compression) 
     data[61:] = b"\xff" * (len(data) - 61)
     views = [memoryview(data)]
     found, _ = batches_of(views)
-    answer = told(await KeyReads().hashes(log_of(), found, views, [], 0))
+    answer = told(await KeyReads(BatchOpener()).hashes(log_of(), found, views, [], 0))
     assert answer == (0, [HASH_MIN, HASH_MIN])
 
 
 async def test_what_is_remembered_and_told_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     views = [memoryview(batch([b"a"], 0) + batch([b"b"], 1) + batch([b"c"], 50))]
     found, _ = batches_of(views)
-    reads = KeyReads(remembered_bytes_max=110)  # one of them
+    reads = KeyReads(BatchOpener(), remembered_bytes_max=110)  # one of them
     monkeypatch.setattr(key_reads, "TOLD_OFFSETS_MAX", 2)
     for _ in range(2):
         assert told(await reads.hashes(log_of(), found, views, [], 0)) == (0, [key_hash(b"a"), key_hash(b"b")])
