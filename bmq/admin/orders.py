@@ -114,7 +114,7 @@ class Plan:
 
 
 def partitions_of(image: MetadataImage) -> Iterator[tuple[TopicImage, PartitionImage]]:
-    for topic in image.topics.values():
+    for topic in image.logs():
         for partition in topic.partitions:
             yield topic, partition
 
@@ -162,6 +162,10 @@ def check_drain(image: MetadataImage, node_id: int) -> None:
 def plan_move(image: MetadataImage, order: MovePartition) -> Plan:
     """Raises UnknownSubject, OrderRefused."""
     topic = topic_of(image, order.topic)
+    if topic.view is not None:
+        raise OrderRefused(
+            f"{topic.name} is a view: move the partition of {topic.view.base_name}, whose records it shows"
+        )
     partition = partition_of(topic, order.partition)
     node = node_of(image, order.to_node)
     if ROLE_BROKER not in node.roles:

@@ -110,7 +110,7 @@ def leader_changes(
     if not live:
         return []
     changes = []
-    for topic in image.topics_by_id.values():
+    for topic in image.logs():
         for partition in topic.partitions:
             change = _change(topic.topic_id, partition, live, incarnation_of, reason, now_ms)
             if change is not None:

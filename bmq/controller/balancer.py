@@ -90,7 +90,7 @@ class Balancer:
 def equalize(image: MetadataImage, nodes: Mapping[int, Node], is_movable: IsMovable, moves_max: int) -> Sequence[Move]:
     """The first `moves_max` of the moves that make the nodes' numbers of partitions differ by one at most."""
     counts = dict.fromkeys(nodes, 0)
-    for topic in image.topics_by_id.values():
+    for topic in image.logs():
         for partition in topic.partitions:
             if partition.leader in counts:
                 counts[partition.leader] += 1
@@ -161,7 +161,7 @@ class _TopicSpread:
 
     def __init__(self, image: MetadataImage, nodes: Mapping[int, Node]) -> None:
         self._counts: dict[tuple[UUID, int], int] = {}
-        for topic in image.topics_by_id.values():
+        for topic in image.logs():
             for partition in topic.partitions:
                 if partition.leader in nodes:
                     key = (topic.topic_id, partition.leader)
@@ -178,7 +178,7 @@ class _TopicSpread:
 
 def _owned(image: MetadataImage, givers: Mapping[int, int]) -> dict[int, list[tuple[TopicImage, PartitionImage]]]:
     owned: dict[int, list[tuple[TopicImage, PartitionImage]]] = {node: [] for node in givers}
-    for topic in image.topics_by_id.values():
+    for topic in image.logs():
         for partition in topic.partitions:
             if partition.leader in owned:
                 owned[partition.leader].append((topic, partition))
@@ -233,7 +233,7 @@ def relieve(
     """Moves that relieve nodes that carry more than `share` times the average, without making the numbers less even."""
     weights: dict[int, dict[Key, float]] = {node: {} for node in nodes}
     topics: dict[UUID, TopicImage] = {}
-    for topic in image.topics_by_id.values():
+    for topic in image.logs():
         for partition in topic.partitions:
             if partition.leader in weights:
                 topics[topic.topic_id] = topic

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from bmq.controller.config_describe import NO_OTHERS, require_node
 from bmq.controller.decision import Deciding, Decision
+from bmq.controller.views import require_view_unchanged
 from bmq.metadata.broker_configs import BROKER_CONFIGS, BrokerConfigs, require_bounds
 from bmq.metadata.client_metrics_configs import CLIENT_METRICS_CONFIGS, validate_client_metrics
 from bmq.metadata.config_keys import ConfigKey, ConfigType, InvalidConfig, Operation, ResourceType
@@ -271,6 +272,7 @@ def _changes(
     """Records that lead from `current` to `target`. Raises when the resource may not have `target`."""
     changed = [name for name in {**current, **target} if current.get(name) != target.get(name)]
     if resource.resource_type == ResourceType.TOPIC:
+        require_view_unchanged(changed)
         validate(target, broker.topic_defaults, resource.resource_name)
     elif resource.resource_type == ResourceType.GROUP:
         validate_group(target, broker)

@@ -30,7 +30,7 @@ IDLE_FAILOVER_DELAY_MS: Final = 300
 def owner_counts(image: MetadataImage, nodes: Mapping[int, Node]) -> dict[int, int]:
     """How many partitions each of the nodes owns."""
     counts = dict.fromkeys(nodes, 0)
-    for topic in image.topics_by_id.values():
+    for topic in image.logs():
         for partition in topic.partitions:
             if partition.leader in counts:
                 counts[partition.leader] += 1
@@ -75,7 +75,7 @@ def failovers(
         return []
     without = [
         (topic, partition)
-        for topic in context.image.topics_by_id.values()
+        for topic in context.image.logs()
         for partition in topic.partitions
         if partition.leader not in live
     ]
@@ -109,7 +109,7 @@ def owned_by(image: MetadataImage, node_id: int) -> list[tuple[UUID, PartitionIm
     """(topic id, partition) of all partitions that a node owns."""
     return [
         (topic.topic_id, partition)
-        for topic in image.topics_by_id.values()
+        for topic in image.logs()
         for partition in topic.partitions
         if partition.leader == node_id
     ]
@@ -117,14 +117,14 @@ def owned_by(image: MetadataImage, node_id: int) -> list[tuple[UUID, PartitionIm
 
 def owns_any(image: MetadataImage, node_id: int) -> bool:
     """Whether a node owns any partition."""
-    return any(partition.leader == node_id for topic in image.topics_by_id.values() for partition in topic.partitions)
+    return any(partition.leader == node_id for topic in image.logs() for partition in topic.partitions)
 
 
 def replica_changes(context: DecisionContext, count_max: int) -> list[PartitionChangeRecord]:
     """Brings `isr` up to date without changing owners: a limited number at a time, since nobody waits for that."""
     live = context.owners
     changes = []
-    for topic in context.image.topics_by_id.values():
+    for topic in context.image.logs():
         for partition in topic.partitions:
             isr = tuple(node for node in partition.replicas if node in live)
             if isr != partition.isr:

@@ -16,6 +16,7 @@ from uuid import UUID
 from bmq.controller.decision import Deciding, Decision
 from bmq.controller.decision_context import DecisionContext
 from bmq.controller.failover import NextOwners
+from bmq.controller.views import require_log
 from bmq.metadata.image import NO_LEADER, PartitionImage
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -53,7 +54,7 @@ def decide_elect_leaders(
     results = []
     pace = Pace()
     if request.topic_partitions is None:
-        for topic in context.image.topics.values():
+        for topic in context.image.logs():
             done = []
             for partition in topic.partitions:
                 if pace.is_over():
@@ -105,6 +106,7 @@ class _Elections:
         topic = self._decision_context.image.topics.get(name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")
+        require_log(topic)
         partition = topic.partition(number)
         if partition is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {name}-{number}")

@@ -65,7 +65,7 @@ def drain_moves(context: DecisionContext, node_id: int, reason: str) -> list[Mov
         return []
     next_owners = NextOwners(context.image, others)
     moves = []
-    for topic in context.image.topics_by_id.values():
+    for topic in context.image.logs():
         for partition in topic.partitions:
             if partition.leader == node_id:
                 to_node, _ = next_owners.choose(partition)

@@ -12,6 +12,7 @@ from bmq.controller.assignment import new_partition, owner_nodes, place
 from bmq.controller.decision import Deciding, Decision
 from bmq.controller.mutation_quotas import uncharged
 from bmq.controller.topics import TopicLimits, validate_assignment
+from bmq.controller.views import require_log
 from bmq.metadata.image import MetadataImage, TopicImage
 from bmq.metadata.state import partition_record
 from bmq.protocol.error_codes import ErrorCode
@@ -68,6 +69,7 @@ def decide_create_partitions(
 
 
 def _added(topic: TopicImage, wanted: CreatePartitionsTopic) -> int:
+    require_log(topic)
     current = len(topic.partitions)
     if wanted.count == current:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")

@@ -114,6 +114,7 @@ class PartitionMover:
         changed = [
             (topic_id, now.partition)
             for topic_id, topic in after.topics_by_id.items()
+            if topic.view is None
             if (old := before.topics_by_id.get(topic_id)) is not None and old is not topic
             for was, now in zip(old.partitions, topic.partitions, strict=False)
             if was.leader != now.leader

@@ -144,7 +144,7 @@ class PartitionReports:
     def loads(self, image: MetadataImage, now_s: float) -> Mapping[int, NodeLoad]:
         """The load of every live node; partitions are counted by the present image."""
         sums: dict[int, list[float]] = {node_id: [0, 0, 0, 0] for node_id in image.nodes}
-        for topic in image.topics_by_id.values():
+        for topic in image.logs():
             reports = self._reports.get(topic.topic_id, {})
             for partition in topic.partitions:
                 if partition.leader in sums:

@@ -14,6 +14,7 @@ from uuid import UUID
 from bmq.controller.assignment import first_live
 from bmq.controller.decision import Deciding, Decision
 from bmq.controller.decision_context import DecisionContext
+from bmq.controller.views import require_log
 from bmq.metadata.image import NO_LEADER, ROLE_BROKER, PartitionImage
 from bmq.metadata.state import node_of
 from bmq.protocol.error_codes import ErrorCode
@@ -90,6 +91,7 @@ def _record(
         raise KafkaError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{wanted.partition_index}."
         )
+    require_log(topic)
     if wanted.replicas is None:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "No partition reassignment is in progress.")
     replicas = tuple(wanted.replicas)

@@ -19,11 +19,13 @@ from bmq.controller.assignment import new_partition, owner_nodes, place
 from bmq.controller.config_describe import created_topic_configs
 from bmq.controller.decision import Deciding, Decision
 from bmq.controller.mutation_quotas import uncharged
+from bmq.controller.views import base_of, require_unviewed
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.config_keys import InvalidConfig
 from bmq.metadata.image import METADATA_TOPIC_NAME, MetadataImage, Node, PartitionImage
 from bmq.metadata.state import partition_record
 from bmq.metadata.topic_configs import CONFIGS_PER_RESOURCE_MAX, validate
+from bmq.metadata.view_configs import is_view
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
@@ -74,6 +76,7 @@ def decide_create_topics(
     room = limits.partitions_max - image.partition_count
     owners = owner_nodes(image.nodes)
     seen = set[str]()
+    views_made = Counter[str]()
     pace = Pace()
     for topic, topic_id in zip(request.topics, new_topic_ids, strict=True):
         if pace.is_over():
@@ -92,22 +95,26 @@ def decide_create_topics(
                     f"{limits.partitions_per_request_max} are allowed.",
                 )
             configs = _configs_of(topic, broker)
-            partitions = _partitions_of(topic, topic_id, owners, broker)
-            if len(partitions) > room:
+            base = base_of(image, topic, configs, views_made) if is_view(configs) else None
+            partitions = _partitions_of(topic, topic_id, owners, broker) if base is None else base.partitions
+            own = partitions if base is None else ()
+            if len(own) > room:
                 raise KafkaError(
                     ErrorCode.POLICY_VIOLATION,
-                    f"Topic '{topic.name}' with {len(partitions)} partition(s) would bring the cluster above "
+                    f"Topic '{topic.name}' with {len(own)} partition(s) would bring the cluster above "
                     f"{limits.partitions_max} partitions.",
                 )
-            charge(len(partitions))
+            charge(max(len(own), 1))
         except BmqError as error:
             results.append(CreatableTopicResult(name=topic.name, error_code=error.code, error_message=str(error)))
             continue
         if pace.is_over(_CREATION_COST + len(partitions)):
             yield
-        room -= len(partitions)
+        room -= len(own)
+        if base is not None:
+            views_made[base.name] += 1
         collisions[collision_key(topic.name)] = topic.name
-        records += topic_records(topic.name, topic_id, configs, partitions)
+        records += topic_records(topic.name, topic_id, configs, own)
         results.append(
             CreatableTopicResult(
                 name=topic.name,
@@ -123,7 +130,7 @@ def decide_create_topics(
 def topic_records(
     name: str, topic_id: UUID, configs: Mapping[str, str], partitions: Sequence[PartitionImage]
 ) -> list[MetadataRecord]:
-    """The records that create a topic."""
+    """The records that create a topic; a view has no partitions of its own."""
     return [
         TopicRecord(name=name, topic_id=topic_id),
         *(
@@ -273,8 +280,10 @@ def decide_delete_topics(
         if pace.is_over():
             yield
     results, records = [], list[MetadataRecord]()
-    answered = set[str | UUID]()
-    for state in request.topics:
+    answered, gone = set[str | UUID](), set[UUID]()
+    # A topic that has views is deleted behind them, if one request names both.
+    states = sorted(request.topics, key=lambda state: not _is_view(image, state)) if image.views else request.topics
+    for state in states:
         if pace.is_over():
             yield
         result = DeletableTopicResult(name=state.name, topic_id=state.topic_id)
@@ -296,13 +305,22 @@ def decide_delete_topics(
                 raise KafkaError(
                     ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
                 )
-            charge(len(image.topics_by_id[result.topic_id].partitions))
+            topic = image.topics_by_id[result.topic_id]
+            if image.views:
+                require_unviewed(topic.name, (one for one in image.views_of(topic.name) if one.topic_id not in gone))
+            charge(1 if topic.view is not None else len(topic.partitions))
         except BmqError as error:
             result.error_code, result.error_message = error.code, str(error)
         else:
+            gone.add(result.topic_id)
             records.append(RemoveTopicRecord(topic_id=result.topic_id))
         results.append(result)
     return Decision(DeleteTopicsResponse(responses=results), records)
+
+
+def _is_view(image: MetadataImage, state: DeleteTopicState) -> bool:
+    topic = image.topics.get(state.name or "") if state.topic_id is None else image.topics_by_id.get(state.topic_id)
+    return topic is not None and topic.view is not None
 
 
 def _require_one_name(state: DeleteTopicState) -> None:

@@ -22,6 +22,9 @@ class Topic(Protocol):
     def topic_id(self) -> UUID: ...
     @property
     def partitions(self) -> Sequence[object]: ...
+    @property
+    def view(self) -> object | None:
+        """Not None: the topic shows another one's records, and cannot be written."""
 
 
 class Topics(Protocol):

@@ -85,10 +85,10 @@ class Assignments:
         from_peers: dict[int, dict[TopicPartition, int]] = {}
         for topic_id, topic in new.topics_by_id.items():
             before = old.topics_by_id.get(topic_id)
-            if before is not topic or is_news:
+            if topic.view is None and (before is not topic or is_news):
                 self._topic_changed(None if is_news else before, topic, new, from_peers)
         for topic_id, topic in old.topics_by_id.items():
-            if topic_id not in new.topics_by_id:
+            if topic_id not in new.topics_by_id and topic.view is None:
                 for partition in topic.partitions:
                     self._drop(TopicPartition(topic_id, partition.partition))
         for node_id, partitions in from_peers.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -75,8 +75,20 @@ class PartitionImage:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewImage:
+    """What makes a topic a view: the topic whose records it shows, None if there is none, and which of them."""
+
+    base_name: str
+    base_id: UUID | None
+    filter: str
+
+
+@dataclass(frozen=True, slots=True)
 class TopicImage:
-    """`configs` has only the configs set for the topic; `log_config` includes all defaults."""
+    """`configs` has only the configs set for the topic; `log_config` includes all defaults.
+
+    `view`: the topic has no log of its own; its partitions are those of another topic, with that one's owners.
+    """
 
     name: str
     topic_id: UUID
@@ -84,6 +96,13 @@ class TopicImage:
     configs: Mapping[str, str]
     log_config: LogConfig
     is_internal: bool = False
+    view: ViewImage | None = None
+
+    @property
+    def log_id(self) -> UUID:
+        """The id of the topic whose log has the records."""
+        view = self.view
+        return self.topic_id if view is None or view.base_id is None else view.base_id
 
     def partition(self, number: int) -> PartitionImage | None:
         """The partition with this number, or None."""
@@ -94,6 +113,7 @@ class TopicImage:
 class MetadataImage:
     """Topics by name and by id, live nodes by id, at metadata-log offset `offset` (exclusive).
 
+    `views`: those of the topics that are views, by id. `partition_count`: of the topics that have a log.
     `fenced_nodes`: registered ones that do not take part, by id: they died, are being started, or are gone for good.
     `broker_configs`: dynamic configs, by node id as text; "" is for all nodes. `group_configs`: configs set for groups,
     by group id. `client_metrics`: configs of subscriptions to clients' metrics, by name. `tables`: made of topics, by
@@ -111,6 +131,7 @@ class MetadataImage:
     fenced_nodes: Mapping[int, Node] = field(default_factory=dict)
     topics: Mapping[str, TopicImage] = field(default_factory=dict)
     topics_by_id: Mapping[UUID, TopicImage] = field(default_factory=dict)
+    views: Mapping[UUID, TopicImage] = field(default_factory=dict)
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -124,7 +145,20 @@ class MetadataImage:
     delegation_tokens: Tokens = field(default_factory=dict, repr=False)
     client_quotas: Quotas = field(default_factory=dict)
 
+    def logs(self) -> Iterable[TopicImage]:
+        """Topics that have a log of their own: those whose partitions have owners, are moved and counted."""
+        topics = self.topics_by_id.values()
+        return (topic for topic in topics if topic.view is None) if self.views else topics
+
+    def views_of(self, base_name: str) -> list[TopicImage]:
+        """The views that show a topic's records."""
+        return [topic for topic in self.views.values() if topic.view and topic.view.base_name == base_name]
+
+    def view_ids(self, base_id: UUID) -> list[UUID]:
+        """The ids of the views that show this topic's records."""
+        return [one for one, topic in self.views.items() if topic.view and topic.view.base_id == base_id]
+
     def partition(self, topic_id: UUID, number: int) -> PartitionImage | None:
-        """The partition, or None if it does not exist or the topic has another incarnation."""
+        """The partition of a log, or None if it does not exist or the topic has another incarnation."""
         topic = self.topics_by_id.get(topic_id)
-        return None if topic is None else topic.partition(number)
+        return None if topic is None or topic.view is not None else topic.partition(number)

@@ -21,8 +21,18 @@ from bmq.metadata.client_quotas import ClientQuotaState
 from bmq.metadata.credentials import Credentials
 from bmq.metadata.features import CLIENT_FEATURES, OWN_FEATURE_PREFIX
 from bmq.metadata.history import StateChange, StateChangeHistory
-from bmq.metadata.image import ALL_ROLES, INTERNAL_TOPICS, NO_LEADER, MetadataImage, Node, PartitionImage, TopicImage
+from bmq.metadata.image import (
+    ALL_ROLES,
+    INTERNAL_TOPICS,
+    NO_LEADER,
+    MetadataImage,
+    Node,
+    PartitionImage,
+    TopicImage,
+    ViewImage,
+)
 from bmq.metadata.topic_configs import log_config
+from bmq.metadata.view_configs import VIEW_FILTER, VIEW_OF
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.errors import BmqError
 from bmq.protocol.metadata_records import (
@@ -98,6 +108,7 @@ class MetadataState:
         self._configs: dict[tuple[int, str], dict[str, str]] = {}
         self._features: dict[str, int] = {}
         self._acls = AclJournal()
+        self._views: dict[UUID, str] = {}  # the name of each view's base
         self._deleted: set[UUID] = set()
         self._next_producer_id = 0
         self._controller_id = NO_LEADER
@@ -220,6 +231,7 @@ class MetadataState:
         if topic is not None:
             del self._ids[topic.name]
             self._configs.pop((RESOURCE_TYPE_TOPIC, topic.name), None)
+            self._views.pop(topic_id, None)
             self._changed_topics[topic_id] = None
             self.history.forget(topic_id)
 
@@ -264,6 +276,8 @@ class MetadataState:
             self._are_tables_changed = True
         elif record.resource_name in self._ids:
             topic_id = self._ids[record.resource_name]
+            if record.name == VIEW_OF and record.value:
+                self._views[topic_id] = record.value.strip()
             self._changed_topics[topic_id] = None
             self._reconfigured_topics.add(topic_id)
 
@@ -315,6 +329,7 @@ class MetadataState:
             fenced_nodes=self._nodes(fenced=True) if self._are_nodes_changed else old.fenced_nodes,
             topics=topics,
             topics_by_id=topics_by_id,
+            views=self._views_in(topics_by_id) if topics_by_id is not old.topics_by_id else old.views,
             broker_configs=broker_configs,
             group_configs=group_configs,
             client_metrics=client_metrics,
@@ -350,13 +365,16 @@ class MetadataState:
     ) -> tuple[Mapping[str, TopicImage], Mapping[UUID, TopicImage], int]:
         if not self._changed_topics:
             return old.topics, old.topics_by_id, old.partition_count
+        for view_id, base_name in self._views.items():
+            if self._ids.get(base_name) in self._changed_topics:
+                self._changed_topics[view_id] = None
         defaults = self.broker_configs_of(broker_configs).topic_defaults
         known: dict[tuple[tuple[str, str], ...], LogConfig] = {}
         topics, topics_by_id, count = dict(old.topics), dict(old.topics_by_id), old.partition_count
         for topic_id in self._changed_topics:
             before = topics_by_id.pop(topic_id, None)
             if before is not None:
-                count -= len(before.partitions)
+                count -= 0 if before.view is not None else len(before.partitions)
                 # A new topic with this name may exist under another id, and may already be in `topics`.
                 if topics[before.name].topic_id == topic_id:
                     del topics[before.name]
@@ -364,7 +382,7 @@ class MetadataState:
             if topic is not None:
                 image = self._topic_image(topic, before, defaults, known)
                 topics[topic.name] = topics_by_id[topic_id] = image
-                count += len(image.partitions)
+                count += 0 if image.view is not None else len(image.partitions)
         return topics, topics_by_id, count
 
     def _topic_image(
@@ -375,7 +393,9 @@ class MetadataState:
         known: dict[tuple[tuple[str, str], ...], LogConfig],
     ) -> TopicImage:
         """`known`: log configs computed for this image so far, by topic configs; most topics share the same ones."""
-        partitions = tuple(topic.partitions[number] for number in sorted(topic.partitions))
+        base_name = self._views.get(topic.topic_id)
+        base = topic if base_name is None else self._base(base_name)
+        partitions = () if base is None else tuple(base.partitions[number] for number in sorted(base.partitions))
         if before is not None and topic.topic_id not in self._reconfigured_topics:
             return replace(before, partitions=partitions)
         configs = dict(self._configs.get((RESOURCE_TYPE_TOPIC, topic.name), {}))
@@ -390,7 +410,18 @@ class MetadataState:
             configs=configs,
             log_config=replace(known[key], is_state_log=True) if is_internal else known[key],
             is_internal=is_internal,
+            view=None
+            if base_name is None
+            else ViewImage(base_name, None if base is None else base.topic_id, configs.get(VIEW_FILTER, "")),
         )
+
+    def _views_in(self, topics_by_id: Mapping[UUID, TopicImage]) -> Mapping[UUID, TopicImage]:
+        return {topic_id: topics_by_id[topic_id] for topic_id in self._views if topic_id in topics_by_id}
+
+    def _base(self, name: str) -> _Topic | None:
+        """The topic that a view shows: one with a log."""
+        base = self._topics.get(self._ids[name]) if name in self._ids else None
+        return None if base is None or base.topic_id in self._views else base
 
     def _nodes(self, *, fenced: bool) -> dict[int, Node]:
         return {

@@ -30,6 +30,7 @@ from bmq.metadata.config_keys import (
 )
 from bmq.metadata.dead_letter_configs import DEAD_LETTER_TOPIC_CONFIG
 from bmq.metadata.retry_configs import RETRY_LEVELS_CONFIG, check_levels, levels_ms
+from bmq.metadata.view_configs import VIEW_CONFIGS, validate_view
 
 VALUE_LENGTH_MAX: Final = 32_767
 CONFIGS_PER_RESOURCE_MAX: Final = 1_000
@@ -138,6 +139,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         at_least(1),
         "bmq.segment.idle.close.ms",
     ),
+    *VIEW_CONFIGS,
     _key(
         "cleanup.policy",
         _LIST,
@@ -417,6 +419,7 @@ def validate(configs: Mapping[str, str], broker: Mapping[str, str], topic: str |
                 f"The configuration value of {name} cannot be added because it exceeds the maximum value size of "
                 f"{VALUE_LENGTH_MAX} bytes."
             )
+    validate_view(configs)
     values = effective_values(configs, broker)
     least, most = cast(int, values["min.compaction.lag.ms"]), cast(int, values["max.compaction.lag.ms"])
     if least > most:

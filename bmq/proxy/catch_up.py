@@ -248,6 +248,12 @@ class CatchUp:
             return None
         return self._finish(log, cursor, walk, chunks, bound_offset, is_sequential=True)
 
+    def read_at_once(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp | None:
+        """Read without waiting, from a file or from memory; None: it takes a task. May raise CorruptRecords."""
+        return self.read_in_file(log, offset, length_bytes_max, bound_offset) or self.read_cached(
+            log, offset, length_bytes_max, bound_offset
+        )
+
     async def read(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp:
         """Whole batches of one file, from the one that holds `offset`; none ends past `bound_offset`.
 

@@ -26,6 +26,7 @@ from bmq.proxy.fetch_reader import NOBODY, Reader, is_of_replica
 from bmq.proxy.fetch_refusal import throttled_fetch
 from bmq.proxy.fetch_results import endpoints, error_result, known_aborted, response_topics, without_records
 from bmq.proxy.fetch_session import FetchScope, Interest
+from bmq.proxy.fetch_wait import gather_time_s
 from bmq.proxy.pending_read import PendingRead
 from bmq.proxy.preferred_read_replica import NOWHERE, PreferredReadReplica
 
@@ -37,10 +38,6 @@ if TYPE_CHECKING:
 _READ_COMMITTED: Final = 1
 _TOPIC_IDS_FROM: Final = 13
 _LOOKS_MAX: Final = 3  # looks that a task may start without another wait
-# A woken fetch of many partitions gathers before it looks: a consumer of hundreds uses at most a third of a processor.
-GATHER_S_PER_PARTITION: Final = 40e-6
-GATHER_S_MIN: Final = 0.002  # with fewer partitions a look costs next to nothing
-GATHER_S_MAX: Final = 0.020
 
 _Aborted = Sequence[tuple[int, int]] | None
 """Aborted transactions of a result: (producer id, first offset); None: the owner has to be asked, or nothing is read
@@ -159,11 +156,11 @@ class FetchJob:
         """
         if not self._is_scheduled and not self._is_done:
             self._is_scheduled = True
-            gather_s = min(len(self._logs) * GATHER_S_PER_PARTITION, GATHER_S_MAX)
-            if gather_s < GATHER_S_MIN:
-                self._shared.loop.call_soon(self._look_again)
-            else:
+            gather_s = gather_time_s(len(self._logs))
+            if gather_s:
                 self._shared.loop.call_later(gather_s, self._look_again)
+            else:
+                self._shared.loop.call_soon(self._look_again)
 
     def expire(self) -> None:
         """The wait's deadline has come."""
@@ -199,7 +196,7 @@ class FetchJob:
             high_watermark = log.high_watermark
             stable_offset = log.last_stable_offset
             start_offset = log.log_start_offset
-            bound_offset = stable_offset if self._read_committed else high_watermark
+            bound_offset = self._bound_of(log)
             offset = interest.fetch_offset
             if self._near is not None and self._send_to_rack(self._near, interest, log):
                 continue
@@ -210,7 +207,11 @@ class FetchJob:
                 if not start_offset <= offset <= log.log_end_offset:
                     self._pending.append(PendingRead(len(results), interest, log, None, 0, bound_offset))
             elif self._left_bytes > 0 or self._is_first:
-                views, aborted = self._read(interest, log, bound_offset)
+                if interest.view is None:
+                    views, aborted = self._read(interest, log, bound_offset)
+                else:  # its records have to be filtered, which takes a task
+                    room_bytes = max(0, min(interest.max_bytes, self._left_bytes))
+                    self._read_later(interest, log, room_bytes, room_bytes, bound_offset)
             results.append(
                 FetchResult(interest.partition, 0, high_watermark, stable_offset, start_offset, views, aborted)
             )
@@ -246,9 +247,7 @@ class FetchJob:
         else:
             caught_up = self._caught_up(log, offset, limit, bound_offset)
             if caught_up is None:
-                self._pending.append(PendingRead(len(self._results), interest, log, limit, room_bytes, bound_offset))
-                self._left_bytes -= limit
-                self._is_first = False
+                self._read_later(interest, log, limit, room_bytes, bound_offset)
                 return (), self._none_aborted()
             found = caught_up
         views = found.views
@@ -270,12 +269,14 @@ class FetchJob:
             self._tail_bytes += size
         return views, aborted
 
+    def _read_later(self, interest: Interest, log: PartitionLog, limit: int, room_bytes: int, bound: int) -> None:
+        self._pending.append(PendingRead(len(self._results), interest, log, limit, room_bytes, bound))
+        self._left_bytes -= limit
+        self._is_first = False
+
     def _caught_up(self, log: PartitionLog, offset: int, limit: int, bound_offset: int) -> CaughtUp | None:
         """Batches behind the tail that need no task to read; None: they do."""
-        catch_up = self._shared.catch_up
-        found = catch_up.read_in_file(log, offset, limit, bound_offset) or catch_up.read_cached(
-            log, offset, limit, bound_offset
-        )
+        found = self._shared.catch_up.read_at_once(log, offset, limit, bound_offset)
         if found is not None:
             self._turn_bytes += sum(map(len, found.views))
         return found
@@ -369,11 +370,14 @@ class FetchJob:
         self._results.append(self._error_result(interest, code))
         return None
 
-    def _error_result(self, interest: Interest, code: ErrorCode) -> FetchResult:
-        return error_result(self._services.controller.image, interest, code, self._header.api_version)
+    def _bound_of(self, log: PartitionLog) -> int:
+        return log.last_stable_offset if self._read_committed else log.high_watermark
 
     def _none_aborted(self) -> _Aborted:
         return () if self._read_committed else None
+
+    def _error_result(self, interest: Interest, code: ErrorCode) -> FetchResult:
+        return error_result(self._services.controller.image, interest, code, self._header.api_version)
 
     # --- deciding
 
@@ -459,9 +463,13 @@ class FetchJob:
             budget.release(reserved_bytes)
         self._looks += 1
         if all(settled) or self._looks >= _LOOKS_MAX:
-            has_news = self._has_error or any(self._results[one.place].records for one in pending)
+            has_news = self._has_error or any(
+                self._results[one.place].records and one.interest.passed is None for one in pending
+            )
             if is_enough or has_news:
                 self._guarded_finish()
+            elif any(one.interest.view is not None and self._bound_of(one.log) > one.bound_offset for one in pending):
+                self.run()  # records came while a view was read
             else:
                 self._wait(self._deadline_s)
                 if self._shared.loop.time() >= self._deadline_s:
@@ -482,7 +490,8 @@ class FetchJob:
                     return False
                 self._put_error(place, interest, ErrorCode.OFFSET_OUT_OF_RANGE)
                 return True
-            read = await self._shared.stored_reads.read(pending, is_read_committed=self._read_committed)
+            reads = self._shared.stored_reads if interest.view is None else self._shared.view_reads
+            read = await reads.read(pending, is_read_committed=self._read_committed)
             if read is None:
                 return False
         except BmqError as error:

@@ -20,6 +20,7 @@ from bmq.proxy.fetch_wait import PartitionWaits, Wake
 from bmq.proxy.partition_starts import PartitionStarts
 from bmq.proxy.read_cache import ReadCache
 from bmq.proxy.stored_reads import StoredReads
+from bmq.proxy.view_reads import RunAside, ViewReads
 
 _SESSION_ID_MAX: Final = 2**31 - 1
 
@@ -29,11 +30,16 @@ class FetchResources:
 
     `random` gives session ids: a restarted server must not give the same ones again, or a consumer that did not notice
     the restart could continue in another consumer's session. `elapsed_s`: Clock.elapsed_s, for the age of what is known of a
-    file (rule 35); the event loop's clock without it.
+    file (rule 35); the event loop's clock without it. `run_aside`: filters batches for views.
     """
 
     def __init__(
-        self, store: SegmentStore, config: FetchSettings, random: Random, elapsed_s: Callable[[], float] | None = None
+        self,
+        store: SegmentStore,
+        config: FetchSettings,
+        random: Random,
+        elapsed_s: Callable[[], float] | None = None,
+        run_aside: RunAside = asyncio.to_thread,
     ) -> None:
         self.config = config
         self.loop = asyncio.get_running_loop()
@@ -56,6 +62,9 @@ class FetchResources:
             ratio_max=config.catch_up_slowdown_max,
             bytes_per_s_min=config.catch_up_bytes_per_s_min,
             slice_bytes=config.catch_up_slice_bytes,
+        )
+        self.view_reads = ViewReads(
+            self.catch_up, self.throttle, self.budget, self.counts, config, self.elapsed_s, run_aside
         )
         self.starts = PartitionStarts(self.spawn)
         self.is_stopping = False

@@ -15,11 +15,12 @@ from typing import Final
 from uuid import UUID
 
 from bmq.log.partition_log import TopicPartition
-from bmq.metadata.image import MetadataImage
+from bmq.metadata.image import MetadataImage, TopicImage
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.hot_fetch import FetchResult
 from bmq.protocol.messages.fetch_request import FetchRequest
 from bmq.protocol.topic_names import NAME_LENGTH_MAX
+from bmq.views.batch_filter import EmptyRun
 
 NO_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -44,20 +45,24 @@ class Interest:
         "max_bytes",
         "name",
         "partition",
+        "passed",
         "seen_image",
         "told_high_watermark",
         "told_stable_offset",
         "told_start_offset",
         "topic_id",
         "topic_partition",
+        "view",
     )
 
     def __init__(self, name: str | None, topic_id: UUID | None, partition: int) -> None:
         self.name = name
         self.topic_id = topic_id
         self.partition = partition
-        # Set by find_partition, from this metadata image.
+        # Set by find_partition, from this metadata image. Of a view the partition is that of its base.
         self.topic_partition: TopicPartition | None = None
+        self.view: TopicImage | None = None
+        self.passed: EmptyRun | None = None  # offsets where a view was found to have no records
         self.seen_image: object = None
         self.fetch_offset = 0
         self.max_bytes = 0
@@ -76,7 +81,13 @@ class Interest:
             return ErrorCode.UNKNOWN_TOPIC_ID if is_by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if not 0 <= self.partition < len(topic.partitions):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        self.topic_partition = TopicPartition(topic.topic_id, self.partition)
+        if topic.view is None:
+            self.topic_partition, self.view = TopicPartition(topic.topic_id, self.partition), None
+        else:
+            key = TopicPartition(topic.log_id, self.partition)
+            if key != self.topic_partition or self.view is None or self.view.topic_id != topic.topic_id:
+                self.passed = None
+            self.topic_partition, self.view = key, topic
         self.seen_image = image
         return ErrorCode.NONE
 

@@ -6,6 +6,7 @@ One object per process. fetch_job.py handles one request, with what fetches shar
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
 from random import Random
@@ -28,6 +29,7 @@ from bmq.proxy.fetch_refusal import ISOLATION_LEVELS, refused_fetch, throttled_f
 from bmq.proxy.fetch_resources import FetchResources
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.preferred_read_replica import PreferredReadReplicas
+from bmq.proxy.view_reads import RunAside
 
 if TYPE_CHECKING:
     from bmq.protocol.request_context import RequestContext
@@ -46,7 +48,7 @@ _ERROR_CODES_FROM: Final = 7
 class Fetcher:
     """Implements bmq.proxy.services.FetchHandler. Created on its loop; `close` it before the partitions and the store.
 
-    `random`: see FetchResources. `produce_times`: histograms, with the throttle's bounds, of the produces that catch-up
+    `random`, `run_aside`: see FetchResources. `produce_times`: histograms, with the throttle's bounds, of the produces that catch-up
     reads must not slow down.
     """
 
@@ -58,8 +60,9 @@ class Fetcher:
         random: Random,
         produce_times: Sequence[LatencyHistogram] = (),
         elapsed_s: Callable[[], float] | None = None,
+        run_aside: RunAside = asyncio.to_thread,
     ) -> None:
-        self.shared = FetchResources(store, config, random, elapsed_s)
+        self.shared = FetchResources(store, config, random, elapsed_s, run_aside)
         self.collector = FetchCollector(self.shared.counts, self._levels)
         self._loop = self.shared.loop
         self._preferred_read_replicas = PreferredReadReplicas(
@@ -153,6 +156,7 @@ class Fetcher:
                 0 if shared.throttle.calm_p99_s == inf else shared.throttle.calm_p99_s
             ),
             ("bmq_read_cache_bytes", "Bytes of segment files in memory."): shared.read_cache.bytes_used,
+            ("bmq_view_cache_bytes", "Bytes of views' filtered batches in memory."): shared.view_reads.remembered_bytes,
             ("bmq_read_cache_max_bytes", "Budget of the same."): shared.read_cache.bytes_max,
         }
 

@@ -28,16 +28,23 @@ def topic_named(services: Services, name: str) -> TopicImage:
     return topic
 
 
+def require_writable(topic: TopicImage) -> None:
+    """Raises KafkaError POLICY_VIOLATION for a view, which shows another topic's records."""
+    if topic.view is not None:
+        base = topic.view.base_name
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{topic.name} is a view of {base}, and cannot be written")
+
+
 async def leader_log(
     services: Services, topic: TopicImage, partition: int, *, until_s: float | None = None
 ) -> PartitionLog:
-    """The partition's log, started if it was idle. Raises KafkaError.
+    """The partition's log, of a view that of its base, started if it was idle. Raises KafkaError.
 
     `until_s` (the loop's time): NOT_LEADER_OR_FOLLOWER after it, while the start goes on; None: as long as it takes.
     """
     if topic.partition(partition) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} has no partition {partition}")
-    topic_partition = TopicPartition(topic.topic_id, partition)
+    topic_partition = TopicPartition(topic.log_id, partition)
     log = services.partitions.ready(topic_partition)
     if log is not None:
         return log

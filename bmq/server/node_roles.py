@@ -298,7 +298,7 @@ class NodeRoles:
         self.groups.use_transactions(self.routed_transactions)
         if dependencies.hooks.cleaning is not None and is_compacting(self.replica.broker_configs):
             manager.use_cleaning(dependencies.hooks.cleaning)
-        manager.use_committed_offsets(FetchedOffsets(self.routed_groups))
+        manager.use_committed_offsets(FetchedOffsets(self.routed_groups, lambda one: self.replica.image.view_ids(one)))
 
     def _make_membership(self, member: Member) -> None:
         """What this node reports and owns, and the controller if it is elected."""
@@ -323,6 +323,7 @@ class NodeRoles:
             random=rng,
             produce_times=(dependencies.stats.produce_times, dependencies.internal_stats.produce_times),
             elapsed_s=dependencies.clock.elapsed_s,
+            run_aside=dependencies.hooks.run_aside,
         )
         self.share_consumers = self.share.consumers(self.fetcher, self.replica.broker_configs, self._opener)
         self.leadership = ControllerLeadership(

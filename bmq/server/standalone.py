@@ -323,7 +323,7 @@ class StandaloneServer:
         groups.use_transactions(verifier)
         if self._cleaning is not None and is_compacting(controller.broker_configs):
             manager.use_cleaning(self._cleaning)
-        manager.use_committed_offsets(FetchedOffsets(groups))
+        manager.use_committed_offsets(FetchedOffsets(groups, lambda topic_id: controller.image.view_ids(topic_id)))
         fetcher = Fetcher(
             self._store,
             self._settings.fetch,
@@ -432,7 +432,7 @@ class StandaloneServer:
         """Tell the broker what it owns now. Called for each new image, before anybody else gets it."""
         for topic_id, topic in new.topics_by_id.items():
             before = old.topics_by_id.get(topic_id)
-            if before is not topic:
+            if before is not topic and topic.view is None:
                 self._topic_changed(manager, before, topic)
         gone = [topic for topic_id, topic in old.topics_by_id.items() if topic_id not in new.topics_by_id]
         for topic in gone:

@@ -5,7 +5,7 @@ So it is answered by the coordinator that proves to be the owner of the group's 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -37,16 +37,33 @@ class Groups(Protocol):
         """Load the group's shard, creating the offsets topic if there is none. Raises BmqError."""
 
 
-class FetchedOffsets:
-    """Implements bmq.log.committed_offsets.CommittedOffsets."""
+def _no_views(topic_id: UUID) -> Sequence[UUID]:
+    return ()
 
-    def __init__(self, groups: Groups) -> None:
+
+class FetchedOffsets:
+    """Implements bmq.log.committed_offsets.CommittedOffsets.
+
+    `views(topic_id)`: ids of the views of a topic. A group that reads a view has consumed of the topic what it has committed
+    there; one that reads several has consumed what it has committed of all.
+    """
+
+    def __init__(self, groups: Groups, views: Callable[[UUID], Sequence[UUID]] = _no_views) -> None:
         self._groups = groups
+        self._views = views
 
     async def committed(
         self, group_ids: Sequence[str], topic_id: UUID, partitions: Sequence[int]
     ) -> Mapping[int, Mapping[str, int]]:
         """As CommittedOffsets.committed."""
+        found = await self._committed(group_ids, topic_id, partitions)
+        for view_id in self._views(topic_id):
+            found = _least(found, await self._committed(group_ids, view_id, partitions))
+        return found
+
+    async def _committed(
+        self, group_ids: Sequence[str], topic_id: UUID, partitions: Sequence[int]
+    ) -> Mapping[int, Mapping[str, int]]:
         found: dict[int, dict[str, int]] = {}
         for start in range(0, len(partitions), PARTITIONS_ASKED_MAX):
             await self._ask(group_ids, topic_id, partitions[start : start + PARTITIONS_ASKED_MAX], found)
@@ -90,3 +107,20 @@ class FetchedOffsets:
             _log.warning("committed_offsets_not_known", group=group_ids[0], error=str(error))
             return False
         return True
+
+
+def _least(
+    one: Mapping[int, Mapping[str, int]], other: Mapping[int, Mapping[str, int]]
+) -> Mapping[int, Mapping[str, int]]:
+    """The lower offset of the two where both are committed; a group that is not known in one is left out."""
+    return {
+        number: {
+            group: min(offset, other[number][group])
+            if min(offset, other[number][group]) >= 0
+            else max(offset, other[number][group])
+            for group, offset in committed.items()
+            if group in other[number]
+        }
+        for number, committed in one.items()
+        if number in other
+    }

@@ -331,6 +331,8 @@ class TransactionCoordinator:
                 codes.append(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             elif topic is None or not 0 <= number < len(topic.partitions):
                 codes.append(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            elif topic.view is not None:
+                codes.append(ErrorCode.POLICY_VIOLATION)
             else:
                 codes.append(ErrorCode.OPERATION_NOT_ATTEMPTED)
         return None if all(code is ErrorCode.OPERATION_NOT_ATTEMPTED for code in codes) else codes

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final
 
+from bmq.metadata.view_configs import VIEW_OF
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.describe_topic_partitions_request import TopicRequest
 from bmq.protocol.messages.describe_topic_partitions_response import DescribeTopicPartitionsResponse
@@ -159,6 +160,10 @@ async def create_topics(asked: Asked, answer: Answer) -> Any:
             lambda one: times[one.name] > 1 or asked.topic(Operation.CREATE, one.name),
         )
         request = replace(request, topics=allowed)
+    # A view shows another topic's records: only who may read these may make it.
+    allowed, unread = parted(request.topics, lambda one: _may_read_base(asked, one))
+    if unread:
+        request, denied = replace(request, topics=allowed), [*denied, *unread]
     response = await answer(request)
     for one in response.topics:
         if one.error_code == ErrorCode.NONE and not asked.topic(Operation.DESCRIBE_CONFIGS, one.name, is_quiet=True):
@@ -168,6 +173,11 @@ async def create_topics(asked: Asked, answer: Answer) -> Any:
     refusals = refused(asked.api_key, replace(request, topics=denied), TOPIC_DENIED, SAID[TOPIC_DENIED])
     response.topics = [*response.topics, *refusals.topics]
     return response
+
+
+def _may_read_base(asked: Asked, topic: Any) -> bool:
+    bases = [config.value for config in topic.configs if config.name == VIEW_OF and config.value]
+    return all(asked.topic(Operation.READ, base.strip()) for base in bases)
 
 
 async def delete_topics(asked: Asked, answer: Answer) -> Any:

@@ -17,7 +17,7 @@ from bmq.protocol.messages.delete_records_response import (
 )
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.dispatch import handles
-from bmq.proxy.partition_access import for_each, leader_log, topic_named
+from bmq.proxy.partition_access import for_each, leader_log, require_writable, topic_named
 from bmq.proxy.services import Services
 
 _NO_WATERMARK: Final = -1
@@ -56,6 +56,7 @@ async def _delete(services: Services, name: str, wanted: DeleteRecordsPartition)
     topic = topic_named(services, name)
     if name in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{name} is an internal topic")
+    require_writable(topic)
     log = await leader_log(services, topic, wanted.partition_index)
     if "delete" not in topic.log_config.cleanup_policy:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"cleanup.policy of {name} does not include delete")

@@ -116,7 +116,7 @@ async def _found(
 ) -> tuple[int, int, int]:
     """(offset, timestamp, leader epoch); -1 for each that does not exist. Raises BmqError."""
     topic, number = topic_named(services, name), wanted.partition_index
-    key = TopicPartition(topic.topic_id, number)
+    key = TopicPartition(topic.log_id, number)
     log = services.partitions.ready(key)
     if log is None and topic.partition(number) is not None:
         leader_epoch = await unwritten.leader_epoch(key)

@@ -86,7 +86,7 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
         topic, code = _topic_of(produced, image, may_write_internal)
         name = produced.name if topic is None else topic.name
         is_denied = rights is not None and name not in rights.granted and not rights.allow(name, produced.topic_id)
-        topic_refusal = _NOT_ALLOWED if refusal is None and is_denied else refusal
+        topic_refusal = refusal if refusal is not None else _refusal_of_topic(topic, is_denied)
         for partition, records in produced.partitions:
             index += 1
             if topic_refusal is not None:
@@ -121,6 +121,15 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
             else:
                 appender.append(batch)
     pending.all_begun()
+
+
+def _refusal_of_topic(topic: TopicImage | None, is_denied: bool) -> AppendResult | None:
+    if is_denied:
+        return _NOT_ALLOWED
+    if topic is None or topic.view is None:
+        return None
+    why = f"{topic.name} is a view of {topic.view.base_name}, and cannot be written"
+    return AppendResult(ErrorCode.POLICY_VIOLATION, message=why)
 
 
 def _may_be_transactional(request: Produce, context: RequestContext, access: Access) -> bool:

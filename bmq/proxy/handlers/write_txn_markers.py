@@ -71,6 +71,8 @@ async def _write(services: Services, marker: TransactionMarker, name: str, numbe
     topic = services.controller.image.topics.get(name)
     if topic is None or topic.partition(number) is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if topic.view is not None:
+        return ErrorCode.POLICY_VIOLATION
     try:
         await services.markers.write(TopicPartition(topic.topic_id, number), marker)
     except BmqError as error:

@@ -265,8 +265,8 @@ class _Fetch:
             return ErrorCode.UNKNOWN_TOPIC_ID
         if self._rights is not None and not self._rights.allow(topic.name, None):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        if topic.partition(topic_partition.partition) is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic.partition(topic_partition.partition) is None or topic.view is not None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # share groups do not read views
         return ErrorCode.NONE
 
     async def _encoded(

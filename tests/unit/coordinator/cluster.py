@@ -56,6 +56,7 @@ class FakeTopic:
     name: str
     topic_id: UUID
     partitions: tuple[int, ...] = (0, 1, 2, 3)
+    view: object | None = None
 
 
 @dataclass

@@ -1,0 +1,264 @@
+"""Reads of views: the base's batches with only the records that pass the view's filter.
+
+Filtering takes a thread, one read at a time in a process, and its results are remembered by view and batch: what many readers
+fetch is filtered once. Offsets without records that pass go out as batches without records, so that positions move and lag
+reaches 0. A read that finds nothing up to the end of the log tells nobody: the fetch goes on waiting, and the next look begins
+where this read ended (`Interest.passed`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from cachetools import LRUCache
+
+from bmq.log.partition_log import PartitionLog, TopicPartition
+from bmq.metadata.image import TopicImage
+from bmq.protocol.compression import BadCompressedData, Buffer, Compression, UnknownCompression
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.record_batch import BatchHeader, CorruptRecords, batches
+from bmq.proxy.catch_up import CatchUp, CaughtUp
+from bmq.proxy.catch_up_throttle import CatchUpThrottle
+from bmq.proxy.fetch_budget import ResponseBudget
+from bmq.proxy.fetch_metrics import FetchCounts
+from bmq.proxy.fetch_results import in_order, known_aborted
+from bmq.proxy.fetch_settings import FetchSettings
+from bmq.proxy.pending_read import PendingRead
+from bmq.views.batch_filter import NOTHING, BatchFilter, EmptyRun, run_of
+from bmq.views.filter_error import InvalidFilter
+from bmq.views.view_filter import compiled
+
+RunAside = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs a function away from the event loop; returns what it returns."""
+READ_BYTES_MAX: Final = 1024 * 1024
+"""Of the base, in one step; a single batch may be longer."""
+SCAN_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Of the base, for one partition of a fetch: then it is answered with the records found, or with none."""
+SCAN_S_MAX: Final = 0.25
+"""As SCAN_BYTES_MAX, in time. A step that has begun is taken to its end."""
+FILTERED_AT_ONCE_BYTES_MAX: Final = 8 * 1024
+"""Uncompressed batches up to this size together are filtered on the event loop."""
+FILTERS_MAX: Final = 1_000
+"""Filters that are kept ready."""
+_ENTRY_BYTES: Final = 250
+"""Of a remembered batch, besides its bytes."""
+
+_Key = tuple[UUID, TopicPartition, int, int, int]
+"""View, partition of the base, base offset, checksum and size of a batch."""
+_Batch = tuple[int, BatchHeader]
+
+
+class _AsItIs(NamedTuple):
+    """Every record of the batch passes."""
+
+
+_AS_IT_IS: Final = _AsItIs()
+_Filtered = Buffer | _AsItIs
+
+
+def _size(filtered: _Filtered) -> int:
+    return _ENTRY_BYTES + (0 if isinstance(filtered, _AsItIs) else len(filtered))
+
+
+class ViewReads:
+    """One for a process, with what its fetches share. `elapsed_s`: Clock.elapsed_s, for the age of files (rule 35)."""
+
+    def __init__(
+        self,
+        catch_up: CatchUp,
+        throttle: CatchUpThrottle,
+        budget: ResponseBudget,
+        counts: FetchCounts,
+        config: FetchSettings,
+        elapsed_s: Callable[[], float],
+        run_aside: RunAside = asyncio.to_thread,
+    ) -> None:
+        self._catch_up = catch_up
+        self._throttle = throttle
+        self._budget = budget
+        self._counts = counts
+        self._cursor_age_s = config.read_cursor_age_ms / 1000
+        self._elapsed_s = elapsed_s
+        self._run_aside = run_aside
+        self._loop = asyncio.get_running_loop()
+        self._turn = asyncio.Lock()
+        self._filters: LRUCache[UUID, BatchFilter] = LRUCache(FILTERS_MAX)
+        self._remembered: LRUCache[_Key, _Filtered] = LRUCache(config.view_cache_bytes_max, _size)
+
+    @property
+    def remembered_bytes(self) -> int:
+        return int(self._remembered.currsize)
+
+    async def read(
+        self, pending: PendingRead, *, is_read_committed: bool
+    ) -> tuple[CaughtUp, Sequence[tuple[int, int]] | None] | None:
+        """As StoredReads.read. Sets `passed` of the interest if there is no record up to the bound, else clears it."""
+        interest, log, bound_offset = pending.interest, pending.log, pending.bound_offset
+        view = interest.view
+        limit = pending.length_bytes_max
+        assert view is not None and limit is not None
+        began_s, deadline_s = self._elapsed_s(), self._loop.time() + SCAN_S_MAX
+        answer = _Answer(interest.passed, interest.fetch_offset)
+        scanned_bytes = 0
+        while answer.next_offset < bound_offset and not answer.is_full:
+            if scanned_bytes and (scanned_bytes >= SCAN_BYTES_MAX or self._loop.time() >= deadline_s):
+                answer.is_cut = True
+                break
+            try:
+                data, found = await self._step(view, log, answer.next_offset, bound_offset)
+            except BmqError:
+                if not answer.parts:
+                    raise
+                answer.is_cut = True  # the next fetch meets the error where this answer ends
+                break
+            if not found:
+                break
+            scanned_bytes += len(data)
+            for (position, header), filtered in found:
+                if not answer.add(header, data, position, filtered, limit):
+                    break
+        interest.passed = None if answer.parts or answer.is_cut else answer.run
+        views = answer.finished()
+        if not is_read_committed:
+            return CaughtUp(views, answer.next_offset), None
+        aborted = known_aborted(log, interest.fetch_offset, answer.next_offset)
+        if aborted is None:
+            aborted = in_order(await log.find_aborted_transactions(interest.fetch_offset, answer.next_offset))
+        if self._elapsed_s() - began_s > self._cursor_age_s:
+            return None  # as in StoredReads
+        if interest.fetch_offset < log.log_start_offset:
+            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {interest.fetch_offset} was deleted meanwhile")
+        return CaughtUp(views, answer.next_offset), aborted
+
+    async def _step(
+        self, view: TopicImage, log: PartitionLog, offset: int, bound_offset: int
+    ) -> tuple[Buffer, list[tuple[_Batch, _Filtered]]]:
+        """Some batches of the base from the one that holds `offset` on, each with its part that passes."""
+        views = await self._read(log, offset, bound_offset)
+        data = views[0] if len(views) == 1 else b"".join(views)
+        found = [one for one in batches(data) if one[1].last_offset >= offset]
+        keys = [
+            (view.topic_id, log.topic_partition, header.base_offset, header.crc, header.size_bytes)
+            for _, header in found
+        ]
+        filtered = {key: known for key in keys if (known := self._remembered.get(key)) is not None}
+        missing = [(key, batch) for key, batch in zip(keys, found, strict=True) if key not in filtered]
+        if missing:
+            news = await self._filter(view, log.topic_partition.partition, data, missing)
+            filtered |= news
+            for key, one in news.items():
+                if _size(one) <= self._remembered.maxsize:
+                    self._remembered[key] = one
+        return data, [(batch, filtered[key]) for key, batch in zip(keys, found, strict=True)]
+
+    async def _filter(
+        self, view: TopicImage, partition: int, data: Buffer, missing: Sequence[tuple[_Key, _Batch]]
+    ) -> dict[_Key, _Filtered]:
+        def work() -> dict[_Key, _Filtered]:
+            assert view.view is not None
+            batch_filter = self._filters.get(view.topic_id)
+            if batch_filter is None:
+                batch_filter = BatchFilter(compiled(view.view.filter), _let_others_run)
+                self._filters[view.topic_id] = batch_filter
+            results: dict[_Key, _Filtered] = {}
+            for key, (position, header) in missing:
+                batch = memoryview(data)[position : position + header.size_bytes]
+                filtered = batch_filter.filtered(batch, header, partition)
+                results[key] = _AS_IT_IS if filtered is None else filtered
+            return results
+
+        is_short = sum(header.size_bytes for _, (_, header) in missing) <= FILTERED_AT_ONCE_BYTES_MAX
+        is_ready = view.topic_id in self._filters and not self._turn.locked()
+        try:
+            if is_ready and is_short and all(one[1][1].compression is Compression.NONE for one in missing):
+                return work()
+            async with self._turn:
+                found: dict[_Key, _Filtered] = await self._run_aside(work)
+                return found
+        except (CorruptRecords, BadCompressedData, UnknownCompression) as error:
+            raise KafkaError(
+                ErrorCode.CORRUPT_MESSAGE, f"view {view.name}: records that cannot be filtered: {error}"
+            ) from error
+        except InvalidFilter as error:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"view {view.name}: {error}") from error
+
+    async def _read(self, log: PartitionLog, offset: int, bound_offset: int) -> Sequence[memoryview]:
+        """Whole batches in memory. Far behind the end reads take turns, as all fetches do."""
+        limit = max(1, min(READ_BYTES_MAX, self._budget.room_bytes))
+        tail = log.tail_read(offset, limit, bound_offset)
+        if tail is not None:
+            return tail
+        slice_bytes = self._throttle.slice_bytes_max
+        if slice_bytes is not None:
+            limit = max(1, min(limit, slice_bytes))
+            now_s = self._loop.time()
+            wait_s = self._throttle.turn(now_s) - now_s
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+        found = self._catch_up.read_cached(log, offset, limit, bound_offset)
+        if found is None:
+            self._budget.reserve(limit)
+            try:
+                found = await self._catch_up.read(log, offset, limit, bound_offset)
+            finally:
+                self._budget.release(limit)
+        views = [view for view in found.views if isinstance(view, memoryview)]
+        if len(views) != len(found.views):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "records that were to be in memory are in a file")
+        size_bytes = sum(map(len, views))
+        self._throttle.settle(self._loop.time(), size_bytes)
+        self._counts.catch_up_bytes += size_bytes
+        return views
+
+
+class _Answer:
+    """What a read of a view has found so far. `run`: offsets without records, not yet among the parts."""
+
+    def __init__(self, passed: EmptyRun | None, fetch_offset: int) -> None:
+        is_known = passed is not None and passed.base_offset <= fetch_offset <= passed.next_offset
+        self.run = passed if is_known else None
+        self.next_offset = fetch_offset if self.run is None else self.run.next_offset
+        self.parts: list[memoryview] = []
+        self.size_bytes = 0
+        self.is_full = self.is_cut = False
+
+    def add(self, header: BatchHeader, data: Buffer, position: int, filtered: _Filtered, limit: int) -> bool:
+        """Take one batch over; False: it does not fit any more."""
+        if filtered == NOTHING:
+            run = None if self.run is None else self.run.joined(header)
+            if run is None:
+                self._end_run()
+                run = run_of(header)
+            self.run = run
+        else:
+            part = memoryview(data)[position : position + header.size_bytes]
+            if not isinstance(filtered, _AsItIs):
+                part = memoryview(filtered)
+            if self.size_bytes and self.size_bytes + len(part) > limit:
+                self.is_full = True
+                return False
+            self._end_run()
+            self.parts.append(part)
+            self.size_bytes += len(part)
+            self.is_full = self.size_bytes >= limit
+        self.next_offset = header.end_offset
+        return True
+
+    def finished(self) -> list[memoryview]:
+        self._end_run()
+        return self.parts
+
+    def _end_run(self) -> None:
+        if self.run is not None:
+            self.parts.append(memoryview(self.run.encoded()))
+            self.run = None
+
+
+def _let_others_run() -> None:
+    """The event loop may take the interpreter's lock."""
+    time.sleep(0)
