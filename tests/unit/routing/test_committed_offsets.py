@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -93,5 +94,27 @@ def test_without_an_offsets_topic_nothing_is_known() -> None:
         cluster.refuse_creation = ErrorCode.INVALID_REPLICATION_FACTOR
         assert await FetchedOffsets(cluster.nodes[2].groups).committed(["g"], TOPIC_ID, [0]) == {}
         await cluster.close()
+
+    virtual(main)
+
+
+def test_what_a_group_has_committed_for_views_counts_for_their_base() -> None:
+    base, view, other = UUID(int=1), UUID(int=2), UUID(int=3)
+    stored = {
+        base: {0: {"g": 7, "h": -1, "i": -1}, 1: {"g": 7, "h": 3, "i": -1}},
+        view: {0: {"g": 5, "h": 4, "i": -1}, 1: {"g": 9, "h": -1, "i": -1}},
+        other: {0: {"g": -1, "h": -1}, 1: {"g": -1, "h": -1, "i": -1}},
+    }
+
+    class Stored(FetchedOffsets):
+        async def _committed(self, group_ids: Any, topic_id: UUID, partitions: Any) -> Any:
+            return stored[topic_id]
+
+    async def main() -> None:
+        offsets = Stored(None, lambda topic_id: (view, other) if topic_id == base else ())  # type: ignore[arg-type]
+        found = await offsets.committed(["g", "h", "i"], base, [0, 1])
+        # The lowest that is committed; a group that one coordinator said nothing of is not known.
+        assert found == {0: {"g": 5, "h": 4}, 1: {"g": 7, "h": 3, "i": -1}}
+        assert await offsets.committed(["g"], other, [0]) == stored[other]
 
     virtual(main)
