@@ -12,6 +12,7 @@ from typer.main import get_group
 LATE_GROUPS: Final = {
     "cluster": ("bmq.cli.cluster", "cluster_app"),
     "topic": ("bmq.cli.topic", "topic_app"),
+    "view": ("bmq.cli.view", "view_app"),
     "group": ("bmq.cli.group", "group_app"),
     "user": ("bmq.cli.user", "user_app"),
     "token": ("bmq.cli.rest_token", "token_app"),
