@@ -69,6 +69,7 @@ class Deliveries:
                 not_loaded = await self._load(lifecycle.runs, now_ms)
                 due = order.take(now_ms, RECORDS_MAX)
                 if not due and not_loaded is None:
+                    lifecycle.runs.forget(due)
                     return
                 reason = await self._deliver(order, holds, due) if due else not_loaded
                 if reason is None:

@@ -104,7 +104,7 @@ class PartitionTimers:
         partition = self._partition
         self.order = order
         self.lifecycle = RunLifecycle(
-            partition, self._changes, self._reads, order, named, files.end_offset, self._is_delivering
+            partition, self._changes, self._reads, order, named, files.end_offset, self._is_delivering, self.look
         )
         files.timers = partial(self.lifecycle.reference, files)
         partition.timers = self

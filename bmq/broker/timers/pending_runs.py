@@ -67,7 +67,7 @@ class PendingRuns:
     @property
     def count(self) -> int:
         """Records and cancellations that are not loaded, or not delivered; of a run that was not looked into, all of it."""
-        return len(self._records) + sum(cursor.left_count for cursor in self._cursors.values())
+        return self._order.loaded_count + sum(cursor.left_count for cursor in self._cursors.values())
 
     def _may_have(self, place: Position) -> bool:
         runs = (cursor.reader.run for cursor in self._cursors.values())
@@ -141,8 +141,11 @@ class PendingRuns:
         return self._records[pending.offset]
 
     def forget(self, taken: Iterable[Pending]) -> None:
-        """Those of them that were delivered durably."""
-        position = self._order.position
+        """Those of them that were delivered durably, and what was cancelled."""
+        position, dropped = self._order.position, self._order.dropped
+        for pending in dropped:
+            self._records.pop(pending.offset, None)
+        dropped.clear()
         for pending in taken:
             if pending.is_in_run and pending.position <= position:
                 self._records.pop(pending.offset, None)

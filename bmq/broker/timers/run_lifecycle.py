@@ -48,7 +48,10 @@ _log = structlog.get_logger("bmq.broker")
 
 
 class RunLifecycle:
-    """Of one partition. `is_delivering`: deliveries are under way, and call `settle` before each and after the last one."""
+    """Of one partition. `is_delivering`: deliveries are under way, and call `settle` before each and after the last one.
+
+    `look`: is called when other runs have to be read, and no delivery is under way.
+    """
 
     def __init__(
         self,
@@ -59,11 +62,13 @@ class RunLifecycle:
         named: TimersReference,
         end_offset: int,
         is_delivering: Callable[[], bool],
+        look: Callable[[], None],
     ) -> None:
         self._partition = partition
         self._changes = changes
         self._order = order
         self._is_delivering = is_delivering
+        self._look = look
         self._making = RunMaking(partition, reads, count(), lambda: order.position)
         self._pressing = asyncio.Lock()
         self._merging = False
@@ -226,6 +231,7 @@ class RunLifecycle:
         self._waiting.append((made, done))
         if not self._is_delivering():
             self.settle()
+            self._look()
         try:
             await done
         except CorruptFile:

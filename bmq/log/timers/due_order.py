@@ -81,6 +81,7 @@ class _Window:
 class DueOrder:
     """`position`: of what is durable. `delivered_count`, `cancelled_count`: since the partition is owned.
 
+    `dropped`: records that were loaded from a run and are cancelled; whoever has them in memory empties it.
     `sealed_below`: what is held below this offset is set apart for runs; 0: nothing is. `unloaded`: for each run that has more
     than was loaded, by its key, a place that none of it is before. `may_be_in_run`: tells of a place in the order.
     """
@@ -92,6 +93,7 @@ class DueOrder:
         self.may_be_in_run: Callable[[Position], bool] = lambda _: False
         self.delivered_count = 0
         self.cancelled_count = 0
+        self.dropped: list[Pending] = []
         self._floor = position  # of all that was ever taken: the clock may be set back before that is placed
         self._window = _Window()
         self._sealed = _Window()
@@ -117,6 +119,11 @@ class DueOrder:
         """What memory needs room for until it is in runs: records and cancellations that wait, or are on their way."""
         on_their_way = sum(len(one.held) + len(one.cancelled) for one in self._placed)
         return len(self._window.waiting) + len(self._sealed.waiting) + len(self._cancels) + on_their_way
+
+    @property
+    def loaded_count(self) -> int:
+        """Records of runs in memory that wait."""
+        return len(self._loaded)
 
     @property
     def is_settled(self) -> bool:
@@ -332,6 +339,7 @@ class DueOrder:
         """Forget all that was loaded; `unloaded` has to be set anew. Only when `is_settled`."""
         assert self.is_settled
         self._loaded.clear()
+        self.dropped.clear()
         for target in [target for target, hold_offset in self._cancels.items() if hold_offset == target.offset]:
             del self._cancels[target]
 
@@ -381,7 +389,9 @@ class DueOrder:
     def _drop(self, record: Pending) -> None:
         """Its cancellation was waiting for it, and stays: the record is in a run, and may be loaded again."""
         self.cancelled_count += 1
-        if not record.is_in_run:
+        if record.is_in_run:
+            self.dropped.append(record)
+        else:
             self._uncount(record.hold_offset)
 
     def _remember(self, target: Position) -> None:

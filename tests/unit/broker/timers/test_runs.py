@@ -16,6 +16,7 @@ from bmq.log.partition_files import PartitionFiles
 from bmq.log.partition_log import AppendResult
 from bmq.log.store import StorageUnavailable
 from bmq.log.timers.announcements import START, Position
+from bmq.log.timers.delayed_page import DelayedPage
 from bmq.log.timers.run_reference import RunReference
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -524,6 +525,25 @@ def test_a_record_in_a_run_is_cancelled(place: str) -> None:
         await in_runs(log)
         assert runs_of(log) == ()
         assert log.timers.order is not None and log.timers.order.cancels_count == 0
+
+    virtual(main)
+
+
+def test_the_last_record_of_a_run_does_not_wait_once_it_was_cancelled() -> None:
+    """Nor does its cancellation, when it comes into a run of its own."""
+
+    async def main() -> None:
+        world = World()
+        log = await world.owner(KEPT).log()
+        now_ms = world.clock.now_ms()
+        name = await hold(log, world, (b"a", 10_000), (b"b", 11_000))
+        await in_runs(log)
+        assert (await cancel(log, (name + 1, now_ms + 11_000))).error_code is ErrorCode.NONE
+        assert await due_values(log, world) == [b"a"]
+        assert await log.delayed_records(START, 10) == DelayedPage(0, None, ())
+        await in_runs(log)
+        await asyncio.sleep(5)
+        assert await log.delayed_records(START, 10) == DelayedPage(0, None, ())
 
     virtual(main)
 
