@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, Final
+from unittest.mock import patch
 
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages import delete_records_request
@@ -33,6 +36,27 @@ SETTLE_S = 60.0
 HOUR_MS = 3_600_000
 # What clocks differ by: from the true time, to this side or that.
 DIFFERENCES_MS = ((0,), (0, 500, 4_000), (0, 500, HOUR_MS * 5 // 6))
+
+
+SMALL_RUNS: Final = {
+    "broker.timers.run_lifecycle.WINDOW_PRESSED": 10,
+    "broker.timers.run_lifecycle.LOG_BYTES": 10_000,
+    "broker.timers.run_making.SORTED_COUNT_MAX": 8,
+    "log.timers.run_tiers.RUNS_OVERLAPPING_MAX": 2,
+    "log.timers.run_tiers.FILE_BYTES": 3_000,
+    "log.timers.run_file.BLOCK_BYTES": 1_000,
+    "log.timers.run_merging.BLOCK_BYTES": 1_000,
+}
+SMALL_RUNS_SHARE: Final = 0.6
+
+
+@contextmanager
+def small_runs() -> Iterator[None]:
+    """Runs have some records, and are merged when more than two overlap."""
+    with ExitStack() as stack:
+        for name, value in SMALL_RUNS.items():
+            stack.enter_context(patch(f"bmq.{name}", value))
+        yield
 
 
 class SkewedClock(SimulatedClock):
@@ -103,6 +127,10 @@ class Delays(Cluster):
     # --- the run
 
     async def run(self) -> None:
+        with small_runs() if self._dice("runs").random() < SMALL_RUNS_SHARE else nullcontext():
+            await self._run()
+
+    async def _run(self) -> None:
         for node_id in self.kind.roles:
             self.start_node(node_id)
         watching = self.loop.create_task(self.watch())
