@@ -364,7 +364,7 @@ def streams_heartbeat_refused(code: int, message: str) -> StreamsGroupHeartbeatR
     """Without tasks, which is not the same as with none."""
     return StreamsGroupHeartbeatResponse(
         error_code=code,
-        error_message=message,
+        error_message=message or None,
         status=[],
         active_tasks=None,
         standby_tasks=None,
