@@ -16,7 +16,7 @@ from tests.support.processes import eventually
 from tests.support.servers import Server
 from tests.support.tool_runner import run_tool
 
-pytestmark = [pytest.mark.clients, pytest.mark.timeout(120), pytest.mark.bmq_only]
+pytestmark = [pytest.mark.timeout(120), pytest.mark.bmq_only]
 
 POLICY_VIOLATION = 44
 
@@ -82,7 +82,48 @@ def read_to_the_end(bootstrap: str, topic: str, group: str, **config: Any) -> li
     return found
 
 
-def test_stock_clients_read_a_view_and_commit_to_lag_0(server: Server, make_topic: TopicMaker) -> None:
+def read_by_kafka_python(bootstrap: str, topic: str, group: str, end: int) -> list[int]:
+    """Offsets of all records up to `end` of partition 0; the position is committed then."""
+    consumer = KafkaConsumer(
+        bootstrap_servers=bootstrap, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False
+    )
+    place = PythonTopicPartition(topic, 0)
+    consumer.assign([place])
+    found: list[int] = []
+
+    def is_read() -> bool:
+        found.extend(one.offset for some in consumer.poll(timeout_ms=200).values() for one in some)
+        return bool(consumer.position(place) == end)
+
+    try:
+        eventually(is_read, 60, "kafka-python to reach the end")
+        consumer.commit()
+        assert consumer.committed(place) == end
+    finally:
+        consumer.close(autocommit=False)
+    return found
+
+
+@pytest.mark.clients
+def test_two_stock_clients_read_a_view_to_its_end_and_nobody_writes_it(server: Server, make_topic: TopicMaker) -> None:
+    base = make_topic()
+    tags = "abcab" * 10 + "ccc"
+    produce(server.bootstrap, base, tags, **{"compression.type": "lz4"})
+    view = make_view(server.bootstrap, base, "tag IN ('a', 'x') AND key = 'key'")
+    expected = [place for place, tag in enumerate(tags) if tag == "a"]
+    found = read_to_the_end(server.bootstrap, view, unique_name("group"))
+    assert [(message.offset(), message.value()) for message in found] == [(one, b"%d" % one) for one in expected]
+    assert read_by_kafka_python(server.bootstrap, view, unique_name("group"), len(tags)) == expected
+
+    failed: list[Any] = []
+    producer = Producer({"bootstrap.servers": server.bootstrap})
+    producer.produce(view, b"x", on_delivery=lambda error, message: failed.append(error))
+    producer.flush(30)
+    assert [error.code() for error in failed] == [POLICY_VIOLATION]
+
+
+@pytest.mark.campaign("kafka")
+def test_stock_clients_read_codecs_and_commit_to_lag_0(server: Server, make_topic: TopicMaker) -> None:
     base = make_topic()
     tags = "abcab" * 40 + "ccc"
     for number, codec in enumerate(("none", "lz4", "zstd")):
@@ -103,23 +144,10 @@ def test_stock_clients_read_a_view_and_commit_to_lag_0(server: Server, make_topi
     lines = [line for line in console.text.splitlines() if line.isdigit()]
     assert lines == [str(offset % len(tags)) for offset in expected], console.text
     assert lag_of(server.bootstrap, java_group, view) == 0
-
-    python = KafkaConsumer(bootstrap_servers=server.bootstrap, auto_offset_reset="earliest", enable_auto_commit=False)
-    place = PythonTopicPartition(view, 0)
-    python.assign([place])
-    read: list[int] = []
-
-    def is_read() -> bool:
-        read.extend(one.offset for some in python.poll(timeout_ms=500).values() for one in some)
-        return bool(python.position(place) == 3 * len(tags))
-
-    try:
-        eventually(is_read, 60, "kafka-python to reach the end")
-    finally:
-        python.close()
-    assert read == expected
+    assert read_by_kafka_python(server.bootstrap, view, unique_name("group"), 3 * len(tags)) == expected
 
 
+@pytest.mark.campaign("kafka")
 def test_a_view_cannot_be_written_and_keeps_its_base(server: Server, make_topic: TopicMaker) -> None:
     base = make_topic()
     view = make_view(server.bootstrap, base, "TRUE")
@@ -151,6 +179,7 @@ def test_a_view_cannot_be_written_and_keeps_its_base(server: Server, make_topic:
         deleted.result(30)
 
 
+@pytest.mark.campaign("kafka")
 def test_readers_of_committed_records_see_what_passes_and_is_committed(server: Server, make_topic: TopicMaker) -> None:
     base = make_topic()
     view = make_view(server.bootstrap, base, "tag = 'a'")
