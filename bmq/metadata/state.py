@@ -393,7 +393,7 @@ class MetadataState:
         known: dict[tuple[tuple[str, str], ...], LogConfig],
     ) -> TopicImage:
         """`known`: log configs computed for this image so far, by topic configs; most topics share the same ones."""
-        base_name = self._views.get(topic.topic_id)
+        base_name = self._views.get(topic.topic_id) if self._views else None
         base = topic if base_name is None else self._base(base_name)
         partitions = () if base is None else tuple(base.partitions[number] for number in sorted(base.partitions))
         if before is not None and topic.topic_id not in self._reconfigured_topics:
