@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Coroutine, Mapping
+from functools import partial
 from typing import Any
 
 import structlog
@@ -25,7 +26,8 @@ from bmq.log.partition_log import TopicPartition
 from bmq.log.store import SegmentStore
 from bmq.metadata.history import StateChangeHistory
 from bmq.metadata.image import ROLE_CONTROLLER, ROLE_PROXY, MetadataImage
-from bmq.protocol.apis import INTERNAL_APIS
+from bmq.protocol.apis import INTERNAL_APIS, ApiKey
+from bmq.protocol.request_context import RequestMethod
 from bmq.proxy.limits import BETWEEN_NODES
 from bmq.proxy.log_levels import LogLevels
 from bmq.proxy.server import KafkaServer
@@ -144,6 +146,11 @@ class NodeServer:
             return None
         services = self._roles.client_services
         return DelayedRecords(services.partitions, services.appender, services.clock)
+
+    @property
+    def create_topics(self) -> RequestMethod | None:
+        """Answers CreateTopics; None until this node serves."""
+        return None if self._roles is None else partial(self._roles.remote_controller.handle, ApiKey.CREATE_TOPICS)
 
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
         """The high watermark of a partition owned or followed here; None for others."""

@@ -50,7 +50,7 @@ from bmq.metadata.image import (
 )
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.errors import BmqError
-from bmq.protocol.request_context import by_itself
+from bmq.protocol.request_context import RequestMethod, by_itself
 from bmq.proxy.appender import Appender
 from bmq.proxy.batch_opener import BatchOpener
 from bmq.proxy.fetcher import Fetcher
@@ -212,6 +212,11 @@ class StandaloneServer:
             return None
         services = self._roles.services
         return DelayedRecords(services.partitions, services.appender, services.clock)
+
+    @property
+    def create_topics(self) -> RequestMethod | None:
+        """Answers CreateTopics; None until the metadata is there."""
+        return None if self._roles is None else partial(self._roles.controller.handle, ApiKey.CREATE_TOPICS)
 
     def high_watermark(self, topic_partition: TopicPartition) -> int | None:
         """The high watermark of a partition that is started; None for others."""

@@ -20,6 +20,7 @@ from bmq.admin.rest.sources import RestSources
 from bmq.admin.rest.table_pages import table_pages
 from bmq.admin.rest.task_pages import task_pages
 from bmq.admin.rest.timer_pages import timer_pages
+from bmq.admin.rest.view_pages import view_pages
 from bmq.admin.rest.views import Health
 
 __all__ = ["RestSources", "rest_application"]
@@ -67,6 +68,7 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
     app.include_router(group_pages(sources))
     app.include_router(timer_pages(sources))
     app.include_router(redrive_pages(sources))
+    app.include_router(view_pages(sources))
     app.add_middleware(BodyLimit)
     app.add_middleware(QueryText)
     app.add_middleware(

@@ -72,6 +72,8 @@ RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
     ("GET", "/v1/redrives/{task_id}"): _DESCRIBE,
     ("GET", "/v1/redrives/{task_id}/events"): _DESCRIBE,
     ("DELETE", "/v1/redrives/{task_id}"): _ALTER,
+    ("POST", "/v1/views"): _ALTER,
+    ("POST", "/v1/views/explain"): _DESCRIBE,
     ("GET", "/v1/tables"): _DESCRIBE,
     ("POST", "/v1/tables"): _ALTER,
     ("GET", "/v1/tables/{name}"): _DESCRIBE,

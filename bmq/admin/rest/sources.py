@@ -17,6 +17,7 @@ from bmq.admin.rest.principals import PrincipalOf, authenticated
 from bmq.log.partition_log import TopicPartition
 from bmq.log.store import SegmentStore
 from bmq.metadata.image import MetadataImage
+from bmq.protocol.request_context import RequestMethod
 from bmq.proxy.access import OPEN, Access
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ class RestSources:
     process owns or follows, else None. `operations`: None in a process that is the whole cluster. `node_id`: of the
     node that answers. `table_controller`: the active controller if it is in this process. `redrives`: of this
     process; None until it serves. `partitions`: those of this process; None until they can be asked. `groups`:
-    explains groups; None until this node serves, as `delayed`, which asks about delayed records. `access`: what clients may do; `principal_of`: who sent a request.
+    explains groups; None until this node serves, as `delayed`, which asks about delayed records,
+    and `create_topics`, which sends CreateTopics to the active controller. `access`: what clients may do; `principal_of`: who
+    sent a request.
     `scheme`: of this process's REST address, and of all others of the cluster.
     """
 
@@ -52,6 +55,7 @@ class RestSources:
     partitions: Callable[[], PartitionManager | None] = lambda: None
     groups: Callable[[], GroupExplainer | None] = lambda: None
     delayed: Callable[[], DelayedRecords | None] = lambda: None
+    create_topics: Callable[[], RequestMethod | None] = lambda: None
     access: Access = OPEN
     principal_of: PrincipalOf = authenticated
     scheme: str = "http"

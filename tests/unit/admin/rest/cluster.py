@@ -101,6 +101,7 @@ def application(node_id: int = 1, store_wait_s: float = 3) -> FastAPI:
         partitions=lambda: cast(PartitionManager, _Partitions()),
         groups=lambda: cast(GroupExplainer | None, _present[-1].explainer),
         delayed=lambda: cast(DelayedRecords | None, _present[-1].delayed),
+        create_topics=lambda: _present[-1].create_topics,
     )
     return rest_application(sources, store_wait_s=store_wait_s)
 
@@ -135,6 +136,7 @@ class RestCluster:
         self.problems: tuple[str, ...] = ()
         self.explainer: Any = None
         self.delayed: Any = None
+        self.create_topics: Any = None
         nodes = (*NODES, *(Node(n, "10.0.0.9", 9092, roles=frozenset({"broker"}), epoch=n) for n in managed))
         image = image_of(nodes, topics())
         table = stored_orders(image.topics["orders"].topic_id)

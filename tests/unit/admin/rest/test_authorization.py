@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from bmq.admin.rest.application import rest_application
 from bmq.admin.rest.authorization import FREE, RIGHTS, Authorization, sees_problems
 from bmq.admin.rest.sources import RestSources
+from bmq.metadata.image import ViewImage
 from bmq.proxy.access import Access
 from bmq.security.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from bmq.security.authorizer import Decider
@@ -45,7 +46,9 @@ class GuardedPages:
     allows_without_acl: bool = False
 
     def __post_init__(self) -> None:
-        image = image_of(NODES, [topic_image("orders", 1, [1]), topic_image("hidden", 2, [1])])
+        orders = topic_image("orders", 1, [1])
+        view = replace(topic_image("paid", 3, [1]), view=ViewImage("orders", orders.topic_id, "tag = 'paid'"))
+        image = image_of(NODES, [orders, topic_image("hidden", 2, [1]), view])
         decider = Decider(self.super_users, allows_without_acl=self.allows_without_acl)
         sources = RestSources(
             lambda: self.is_ready,
@@ -57,10 +60,10 @@ class GuardedPages:
         )
         self.application = rest_application(sources)
 
-    async def ask(self, method: str, path: str) -> httpx.Response:
+    async def ask(self, method: str, path: str, body: Any = None) -> httpx.Response:
         transport = httpx.ASGITransport(app=self.application, raise_app_exceptions=False, client=("10.0.0.7", 5))
         async with httpx.AsyncClient(transport=transport, base_url="http://node") as client:
-            return await client.request(method, path)
+            return await client.request(method, path, json=body)
 
     def allow(self, operation: Operation, topic: str | None = None) -> None:
         kind, name = (ResourceType.CLUSTER, CLUSTER_NAME) if topic is None else (ResourceType.TOPIC, topic)
@@ -104,6 +107,25 @@ async def test_a_topic_that_may_not_be_seen_is_as_one_that_does_not_exist() -> N
     assert hidden.status_code == absent.status_code == 403
     assert hidden.text.replace("hidden", "absent") == absent.text
     assert [one["name"] for one in (await pages.ask("GET", "/v1/topics")).json()["topics"]] == ["orders"]
+
+
+async def test_a_view_is_explained_to_those_who_may_describe_it() -> None:
+    pages = GuardedPages()
+    pages.allow(Operation.DESCRIBE)
+    hidden, absent = [await pages.ask("POST", "/v1/views/explain", {"view": name}) for name in ("paid", "absent")]
+    assert hidden.status_code == absent.status_code == 404
+    assert hidden.text.replace("paid", "absent") == absent.text
+    assert (await pages.ask("POST", "/v1/views/explain", {"filter": "TRUE"})).json()["passes"] is True
+    pages.allow(Operation.DESCRIBE, "paid")
+    assert (await pages.ask("POST", "/v1/views/explain", {"view": "paid"})).json()["filter"] == "tag = 'paid'"
+
+
+async def test_a_view_is_made_by_those_who_may_alter_the_cluster() -> None:
+    pages, form = GuardedPages(), {"name": "v", "topic": "orders", "filter": "TRUE"}
+    pages.allow(Operation.DESCRIBE)
+    assert (await pages.ask("POST", "/v1/views", form)).status_code == 403
+    pages.allow(Operation.ALTER)
+    assert (await pages.ask("POST", "/v1/views", form)).status_code == 503  # these pages have no controller
 
 
 async def test_a_group_is_explained_to_those_who_may_describe_it() -> None:

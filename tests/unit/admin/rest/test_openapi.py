@@ -17,6 +17,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from tests.unit.admin.rest.cluster import RestCluster, application
 from tests.unit.admin.rest.test_group_pages import Explainer
 from tests.unit.admin.rest.test_timer_pages import Delayed
+from tests.unit.admin.rest.test_view_pages import DecidedTopics
 
 pytestmark = pytest.mark.unit
 
@@ -44,6 +45,8 @@ async def ask(cluster: RestCluster, case: Any) -> None:
         ("POST", "/v1/tables"),
         ("PUT", "/v1/tables/{name}"),
         ("POST", "/v1/redrives"),
+        ("POST", "/v1/views"),
+        ("POST", "/v1/views/explain"),
     )
     excluded = [positive_data_acceptance] if has_sense else []
     prepared = requests.Request(**case.as_transport_kwargs(base_url="http://node")).prepare()
@@ -62,6 +65,7 @@ async def test_what_is_described_is_answered_as_described(operation: Any, data: 
     case = data.draw(operation.as_strategy(GenerationMode.POSITIVE))
     async with RestCluster() as cluster:
         cluster.explainer, cluster.delayed = Explainer(), Delayed()
+        cluster.create_topics = DecidedTopics(cluster.controller)
         task = cluster.operations.tasks.open("drain", "node 2")
         cluster.operations.tasks.step(task, "begun")
         cluster.operations.tasks.end(task)
@@ -78,6 +82,7 @@ async def test_what_is_not_described_is_refused(operation: Any, data: st.DataObj
     case = data.draw(operation.as_strategy(GenerationMode.NEGATIVE))
     async with RestCluster() as cluster:
         cluster.explainer, cluster.delayed = Explainer(), Delayed()
+        cluster.create_topics = DecidedTopics(cluster.controller)
         await ask(cluster, case)
 
 
@@ -113,6 +118,8 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.GET, "/v1/redrives/{task_id}"),
         (HTTPMethod.GET, "/v1/redrives/{task_id}/events"),
         (HTTPMethod.DELETE, "/v1/redrives/{task_id}"),
+        (HTTPMethod.POST, "/v1/views"),
+        (HTTPMethod.POST, "/v1/views/explain"),
         (HTTPMethod.GET, "/v1/tables"),
         (HTTPMethod.POST, "/v1/tables"),
         (HTTPMethod.GET, "/v1/tables/{name}"),
@@ -121,7 +128,7 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.GET, "/v1/tables/{name}/status"),
         (HTTPMethod.PUT, "/v1/tables/{name}/status"),
     }
-    assert len(OPERATIONS) == 37
+    assert len(OPERATIONS) == 39
 
 
 def test_every_error_is_described_as_a_problem() -> None:
