@@ -11,6 +11,7 @@ from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.coordinator.share.heartbeat import initialized
 from bmq.coordinator.share.offsets import alter, with_state
+from bmq.coordinator.share.readable import readable_topic
 from bmq.coordinator.share.share_group import ShareGroup, StateTopic
 from bmq.coordinator.topics import Topic
 from bmq.protocol.error_codes import ErrorCode
@@ -149,12 +150,12 @@ class ShareOffsetsApi:
         """Codes by topic name and partition. Raises KafkaError."""
         if not request.topics:
             return {}
-        topics = self._context.image().topics
+        topics = self._context.image()
         codes: dict[tuple[str, int], ErrorCode] = {}
         wanted: dict[tuple[UUID, int], InitializePartition] = {}
         known: dict[UUID, StateTopic] = {}
         for asked in request.topics:
-            topic = topics.get(asked.topic_name)
+            topic = readable_topic(topics, asked.topic_name)
             for one in asked.partitions:
                 if topic is None or not 0 <= one.partition_index < len(topic.partitions):
                     codes[asked.topic_name, one.partition_index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -21,6 +21,7 @@ from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.share.assignor import AssignedMember, Target
 from bmq.coordinator.share.draft import ShareDraft
 from bmq.coordinator.share.member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember, parts_of
+from bmq.coordinator.share.readable import readable_topic, require_readable
 from bmq.coordinator.share.share_group import ShareGroup, StateTopic, StateTopics
 from bmq.coordinator.share.subscription import marked_hash, require_admission, targets_of
 from bmq.coordinator.subscription_type import SubscriptionType
@@ -90,10 +91,13 @@ def check(asked: ShareGroupHeartbeatRequest) -> None:
 
 
 def heartbeat(draft: ShareDraft, beat: Beat, context: ShareContext) -> Answered:
-    """Raises KafkaError: GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
+    """Raises KafkaError: INVALID_REQUEST for a view, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
+    FENCED_MEMBER_EPOCH.
+    """
     asked = beat.request
     if asked.member_epoch == LEAVE_EPOCH:
         return Answered(_leave(draft, asked, context), {})
+    require_readable(asked.subscribed_topic_names or (), context.topics)
     if draft.group is None:
         _make_group(draft, is_joining=asked.member_epoch == JOIN_EPOCH)
     _require_room(draft.existing, asked.member_id, context.config.max_size)
@@ -230,7 +234,7 @@ def _begin_missing(draft: ShareDraft, context: ShareContext) -> StateTopics:
         return {}
     found: dict[UUID, StateTopic] = {}
     for name in group.subscribed_names:
-        topic = context.topics.topics.get(name)
+        topic = readable_topic(context.topics, name)
         if topic is None or topic.topic_id in group.states.deleting:
             continue
         state = group.states.initialized.get(topic.topic_id)
@@ -290,7 +294,7 @@ def _assignable(group: ShareGroup, topics: Topics) -> Mapping[UUID, frozenset[in
     """Partitions with state, of subscribed topics that exist."""
     found = {}
     for name in group.subscribed_names:
-        topic = topics.topics.get(name)
+        topic = readable_topic(topics, name)
         state = None if topic is None else group.states.initialized.get(topic.topic_id)
         if topic is not None and state is not None:
             found[topic.topic_id] = state.partitions
@@ -305,7 +309,7 @@ def _is_unassigned(group: ShareGroup, topics: Topics) -> bool:
 def _is_settled(group: ShareGroup, topics: Topics) -> bool:
     """Whether all partitions of subscribed topics have state, and each is some member's."""
     for name in group.subscribed_names:
-        topic = topics.topics.get(name)
+        topic = readable_topic(topics, name)
         if topic is None:
             continue
         partitions = frozenset(range(len(topic.partitions)))
@@ -339,7 +343,8 @@ def _update_target(draft: ShareDraft, context: ShareContext) -> None:
 
 
 def _topics_of(member: ShareMember, topics: Topics) -> frozenset[UUID]:
-    return frozenset(topics.topics[name].topic_id for name in member.topic_names if name in topics.topics)
+    found = (readable_topic(topics, name) for name in member.topic_names)
+    return frozenset(topic.topic_id for topic in found if topic is not None)
 
 
 def _write_target(draft: ShareDraft, member_id: str, target: Target) -> None:
