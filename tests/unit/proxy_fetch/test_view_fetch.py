@@ -17,6 +17,7 @@ from bmq.metadata.image import MetadataImage, ViewImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import Compression
+from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.delete_records_request import (
     DeleteRecordsPartition,
@@ -283,9 +284,20 @@ async def test_committed_reads_get_markers_and_aborted_transactions(make: Make) 
     cluster.put("ab", attributes=TRANSACTIONAL, producer_id=9)
     cluster.put("b")
     cluster.put("a")
-    log.aborted = [(AbortedTransaction(9, 0), 2)]
+    marker = encode_end_transaction_marker(
+        EndTransactionMarker(ControlType.ABORT, 1), producer_id=9, producer_epoch=0, timestamp_ms=1
+    )
+    log.append(produced_batch(log.topic_partition, memoryview(marker), lambda _: None))
+    log.aborted = [(AbortedTransaction(9, 0), 5)]
     found = results(await cluster.fetch(wanted(isolation_level=1)))[0]
-    assert seen(found.records) == [0, 3]
+    assert [one.base_offset for _, one in batches(found.records) if one.is_control] == [4]
+    data = [
+        record.offset
+        for place, one in batches(found.records)
+        if not one.is_control
+        for record in decode_records(found.records, place)
+    ]
+    assert data == [0, 3]
     assert [(one.producer_id, one.first_offset) for one in found.aborted_transactions] == [(9, 0)]
     plain = results(await cluster.fetch(wanted()))[0]
     assert plain.aborted_transactions is None
