@@ -35,7 +35,7 @@ from bmq.spark.tables.job import TRIGGER_S_DEFAULT, TableJobOptions, start_table
 from bmq.spark.tables.jvm_errors import first_line, innermost
 from bmq.spark.tables.maintenance_policy import MaintenancePolicy
 from bmq.spark.tables.progress import TableProgress
-from bmq.spark.tables.stop_signals import stop_at_signals
+from bmq.spark.tables.stop_signals import receive_interrupts, stop_at_signals
 from bmq.table_definitions.definition import InvalidDefinition, TableDefinition
 from bmq.table_definitions.progress import REPORT_EVERY_S
 
@@ -223,4 +223,5 @@ def exit_code(failure: Exception | None) -> int:
 
 
 if __name__ == "__main__":
+    receive_interrupts()
     sys.exit(main())

@@ -18,3 +18,12 @@ def stop_at_signals(stop: Callable[[], object]) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
+
+
+def receive_interrupts() -> None:
+    """Let Ctrl-C interrupt this process though its parent ignored it, as a shell does for a command in background.
+
+    Python installs no handler for a signal that is ignored when it starts.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)

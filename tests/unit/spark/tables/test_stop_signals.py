@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bmq.spark.tables.stop_signals import stop_at_signals
+from bmq.spark.tables.stop_signals import receive_interrupts, stop_at_signals
 
 pytestmark = pytest.mark.unit
 
@@ -36,3 +36,19 @@ def test_the_main_thread_is_not_the_one_that_stops(number: signal.Signals) -> No
     os.kill(os.getpid(), number)
     assert is_stopped.wait(20)
     assert stopped_by != [threading.main_thread()]
+
+
+def test_a_job_whose_parent_ignored_ctrl_c_is_interrupted() -> None:
+    """As a shell starts a command in background: Python then installs no handler."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    receive_interrupts()
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_another_handler_stays() -> None:
+    def handler(*_: object) -> None: ...
+
+    signal.signal(signal.SIGINT, handler)
+    receive_interrupts()
+    assert signal.getsignal(signal.SIGINT) is handler
