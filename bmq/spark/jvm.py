@@ -21,7 +21,8 @@ def start_session(name: str, settings: Mapping[str, str]) -> SparkSession:
     conf = SparkConf().setAppName(name).setAll(list(settings.items()))
     with deferred_interrupt():
         SparkContext._ensure_initialized(conf=conf)
-    return SparkSession.builder.config(conf=conf).getOrCreate()
+    with remembered_interrupt():
+        return SparkSession.builder.config(conf=conf).getOrCreate()
 
 
 @contextmanager
@@ -47,5 +48,33 @@ def deferred_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+        if is_interrupted:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def remembered_interrupt() -> Iterator[None]:
+    """Ctrl-C takes effect at once, and again at the end of the block. Only in the main thread.
+
+    Its exception can be raised where it is dropped: Python ignores what a finalizer raises, and pyspark has an
+    `except BaseException`. A handler that the block installs stays.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    is_interrupted = False
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        nonlocal is_interrupted
+        is_interrupted = True
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, remember)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is remember:
+            signal.signal(signal.SIGINT, before)
         if is_interrupted:
             raise KeyboardInterrupt

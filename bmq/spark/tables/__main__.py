@@ -25,7 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from bmq.rest_client.login import CONFIG, LoginUnusable, RestLogin, login_of
-from bmq.spark.jvm import start_session
+from bmq.spark.jvm import remembered_interrupt, start_session
 from bmq.spark.release import SparkTooOld, require_spark
 from bmq.spark.tables.cluster_tables import ClusterTable
 from bmq.spark.tables.errors import ChangeNeeded, TableJobError, TableMismatch, TableTaken
@@ -184,7 +184,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cluster = None if given.table is None else ClusterTable(given.rest, given.table, _login(given))
         read = definition_file(given.definition) if cluster is None else cluster.definition
         spark = _session(f"bmq table {read().name}")
-        job = start_table(spark, read, **how_to_run(given, on_progress))
+        with remembered_interrupt():
+            job = start_table(spark, read, **how_to_run(given, on_progress))
         stop_at_signals(job.stop)
         # Only now: a job that is refused says nothing of the one that has the table.
         with heartbeat(cluster.beat, REPORT_EVERY_S) if cluster is not None else nullcontext():

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from bmq.spark.jvm import deferred_interrupt
+from bmq.spark.jvm import deferred_interrupt, remembered_interrupt, start_session
 
 pytestmark = pytest.mark.unit
 
@@ -66,3 +66,38 @@ def test_handlers_of_others_and_other_threads_are_left_alone(monkeypatch: pytest
     thread.start()
     thread.join()
     assert found == ["theirs", "ran"]
+
+
+def swallow_an_interrupt(*_: object, **__: object) -> None:
+    class Finalized:
+        def __del__(self) -> None:
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except BaseException:
+                pass
+
+    Finalized()
+
+
+def test_an_interrupt_that_the_start_of_a_session_swallows_takes_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.SparkContext._ensure_initialized", lambda **_: None)
+    monkeypatch.setattr("pyspark.SparkConf.__init__", lambda *_: None)
+    monkeypatch.setattr("pyspark.SparkConf.setAppName", lambda conf, _: conf)
+    monkeypatch.setattr("pyspark.SparkConf.setAll", lambda conf, _: conf)
+    monkeypatch.setattr("pyspark.sql.SparkSession.Builder.config", lambda builder, **_: builder)
+    monkeypatch.setattr("pyspark.sql.SparkSession.Builder.getOrCreate", swallow_an_interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        start_session("a job", {})
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_a_handler_that_the_block_installs_stays() -> None:
+    def handler(*_: object) -> None: ...
+
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        with remembered_interrupt():
+            signal.signal(signal.SIGINT, handler)
+        assert signal.getsignal(signal.SIGINT) is handler
+    finally:
+        signal.signal(signal.SIGINT, before)
