@@ -19,6 +19,8 @@ from tests.support.table_topics import SUBMIT_ARGUMENTS, orders_form
 pytestmark = [pytest.mark.campaign("spark-jobs"), pytest.mark.bmq_only, pytest.mark.timeout(300)]
 
 WAIT_S = 120.0
+IGNORES_CTRL_C = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]
+"""As a shell starts a command in background."""
 
 
 def children(pid: int) -> list[int]:
@@ -72,12 +74,14 @@ def test_a_job_that_is_interrupted_while_spark_starts(
     assert "Traceback" not in interrupted(command, tmp_path / "job.log", moment)
 
 
+@pytest.mark.parametrize("parent", [[], IGNORES_CTRL_C], ids=["", "parent-ignores"])
 def test_a_table_job_that_is_interrupted_while_spark_starts(
-    server: Server, make_topic: TopicMaker, tmp_path: Path
+    server: Server, make_topic: TopicMaker, tmp_path: Path, parent: list[str]
 ) -> None:
     definition = tmp_path / "orders.json"
     definition.write_text(json.dumps(orders_form(make_topic())))
     command = [
+        *parent,
         *(sys.executable, "-m", "bmq.spark.tables", "--definition", str(definition), "--bootstrap", server.bootstrap),
         *("--warehouse", str(tmp_path / "warehouse"), "--checkpoint", str(tmp_path / "checkpoint")),
     ]
