@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
@@ -91,21 +92,7 @@ class CancelledView(BaseModel):
 
 def timer_pages(sources: RestSources) -> APIRouter:
     pages = APIRouter()
-    slots = asyncio.Semaphore(ASKED_MAX)
-
-    @asynccontextmanager
-    async def asked() -> AsyncIterator[DelayedRecords]:
-        """Raises ProblemError when this node does not serve, or an owner is not there."""
-        delayed = sources.delayed()
-        if delayed is None:
-            raise ProblemError(503, "this node does not serve yet; ask again in a moment")
-        try:
-            async with slots:
-                yield delayed
-        except KafkaError as error:
-            raise ProblemError(503, str(error) or error.code.name) from error
-        except TimeoutError:
-            raise ProblemError(504, _TOO_LATE) from None
+    asked = partial(_asked, sources, asyncio.Semaphore(ASKED_MAX))
 
     @pages.get("/v1/topics/{name}/timers", responses=errors(404, 422, 503, 504))
     async def topic_timers(
@@ -167,6 +154,21 @@ def timer_pages(sources: RestSources) -> APIRouter:
         return CancelledView(topic=name, partition=number, id=_id(target))
 
     return pages
+
+
+@asynccontextmanager
+async def _asked(sources: RestSources, slots: asyncio.Semaphore) -> AsyncIterator[DelayedRecords]:
+    """Raises ProblemError when this node does not serve, or an owner is not there."""
+    delayed = sources.delayed()
+    if delayed is None:
+        raise ProblemError(503, "this node does not serve yet; ask again in a moment")
+    try:
+        async with slots:
+            yield delayed
+    except KafkaError as error:
+        raise ProblemError(503, str(error) or error.code.name) from error
+    except TimeoutError:
+        raise ProblemError(504, _TOO_LATE) from None
 
 
 def _partition(one: PartitionDelays, now_ms: int) -> PartitionTimersView:

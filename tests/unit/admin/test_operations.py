@@ -255,8 +255,9 @@ async def test_what_scale_refuses() -> None:
         await cluster.operations.submit(Scale(15))
     for node_id in (1, 2, 3):
         await cluster.controller.set_draining(node_id, True, "")
+    topic = topic_image("c", 3, [100])
     cluster.controller.image = replace(
-        cluster.controller.image, topics={"c": topic_image("c", 3, [100])}, topics_by_id={}
+        cluster.controller.image, topics={"c": topic}, topics_by_id={topic.topic_id: topic}
     )
     with pytest.raises(OrderRefused, match="none of the brokers that would stay takes partitions on"):
         await cluster.operations.submit(Scale(3))
@@ -414,7 +415,9 @@ async def test_tasks_are_bounded() -> None:
     for node_id in range(10, 10 + RUNNING_MAX + 1):
         cluster.controller.set_node(Node(node_id, "127.0.0.1", 9092))
     topic = topic_image("c", 3, [*range(10, 10 + RUNNING_MAX + 1)])
-    cluster.controller.image = replace(cluster.controller.image, topics={"c": topic}, topics_by_id={})
+    cluster.controller.image = replace(
+        cluster.controller.image, topics={"c": topic}, topics_by_id={topic.topic_id: topic}
+    )
     cluster.controller.is_stuck = True
     for node_id in range(10, 10 + RUNNING_MAX):
         await cluster.operations.submit(Drain(node_id))
