@@ -359,6 +359,7 @@ def test_validate_only_changes_nothing_and_one_bad_config_spoils_the_others(clus
             "group.consumer.assignment.interval.ms must be less than or equal to "
             "group.consumer.max.assignment.interval.ms",
         ),
+        (99, "x", ("retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST, "Unknown resource type 99"),
         (
             TOPIC,
             "aa",
@@ -366,7 +367,6 @@ def test_validate_only_changes_nothing_and_one_bad_config_spoils_the_others(clus
             ErrorCode.INVALID_CONFIG,
             "bmq.retry.levels is for topics named TOPIC.retry.GROUP, and not for aa",
         ),
-        (99, "x", ("retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST, "Unknown resource type 99"),
     ],
 )
 def test_changes_that_are_refused(

@@ -116,11 +116,6 @@ def test_names_at_the_edge_are_fine() -> None:
         ),
         (topic("t", configs={"nope": "1"}), ErrorCode.INVALID_CONFIG, "Unknown topic config name: nope"),
         (
-            topic("t", configs={"bmq.retry.levels": "1s"}),
-            ErrorCode.INVALID_CONFIG,
-            "bmq.retry.levels is for topics named TOPIC.retry.GROUP, and not for t",
-        ),
-        (
             topic("t", 2, -1, assignments=[(0, (1,))]),
             ErrorCode.INVALID_REQUEST,
             "A manual partition assignment was specified, but numPartitions was not set to -1.",
@@ -154,6 +149,11 @@ def test_names_at_the_edge_are_fine() -> None:
             topic("t", -1, -1, assignments=[(0, ())]),
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             "The manual partition assignment includes an empty replica list.",
+        ),
+        (
+            topic("t", configs={"bmq.retry.levels": "1s"}),
+            ErrorCode.INVALID_CONFIG,
+            "bmq.retry.levels is for topics named TOPIC.retry.GROUP, and not for t",
         ),
     ],
 )
