@@ -19,9 +19,15 @@ from bmq.log.store import Durability, StorageUnavailable, StoreError
 from tests.support.hdfs import PATIENT, config_of, fresh_root
 from tests.support.hdfs_rivals import Client, Segment, append, clients
 
-pytestmark = [pytest.mark.contract, pytest.mark.safety]
+pytestmark = [pytest.mark.hurt, pytest.mark.safety]
 
 LENGTH_BYTES = 70_001
+
+
+@pytest.fixture
+def hdfs(own_hdfs: HdfsCluster) -> HdfsCluster:
+    """No other test has something synced there: DataNodes count all syncs together."""
+    return own_hdfs
 
 
 async def syncs_of(cluster: HdfsCluster, without: Address | None) -> dict[Address, int]:
