@@ -40,6 +40,15 @@ _BODIES: Final = (
     b'{"dry_run": true, "dry_run": 1}',
 )
 _LISTINGS: Final = (b"/v1/topics", b"/v1/history", b"/v1/redrives", b"/v1/tasks")
+_EXPLAINED: Final = (
+    b'{"filter": "tag = \'a\'"}',
+    b'{"filter": "tag IN (\'a\', \'b\')", "record": {"headers": [{"name": "bmq-tag", "value": "a"}]}}',
+    b'{"filter": "key LIKE \'a%\' OR NOT offset < 5", "record": {"key": "ab", "offset": 7, "partition": 1}}',
+    b'{"filter": "timestamp BETWEEN 1 AND 5", "record": {"timestamp_ms": 3}}',
+    b'{"filter": "\\"x-region\\" IS NULL", "record": {"headers": [{"name": "x-region", "value": null}]}}',
+    b'{"filter": "partition = 0 AND (tag IS NOT NULL)"}',
+)
+"""What a filter does with a record, at /v1/views/explain."""
 _QUERIES: Final = (
     b"",
     b"dry_run=true",
@@ -103,7 +112,10 @@ def seeds() -> Iterator[bytes]:
             for body in _BODIES[: 7 if number else 1]:
                 yield _request(number, _filled(path), b"", b"", body)
     for path in _LISTINGS:
-        yield _request(0, path, b"limit=5", b"", b"")
+        for query in (b"limit=5", b"limit=1"):
+            yield _request(0, path, query, b"", b"")
+    for body in _EXPLAINED:
+        yield _request(1, b"/v1/views/explain", b"", b"", body)
 
 
 def mutate(data: bytes, dice: Random) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
@@ -12,6 +13,14 @@ pytest.importorskip("pyspark")
 from bmq.spark.jvm import deferred_interrupt, remembered_interrupt, start_session
 
 pytestmark = pytest.mark.unit
+
+
+@pytest.fixture(autouse=True)
+def interrupts_arrive() -> Iterator[None]:
+    """Also where the tests were started with SIGINT ignored, as a shell does with what it starts in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_an_interrupt_takes_effect_at_the_end() -> None:
