@@ -15,7 +15,7 @@ PARTS: Final = (TLS, LOGINS, ACLS, QUOTAS, CLUSTER_QUOTAS, STRANGERS, PLAIN)
 class Plan:
     """`seconds`: of each load, behind `warm_s` of its own. `acls`: in the authorizer. A quota is measured from
     `quota_warm_s` on for `quota_s`. `strangers`: connections that stop half-way, in as many rounds as each side has.
-    `plain_s`: of each of the alternating loads of `plain`, behind `plain_warm_s` of its own. All of it takes 25 minutes.
+    `plain_s`: of each of the alternating loads of `plain`, behind `plain_warm_s` of its own. All of it is estimated to take 25 minutes.
     """
 
     parts: tuple[str, ...]

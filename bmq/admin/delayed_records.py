@@ -59,7 +59,7 @@ class DelayedRecords:
         return self._clock.now_ms()
 
     async def summaries(self, topic: TopicImage, partitions: Sequence[PartitionImage]) -> list[PartitionDelays]:
-        """Of these partitions, in the order given."""
+        """What waits in these partitions, in the order given."""
         slots = asyncio.Semaphore(PARTITIONS_AT_ONCE_MAX)
 
         async def summary(partition: PartitionImage) -> PartitionDelays:

@@ -432,7 +432,7 @@ class PartitionManager:
         )
 
     def _delayed(self) -> Iterable[tuple[int, int | None]]:
-        """Of each owned partition with delayed records: how many wait, and when the first one is due."""
+        """How many records wait in each owned partition with delayed records, and when the first one is due."""
         views = (runtime.timers.view for runtime in self._started)
         return [(view.count, view.first_due_ms) for view in views if view is not None]
 

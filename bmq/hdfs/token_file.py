@@ -74,7 +74,7 @@ class _Writable:
         return self._take(self._number())
 
     def _number(self) -> int:
-        """Of a length."""
+        """Read a length."""
         found = read_vlong(self._data, self._position)
         if found is None:
             raise BadTokenFile("is cut off, or has a length that cannot be")

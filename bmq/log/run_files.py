@@ -8,7 +8,7 @@ from bmq.log.timers.run_reference import RunReference
 
 
 class RunFiles:
-    """Of one owner. A manifest whose writing seemed to fail may be there all the same."""
+    """For one owner. A manifest may be in the store though its writing seemed to fail."""
 
     def __init__(self, paths: PartitionPaths) -> None:
         self._paths = paths

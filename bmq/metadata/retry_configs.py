@@ -29,7 +29,7 @@ RETRY_LEVELS_CONFIG: Final = ConfigKey(
 
 
 def levels_ms(values: Mapping[str, Value]) -> tuple[int, ...]:
-    """Of a topic with these values; (): it is no retry topic."""
+    """How long attempts on a topic with these values wait; (): it is no retry topic."""
     return backoff_of(str(values[LEVELS_CONFIG]))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, Generic, TypeVar
 
 NO_CONFIGS: Final[Mapping[str, str]] = {}
-"""Of a group that sets nothing: always this object."""
+"""The configs of a group that sets nothing: always this object."""
 TERMS_MAX: Final = 10_000
 """Groups whose terms are remembered."""
 

@@ -36,9 +36,9 @@ from bmq.views.view_filter import compiled
 RunAside = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs a function away from the event loop; returns what it returns."""
 READ_BYTES_MAX: Final = 1024 * 1024
-"""Of the base, in one step; a single batch may be longer."""
+"""What is read of the base in one step; a single batch may be longer."""
 SCAN_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of the base, for one partition of a fetch: then it is answered with the records found, or with none."""
+"""What is read of the base for one partition of a fetch: then it is answered with the records found, or with none."""
 SCAN_S_MAX: Final = 0.25
 """As SCAN_BYTES_MAX, in time. A step that has begun is taken to its end."""
 FILTERED_AT_ONCE_BYTES_MAX: Final = 8 * 1024
@@ -46,7 +46,7 @@ FILTERED_AT_ONCE_BYTES_MAX: Final = 8 * 1024
 FILTERS_MAX: Final = 1_000
 """Filters that are kept ready."""
 _ENTRY_BYTES: Final = 250
-"""Of a remembered batch, besides its bytes."""
+"""What a remembered batch takes besides its bytes."""
 
 _Key = tuple[UUID, TopicPartition, int, int, int]
 """View, partition of the base, base offset, checksum and size of a batch."""

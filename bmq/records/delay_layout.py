@@ -9,9 +9,9 @@ DELIVER_AT: Final = b"bmq-deliver-at"
 DELIVER_AFTER: Final = b"bmq-deliver-after"
 OUR_PREFIX: Final = b"bmq-"
 TIMER_PREFIX: Final = b"bmq-timer-"
-"""Of the headers that a delivered record has. Such a record may be produced again."""
+"""Delivered records have headers that begin so, and may be produced again."""
 ENTRY_BYTES: Final = 24
-"""Of a held record in an announcement (bmq/log/timers/announcements): due time, own time, offset delta, bytes of its body."""
+"""Length of a held record's entry in an announcement: due time, own time, offset delta, bytes of its body."""
 UNUSUAL: Final = 1
 
 

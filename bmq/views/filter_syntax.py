@@ -23,7 +23,7 @@ from bmq.views.predicates import Number, Predicate, Test, Values
 
 TOKENS_MAX: Final = 2_000
 DEPTH_MAX: Final = 16
-"""Of parentheses."""
+"""Parentheses inside each other."""
 PREFIXES_MAX: Final = 4
 """NOTs and minus signs in a row."""
 LISTED_MAX: Final = 1_000

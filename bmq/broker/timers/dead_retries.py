@@ -19,7 +19,7 @@ NOT_WRITTEN = "this node does not write dead letters"
 
 
 class DeadRetries:
-    """Of one partition. `_written`: names of records whose dead letter is durable, and whose delivery is not; of one delivery."""
+    """For one partition. `_written`: names of records whose dead letter is durable, and whose delivery is not; of one delivery."""
 
     def __init__(self, partition: OwnedPartition, ownership: Ownership) -> None:
         self._partition = partition

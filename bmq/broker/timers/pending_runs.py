@@ -23,7 +23,7 @@ from bmq.log.timers.run_reference import RunReference
 LOAD_AHEAD_MS: Final = 500
 """Blocks are read so long before they are due, once deliveries are under way."""
 LOAD_BYTES_MAX: Final = 256 * 1024
-"""Of one run, at once; but a whole block."""
+"""What is read of one run at once; a single block may be longer."""
 
 
 class RunKey(NamedTuple):

@@ -9,7 +9,7 @@ from bmq.log.timers.due_order import DueOrder
 
 
 class PendingView:
-    """Of one owner. What is being delivered at the moment does not wait any more."""
+    """What waits at one owner. A record that is being delivered does not wait any more."""
 
     def __init__(self, order: DueOrder, runs: PendingRuns) -> None:
         self._order = order

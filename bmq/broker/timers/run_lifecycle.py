@@ -48,7 +48,7 @@ _log = structlog.get_logger("bmq.broker")
 
 
 class RunLifecycle:
-    """Of one partition. `is_delivering`: deliveries are under way, and call `settle` before each and after the last one.
+    """For one partition. `is_delivering`: deliveries are under way, and call `settle` before each and after the last one.
 
     `look`: is called when other runs have to be read, and no delivery is under way.
     """
@@ -77,11 +77,8 @@ class RunLifecycle:
         self._unnamed = False  # a manifest is wanted that no longer names what was dropped, or names what is new
         self._waiting: list[tuple[MadeRuns, asyncio.Future[None]]] = []
         self._appended_bytes = 0
-        self._total_bytes = (
-            0  # appended by this owner: in all, when it last looked, and where the log begins to be needed
-        )
-        self._looked_bytes = 0
-        self._needed_bytes = 0
+        # Appended by this owner: in all, when it last looked, and where the log begins to be needed.
+        self._total_bytes = self._looked_bytes = self._needed_bytes = 0
         self._looked_at = end_offset
         self._named_from = named.replay_from
         self.runs = PendingRuns(partition, order, named.runs)

@@ -24,9 +24,9 @@ from bmq.protocol.record_batch import batches
 
 READ_BYTES: Final = 256 * 1024
 SORTED_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Of the records that are sorted in memory for one run; each counts RECORD_BYTES more than its body."""
+"""So many bytes of records are sorted in memory for one run; each counts RECORD_BYTES more than its body."""
 SORTED_COUNT_MAX: Final = 20_000
-"""The same in records: they are sorted in one turn of the event loop, some 10 ms."""
+"""So many records at most: they are sorted in one turn of the event loop, some 10 ms."""
 RECORD_BYTES: Final = 200
 TURN_RECORDS: Final = 200
 """Parsed or written in one turn of the event loop: some 1 ms."""
@@ -48,7 +48,7 @@ class MadeRuns:
         )
 
     def pending_count(self, position: Position, cancelled: Iterable[Position]) -> int:
-        """Of the records that were written from the log, those that are pending. `cancelled`: since then."""
+        """How many of the records that were written from the log are pending. `cancelled`: what was cancelled since then."""
         above = sum(len(chunk[0]) - _index_behind(chunk, position) for chunk in self._chunks)
         gone = {place for place in (*cancelled, *self.cancelled) if place > position}
         return above - sum(any(_has(chunk, place) for chunk in self._chunks) for place in gone)
@@ -65,7 +65,7 @@ def _has(chunk: tuple[array[int], array[int]], place: Position) -> bool:
 
 
 class RunMaking:
-    """Of one partition. `position`: how far deliveries have come, durably; what is not above it is left out."""
+    """For one partition. `position`: how far deliveries have come, durably; what is not above it is left out."""
 
     def __init__(
         self, partition: OwnedPartition, reads: LogReads, numbers: Iterator[int], position: Callable[[], Position]
@@ -76,7 +76,7 @@ class RunMaking:
         self._position = position
 
     async def from_log(self, from_offset: int, to_offset: int) -> MadeRuns:
-        """Of all that is held at the offsets [from_offset, to_offset). Raises BmqError, StoreError: then nothing is left of it."""
+        """Write what is held at the offsets [from_offset, to_offset). Raises BmqError, StoreError: then nothing is left of it."""
         made = MadeRuns()
         records: dict[Position, DueRecord] = {}
         size_bytes = 0
@@ -102,7 +102,7 @@ class RunMaking:
         return made
 
     async def merge(self, replaced: Sequence[RunReference]) -> MadeRuns:
-        """Of the records of other runs. Raises as `from_log`."""
+        """Write the records of other runs. Raises as `from_log`."""
         made = MadeRuns(replaced)
         tier = tier_of_merged(replaced)
         end_offset = max(run.end_offset for run in replaced)

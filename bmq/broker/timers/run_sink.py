@@ -63,7 +63,7 @@ class RunSink:
 
     @property
     def size_bytes(self) -> int:
-        """Of the blocks so far."""
+        """How long the blocks are so far."""
         return self._run.size_bytes
 
     async def add(self, record: DueRecord) -> None:

@@ -137,13 +137,13 @@ class DueOrder:
 
     @property
     def next_due_ms(self) -> int | None:
-        """Of what may be delivered next, or has to be loaded; None: nothing may, until something is pending or durable."""
+        """Due time of what may be delivered next, or has to be loaded; None: nothing may, until something is pending or durable."""
         first, limit = self._first(), self._limit()
         return None if first is None or (limit is not None and first >= limit) else first.due_ms
 
     @property
     def first_due_ms(self) -> int | None:
-        """Of the first record that waits, at the earliest; None: none does."""
+        """Due time of the first record that waits, or an earlier one; None: none waits."""
         first = self._first()
         return None if first is None else max(first, self.position).due_ms
 
@@ -330,7 +330,7 @@ class DueOrder:
         self._sealed = _Window()
 
     def load(self, records: Iterable[Position], cancelled: Iterable[Position] = ()) -> None:
-        """Of a run: records and cancellations above the position. None of these records is loaded already."""
+        """Take over records and cancellations of a run that are above the position. None of these records is loaded already."""
         self._loaded.update(_packed(Pending(*record, record.offset)) for record in records)
         for target in cancelled:
             self._cancels.setdefault(target, target.offset)

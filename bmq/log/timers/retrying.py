@@ -34,7 +34,7 @@ _ATTEMPT: Final = ATTEMPT_HEADER.encode()
 _ORIGINAL_TOPIC: Final = ORIGINAL_TOPIC_HEADER.encode()
 _SPRING_ORIGINAL_TOPIC: Final = SPRING_ORIGINAL_TOPIC_HEADER.encode()
 _MARK: Final = b"bmq-dead-letter"
-"""Of a held record that is given up: how often it was produced to the retry topic."""
+"""Header of a held record that is given up: how often it was produced to the retry topic."""
 _DROPPED: Final = frozenset((_ATTEMPT, _MARK, OFFSET_HEADER, DUE_HEADER, CREATED_HEADER))
 _COUNT: Final = re.compile(rb"[0-9]{1,9}")
 
@@ -178,7 +178,7 @@ def _encoded(name: bytes, value: bytes) -> bytes:
 
 
 def _headers(body: Buffer, place: int, stop: int) -> Iterator[_Header]:
-    """Of a record, from their number at `place` on. Raises Damage."""
+    """The headers of a record; their number is at `place`. Raises Damage."""
     count, place = varint(body, place, stop)
     for _ in range(count):
         begin = place

@@ -65,7 +65,7 @@ class RunWriter:
 
     @property
     def size_bytes(self) -> int:
-        """Of the blocks so far."""
+        """How long the blocks are so far."""
         return self._written_bytes + self._block_bytes
 
     def add(self, record: DueRecord) -> bytes:

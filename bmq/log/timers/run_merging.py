@@ -39,7 +39,7 @@ async def merged(readers: Iterable[RunReader], position: Position) -> AsyncGener
 
 
 def _left_of(same: Sequence[DueRecord]) -> DueRecord | None:
-    """Of all that runs have of one record."""
+    """What is left of all that runs have of one record."""
     records = sum(not one.is_cancellation for one in same)
     if records > 1:
         raise CorruptRun(f"two runs have the delayed record {same[0].offset}, due at {same[0].due_ms}")

@@ -21,7 +21,7 @@ class Blocks(NamedTuple):
 
 
 class RunReader:
-    """Of the run at `path`. The methods raise CorruptRun, FileMissing, CorruptFile, StorageUnavailable."""
+    """Reads the run at `path`. The methods raise CorruptRun, FileMissing, CorruptFile, StorageUnavailable."""
 
     def __init__(self, store: SegmentStore, path: str, run: RunReference) -> None:
         self.path = path

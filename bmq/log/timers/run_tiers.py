@@ -16,7 +16,7 @@ RUNS_OVERLAPPING_MAX: Final = 32
 RUNS_MAX: Final = 1_000
 """Runs that a manifest names, 300 bytes for each. With so many no further one is written until some were merged or delivered."""
 FILE_BYTES: Final = 64 * 1024 * 1024
-"""Of a run of tier 1; a higher one is longer, so that a partition with much in it has no more files."""
+"""Length of a run of tier 1. Those of higher tiers are longer, so that a partition with much in it has no more files."""
 FILE_GROWTH: Final = 8
 FILE_BYTES_MAX: Final = 1024 * 1024 * 1024
 TIER_MAX: Final = 4

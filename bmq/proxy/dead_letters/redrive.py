@@ -1,4 +1,5 @@
-"""Delivers dead letters of a share group, or of a group's retry topic, again: from their topic into one that is named, as far as they go now.
+"""Delivers dead letters of a share group, or of a group's retry topic, again: from their topic into one that is named, as far as
+they go now.
 
 How far it is stands in the committed offsets of a consumer group of its own, so a redrive that was cancelled, or whose node
 was lost, goes on where it was. A record is written twice if that happens between its append and the commit.
@@ -65,7 +66,8 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RedriveOrder:
-    """`letters_topic`: None: the one that the group names now, else `dlq.<group>`. `to`: the topic to write into; None: each record's own, where
+    """`letters_topic`: None: the one that the group names now, else `dlq.<group>`. `to`: the topic to write into; None: each
+    record's own, where
     all groups read it again. `is_from_start`: whatever was delivered before. `is_dry_run`: count only.
     """
 
