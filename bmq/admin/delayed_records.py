@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from bmq.admin.orders import OrderRefused
 from bmq.log.clock import Clock
 from bmq.log.partition_log import AppendResult, LoneAppend, ProducedBatch, TopicPartition
-from bmq.log.timers.announcements import Position
+from bmq.log.timers.announcements import START, Position
 from bmq.log.timers.cancel_headers import CANCEL
 from bmq.log.timers.delayed_page import DelayedPage
 from bmq.metadata.image import NO_LEADER, PartitionImage, TopicImage
@@ -28,7 +28,6 @@ CANCEL_WAIT_S: Final = 10.0
 CANCEL_PAUSE_S: Final = 0.05
 PARTITIONS_AT_ONCE_MAX: Final = 50
 _NOTHING: Final = DelayedPage(0, None, ())
-_START: Final = Position(-1, -1)
 
 
 class Appends(Protocol):
@@ -69,7 +68,7 @@ class DelayedRecords:
             async with slots:
                 try:
                     async with asyncio.timeout(OWNER_WAIT_S):
-                        return PartitionDelays(number, await self._page(topic, number, _START, 0))
+                        return PartitionDelays(number, await self._page(topic, number, START, 0))
                 except TimeoutError:
                     why = f"its owner, node {partition.leader}, did not answer within {OWNER_WAIT_S:g} s"
                 except BmqError as error:

@@ -18,7 +18,7 @@ from bmq.admin.rest.parameters import PartitionNumber, TopicName
 from bmq.admin.rest.problems import ProblemError, errors
 from bmq.admin.rest.sources import RestSources
 from bmq.admin.rest.views import at_ms
-from bmq.log.timers.announcements import Position
+from bmq.log.timers.announcements import START, Position
 from bmq.log.timers.delayed_page import PAGE_MAX
 from bmq.log.timers.due_headers import TIME_MS_MAX
 from bmq.protocol.errors import KafkaError
@@ -123,7 +123,7 @@ def timer_pages(sources: RestSources) -> APIRouter:
         """The records that wait in a partition, in the order in which they are due."""
         topic = topic_of(sources.image(), name)
         partition_of(topic, number)
-        place = Position(-1, -1) if from_time is None else Position(_milliseconds(from_time), -1)
+        place = START if from_time is None else Position(_milliseconds(from_time), -1)
         if after is not None:
             due_ms, offset = _position(after)
             place = max(place, Position(min(due_ms, TIME_MS_MAX), min(offset, _OFFSET_MAX)))

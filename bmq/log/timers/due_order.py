@@ -118,7 +118,7 @@ class DueOrder:
     def window_count(self) -> int:
         """What memory needs room for until it is in runs: records and cancellations that wait, or are on their way."""
         on_their_way = sum(len(one.held) + len(one.cancelled) for one in self._placed)
-        return len(self._window.waiting) + len(self._sealed.waiting) + len(self._cancels) + on_their_way
+        return self.window_waiting_count + len(self._cancels) + on_their_way
 
     @property
     def loaded_count(self) -> int:
@@ -253,14 +253,12 @@ class DueOrder:
             waiting = self._loaded if record.is_in_run else self._window_of(record.hold_offset).waiting
             waiting.add(_packed(record))
 
-    def place_held(self, records: Sequence[Pending], end_offset: int) -> None:
-        """Their announcement and the batch behind it, which ends there, were given their offsets."""
-        self.place(records[0].hold_offset, records, (), end_offset)
-
     def place(
         self, hold_offset: int, records: Sequence[Pending], cancelled: Sequence[Position], end_offset: int
     ) -> None:
-        """The same of records that are held and others that are cancelled."""
+        """Records that are held, and others that are cancelled: their announcement, at `hold_offset`, and the batch behind it, which
+        ends at `end_offset`, were given their offsets.
+        """
         first = min(*(record.position for record in records), *cancelled, _LAST)
         self._placed.append(_Placed(hold_offset, end_offset, first, tuple(records), cancelled=tuple(cancelled)))
 

@@ -25,7 +25,7 @@ from crc32c import crc32c
 
 from bmq.log.checksummed_parts import CorruptParts, decode_int64s, decode_parts, encode_int64s, encode_parts
 from bmq.log.store import Buffer
-from bmq.log.timers.announcements import Position
+from bmq.log.timers.announcements import START, Position
 from bmq.log.timers.delivering import DueRecord
 
 BLOCK_BYTES: Final = 64 * 1024
@@ -52,8 +52,8 @@ class RunWriter:
 
     def __init__(self) -> None:
         self.count = 0
-        self.first = Position(-1, -1)
-        self.last = Position(-1, -1)
+        self.first = START
+        self.last = START
         self._positions = array("q")
         self._counts = array("q")
         self._dues_ms = array("q")
@@ -61,7 +61,7 @@ class RunWriter:
         self._block: list[bytes] = []
         self._block_bytes = 0
         self._written_bytes = 0
-        self._block_first = Position(-1, -1)
+        self._block_first = START
 
     @property
     def size_bytes(self) -> int:

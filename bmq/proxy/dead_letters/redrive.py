@@ -67,8 +67,7 @@ class Progress(Protocol):
 @dataclass(frozen=True, slots=True)
 class RedriveOrder:
     """`letters_topic`: None: the one that the group names now, else `dlq.<group>`. `to`: the topic to write into; None: each
-    record's own, where
-    all groups read it again. `is_from_start`: whatever was delivered before. `is_dry_run`: count only.
+    record's own, where all groups read it again. `is_from_start`: whatever was delivered before. `is_dry_run`: count only.
     """
 
     group_id: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -25,6 +26,10 @@ from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.record_batch import BatchHeader, rewrite
 
 pytestmark = pytest.mark.unit
+
+
+def place_held(order: DueOrder, records: Sequence[Pending], end_offset: int) -> None:
+    order.place(records[0].hold_offset, records, (), end_offset)
 
 
 @dataclass
@@ -96,7 +101,7 @@ class Owner:
         control = encode_held([HeldRecord(due_ms, 0, 0, b"%d" % name)], NamedBatch.of(header))
         hold_offset = self.log.place(control, self.epoch)
         offset = self.log.place(visible, self.epoch)
-        self.order.place_held([Pending(due_ms, offset, hold_offset)], self.log.end_offset)
+        place_held(self.order, [Pending(due_ms, offset, hold_offset)], self.log.end_offset)
         return Hold(offset, due_ms, control, visible)
 
     def cancel(self, name: int, target: Position) -> Cancelled | None:
@@ -250,9 +255,9 @@ def test_every_held_record_is_delivered_once_in_order(
 
 def test_a_hold_on_its_way_is_not_passed() -> None:
     order = DueOrder()
-    order.place_held([Pending(20, 1, 0)], 2)
+    place_held(order, [Pending(20, 1, 0)], 2)
     order.synced(2)
-    order.place_held([Pending(10, 3, 2)], 4)
+    place_held(order, [Pending(10, 3, 2)], 4)
     assert order.take(100, 9) == [], "the record at 3 would count as delivered"
     assert order.next_due_ms is None, "no use to wake up for it"
     order.synced(4)
@@ -291,12 +296,12 @@ def test_a_replay_that_begins_with_a_later_position_keeps_it() -> None:
 def test_a_hold_is_not_below_what_was_taken() -> None:
     """The clock may be set back while the records of a delivery are read: then a hold comes in front of it in the log."""
     order = DueOrder()
-    order.place_held([Pending(10, 1, 0), Pending(20, 2, 0)], 3)
+    place_held(order, [Pending(10, 1, 0), Pending(20, 2, 0)], 3)
     order.synced(3)
     due = order.take(100, 9)
     assert order.floor_ms == 20
     order.give_back(due[1:])
-    order.place_held([Pending(order.floor_ms, 4, 3)], 5)
+    place_held(order, [Pending(order.floor_ms, 4, 3)], 5)
     order.place_delivery(due[:1], 5, 7)
     order.synced(7)
     assert order.take(100, 9) == [Pending(20, 2, 0), Pending(20, 4, 3)]
@@ -304,13 +309,13 @@ def test_a_hold_is_not_below_what_was_taken() -> None:
 
 def test_the_log_is_needed_while_a_record_is_taken_or_on_its_way() -> None:
     order = DueOrder()
-    order.place_held([Pending(10, 1, 0), Pending(30, 2, 0)], 3)
+    place_held(order, [Pending(10, 1, 0), Pending(30, 2, 0)], 3)
     assert order.oldest_needed(0) == 0
     order.synced(3)
-    order.place_held([Pending(5, 6, 5)], 7)
+    place_held(order, [Pending(5, 6, 5)], 7)
     assert (order.oldest_needed(3), len(order)) == (0, 3)
     alone = DueOrder()
-    alone.place_held([Pending(5, 6, 5)], 7)
+    place_held(alone, [Pending(5, 6, 5)], 7)
     assert (alone.oldest_needed(6), alone.oldest_needed(5)) == (5, 5), "its announcement is durable, its batch is not"
     order.synced(7)
     due = order.take(100, 9)
@@ -323,7 +328,7 @@ def test_the_log_is_needed_while_a_record_is_taken_or_on_its_way() -> None:
 
 def test_a_refused_delivery_is_pending_again() -> None:
     order = DueOrder()
-    order.place_held([Pending(10, 1, 0)], 2)
+    place_held(order, [Pending(10, 1, 0)], 2)
     order.synced(2)
     order.place_delivery(order.take(10, 9), 2, 4)
     assert order.floor_ms == 10
@@ -344,7 +349,7 @@ def test_the_clock_of_deliveries_is_not_behind_the_position() -> None:
 def held(order: DueOrder, *records: Pending) -> None:
     """They are durable."""
     end_offset = max(record.offset for record in records) + 1
-    order.place_held(records, end_offset)
+    place_held(order, records, end_offset)
     order.synced(end_offset)
 
 
@@ -417,7 +422,7 @@ def test_a_replay_forgets_cancelled_records_and_keeps_cancellations_of_what_it_h
 def test_what_is_set_apart_is_pending_until_it_is_in_runs() -> None:
     order = DueOrder()
     order.recover([Pending(30, 1, 0), Pending(10, 2, 0)])
-    order.place_held([Pending(20, 6, 5)], 7)
+    place_held(order, [Pending(20, 6, 5)], 7)
     assert order.seal(5) and order.sealed_below == 5
     order.synced(7)
     assert (order.oldest_needed(7), order.sealed_pending(), order.window_count) == (0, 2, 3)
@@ -459,7 +464,7 @@ def test_a_cancellation_of_a_record_in_a_run_waits_for_it_and_needs_the_log() ->
     order.drop_sealed()
     assert (order.oldest_needed(7), order.cancels_count) == (7, 0)
     order.load([Position(10, 1), Position(20, 2), Position(30, 3)], [Position(20, 2)])
-    order.place_held([Pending(90, 8, 7)], 9)
+    place_held(order, [Pending(90, 8, 7)], 9)
     order.synced(9)
     assert order.seal(9)
     order.drop_sealed()
