@@ -230,13 +230,10 @@ class Producer(Client):
         return produce_request.ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=[topic])
 
 
-async def fetch(
-    client: Client, history: History, partition: int, offset: int, max_wait_ms: int, *, leader_epoch: int = -1
-) -> list[tuple[int, bytes]]:
-    """Records from `offset` on, which the history has taken note of. Raises Disconnected, Unhappy.
-
-    `leader_epoch`: the one the client believes in; -1: none.
-    """
+async def fetched_partition(
+    client: Client, partition: int, offset: int, max_wait_ms: int, *, leader_epoch: int = -1
+) -> Any:
+    """The answer for one partition: its batches from `offset` on. Raises Disconnected, Unhappy."""
     wanted = fetch_request.FetchPartition(
         partition=partition, fetch_offset=offset, partition_max_bytes=200_000, current_leader_epoch=leader_epoch
     )
@@ -249,6 +246,17 @@ async def fetch(
     if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
         raise OutOfRange(f"{offset} of {partition}")
     expect(data.error_code)
+    return data
+
+
+async def fetch(
+    client: Client, history: History, partition: int, offset: int, max_wait_ms: int, *, leader_epoch: int = -1
+) -> list[tuple[int, bytes]]:
+    """Records from `offset` on, which the history has taken note of. Raises Disconnected, Unhappy.
+
+    `leader_epoch`: the one the client believes in; -1: none.
+    """
+    data = await fetched_partition(client, partition, offset, max_wait_ms, leader_epoch=leader_epoch)
     found = []
     for position, header in batches(data.records or b""):
         verify_crc(data.records, position, header)

@@ -11,11 +11,10 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.messages import fetch_request, init_producer_id_request, produce_request
+from bmq.protocol.messages import init_producer_id_request, produce_request
 from bmq.protocol.record_batch import batches, verify_crc
 from tests.simulation.clients import (
     EARLIEST,
-    FETCH_VERSIONS,
     LATEST,
     PRODUCE_VERSIONS,
     TOPIC,
@@ -24,6 +23,7 @@ from tests.simulation.clients import (
     OutOfRange,
     Unhappy,
     expect,
+    fetched_partition,
     listed_offset,
     now_ms,
 )
@@ -225,16 +225,7 @@ class Follower(Client):
 
 async def read_some(client: Client, partition: int, offset: int, max_wait_ms: int) -> tuple[list[Seen], int]:
     """Records from `offset` on, and where the next ones are. Raises Disconnected, Unhappy."""
-    wanted = fetch_request.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=200_000)
-    request = fetch_request.FetchRequest(
-        max_wait_ms=max_wait_ms, min_bytes=1, topics=[fetch_request.FetchTopic(topic=TOPIC, partitions=[wanted])]
-    )
-    answer = await client.request(ApiKey.FETCH, client.rng.choice(FETCH_VERSIONS), request)
-    expect(answer.error_code)
-    data = answer.responses[0].partitions[0]
-    if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-        raise OutOfRange(f"{offset} of {partition}")
-    expect(data.error_code)
+    data = await fetched_partition(client, partition, offset, max_wait_ms)
     found: list[Seen] = []
     end = offset
     for position, header in batches(data.records or b""):
