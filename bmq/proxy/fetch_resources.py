@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from bmq.aio.deadlines import Deadlines
 from bmq.log.store import SegmentStore
+from bmq.proxy.batch_opener import RunAside
 from bmq.proxy.catch_up import CatchUp
 from bmq.proxy.catch_up_throttle import CatchUpThrottle
 from bmq.proxy.fetch_budget import ResponseBudget
@@ -17,10 +18,11 @@ from bmq.proxy.fetch_metrics import FetchCounts
 from bmq.proxy.fetch_session import SessionCache
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.fetch_wait import PartitionWaits, Wake
+from bmq.proxy.memory_reads import MemoryReads
 from bmq.proxy.partition_starts import PartitionStarts
 from bmq.proxy.read_cache import ReadCache
 from bmq.proxy.stored_reads import StoredReads
-from bmq.proxy.view_reads import RunAside, ViewReads
+from bmq.proxy.view_reads import ViewReads
 
 _SESSION_ID_MAX: Final = 2**31 - 1
 
@@ -63,9 +65,8 @@ class FetchResources:
             bytes_per_s_min=config.catch_up_bytes_per_s_min,
             slice_bytes=config.catch_up_slice_bytes,
         )
-        self.view_reads = ViewReads(
-            self.catch_up, self.throttle, self.budget, self.counts, config, self.elapsed_s, run_aside
-        )
+        self.memory_reads = MemoryReads(self.catch_up, self.throttle, self.budget, self.counts)
+        self.view_reads = ViewReads(self.memory_reads, config, self.elapsed_s, run_aside)
         self.starts = PartitionStarts(self.spawn)
         self.is_stopping = False
 

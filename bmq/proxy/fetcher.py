@@ -20,6 +20,7 @@ from bmq.protocol.codec import RequestHeader, decode_request, decode_request_in_
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import MalformedMessage, TooManyElements
 from bmq.protocol.hot_fetch import encode_fetch_response
+from bmq.proxy.batch_opener import RunAside
 from bmq.proxy.catch_up_throttle import LOOK_INTERVAL_S
 from bmq.proxy.consumer_pace import ConsumerPaces
 from bmq.proxy.fetch_job import FetchJob
@@ -29,7 +30,6 @@ from bmq.proxy.fetch_refusal import ISOLATION_LEVELS, refused_fetch, throttled_f
 from bmq.proxy.fetch_resources import FetchResources
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.preferred_read_replica import PreferredReadReplicas
-from bmq.proxy.view_reads import RunAside
 
 if TYPE_CHECKING:
     from bmq.protocol.request_context import RequestContext

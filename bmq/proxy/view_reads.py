@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from cachetools import LRUCache
@@ -22,19 +22,16 @@ from bmq.protocol.compression import BadCompressedData, Buffer, Compression, Unk
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.record_batch import BatchHeader, CorruptRecords, batches
-from bmq.proxy.catch_up import CatchUp, CaughtUp
-from bmq.proxy.catch_up_throttle import CatchUpThrottle
-from bmq.proxy.fetch_budget import ResponseBudget
-from bmq.proxy.fetch_metrics import FetchCounts
+from bmq.proxy.batch_opener import RunAside
+from bmq.proxy.catch_up import CaughtUp
 from bmq.proxy.fetch_results import in_order, known_aborted
 from bmq.proxy.fetch_settings import FetchSettings
+from bmq.proxy.memory_reads import MemoryReads
 from bmq.proxy.pending_read import PendingRead
 from bmq.views.batch_filter import NOTHING, BatchFilter, EmptyRun, run_of
 from bmq.views.filter_error import InvalidFilter
 from bmq.views.view_filter import compiled
 
-RunAside = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Runs a function away from the event loop; returns what it returns."""
 READ_BYTES_MAX: Final = 1024 * 1024
 """What is read of the base in one step; a single batch may be longer."""
 SCAN_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -70,18 +67,12 @@ class ViewReads:
 
     def __init__(
         self,
-        catch_up: CatchUp,
-        throttle: CatchUpThrottle,
-        budget: ResponseBudget,
-        counts: FetchCounts,
+        reads: MemoryReads,
         config: FetchSettings,
         elapsed_s: Callable[[], float],
         run_aside: RunAside = asyncio.to_thread,
     ) -> None:
-        self._catch_up = catch_up
-        self._throttle = throttle
-        self._budget = budget
-        self._counts = counts
+        self._reads = reads
         self._cursor_age_s = config.read_cursor_age_ms / 1000
         self._elapsed_s = elapsed_s
         self._run_aside = run_aside
@@ -189,31 +180,9 @@ class ViewReads:
 
     async def _read(self, log: PartitionLog, offset: int, bound_offset: int) -> Sequence[memoryview]:
         """Whole batches in memory. Far behind the end reads take turns, as all fetches do."""
-        limit = max(1, min(READ_BYTES_MAX, self._budget.room_bytes))
+        limit = self._reads.limit(READ_BYTES_MAX)
         tail = log.tail_read(offset, limit, bound_offset)
-        if tail is not None:
-            return tail
-        slice_bytes = self._throttle.slice_bytes_max
-        if slice_bytes is not None:
-            limit = max(1, min(limit, slice_bytes))
-            now_s = self._loop.time()
-            wait_s = self._throttle.turn(now_s) - now_s
-            if wait_s > 0:
-                await asyncio.sleep(wait_s)
-        found = self._catch_up.read_cached(log, offset, limit, bound_offset)
-        if found is None:
-            self._budget.reserve(limit)
-            try:
-                found = await self._catch_up.read(log, offset, limit, bound_offset)
-            finally:
-                self._budget.release(limit)
-        views = [view for view in found.views if isinstance(view, memoryview)]
-        if len(views) != len(found.views):
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "records that were to be in memory are in a file")
-        size_bytes = sum(map(len, views))
-        self._throttle.settle(self._loop.time(), size_bytes)
-        self._counts.catch_up_bytes += size_bytes
-        return views
+        return await self._reads.read(log, offset, limit, bound_offset) if tail is None else tail
 
 
 class _Answer:

@@ -5,13 +5,12 @@ From the same tail, cache and files as every fetch (bmq/proxy/fetch_job.py).
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from bmq.log.partition_log import PartitionLog
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.errors import BmqError
 from bmq.protocol.share_state_messages import RECORD_LIMIT, AcquirePartition, OffsetRange
 from bmq.proxy.fetch_results import in_order
 from bmq.proxy.share.group_terms import EARLIEST, LATEST, Reset
@@ -126,32 +125,12 @@ async def reset_offset(log: PartitionLog, reset: Reset, now_ms: int, *, is_read_
 async def read_views(
     shared: FetchResources, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int
 ) -> Sequence[memoryview]:
-    limit = max(1, min(length_bytes_max, shared.budget.room_bytes))
+    limit = shared.memory_reads.limit(length_bytes_max)
     tail = log.tail_read(offset, limit, bound_offset)
     if tail is not None:
         shared.counts.tail_bytes += sum(map(len, tail))
         return tail
-    slice_bytes = shared.throttle.slice_bytes_max
-    if slice_bytes is not None:
-        # Catch-up reads take turns, so that they do not slow down produces.
-        limit = max(1, min(limit, slice_bytes))
-        now_s = shared.loop.time()
-        wait_s = shared.throttle.turn(now_s) - now_s
-        if wait_s > 0:
-            await asyncio.sleep(wait_s)
-    found = shared.catch_up.read_cached(log, offset, limit, bound_offset)
-    if found is None:
-        shared.budget.reserve(limit)
-        try:
-            found = await shared.catch_up.read(log, offset, limit, bound_offset)
-        finally:
-            shared.budget.release(limit)
-    shared.throttle.settle(shared.loop.time(), sum(map(len, found.views)))
-    views = [view for view in found.views if isinstance(view, memoryview)]
-    if len(views) != len(found.views):
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "records that were to be in memory are in a file")
-    shared.counts.catch_up_bytes += sum(map(len, views))
-    return views
+    return await shared.memory_reads.read(log, offset, limit, bound_offset)
 
 
 def _taken(

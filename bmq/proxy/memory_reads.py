@@ -1,0 +1,55 @@
+"""Reads whole batches behind a log's tail into memory, for those that look into batches. They take turns as all such reads do."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from bmq.log.partition_log import PartitionLog
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.proxy.catch_up import CatchUp
+from bmq.proxy.catch_up_throttle import CatchUpThrottle
+from bmq.proxy.fetch_budget import ResponseBudget
+from bmq.proxy.fetch_metrics import FetchCounts
+
+
+class MemoryReads:
+    """One for a process, with what its fetches share."""
+
+    def __init__(
+        self, catch_up: CatchUp, throttle: CatchUpThrottle, budget: ResponseBudget, counts: FetchCounts
+    ) -> None:
+        self._catch_up = catch_up
+        self._throttle = throttle
+        self._budget = budget
+        self._counts = counts
+        self._loop = asyncio.get_running_loop()
+
+    def limit(self, length_bytes_max: int) -> int:
+        """How much may be read now: no more than the answers of a process have room for, and one batch in any case."""
+        return max(1, min(length_bytes_max, self._budget.room_bytes))
+
+    async def read(self, log: PartitionLog, offset: int, limit: int, bound_offset: int) -> Sequence[memoryview]:
+        """Batches from the one that holds `offset` on, about `limit` bytes. Raises BmqError, StoreError."""
+        slice_bytes = self._throttle.slice_bytes_max
+        if slice_bytes is not None:
+            # Catch-up reads take turns, so that they do not slow down produces.
+            limit = max(1, min(limit, slice_bytes))
+            now_s = self._loop.time()
+            wait_s = self._throttle.turn(now_s) - now_s
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+        found = self._catch_up.read_cached(log, offset, limit, bound_offset)
+        if found is None:
+            self._budget.reserve(limit)
+            try:
+                found = await self._catch_up.read(log, offset, limit, bound_offset)
+            finally:
+                self._budget.release(limit)
+        self._throttle.settle(self._loop.time(), sum(map(len, found.views)))
+        views = [view for view in found.views if isinstance(view, memoryview)]
+        if len(views) != len(found.views):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "records that were to be in memory are in a file")
+        self._counts.catch_up_bytes += sum(map(len, views))
+        return views
