@@ -216,3 +216,15 @@ def _impossible(header: tuple[int, ...], last_offset: int) -> int:
         base_offset <= last_offset,
     )
     return next((number for number, failed in enumerate(checks, 1) if failed), 0)
+
+
+def headers_of(body: bytes, record: RecordPlaces) -> list[tuple[bytes, bytes | None]]:
+    """The headers of a record that `record_places` has found, with WANTS_HEADERS."""
+    place, headers = varint(body, record.headers, record.stop)[1], []
+    for _ in range(record.header_count):
+        length, place = varint(body, place, record.stop)
+        name = body[place : place + length]
+        length, place = varint(body, place + length, record.stop)
+        headers.append((name, None if length < 0 else body[place : place + length]))
+        place += max(length, 0)
+    return headers

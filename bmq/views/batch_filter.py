@@ -26,7 +26,7 @@ from bmq.protocol.record_batch import (
     assemble_batch,
 )
 from bmq.records.batch_layout import WANTS_HEADERS
-from bmq.records.records_twin import Damage, RecordPlaces, record_places, varint
+from bmq.records.records_twin import Damage, RecordPlaces, headers_of, record_places
 from bmq.views.record_fields import RecordFields
 from bmq.views.view_filter import ViewFilter
 
@@ -161,16 +161,9 @@ def run_of(header: BatchHeader) -> EmptyRun:
 def _fields(
     body: bytes, places: RecordPlaces, header: BatchHeader, append_time_ms: int | None, partition: int
 ) -> RecordFields:
-    place, headers = varint(body, places.headers, places.stop)[1], []
-    for _ in range(places.header_count):
-        length, place = varint(body, place, places.stop)
-        name = body[place : place + length]
-        length, place = varint(body, place + length, places.stop)
-        headers.append((name, None if length < 0 else body[place : place + length]))
-        place += max(length, 0)
     return RecordFields(
         None if places.key_bytes < 0 else body[places.key : places.key + places.key_bytes],
-        headers,
+        headers_of(body, places),
         header.base_timestamp_ms + places.timestamp_delta if append_time_ms is None else append_time_ms,
         header.base_offset + places.offset_delta,
         partition,

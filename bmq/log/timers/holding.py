@@ -6,7 +6,7 @@ that Kafka's cleaner leaves. A batch without either header costs one search of i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from bmq.log.timers.announcements import Cancel, HeldRecord, PackedHeld, Position
@@ -24,7 +24,7 @@ from bmq.protocol.record_batch import (
 from bmq.records.batch_layout import WANTS_HEADERS, WANTS_VALUE
 from bmq.records.delay_layout import DelayedSplit, DelayTerms
 from bmq.records.delays import split_delays
-from bmq.records.records_twin import RecordPlaces, record_places, varint, wrapped
+from bmq.records.records_twin import headers_of, record_places, varint, wrapped
 
 OPENED_BYTES_MAX: Final = 4 * 1024 * 1024
 """Of the decompressed records of a batch on a delay topic: they are read on the event loop."""
@@ -97,7 +97,7 @@ def split(batch: memoryview, header: BatchHeader, delays: Delays, level: int | N
         own_ms = wrapped(header.base_timestamp_ms + record.timestamp_delta)
         timestamp_ms = header.max_timestamp_ms if has_append_time else own_ms
         try:
-            headers = list(_headers(body, record))
+            headers = headers_of(body, record)
             target = cancelled_by(headers)
             due_ms = due_ms_of(headers, delays.now_ms, delays.delay_max_ms)
         except (DueRefused, CancelRefused) as error:
@@ -159,16 +159,6 @@ def require_few_headers(body: Buffer, header: BatchHeader) -> None:
         raise TooMuchToHold(
             f"a batch whose records have {count} headers together, {HEADERS_MAX} are allowed: send smaller ones"
         )
-
-
-def _headers(body: Buffer, record: RecordPlaces) -> Iterator[tuple[bytes, bytes | None]]:
-    count, place = varint(body, record.headers, record.stop)
-    for _ in range(count):
-        length, place = varint(body, place, record.stop)
-        name = bytes(body[place : place + length])
-        length, place = varint(body, place + length, record.stop)
-        yield name, None if length < 0 else bytes(body[place : place + length])
-        place += max(length, 0)
 
 
 def visible_batch(header: BatchHeader, kept: Buffer, count: int, newest_ms: int, level: int | None) -> bytearray:
