@@ -137,7 +137,7 @@ class DueOrder:
 
     @property
     def next_due_ms(self) -> int | None:
-        """Due time of what may be delivered next, or has to be loaded; None: nothing may, until something is pending or durable."""
+        """Due time of what may be delivered next, or has to be loaded; None: nothing, until something is pending or durable."""
         first, limit = self._first(), self._limit()
         return None if first is None or (limit is not None and first >= limit) else first.due_ms
 
@@ -256,8 +256,8 @@ class DueOrder:
     def place(
         self, hold_offset: int, records: Sequence[Pending], cancelled: Sequence[Position], end_offset: int
     ) -> None:
-        """Records that are held, and others that are cancelled: their announcement, at `hold_offset`, and the batch behind it, which
-        ends at `end_offset`, were given their offsets.
+        """Records that are held, and others that are cancelled: their announcement, at `hold_offset`, and the batch behind it,
+        which ends at `end_offset`, were given their offsets.
         """
         first = min(*(record.position for record in records), *cancelled, _LAST)
         self._placed.append(_Placed(hold_offset, end_offset, first, tuple(records), cancelled=tuple(cancelled)))
@@ -328,7 +328,7 @@ class DueOrder:
         self._sealed = _Window()
 
     def load(self, records: Iterable[Position], cancelled: Iterable[Position] = ()) -> None:
-        """Take over records and cancellations of a run that are above the position. None of these records is loaded already."""
+        """Take over records, none of them loaded already, and cancellations of a run. All are above the position."""
         self._loaded.update(_packed(Pending(*record, record.offset)) for record in records)
         for target in cancelled:
             self._cancels.setdefault(target, target.offset)
