@@ -115,12 +115,13 @@ def _least(
     """The lower offset of the two where both are committed; a group that is not known in one is left out."""
     return {
         number: {
-            group: min(offset, other[number][group])
-            if min(offset, other[number][group]) >= 0
-            else max(offset, other[number][group])
-            for group, offset in committed.items()
-            if group in other[number]
+            group: _lower(offset, other[number][group]) for group, offset in committed.items() if group in other[number]
         }
         for number, committed in one.items()
         if number in other
     }
+
+
+def _lower(one: int, other: int) -> int:
+    """A negative offset is none."""
+    return min(one, other) if min(one, other) >= 0 else max(one, other)
