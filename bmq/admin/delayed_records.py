@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from bmq.admin.orders import OrderRefused
+from bmq.aio.answers import awaited_answer
 from bmq.log.clock import Clock
 from bmq.log.partition_log import AppendResult, LoneAppend, ProducedBatch, TopicPartition
 from bmq.log.timers.announcements import START, Position
@@ -106,16 +107,12 @@ class DelayedRecords:
             raise KafkaError(result.error_code, result.message or result.error_code.name)
 
     async def _cancelled(self, topic: TopicImage, partition: int, target: Position) -> AppendResult:
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[AppendResult] = loop.create_future()
-
-        def answered(result: AppendResult) -> None:
-            if not done.done():
-                done.set_result(result)
-
+        answer: asyncio.Future[AppendResult]
+        answer, done = awaited_answer()
+        now_s = asyncio.get_running_loop().time()
         data = memoryview(encode_batch([Record(None, None, ((CANCEL.decode(), b"%d,%d" % target[::-1]),))]))
-        request = LoneAppend(answered, arrived_s=loop.time(), send_until_s=loop.time() + CANCEL_WAIT_S / 2)
+        request = LoneAppend(done, arrived_s=now_s, send_until_s=now_s + CANCEL_WAIT_S / 2)
         self._appends.append(
             ProducedBatch(request, TopicPartition(topic.topic_id, partition), data, parsed_header(data))
         )
-        return await done
+        return await answer

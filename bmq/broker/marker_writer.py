@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
+from bmq.aio.answers import awaited_answer
 from bmq.broker.batch_refusals import BatchRefusals
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.ownership import Ownership
@@ -44,12 +45,8 @@ class MarkerWriter:
 
         Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, and the errors of an append.
         """
-        answer: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
-
-        def done(result: AppendResult) -> None:
-            if not answer.done():  # else the caller was cancelled
-                answer.set_result(result)
-
+        answer: asyncio.Future[AppendResult]
+        answer, done = awaited_answer()
         self._begin(marker, done)
         result = await answer
         if result.error_code is not ErrorCode.NONE:

@@ -8,6 +8,7 @@ from typing import Final
 
 import structlog
 
+from bmq.aio.answers import awaited_answer
 from bmq.broker.log_reads import LogReads
 from bmq.broker.manifest_changes import ManifestChanges
 from bmq.broker.owned_partition import OwnedPartition
@@ -123,12 +124,8 @@ class Deliveries:
     async def _append(self, order: DueOrder, due: list[Pending], records: list[DueRecord]) -> str | None:
         """`records`: those of `due` that consumers get."""
         partition = self._partition
-        answer: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
-
-        def done(result: AppendResult) -> None:
-            if not answer.done():  # else this task was cancelled
-                answer.set_result(result)
-
+        answer: asyncio.Future[AppendResult]
+        answer, done = awaited_answer()
         try:
             view = memoryview(delivered_batch(records, partition.context.clock.now_ms()))
         except BmqError as error:

@@ -53,12 +53,7 @@ class DeadLetterProducer:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "the topic of the records is deleted")
         target = await self._topics.get(dead.terms.topic, source.name)
         letters = await self._letters(dead, source.name, target)
-        place = TopicPartition(target.topic_id, dead.partition % len(target.partitions))
-        try:
-            await self._appender.append(place, letters.records)
-        except KafkaError as error:
-            why = f"topic {target.name}, partition {place.partition}: {error}"
-            raise KafkaError(error.code, why) from error
+        await self._appender.append_letters(target, dead.partition, letters.records)
         return letters.end
 
     async def _letters(self, dead: DeadRecords, source_name: str, target: TopicImage) -> Letters:

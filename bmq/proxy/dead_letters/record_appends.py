@@ -7,7 +7,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
+from bmq.aio.answers import awaited_answer
 from bmq.log.partition_log import AppendResult, LoneAppend, ProducedBatch, TopicPartition
+from bmq.metadata.image import TopicImage
 from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -60,6 +62,15 @@ class RecordAppender:
             producer.sequence = (producer.sequence + len(records)) % _SEQUENCES
             return offset
 
+    async def append_letters(self, target: TopicImage, partition: int, letters: list[Record]) -> None:
+        """Append dead letters of records in `partition` of another topic. Raises KafkaError, which names where they were to go."""
+        place = TopicPartition(target.topic_id, partition % len(target.partitions))
+        try:
+            await self.append(place, letters)
+        except KafkaError as error:
+            why = f"topic {target.name}, partition {place.partition}: {error}"
+            raise KafkaError(error.code, why) from error
+
     def _producer_of(self, topic_partition: TopicPartition) -> _Producer:
         producer = self._producers.pop(topic_partition, None) or _Producer()
         self._producers[topic_partition] = producer
@@ -68,19 +79,15 @@ class RecordAppender:
         return producer
 
     async def _append(self, topic_partition: TopicPartition, data: memoryview) -> int:
-        done: asyncio.Future[AppendResult] = self._loop.create_future()
-
-        def answered(result: AppendResult) -> None:
-            if not done.done():
-                done.set_result(result)
-
+        answer: asyncio.Future[AppendResult]
+        answer, done = awaited_answer()
         now_s = self._loop.time()
-        request = LoneAppend(answered, arrived_s=now_s, send_until_s=now_s + APPEND_WAIT_MAX_S / 2)
+        request = LoneAppend(done, arrived_s=now_s, send_until_s=now_s + APPEND_WAIT_MAX_S / 2)
         self._appender().append(ProducedBatch(request, topic_partition, data, parsed_header(data)))
-        finished, _ = await asyncio.wait({done}, timeout=APPEND_WAIT_MAX_S)
+        finished, _ = await asyncio.wait({answer}, timeout=APPEND_WAIT_MAX_S)
         if not finished:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"no answer to an append for {APPEND_WAIT_MAX_S:.0f} s")
-        result = done.result()
+        result = answer.result()
         if result.error_code:
             raise KafkaError(result.error_code, result.message or result.error_code.name)
         return result.base_offset

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from bmq.log.clock import Clock
-from bmq.log.partition_log import TopicPartition
 from bmq.log.timers.retry_letters import DeadRetry
 from bmq.metadata.image import MetadataImage
 from bmq.protocol.batch_records import Record
@@ -69,12 +68,7 @@ class RetryLetterProducer:
             if letters and room_bytes < 0:
                 break
             letters.append(letter)
-        place = TopicPartition(target.topic_id, partition % len(target.partitions))
-        try:
-            await self._appender.append(place, letters)
-        except KafkaError as error:
-            why = f"topic {target.name}, partition {place.partition}: {error}"
-            raise KafkaError(error.code, why) from error
+        await self._appender.append_letters(target, partition, letters)
         return len(letters)
 
     def _letters_topic(self, topic: RetryTopic) -> str:
