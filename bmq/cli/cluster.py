@@ -26,6 +26,7 @@ from bmq.cli.cluster_output import (
     when_text,
 )
 from bmq.cli.rest_options import DEFAULT_URL, Rest, with_login
+from bmq.cli.rest_pages import all_pages
 from bmq.cli.terminal import add_row, is_terminal, print_json, print_table
 from bmq.election.zookeeper import ZooKeeperElection
 from bmq.election.zookeeper_security import ZooKeeperSecurity
@@ -202,14 +203,9 @@ def segments(
     as_json: AsJson = False,
 ) -> None:
     """The files that hold a partition, and the DataNodes that hold the files."""
-    found: list[Any] = []
-    skip: int | None = 0
+    path = f"/v1/topics/{quoted(topic)}/partitions/{number}/segments"
     with ClusterClient(rest) as client:
-        while skip is not None and len(found) < limit:
-            path = f"/v1/topics/{quoted(topic)}/partitions/{number}/segments"
-            page = client.get(path, skip=skip, limit=min(_PAGE, limit - len(found)))
-            found += page["segments"]
-            skip = page["next_skip"]
+        found = all_pages(client, path, "segments", limit=limit, page_rows=_PAGE)["segments"]
     if as_json:
         print_json(found)
         return

@@ -9,6 +9,7 @@ from bmq.cli.cluster_client import ClusterClient
 from bmq.cli.cluster_output import quoted
 from bmq.cli.kafka.group_lag import TopicLag, summed_lags
 from bmq.cli.kafka.model import Group
+from bmq.cli.rest_pages import all_pages
 
 EXPLAINED_KINDS: Final = ("classic", "consumer", "share")
 """Kinds whose lag the REST API has: streams groups it lists alone."""
@@ -32,14 +33,4 @@ def lags_at(client: ClusterClient, group: str) -> list[TopicLag]:
 
 def explanation_at(client: ClusterClient, group: str, *, topic: str | None = None, limit: int | None = None) -> Any:
     """A GroupExplanationView with the partitions of all pages, `limit` at most."""
-    path = f"/v1/groups/{quoted(group)}/explain"
-
-    def page(skip: int | None, count: int) -> Any:
-        return client.get(path, topic=topic, skip=skip, limit=_PAGE if limit is None else min(limit - count, _PAGE))
-
-    found = page(None, 0)
-    while found["next_skip"] is not None and (limit is None or len(found["partitions"]) < limit):
-        more = page(found["next_skip"], len(found["partitions"]))
-        found["partitions"] += more["partitions"]
-        found["next_skip"] = more["next_skip"]
-    return found
+    return all_pages(client, f"/v1/groups/{quoted(group)}/explain", "partitions", limit=limit, topic=topic)

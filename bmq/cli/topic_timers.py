@@ -16,6 +16,7 @@ from bmq.cli.kafka.completion import complete_topics
 from bmq.cli.kafka.options import AsJson
 from bmq.cli.kafka.rows import Column, Output, counted, print_head, print_rows, printable
 from bmq.cli.rest_options import DEFAULT_URL, Rest, with_login
+from bmq.cli.rest_pages import all_pages
 from bmq.cli.terminal import print_json
 from bmq.spark.jobs.moments import milliseconds
 
@@ -69,12 +70,7 @@ def timers(
 
 
 def _show_topic(client: ClusterClient, topic: str, *, as_json: bool) -> None:
-    path = f"/v1/topics/{quoted(topic)}/timers"
-    found = client.get(path, limit=_PAGE)
-    while found["next_skip"] is not None:
-        more = client.get(path, skip=found["next_skip"], limit=_PAGE)
-        found["partitions"] += more["partitions"]
-        found["next_skip"] = more["next_skip"]
+    found = all_pages(client, f"/v1/topics/{quoted(topic)}/timers", "partitions")
     if as_json:
         print_json(found)
         return
