@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -181,16 +182,14 @@ async def test_a_large_request_whose_parts_take_too_long_has_no_answer(
     start: StartProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those that were left out would be missing in it."""
-    proxy = await start(ProxyLimits(large_request_ms=200))
-    loop, create = asyncio.get_running_loop(), proxy.controller.auto_create_topic
-    is_old = asyncio.Event()
-    loop.call_later(1, is_old.set)
+    proxy = await start()
+    create = proxy.controller.auto_create_topic
 
-    async def create_when_it_is_old(name: str) -> None:
-        await is_old.wait()
+    async def create_until_it_is_old(name: str) -> None:
+        proxy.server.limits = replace(proxy.server.limits, large_request_ms=0)
         await create(name)
 
-    monkeypatch.setattr(proxy.controller, "auto_create_topic", create_when_it_is_old)
+    monkeypatch.setattr(proxy.controller, "auto_create_topic", create_until_it_is_old)
     client = await proxy.connect()
     creating = MetadataRequest(topics=LARGE.topics, allow_auto_topic_creation=True)
     client.send(ApiKey.METADATA, 12, creating)
