@@ -54,6 +54,9 @@ from bmq.log.store import CorruptFile, FileMissing, StorageUnavailable, StoreErr
 TRIES_MAX: Final = 10
 BACKOFF_FIRST_S: Final = 0.007
 BACKOFF_MAX_S: Final = 0.22
+PAUSE_TRIES_MAX: Final = 8
+"""A pause is as long as so many tries took, at most: two takers disturb each other's tries, and a slow machine's tries
+are long."""
 COMPLETE_WAITS_S: Final = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256)
 RECOVERED_BYTES_MOST: Final = 1 << 50  # no replica is too long to be recovered
 
@@ -139,7 +142,9 @@ class FileClosing:
         """
         reason = ""
         backoff = Backoff(self._random, first_s=BACKOFF_FIRST_S, max_s=BACKOFF_MAX_S)
+        loop = asyncio.get_running_loop()
         for _ in range(TRIES_MAX):
+            began_s = loop.time()
             blocks = await self.look()
             if not blocks.is_open:
                 return await self._settle(blocks)
@@ -155,7 +160,8 @@ class FileClosing:
                 reason = str(error)
                 _log.info("closing_is_tried_again", path=self._path, reason=reason)
                 if not self.survey.has_learned:
-                    await backoff.pause()
+                    spread_s = (loop.time() - began_s) * min(2**backoff.failures, PAUSE_TRIES_MAX)
+                    await asyncio.sleep(max(backoff.next_s(), self._random.uniform(0, spread_s)))
         return await self.recover(reason)
 
     async def recover(self, reason: str) -> Closed:

@@ -534,7 +534,12 @@ async def test_takers_at_once_agree_on_what_a_dead_owner_left(hdfs_config: HdfsC
             async with asyncio.timeout(60):
                 lengths = await asyncio.gather(*(take(taker, 0.03 * random.random()) for taker in takers))
             last = (await takers[0].blocks(segment.path)).last
-            assert last is not None
+            is_recovered = any("recover_lease" in taker.namenode.called for taker in takers)
+            if last is None:
+                # Lease recovery removes a block that no DataNode has.
+                assert state == "never connected" and is_recovered
+                assert lengths == [0, 0]
+                continue
             expected = {0 if state == "never connected" else 9_000}
             if state == "unequal":
                 # A DataNode may refuse the replica of an interrupted writer: it is left out, and the longest of the others
@@ -542,7 +547,7 @@ async def test_takers_at_once_agree_on_what_a_dead_owner_left(hdfs_config: HdfsC
                 assert len(last.nodes) >= 2
                 sizes = dict(zip(streams, UNEQUAL_BYTES, strict=True))
                 expected = {max(sizes[node] for node in last.nodes), max(UNEQUAL_BYTES)}
-                if any("recover_lease" in taker.namenode.called for taker in takers):
+                if is_recovered:
                     # Lease recovery closes at the shortest of replicas that were being written: what was acknowledged.
                     expected |= {2_000, 5_000, 9_000}
             assert len(set(lengths)) == 1

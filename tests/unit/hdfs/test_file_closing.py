@@ -60,7 +60,7 @@ class FakeNameNode:
 
     async def recover_lease(self, path: str, *, holder: str) -> bool:
         self.calls.append("recover_lease")
-        assert holder == "new"
+        assert holder.startswith("new")
         now_s = asyncio.get_running_loop().time()
         if self._recovered_s is None and self.recovers_after_s is not None:
             self._recovered_s = now_s + self.recovers_after_s
@@ -95,12 +95,14 @@ def run(work: Coroutine[Any, Any, T]) -> tuple[T, float]:
         loop.close()
 
 
-def taking_over(namenode: FakeNameNode, previous_holder: str | None = "old") -> Coroutine[Any, Any, int]:
+def taking_over(
+    namenode: FakeNameNode, previous_holder: str | None = "old", own_holder: str = "new"
+) -> Coroutine[Any, Any, int]:
     datanodes = DataNodeRpc(CONFIG)
     return take_over(
         PATH,
         previous_holder=previous_holder,
-        own_holder="new",
+        own_holder=own_holder,
         namenode=cast(NameNode, namenode),
         datanode_rpc=datanodes,
         reader=cast(BlockReader, None),
@@ -218,3 +220,43 @@ def test_a_file_deleted_while_its_lease_is_recovered_is_missing() -> None:
 
     with pytest.raises(FileMissing):
         run(deleted_later())
+
+
+class DisturbedNameNode(FakeNameNode):
+    """A complete() fails, early or late, if somebody looked at the file since its asker did: as with a rival's stamp."""
+
+    def __init__(self, call_s: float) -> None:
+        super().__init__()
+        self.recoveries = 0
+        self._call_s = call_s
+        self._looks: list[asyncio.Task[Any] | None] = []
+
+    async def file_info(self, path: str) -> HdfsFileStatus | None:
+        await asyncio.sleep(self._call_s)
+        self._looks.append(asyncio.current_task())
+        return self.file
+
+    async def complete(self, path: str, *, holder: str, file_id: int, last: Block | None) -> bool:
+        for _ in range(4):
+            await asyncio.sleep(self._call_s)
+            if self._looks[-1] is not asyncio.current_task():
+                raise LeaseLost("another stamp")
+        return await super().complete(path, holder=holder, file_id=file_id, last=last)
+
+    async def recover_lease(self, path: str, *, holder: str) -> bool:
+        self.recoveries += 1
+        return await super().recover_lease(path, holder=holder)
+
+
+@pytest.mark.parametrize("call_s", [0.01, 0.3], ids=["quick", "slow"])
+def test_two_takers_give_way_to_each_other_on_a_slow_machine_too(call_s: float) -> None:
+    async def both() -> int:
+        recoveries = 0
+        for number in range(50):
+            namenode = DisturbedNameNode(call_s)
+            takers = [taking_over(namenode, own_holder=f"{name}{number}") for name in ("new", "newer")]
+            assert await asyncio.gather(*takers) == [0, 0]
+            recoveries += namenode.recoveries
+        return recoveries
+
+    assert run(both())[0] == 0
