@@ -9,14 +9,14 @@ from bmq.admin.orders import OrderRefused
 from bmq.metadata.image import MetadataImage
 from bmq.metadata.view_configs import VIEW_FILTER, VIEW_OF
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.default_topic import default_topic
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from bmq.protocol.messages.create_topics_request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from bmq.protocol.messages.create_topics_request import CreateTopicsRequest
 from bmq.protocol.messages.create_topics_response import CreateTopicsResponse
 from bmq.protocol.request_context import RequestMethod, by_itself
 
 CREATION_WAIT_MS: Final = 15_000
-_CHOSEN_BY_CONTROLLER: Final = -1
 _PASSING: Final = (
     ErrorCode.NOT_CONTROLLER,
     ErrorCode.REQUEST_TIMED_OUT,
@@ -39,13 +39,9 @@ class ViewCreation:
         Raises OrderRefused with the controller's sentence, KafkaError where the controller could not decide.
         """
         configs = {VIEW_OF: base, VIEW_FILTER: condition}
-        wanted = CreatableTopic(
-            name=view,
-            num_partitions=_CHOSEN_BY_CONTROLLER,
-            replication_factor=_CHOSEN_BY_CONTROLLER,
-            configs=[CreatableTopicConfig(name=name, value=value) for name, value in configs.items()],
+        request = CreateTopicsRequest(
+            topics=[default_topic(view, configs)], timeout_ms=CREATION_WAIT_MS, validate_only=is_dry_run
         )
-        request = CreateTopicsRequest(topics=[wanted], timeout_ms=CREATION_WAIT_MS, validate_only=is_dry_run)
         response: CreateTopicsResponse = await self._create_topics(request, by_itself(ApiKey.CREATE_TOPICS))
         (result,) = response.topics
         if not result.error_code:

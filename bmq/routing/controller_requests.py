@@ -35,6 +35,7 @@ from bmq.internode_client.links import Links
 from bmq.membership.image_waits import ImageWaits
 from bmq.metadata.image import MetadataImage, TopicImage
 from bmq.protocol.apis import APIS, ApiKey
+from bmq.protocol.default_topic import default_topic
 from bmq.protocol.delete_topics_versions import as_version_knows, with_topic_states
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError, UnsupportedVersion
@@ -285,8 +286,7 @@ class RemoteController:
     async def _auto_create(self, name: str) -> None:
         wait_ms = self._config.auto_create_wait_ms
         # The controller knows the settings of internal topics, so they are created with defaults like all others.
-        topic = CreatableTopic(name=name, num_partitions=_DEFAULTS, replication_factor=_DEFAULTS)
-        request = CreateTopicsRequest(topics=(topic,), timeout_ms=wait_ms)
+        request = CreateTopicsRequest(topics=(default_topic(name),), timeout_ms=wait_ms)
         asked = await self._ask(ApiKey.CREATE_TOPICS, request, by_itself(ApiKey.CREATE_TOPICS))
         result: CreatableTopicResult = asked.response.topics[0]
         if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):

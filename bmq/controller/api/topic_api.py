@@ -24,6 +24,7 @@ from bmq.metadata.image import (
     MetadataImage,
 )
 from bmq.protocol.apis import ApiKey
+from bmq.protocol.default_topic import default_topic
 from bmq.protocol.delete_topics_versions import as_version_knows, with_topic_states
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -145,7 +146,7 @@ class TopicApi:
         await asyncio.shield(task)
 
     async def _auto_create(self, name: str) -> None:
-        topic = self._internal_topic(name) if name in INTERNAL_TOPICS else _topic_with_defaults(name)
+        topic = self._internal_topic(name) if name in INTERNAL_TOPICS else default_topic(name)
         request = CreateTopicsRequest(topics=(topic,), timeout_ms=self._context.config.internal_request_wait_max_ms)
         result = (await self.create_topics(request, by_itself(ApiKey.CREATE_TOPICS))).topics[0]
         if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
@@ -179,7 +180,3 @@ class TopicApi:
             ),
             configs=[CreatableTopicConfig(name=config, value=value) for config, value in configs.items()],
         )
-
-
-def _topic_with_defaults(name: str) -> CreatableTopic:
-    return CreatableTopic(name=name, num_partitions=NO_VALUE, replication_factor=NO_VALUE)

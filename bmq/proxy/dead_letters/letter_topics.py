@@ -9,18 +9,14 @@ from typing import Final
 from bmq.metadata.image import MetadataImage, TopicImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.dead_letters import TOPIC_CONFIG
+from bmq.protocol.default_topic import default_topic
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from bmq.protocol.messages.create_topics_request import (
-    CreatableTopic,
-    CreatableTopicConfig,
-    CreateTopicsRequest,
-)
+from bmq.protocol.messages.create_topics_request import CreateTopicsRequest
 from bmq.protocol.request_context import RequestMethod, by_itself
 from bmq.proxy.dead_letters.target import check_name, target_of
 
 CREATE_WAIT_MAX_MS: Final = 10_000
-_DEFAULTS: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +59,7 @@ class LetterTopics:
 
     async def _create(self, name: str) -> None:
         """Raises KafkaError unless the topic exists, and this node knows it."""
-        topic = CreatableTopic(
-            name=name,
-            num_partitions=_DEFAULTS,
-            replication_factor=_DEFAULTS,
-            configs=[
-                CreatableTopicConfig(name=TOPIC_CONFIG, value="true"),
-                CreatableTopicConfig(name="message.timestamp.type", value="CreateTime"),
-            ],
-        )
+        topic = default_topic(name, {TOPIC_CONFIG: "true", "message.timestamp.type": "CreateTime"})
         request = CreateTopicsRequest(topics=[topic], timeout_ms=CREATE_WAIT_MAX_MS)
         answer = await self._create_topics(request, by_itself(ApiKey.CREATE_TOPICS))
         (result,) = answer.topics
