@@ -30,6 +30,7 @@ class OneTopic:
     name: str
     topic_id: UUID
     partitions: tuple[int, ...]
+    view: None = None
 
 
 @dataclass
