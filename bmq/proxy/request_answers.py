@@ -194,4 +194,22 @@ def with_received(
 ) -> RequestContext:
     """The context with the request's time and, where it may be sent on to another node, its frame."""
     received = None if api.route is Route.LOCAL else Received(frame, request)
-    return replace(context, received_s=received_s, received=received)
+    # One call with all fields: `dataclasses.replace` takes some times as long, and this is done for each request.
+    return RequestContext(
+        context.api_version,
+        context.client_id,
+        context.client_host,
+        context.client_software_name,
+        context.client_software_version,
+        context.principal,
+        context.is_token,
+        context.listener,
+        context.peer,
+        context.apis,
+        received_s,
+        received,
+        context.leader_epoch,
+        context.client_port,
+        context.turns,
+        context.throttle,
+    )

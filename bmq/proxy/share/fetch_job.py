@@ -38,6 +38,8 @@ AGAIN_S: Final = 0.1
 """Until a shard or an owner that could not be reached is asked again."""
 BARRED_S: Final = 1.0
 """The same of a shard that gives the records of the partition to another member alone."""
+IDLE_PARTITIONS_MAX: Final = 64
+"""A fetch of more partitions looks at them in a round, which gives the event loop to others."""
 LOOK_S: Final = 1.0
 """Until a shard that keeps the order of keys is asked again: a member that does not ask is given no more."""
 _TOLD: Final = frozenset(
@@ -150,6 +152,13 @@ class ShareFetchJob:
         rounds = 0
         while True:
             is_due = self._is_due()
+            if (self._is_current or not is_due) and self._is_idle():
+                if is_due:
+                    return
+                self._is_retried = False
+                await self._wait()
+                rounds = 0
+                continue
             rounds += 1
             self._is_retried = False
             asked = await self._read(is_due)
@@ -162,10 +171,26 @@ class ShareFetchJob:
                 if is_due:
                     self._asks_all = True  # the positions may be old: others may have released records
                     continue
-                await self._wait()
+                if not any(self._has_changed(look) for look in self._looks):
+                    await self._wait()
                 rounds = 0
 
     # --- reading
+
+    def _is_idle(self) -> bool:
+        """Whether a round would neither read nor ask: each partition is read to its end, or full."""
+        if self._terms.is_keyed or self._asks_all or len(self._looks) > IDLE_PARTITIONS_MAX:
+            return False
+        positions, ready = self._consumers.positions, self._services.partitions.ready
+        for look in self._looks:
+            log, position = ready(look.topic_partition), positions.get(look.place_key)
+            if log is None or position is None or look.reset >= 0 or look.error_code or look.barred_until_s:
+                return False
+            bound_offset, offset = self._bound_offset(log), position.next_offset
+            if offset != FULL and offset < bound_offset and log.log_start_offset < bound_offset:
+                return False
+            look.log, look.bound_offset, look.seen = log, bound_offset, (offset, position.version)
+        return True
 
     async def _read(self, is_due: bool) -> list[_Asked]:
         """Questions, and offers if they are enough or it is time."""
@@ -359,10 +384,11 @@ class ShareFetchJob:
         )
 
     async def _wait(self) -> None:
-        """Until a log moves, a shard has news, a partition is started, or the time is over."""
+        """Until a log moves, a shard has news, a partition is started, or the time is over.
+
+        Nothing may have changed since the round: the callers look, and give the event loop to nobody in between.
+        """
         shared, consumers = self._shared, self._consumers
-        if any(self._has_changed(look) for look in self._looks):
-            return
         self._is_current = True
         woken = self._woken = shared.loop.create_future()
         logs = [look.log for look in self._looks if look.log is not None]
@@ -379,7 +405,9 @@ class ShareFetchJob:
             due_s = min(due_s, shared.loop.time() + AGAIN_S)
         if self._terms.is_keyed:
             due_s = min(due_s, shared.loop.time() + LOOK_S)
-        due_s = min([due_s, *(look.barred_until_s for look in self._looks if look.barred_until_s)])
+        for look in self._looks:
+            if look.barred_until_s:
+                due_s = min(due_s, look.barred_until_s)
         shared.deadlines.add(self._wake, due_s)
         try:
             await woken

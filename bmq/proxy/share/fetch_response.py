@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from bmq.protocol.hot_parts import INT32, LeaderHint, NodeEndpoint, append_compact_string, append_varint
 from bmq.protocol.share_state_messages import AcquiredRange
-from bmq.protocol.turns import Pace
+from bmq.protocol.turns import Pace, at_once
 from bmq.protocol.wire import Buffer
 from bmq.protocol.wire_turns import InTurns
 
@@ -18,6 +19,7 @@ _PARTITION: Final = Struct(">ih")  # index, error code
 _INT16: Final = Struct(">h")
 _LEADER: Final = Struct(">iix")  # node, epoch, no tagged fields
 _ACQUIRED: Final = Struct(">qqhx")
+_EMPTY_ANSWERS_MAX: Final = 64
 _NO_LEADER: Final = LeaderHint(0, 0)
 
 
@@ -74,6 +76,13 @@ def encode_share_fetch(
     out.append(0)
     pieces.append(out)
     return pieces
+
+
+@lru_cache(_EMPTY_ANSWERS_MAX)
+def empty_share_fetch(throttle_time_ms: int, lock_timeout_ms: int) -> bytes:
+    """The body of an answer without partitions, as an idle member gets it with each poll."""
+    work = encode_share_fetch((), throttle_time_ms=throttle_time_ms, lock_timeout_ms=lock_timeout_ms)
+    return b"".join(at_once(work))
 
 
 def _append(pieces: list[Buffer], out: bytearray, result: ShareResult) -> bytearray:

@@ -29,7 +29,7 @@ from bmq.proxy.dispatch import EncodedPieces
 from bmq.proxy.fetch_results import endpoints
 from bmq.proxy.share.acknowledging import Acknowledged, AcknowledgingRequest, acknowledge
 from bmq.proxy.share.fetch_job import Found, ShareFetchJob, Wanted
-from bmq.proxy.share.fetch_response import ShareResult, encode_share_fetch
+from bmq.proxy.share.fetch_response import ShareResult, empty_share_fetch, encode_share_fetch
 from bmq.proxy.share.sessions import INITIAL_EPOCH, NO_TOPIC, SESSION_PARTITIONS_MAX, ShareScope, told
 from bmq.proxy.topic_views import client_leader
 from bmq.security.acls import Operation, ResourceType
@@ -276,8 +276,11 @@ class _Fetch:
         errors: Mapping[TopicPartition, ErrorCode],
         acknowledged: dict[TopicPartition, Acknowledged],
     ) -> EncodedPieces:
-        image, stats = self._services.controller.image, self._services.stats
         found: Mapping[TopicPartition, Found] = {} if job is None else job.found
+        lock_timeout_ms = self._terms.lock_timeout_ms if job is None else job.lock_timeout_ms
+        if not (found or errors or acknowledged or scope.is_opening or any(one.must_tell for one in scope.partitions)):
+            return EncodedPieces([empty_share_fetch(self._throttle_ms, lock_timeout_ms)])
+        image, stats = self._services.controller.image, self._services.stats
         results: list[ShareResult] = []
         hinted: set[int] = set()
         unnamed = dict(acknowledged)
@@ -298,7 +301,7 @@ class _Fetch:
         encoding = encode_share_fetch(
             results,
             throttle_time_ms=self._throttle_ms,
-            lock_timeout_ms=self._terms.lock_timeout_ms if job is None else job.lock_timeout_ms,
+            lock_timeout_ms=lock_timeout_ms,
             endpoints=endpoints(image, hinted),
         )
         pieces: list[Part] = list(await run_in_turns(encoding, self._turns))

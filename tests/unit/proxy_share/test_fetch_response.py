@@ -11,7 +11,7 @@ from bmq.protocol.codec import decode, encode
 from bmq.protocol.hot_parts import LeaderHint, NodeEndpoint
 from bmq.protocol.share_state_messages import AcquiredRange
 from bmq.protocol.turns import at_once
-from bmq.proxy.share.fetch_response import ShareResult, encode_share_fetch
+from bmq.proxy.share.fetch_response import ShareResult, empty_share_fetch, encode_share_fetch
 
 pytestmark = pytest.mark.unit
 
@@ -54,3 +54,10 @@ def test_a_refusal_has_no_partitions() -> None:
     body = b"".join(at_once(encode_share_fetch((), error_code=122, message="gone")))
     response = decode("response", ApiKey.SHARE_FETCH, 2, body)
     assert (response.error_code, response.error_message, list(response.responses)) == (122, "gone", [])
+
+
+def test_an_answer_without_partitions_is_made_once() -> None:
+    body = empty_share_fetch(7, 30_000)
+    assert body == b"".join(at_once(encode_share_fetch((), throttle_time_ms=7, lock_timeout_ms=30_000)))
+    assert body is empty_share_fetch(7, 30_000)
+    assert body != empty_share_fetch(0, 30_000) and body != empty_share_fetch(7, 15_000)

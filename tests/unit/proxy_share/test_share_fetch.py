@@ -15,6 +15,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import TRANSACTIONAL
 from bmq.protocol.share_state_messages import RECORD_LIMIT
+from bmq.proxy.share.fetch_job import IDLE_PARTITIONS_MAX
 from tests.support.produced_batch import produced_batch
 from tests.unit.proxy_fetch.cluster import TOPIC_ID
 from tests.unit.proxy_share.share_client import Member, ShareCluster, acquired_of, partitions_of, turns
@@ -229,6 +230,47 @@ async def test_many_waiting_members_ask_a_shard_once(cluster: ShareCluster) -> N
     cluster.fetch_cluster.fetcher.stop_waiting()
     await asyncio.gather(*waiting)
     assert len(cluster.states.waits) == before
+
+
+async def test_a_poll_that_nothing_comes_to_asks_no_shard(cluster: ShareCluster) -> None:
+    cluster.fetch_cluster.produce(0)
+    member = Member(cluster)
+    assert acquired_of(await member.fetch([0, 1])) == [(0, 0, 1)]
+    asked = len(cluster.states.acquires)
+    waiting = asyncio.ensure_future(member.fetch([], max_wait_ms=NEVER_MS))
+    await turns()
+    cluster.consumers.shared.deadlines.expire_all()  # wakes it, before its time is over
+    await turns()
+    assert not waiting.done()
+    cluster.fetch_cluster.fetcher.stop_waiting()
+    assert partitions_of(await waiting) == {}
+    assert len(cluster.states.acquires) == asked
+
+
+@pytest.mark.parametrize("partition_count", [2, IDLE_PARTITIONS_MAX + 1])
+async def test_a_poll_of_many_partitions_wakes_for_one(partition_count: int) -> None:
+    cluster = ShareCluster(partition_count)
+    try:
+        member = Member(cluster)
+        await member.fetch(range(partition_count))
+        waiting = asyncio.ensure_future(member.fetch([], max_wait_ms=NEVER_MS))
+        await turns()
+        assert not waiting.done()
+        cluster.fetch_cluster.produce(partition_count - 1)
+        assert acquired_of(await waiting, partition_count - 1) == [(0, 0, 1)]
+    finally:
+        await cluster.close()
+
+
+async def test_records_below_min_bytes_are_given_when_the_time_is_over(cluster: ShareCluster) -> None:
+    member = Member(cluster)
+    await member.fetch()
+    cluster.fetch_cluster.produce(0)
+    waiting = asyncio.ensure_future(member.fetch([], max_wait_ms=NEVER_MS, min_bytes=1_000_000))
+    await turns()
+    assert not waiting.done()
+    cluster.fetch_cluster.fetcher.stop_waiting()
+    assert acquired_of(await waiting) == [(0, 0, 1)]
 
 
 async def test_an_idle_partition_is_started_and_awaited(cluster: ShareCluster) -> None:
