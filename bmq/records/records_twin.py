@@ -106,7 +106,17 @@ def record_places(
     data: Buffer, place: int, end: int, count: int, last_delta: int, wanted: int
 ) -> Iterator[RecordPlaces]:
     """The `count` records of the body data[place:end], as far as `wanted` (batch_layout.WANTS_…) says. Raises Damage."""
-    previous = -1
+    for places in record_places_from(data, place, end, count, last_delta, wanted, -1):
+        place = places.stop
+        yield places
+    if place != end:
+        raise Damage(layout.BYTES_LEFT)
+
+
+def record_places_from(
+    data: Buffer, place: int, end: int, count: int, last_delta: int, wanted: int, previous: int
+) -> Iterator[RecordPlaces]:
+    """As record_places, behind a record with the offset delta `previous`; bytes may be left behind them."""
     for _ in range(count):
         begin = place
         length, place = varint(data, place, end)
@@ -134,8 +144,6 @@ def record_places(
             header_count,
         )  # fmt: skip
         place = stop
-    if place != end:
-        raise Damage(layout.BYTES_LEFT)
 
 
 class Body(NamedTuple):

@@ -10,6 +10,7 @@
 #include "batch_check.h"
 #include "delays.h"
 #include "lz4_frame.h"
+#include "passing.h"
 
 #define NOW_MS INT64_C(1700000000000)
 #define REFUSED_MAX 3
@@ -62,7 +63,24 @@ static int64_t split_status(const uint8_t *header, const uint8_t *body, size_t b
     return status;
 }
 
-/* Writes "result max index count failed position | refused ... | opened's result, that of its parts and where | lz4 | delays", without an end of line. */
+/* How the body's records pass a filter by tag or key: the status, and how many do; the numbers as for split_status. */
+static int64_t passing_status(const uint8_t *header, const uint8_t *body, size_t body_bytes, int64_t *passed) {
+    static const uint8_t texts[] = {'b', 'm', 'q', '-', 't', 'a', 'g', 'a', 'k'};
+    static const int64_t strings[] = {0, 7, 7, 1, 8, 1}, terms[] = {0, 1, 1, 1, 0, 0, 2, 1};
+    const struct bmq_record_filter filter = {texts, strings, terms, 2, 0xe};
+    const int64_t count = header[60] & 63, last_delta = header[26];
+    struct bmq_passing passing = {0, -1, 0, 0};
+    int64_t *runs = calloc(count ? (size_t)count : 1, 16);
+    if (!runs)
+        abort();
+    const int64_t status =
+        bmq_passing_records(body, (int64_t)body_bytes, count, last_delta, &filter, runs, &passing);
+    free(runs);
+    *passed = status ? 0 : passing.passed;
+    return status;
+}
+
+/* Writes "result max index count failed position | refused ... | opened's result, that of its parts and where | lz4 | delays | passing, how many", without an end of line. */
 static void run_case(const uint8_t *data, size_t bytes, FILE *out) {
     const uint8_t settings = bytes ? data[0] : 0;
     const size_t batch_bytes = bytes ? bytes - 1 : 0;
@@ -79,7 +97,8 @@ static void run_case(const uint8_t *data, size_t bytes, FILE *out) {
     check.refused_max = REFUSED_MAX;
     const int32_t result = bmq_check_batch(batch, batch_bytes, NOW_MS, &check);
     int32_t opened = CHECK_NO_HEADER, parts = CHECK_NO_HEADER;
-    long long place = 0, delays = 0;
+    long long place = 0, delays = 0, is_passing = 0;
+    int64_t passed = 0;
     if (out)
         fprintf(out, "%d", result);
     if (result != CHECK_NO_HEADER) {
@@ -97,12 +116,14 @@ static void run_case(const uint8_t *data, size_t bytes, FILE *out) {
         parts = checked_in_parts(header, body, batch_bytes - HEADER_BYTES, PART_BYTES[settings >> 6], &check);
         place = (long long)check.failed_position;
         delays = (long long)split_status(header, body, batch_bytes - HEADER_BYTES);
+        is_passing = (long long)passing_status(header, body, batch_bytes - HEADER_BYTES, &passed);
         free(header);
         free(body);
     }
     const int32_t is_frame = bmq_lz4_is_one_frame(batch, batch_bytes);
     if (out)
-        fprintf(out, " | %d %d %lld | %d | %lld", opened, parts, place, is_frame, delays);
+        fprintf(out, " | %d %d %lld | %d | %lld | %lld %lld", opened, parts, place, is_frame, delays, is_passing,
+                (long long)passed);
     free(refused);
     free(batch);
 }

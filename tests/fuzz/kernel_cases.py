@@ -9,12 +9,15 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from bmq.protocol.batch_records import encode_batch
+from bmq.protocol.batch_records import Record, encode_batch
 from bmq.records.batch_check import Result, Rules
 from bmq.records.batch_check_twin import TwinCheck
 from bmq.records.delays_twin import split_with_status
 from bmq.records.lz4_frames import is_one_frame_twin
 from bmq.records.native import library
+from bmq.records.passing_layout import BEGIN, RecordFilter, Term
+from bmq.records.passing_twin import PassingRecords
+from bmq.records.records_twin import Damage
 from tests.conformance.broken_batches import CODECS, ways
 from tests.unit.records.delay_cases import TERMS, random_records
 
@@ -22,6 +25,8 @@ SOURCES: Final = Path(library.__file__).parent
 HERE: Final = Path(__file__).parent
 NOW_MS: Final = 1_700_000_000_000
 REFUSED_MAX: Final = 3
+TAGGED: Final = 8
+"""Seeds with keys and tags."""
 DELAYED: Final = 40
 """Seeds with delay headers."""
 BOUNDS_MS: Final = (0, 5, 3_600_000, 2**63 - 1)
@@ -49,18 +54,30 @@ def twins_answer(data: bytes) -> str:
     settings, batch = data[0] if data else 0, memoryview(bytearray(data[1:]))
     twin = TwinCheck(Rules(settings & 3), BOUNDS_MS[settings >> 2 & 3], BOUNDS_MS[settings >> 4 & 3])
     result = twin.batch(batch, NOW_MS)
-    line, opened, place, delays = f"{int(result)}", int(result), 0, 0
+    line, opened, place, delays, passing = f"{int(result)}", int(result), 0, 0, "0 0"
     if result != Result.NO_HEADER:
         line += " " + " ".join(map(str, twin.details())) + " |"
         for one in twin.refused(REFUSED_MAX):
             line += f" {one.batch_index}:{int(one.kind)}:{one.timestamp_ms}"
         place = twin.details().failed_position
         delays = split_with_status(batch[61:], batch[60] & 63, batch[26], TERMS)[0]
-    return f"{line} | {opened} {opened} {place} | {int(is_one_frame_twin(batch))} | {delays}"
+        passing = _passing(batch[61:], batch[60] & 63, batch[26])
+    return f"{line} | {opened} {opened} {place} | {int(is_one_frame_twin(batch))} | {delays} | {passing}"
+
+
+def _passing(body: memoryview, count: int, last_delta: int) -> str:
+    """How the records pass the filter of kernel_case.h: the status, and how many do."""
+    wanted = RecordFilter((Term((b"bmq-tag",), (b"a",)), Term((), (b"k",))), 0xE)
+    try:
+        return f"0 {PassingRecords(wanted).look(body, BEGIN, count, last_delta).passed}"
+    except Damage as damage:
+        return f"{-damage.kind} 0"
 
 
 def seeds() -> Iterator[bytes]:
-    """Batches broken in all the ways of the conformance cases, bodies of LZ4 by themselves, and batches with delay headers."""
+    """Batches broken in all the ways of the conformance cases, bodies of LZ4 by themselves, and batches with delay headers or
+    tags.
+    """
     for codec in range(len(CODECS)):
         for number, (_, batch) in enumerate(ways(codec, NOW_MS)):
             yield bytes([number * 37 & 0xFF]) + batch
@@ -69,6 +86,9 @@ def seeds() -> Iterator[bytes]:
     dice = Random(3)
     for _ in range(DELAYED):
         yield b"\x3c" + encode_batch(random_records(dice))
+    for _ in range(TAGGED):
+        records = [Record(dice.choice((None, b"k")), b"", (("bmq-tag", dice.choice((None, b"a", b"b"))),))] * 3
+        yield b"\x3c" + encode_batch(records)
 
 
 def mutated(inputs: Sequence[bytes], dice: Random, count: int) -> Iterator[bytes]:

@@ -165,3 +165,21 @@ class DelaySplit(ctypes.Structure):
         ("kept_bytes", _Int64),
         ("newest_ms", _Int64),
     )
+
+
+class RecordFilter(ctypes.Structure):
+    """struct bmq_record_filter"""
+
+    _fields_ = (
+        ("texts", _Pointer),
+        ("strings", _Pointer),
+        ("terms", _Pointer),
+        ("term_count", _Int64),
+        ("truths", ctypes.c_uint64),
+    )
+
+
+class Passing(ctypes.Structure):
+    """struct bmq_passing"""
+
+    _fields_ = (("place", _Int64), ("previous", _Int64), ("run_count", _Int64), ("passed", _Int64))

@@ -13,6 +13,8 @@ from bmq.records import keys_twin
 from tests.fuzz.kernel_cases import SANITIZED, answers, build, differences, mutated, seeds
 from tests.unit.records.delay_cases import random_case, split_line
 from tests.unit.records.key_cases import hash_line, random_take, take_line
+from tests.unit.records.passing_cases import HEAD_BYTES, looked
+from tests.unit.records.passing_cases import random_case as passing_case
 
 pytestmark = pytest.mark.unit
 
@@ -72,3 +74,12 @@ def test_delayed_records_are_taken_out_as_by_the_twin(tmp_path: Path) -> None:
     inputs = [one for one in [*cases, *mutated(cases, dice, 3_000)] if len(one) >= 3]
     inputs += [cases[0][:length] for length in range(3, len(cases[0]))]
     assert answers(driver, inputs) == [split_line(one) for one in inputs]
+
+
+def test_records_pass_filters_as_by_the_twin(tmp_path: Path) -> None:
+    driver = build("cc", "passing_driver", tmp_path / "driver", *SANITIZED)
+    dice = Random(47)
+    cases = [passing_case(dice) for _ in range(600)]
+    inputs = [one for one in [*cases, *mutated(cases, dice, 3_000)] if len(one) >= HEAD_BYTES]
+    inputs += [cases[0][:length] for length in range(HEAD_BYTES, len(cases[0]))]
+    assert answers(driver, inputs) == [looked(one) for one in inputs]

@@ -1,0 +1,19 @@
+"""Which records of a batch pass a filter. By the kernel in C, or its twin where there is none.
+
+`PassingRecords(wanted)`: a filter (passing_layout.RecordFilter) made ready; used by one thread at a time. Raises ValueError for more terms
+than TERMS_MAX. `look(body, last, count, last_delta)`: looks at the next `count` records of a decompressed body behind `last`, BEGIN at
+first. Raises records_twin.Damage, ValueError for numbers that contradict each other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from bmq.records.native.library import kernel
+
+if TYPE_CHECKING or kernel().library is None:
+    from bmq.records.passing_twin import PassingRecords
+else:
+    from bmq.records.passing_native import PassingRecords
+
+__all__ = ["PassingRecords"]

@@ -1,0 +1,77 @@
+"""Which records pass a filter, in C: calls of native/passing.c."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Final
+
+from bmq.protocol.compression import Buffer
+from bmq.records.native import structures
+from bmq.records.native.calls import brief_function, checked, function
+from bmq.records.native.memory import Pins
+from bmq.records.passing_layout import TERMS_MAX, Passing, RecordFilter
+from bmq.records.records_twin import Damage
+
+BRIEF_BYTES_MAX: Final = 32 * 1024
+"""Bodies up to this size are looked at in microseconds, with the interpreter's lock."""
+
+_Int64: Final = ctypes.c_int64
+_Pointer: Final = ctypes.c_void_p
+_TYPES: Final = (_Pointer, _Int64, _Int64, _Int64, _Pointer, _Pointer, _Pointer)
+
+_briefly = brief_function("bmq_passing_records", *_TYPES)
+_at_length = function("bmq_passing_records", *_TYPES)
+
+
+class PassingRecords:
+    """As passing.PassingRecords."""
+
+    def __init__(self, wanted: RecordFilter) -> None:
+        if len(wanted.terms) > TERMS_MAX:
+            raise ValueError(f"a filter with {len(wanted.terms)} terms")
+        texts, strings, terms = bytearray(), list[int](), list[int]()
+
+        def add(some: tuple[bytes, ...]) -> None:
+            terms.extend((len(strings) // 2, len(some)))
+            for text in some:
+                strings.extend((len(texts), len(text)))
+                texts.extend(text)
+
+        for term in wanted.terms:
+            add(term.names)
+            add(term.values)
+        # Kept here as long as the structure that points to them.
+        self._texts = ctypes.create_string_buffer(bytes(texts))
+        self._strings = (_Int64 * max(len(strings), 1))(*strings)
+        self._terms = (_Int64 * max(len(terms), 1))(*terms)
+        self._filter = structures.RecordFilter(
+            ctypes.addressof(self._texts),
+            ctypes.addressof(self._strings),
+            ctypes.addressof(self._terms),
+            len(wanted.terms),
+            wanted.truths,
+        )
+        self._runs = (_Int64 * 0)()
+
+    def look(self, body: Buffer, last: Passing, count: int, last_delta: int) -> Passing:
+        """As passing.PassingRecords.look."""
+        count = min(count, len(body) + 1)  # a record has a byte at least: one too many is enough to show damage
+        if len(self._runs) < 2 * count:
+            self._runs = (_Int64 * (2 * count))()
+        found = structures.Passing(last.place, last.previous)
+        with Pins() as pins:
+            status = checked(
+                (_briefly if len(body) <= BRIEF_BYTES_MAX else _at_length)(
+                    pins.address(body),
+                    len(body),
+                    count,
+                    last_delta,
+                    ctypes.byref(self._filter),
+                    self._runs,
+                    ctypes.byref(found),
+                )
+            )
+        if status:
+            raise Damage(-status)
+        bounds = iter(self._runs[: 2 * found.run_count])
+        return Passing(found.place, found.previous, list(zip(bounds, bounds, strict=True)), found.passed)
