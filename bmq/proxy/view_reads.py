@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -40,6 +40,8 @@ SCAN_S_MAX: Final = 0.25
 """As SCAN_BYTES_MAX, in time. A step that has begun is taken to its end."""
 FILTERED_AT_ONCE_BYTES_MAX: Final = 8 * 1024
 """Uncompressed batches up to this size together are filtered on the event loop."""
+SLICE_S: Final = 0.05
+"""A filtering that takes longer lets others have their turn."""
 FILTERS_MAX: Final = 1_000
 """Filters that are kept ready."""
 _ENTRY_BYTES: Final = 250
@@ -78,6 +80,7 @@ class ViewReads:
         self._run_aside = run_aside
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
+        self._long = asyncio.Lock()
         self._filters: LRUCache[UUID, BatchFilter] = LRUCache(FILTERS_MAX)
         self._remembered: LRUCache[_Key, _Filtered] = LRUCache(config.view_cache_bytes_max, _size)
 
@@ -150,27 +153,25 @@ class ViewReads:
     async def _filter(
         self, view: TopicImage, partition: int, data: Buffer, missing: Sequence[tuple[_Key, _Batch]]
     ) -> dict[_Key, _Filtered]:
-        def work() -> dict[_Key, _Filtered]:
-            assert view.view is not None
-            batch_filter = self._filters.get(view.topic_id)
-            if batch_filter is None:
-                batch_filter = BatchFilter(compiled(view.view.filter), _let_others_run)
-                self._filters[view.topic_id] = batch_filter
-            results: dict[_Key, _Filtered] = {}
-            for key, (position, header) in missing:
-                batch = memoryview(data)[position : position + header.size_bytes]
-                filtered = batch_filter.filtered(batch, header, partition)
-                results[key] = _AS_IT_IS if filtered is None else filtered
-            return results
-
+        job = _Filtering(lambda: self._filter_of(view), partition, data, missing)
         is_short = sum(header.size_bytes for _, (_, header) in missing) <= FILTERED_AT_ONCE_BYTES_MAX
         is_ready = view.topic_id in self._filters and not self._turn.locked()
         try:
             if is_ready and is_short and all(one[1][1].compression is Compression.NONE for one in missing):
-                return work()
+                job.work(lambda: False)
+                return job.results
             async with self._turn:
-                found: dict[_Key, _Filtered] = await self._run_aside(work)
-                return found
+                is_done = await self._slice(job)
+            if is_done:
+                return job.results
+            # What takes long goes on in slices, so that others have their turns; one at a time, as its batch is in memory.
+            if self._long.locked():
+                job.rewind()
+            async with self._long:
+                while not is_done:
+                    async with self._turn:
+                        is_done = await self._slice(job)
+            return job.results
         except (CorruptRecords, BadCompressedData, UnknownCompression) as error:
             raise KafkaError(
                 ErrorCode.CORRUPT_MESSAGE, f"view {view.name}: records that cannot be filtered: {error}"
@@ -178,11 +179,84 @@ class ViewReads:
         except InvalidFilter as error:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"view {view.name}: {error}") from error
 
+    async def _slice(self, job: _Filtering) -> bool:
+        """Go on with a job in the thread, for about SLICE_S; whether it is done."""
+        job.take(self._remembered)  # another reader may have filtered some while this one waited
+        if job.is_done:
+            return True
+        end_s = self._elapsed_s() + SLICE_S
+        await self._run_aside(lambda: job.work(lambda: self._elapsed_s() >= end_s))
+        return job.is_done
+
+    def _filter_of(self, view: TopicImage) -> BatchFilter:
+        """Raises InvalidFilter."""
+        assert view.view is not None
+        batch_filter = self._filters.get(view.topic_id)
+        if batch_filter is None:
+            batch_filter = self._filters[view.topic_id] = BatchFilter(compiled(view.view.filter))
+        return batch_filter
+
     async def _read(self, log: PartitionLog, offset: int, bound_offset: int) -> Sequence[memoryview]:
         """Whole batches in memory. Far behind the end reads take turns, as all fetches do."""
         limit = self._reads.limit(READ_BYTES_MAX)
         tail = log.tail_read(offset, limit, bound_offset)
         return await self._reads.read(log, offset, limit, bound_offset) if tail is None else tail
+
+
+class _Filtering:
+    """Some batches that are filtered one after the other. `make_filter` is called where the work is done."""
+
+    def __init__(
+        self,
+        make_filter: Callable[[], BatchFilter],
+        partition: int,
+        data: Buffer,
+        batches: Sequence[tuple[_Key, _Batch]],
+    ) -> None:
+        self.results: dict[_Key, _Filtered] = {}
+        self._make_filter = make_filter
+        self._partition = partition
+        self._data = data
+        self._left = list(reversed(batches))
+        self._steps: Generator[None, None, Buffer | None] | None = None
+
+    def take(self, known: Mapping[_Key, _Filtered]) -> None:
+        """What of it is filtered already is left out."""
+        found = {key: done for key, _ in self._left if (done := known.get(key)) is not None}
+        if not found:
+            return
+        self.results |= found
+        if self._left[-1][0] in found:
+            self._steps = None
+        self._left = [one for one in self._left if one[0] not in found]
+
+    @property
+    def is_done(self) -> bool:
+        return not self._left
+
+    def work(self, is_over: Callable[[], bool]) -> None:
+        """Go on until all is done, or `is_over` says so after a step.
+
+        Raises InvalidFilter, and what BatchFilter.filtered raises.
+        """
+        while self._left:
+            key, (position, header) = self._left[-1]
+            if self._steps is None:
+                batch = memoryview(self._data)[position : position + header.size_bytes]
+                self._steps = self._make_filter().steps(batch, header, self._partition)
+            try:
+                next(self._steps)
+            except StopIteration as end:
+                self._steps = None
+                self._left.pop()
+                self.results[key] = _AS_IT_IS if end.value is None else end.value
+            _let_others_run()
+            if is_over():
+                break
+
+    def rewind(self) -> None:
+        """Begin anew with the batch that is under way, and let its memory go."""
+        self._steps = None
 
 
 class _Answer:

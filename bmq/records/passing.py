@@ -1,6 +1,6 @@
 """Which records of a batch pass a filter. By the kernel in C, or its twin where there is none.
 
-`PassingRecords(wanted)`: a filter (passing_layout.RecordFilter) made ready; used by one thread at a time. Raises ValueError for more terms
+`PassingRecords(wanted)`: a filter (passing_layout.RecordFilter) made ready, for any number of threads. Raises ValueError for more terms
 than TERMS_MAX. `look(body, last, count, last_delta)`: looks at the next `count` records of a decompressed body behind `last`, BEGIN at
 first. Raises records_twin.Damage, ValueError for numbers that contradict each other.
 """

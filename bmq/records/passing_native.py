@@ -51,13 +51,11 @@ class PassingRecords:
             len(wanted.terms),
             wanted.truths,
         )
-        self._runs = (_Int64 * 0)()
 
     def look(self, body: Buffer, last: Passing, count: int, last_delta: int) -> Passing:
         """As passing.PassingRecords.look."""
         count = min(count, len(body) + 1)  # a record has a byte at least: one too many is enough to show damage
-        if len(self._runs) < 2 * count:
-            self._runs = (_Int64 * (2 * count))()
+        runs = (_Int64 * (2 * max(count, 0)))()
         found = structures.Passing(last.place, last.previous)
         with Pins() as pins:
             status = checked(
@@ -67,11 +65,11 @@ class PassingRecords:
                     count,
                     last_delta,
                     ctypes.byref(self._filter),
-                    self._runs,
+                    runs,
                     ctypes.byref(found),
                 )
             )
         if status:
             raise Damage(-status)
-        bounds = iter(self._runs[: 2 * found.run_count])
+        bounds = iter(runs[: 2 * found.run_count])
         return Passing(found.place, found.previous, list(zip(bounds, bounds, strict=True)), found.passed)

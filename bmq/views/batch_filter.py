@@ -7,8 +7,9 @@ stay: readers of committed records need them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from collections.abc import Generator, Iterator
+from itertools import islice
+from typing import Final, NamedTuple, cast
 
 from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX, Buffer, Compression, compress, decompress
 from bmq.protocol.control_batch import ControlType
@@ -25,13 +26,17 @@ from bmq.protocol.record_batch import (
     TimestampType,
     assemble_batch,
 )
-from bmq.records.batch_layout import WANTS_HEADERS
+from bmq.records.batch_layout import BYTES_LEFT, WANTS_HEADERS
+from bmq.records.passing import PassingRecords
+from bmq.records.passing_layout import BEGIN
 from bmq.records.records_twin import Damage, RecordPlaces, headers_of, record_places
 from bmq.views.record_fields import RecordFields
 from bmq.views.view_filter import ViewFilter
 
-PAUSE_RECORDS: Final = 256
-"""Records between two pauses."""
+STEP_RECORDS: Final = 256
+"""Records that Python looks at in one step: a millisecond or two."""
+KERNEL_STEP_RECORDS: Final = 4096
+"""As STEP_RECORDS, for the kernel."""
 ANSWERS_MAX: Final = 4096
 """Different headers of records whose answers a filter remembers."""
 ANSWER_BYTES_MAX: Final = 512
@@ -39,17 +44,19 @@ ANSWER_BYTES_MAX: Final = 512
 _LAST_DELTA_MAX: Final = 2**31 - 1
 _MARKERS: Final = (ControlType.ABORT, ControlType.COMMIT)
 
+_Found = tuple[list[tuple[int, int]], int]
+"""Where runs of records that pass begin and end, and how many records they are."""
 NOTHING: Final = b""
 """No record of a batch passes."""
 
 
 class BatchFilter:
-    """One view's filter for batches; used by one thread at a time. `pause` is called now and then: others may run."""
+    """One view's filter for batches, for any number of threads."""
 
-    def __init__(self, view_filter: ViewFilter, pause: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, view_filter: ViewFilter) -> None:
         self._predicate = view_filter.predicate
         self._is_by_headers = view_filter.is_by_headers
-        self._pause = pause
+        self._passing = None if view_filter.kernel_filter is None else PassingRecords(view_filter.kernel_filter)
         self._answers: dict[bytes, bool] = {}
 
     def filtered(self, batch: Buffer, header: BatchHeader, partition: int) -> Buffer | None:
@@ -57,13 +64,34 @@ class BatchFilter:
 
         Raises CorruptRecords, BadCompressedData, UnknownCompression for a batch that cannot be opened.
         """
+        steps = self.steps(batch, header, partition)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return cast(Buffer | None, end.value)
+
+    def steps(self, batch: Buffer, header: BatchHeader, partition: int) -> Generator[None, None, Buffer | None]:
+        """As `filtered`, in steps of bounded numbers of records. The decompressed batch is in memory until the end."""
         if header.attributes & CONTROL:
             return None if _is_marker(batch, header) else NOTHING
         if header.record_count <= 0:
             return NOTHING
         body = decompress(header.compression, memoryview(batch)[HEADER_BYTES:], DECOMPRESSED_BYTES_MAX)
         body = body if isinstance(body, bytes) else bytes(body)
-        runs, count = self._passing(body, header, partition)
+        runs: list[tuple[int, int]] = []
+        found = self._kernel_steps(body, header) if self._passing else self._python_steps(body, header, partition)
+        count = 0
+        try:
+            for number, (more, passed) in enumerate(found):
+                if number:
+                    yield
+                count += passed
+                if more and runs and runs[-1][1] == more[0][0]:
+                    more[0] = (runs.pop()[0], more[0][1])
+                runs += more
+        except Damage as damage:
+            raise CorruptRecords(f"offset {header.base_offset}: {damage}") from damage
         if count == header.record_count:
             return None
         if not count:
@@ -75,32 +103,32 @@ class BatchFilter:
             kept, attributes = compress(header.compression, kept), header.attributes
         return assemble_batch(header._replace(attributes=attributes, record_count=count), kept)
 
-    def _passing(self, body: bytes, header: BatchHeader, partition: int) -> tuple[list[tuple[int, int]], int]:
-        """Where runs of records that pass begin and end, and how many records they are."""
+    def _kernel_steps(self, body: bytes, header: BatchHeader) -> Iterator[_Found]:
+        assert self._passing is not None
+        last, left = BEGIN, header.record_count
+        while left:
+            count = min(left, KERNEL_STEP_RECORDS)
+            last = self._passing.look(body, last, count, header.last_offset_delta)
+            left -= count
+            yield last.runs, last.passed
+        if last.place != len(body):
+            raise Damage(BYTES_LEFT)
+
+    def _python_steps(self, body: bytes, header: BatchHeader, partition: int) -> Iterator[_Found]:
         append_time_ms = header.max_timestamp_ms if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
-        runs: list[tuple[int, int]] = []
-        count, run_begin, run_end, left = 0, 0, -1, PAUSE_RECORDS
-        try:
-            for places in record_places(
-                body, 0, len(body), header.record_count, header.last_offset_delta, WANTS_HEADERS
-            ):
-                left -= 1
-                if not left:
-                    left = PAUSE_RECORDS
-                    self._pause()
+        every = record_places(body, 0, len(body), header.record_count, header.last_offset_delta, WANTS_HEADERS)
+        while some := list(islice(every, STEP_RECORDS)):
+            runs: list[tuple[int, int]] = []
+            passed = 0
+            for places in some:
                 if not self._passes(body, places, header, append_time_ms, partition):
                     continue
-                count += 1
-                if places.begin != run_end:
-                    if run_end >= 0:
-                        runs.append((run_begin, run_end))
-                    run_begin = places.begin
-                run_end = places.stop
-        except Damage as damage:
-            raise CorruptRecords(f"offset {header.base_offset}: {damage}") from damage
-        if run_end >= 0:
-            runs.append((run_begin, run_end))
-        return runs, count
+                passed += 1
+                if runs and runs[-1][1] == places.begin:
+                    runs[-1] = (runs[-1][0], places.stop)
+                else:
+                    runs.append((places.begin, places.stop))
+            yield runs, passed
 
     def _passes(
         self, body: bytes, places: RecordPlaces, header: BatchHeader, append_time_ms: int | None, partition: int

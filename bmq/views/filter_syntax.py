@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from bmq.views import predicates
+from bmq.records.passing_layout import RecordFilter
+from bmq.views import kernel_filters, predicates
 from bmq.views.filter_error import InvalidFilter
 from bmq.views.predicates import Number, Predicate, Test, Values
 
@@ -63,8 +64,16 @@ _TOKENS: Final = frozenset(
 _ALLOWED: Final = "comparisons, BETWEEN, IN, LIKE, REGEXP, IS NULL, AND, OR, NOT"
 
 
-def parsed_filter(text: str) -> tuple[Predicate, bool]:
-    """The filter's predicate, and whether it looks at headers alone. Raises InvalidFilter."""
+class ParsedFilter(NamedTuple):
+    """`is_by_headers`: it looks at headers alone. `kernel_filter`: the same for the kernel; None: it cannot be said to it."""
+
+    predicate: Predicate
+    is_by_headers: bool
+    kernel_filter: RecordFilter | None
+
+
+def parsed_filter(text: str) -> ParsedFilter:
+    """Raises InvalidFilter."""
     _check_tokens(text)
     try:
         tree = sqlglot.parse_one(text)
@@ -73,7 +82,8 @@ def parsed_filter(text: str) -> tuple[Predicate, bool]:
     except RecursionError as error:
         raise InvalidFilter("the filter is nested too deep") from error
     builder = _Builder()
-    return builder.condition(tree), builder.is_by_headers
+    predicate = builder.condition(tree)
+    return ParsedFilter(predicate, builder.is_by_headers, builder.kernel_filters.get(predicate))
 
 
 def _check_tokens(text: str) -> None:
@@ -117,12 +127,13 @@ class _Builder:
 
     def __init__(self) -> None:
         self.is_by_headers = True
+        self.kernel_filters: dict[Predicate, RecordFilter] = {}
         self._by_kind: Mapping[type[exp.Expression], Callable[[Any], Predicate]] = {
-            exp.And: lambda node: predicates.all_of(self._chain(node, exp.And)),
-            exp.Or: lambda node: predicates.one_of(self._chain(node, exp.Or)),
+            exp.And: self._and,
+            exp.Or: self._or,
             exp.Not: lambda node: predicates.negation(self.condition(_part(node, "this"))),
             exp.Paren: lambda node: self.condition(_part(node, "this")),
-            exp.Boolean: lambda node: predicates.constant(bool(node.this)),
+            exp.Boolean: self._boolean,
             exp.NEQ: lambda node: predicates.negation(self._comparison(node, "=")),
             exp.Between: self._between,
             exp.In: self._in,
@@ -144,6 +155,26 @@ class _Builder:
             raise InvalidFilter(f"a filter has only {_ALLOWED}, and not {_sql(node)}")
         return build(node)
 
+    def _and(self, node: Any) -> Predicate:
+        parts = self._chain(node, exp.And)
+        return self._known(predicates.all_of(parts), kernel_filters.combined(self._filters_of(parts), all))
+
+    def _or(self, node: Any) -> Predicate:
+        parts = self._chain(node, exp.Or)
+        return self._known(predicates.one_of(parts), kernel_filters.combined(self._filters_of(parts), any))
+
+    def _boolean(self, node: Any) -> Predicate:
+        truth = bool(node.this)
+        return self._known(predicates.constant(truth), kernel_filters.constant(truth))
+
+    def _filters_of(self, parts: Sequence[Predicate]) -> list[RecordFilter | None]:
+        return [self.kernel_filters.get(part) for part in parts]
+
+    def _known(self, predicate: Predicate, kernel_filter: RecordFilter | None) -> Predicate:
+        if kernel_filter is not None:
+            self.kernel_filters[predicate] = kernel_filter
+        return predicate
+
     def _chain(self, node: exp.Expression, kind: type[exp.Expression]) -> list[Predicate]:
         """The parts of `a AND b AND c`, which is nested to the left: not by calls, as there may be a thousand."""
         parts: list[object] = []
@@ -160,8 +191,10 @@ class _Builder:
         left, right = node.args["this"], node.args["expression"]
         if not isinstance(left, exp.Column):
             left, right, order = right, left, _FLIPPED[order]
-        values = self._values(left)
-        return predicates.any_value(values, _ordered(values, order, _literal(right)))
+        values, literal = self._values(left), _literal(right)
+        found = predicates.any_value(values, _ordered(values, order, literal))
+        is_equal_text = order == "=" and isinstance(literal, str)
+        return self._known(found, _listed(left, [str(literal)])) if is_equal_text else found
 
     def _between(self, node: Any) -> Predicate:
         _require_parts(node, "this", "low", "high")
@@ -177,7 +210,8 @@ class _Builder:
         literals = [_literal_for(values, _literal(one)) for one in listed]
         texts = [one for one in literals if isinstance(one, str)]
         numbers = [one for one in literals if not isinstance(one, str)]
-        return predicates.any_value(values, predicates.listed_test(texts, numbers))
+        found = predicates.any_value(values, predicates.listed_test(texts, numbers))
+        return found if numbers else self._known(found, _listed(node.args["this"], texts))
 
     def _is(self, node: Any) -> Predicate:
         _require_parts(node, "this", "expression")
@@ -228,6 +262,16 @@ class _Builder:
         if known in _PLACES:
             self.is_by_headers = False
         return _NAMES.get(known) or predicates.header(name)
+
+
+def _listed(node: Any, values: Sequence[str]) -> RecordFilter | None:
+    """That a name which was checked has one of these values; None: it is the name of a number."""
+    name, known = str(node.this.this), str(node.this.this).lower()
+    if node.this.args.get("quoted") or known not in _NAMES:
+        return kernel_filters.listed((name,), values)
+    if known == "tag":
+        return kernel_filters.listed(TAG_HEADERS, values)
+    return kernel_filters.listed((), values) if known == "key" else None
 
 
 def _part(node: Any, name: str) -> object:

@@ -5,6 +5,7 @@ The module that parses is imported at the first filter.
 
 from __future__ import annotations
 
+from bmq.records.passing_layout import RecordFilter
 from bmq.views.filter_error import InvalidFilter
 from bmq.views.predicates import BadPattern, Predicate
 
@@ -13,14 +14,19 @@ FILTER_BYTES_MAX = 8 * 1024
 
 
 class ViewFilter:
-    """`is_by_headers`: records with the same headers have the same answer. Immutable."""
+    """`is_by_headers`: records with the same headers have the same answer. `kernel_filter`: passes the records of which the predicate
+    is true; None: the kernel cannot be told. Immutable.
+    """
 
-    __slots__ = ("is_by_headers", "predicate", "text")
+    __slots__ = ("is_by_headers", "kernel_filter", "predicate", "text")
 
-    def __init__(self, text: str, predicate: Predicate, *, is_by_headers: bool) -> None:
+    def __init__(
+        self, text: str, predicate: Predicate, *, is_by_headers: bool, kernel_filter: RecordFilter | None = None
+    ) -> None:
         self.text = text
         self.predicate = predicate
         self.is_by_headers = is_by_headers
+        self.kernel_filter = kernel_filter
 
 
 def compiled(text: str) -> ViewFilter:
@@ -33,7 +39,7 @@ def compiled(text: str) -> ViewFilter:
     from bmq.views.filter_syntax import parsed_filter
 
     try:
-        predicate, is_by_headers = parsed_filter(text)
+        parsed = parsed_filter(text)
     except BadPattern as error:
         raise InvalidFilter(f"a pattern of the filter is refused: {error}") from error
-    return ViewFilter(text, predicate, is_by_headers=is_by_headers)
+    return ViewFilter(text, parsed.predicate, is_by_headers=parsed.is_by_headers, kernel_filter=parsed.kernel_filter)

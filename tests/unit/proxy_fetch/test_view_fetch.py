@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Any
+from unittest.mock import patch
 from uuid import UUID
 
 import pytest
@@ -27,7 +29,7 @@ from bmq.protocol.messages.delete_records_request import (
 from bmq.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from bmq.protocol.record_batch import TRANSACTIONAL, batches, verify_crc
 from bmq.proxy.fetch_settings import FetchSettings
-from bmq.proxy.view_reads import SCAN_BYTES_MAX
+from bmq.proxy.view_reads import SCAN_BYTES_MAX, _Filtering
 from tests.support.produced_batch import produced_batch
 from tests.unit.proxy_fetch.cluster import TOPIC_ID, FetchCluster, image_of, results, topic, want
 
@@ -53,12 +55,18 @@ class ViewCluster(FetchCluster):
         self.controller.image = with_views(v=text)
 
     def put(
-        self, tags: str, *, compression: Compression = Compression.NONE, attributes: int = 0, producer_id: int = -1
+        self,
+        tags: str,
+        *,
+        compression: Compression = Compression.NONE,
+        attributes: int = 0,
+        producer_id: int = -1,
+        partition: int = 0,
     ) -> None:
-        """One batch of base partition 0, a record for each tag."""
+        """One batch of a base partition, a record for each tag."""
         records = [Record(b"k", b"v", (("bmq-tag", tag.encode()),), 1000) for tag in tags]
         batch = encode_batch(records, compression=compression, attributes=attributes, producer_id=producer_id)
-        log = self.log(0)
+        log = self.log(partition)
         log.append(produced_batch(log.topic_partition, memoryview(batch), lambda _: None))
 
 
@@ -235,6 +243,69 @@ async def test_another_reader_of_the_view_filters_nothing_again(make: Make) -> N
     assert results(await cluster.fetch(wanted()))[0].records == first
     assert len(calls) == 1
     assert 0 < reads.remembered_bytes < 100_000
+
+
+def in_single_steps(cluster: ViewCluster) -> list[int]:
+    """Each slice of a filtering ends after one step. Returns a list that gets an entry for each slice."""
+    reads, now, slices = cluster.fetcher.shared.view_reads, count(), list[int]()
+
+    async def one_step(work: Callable[[], Any]) -> Any:
+        slices.append(1)
+        await asyncio.sleep(0)
+        return work()
+
+    reads._elapsed_s = lambda: float(next(now))
+    reads._run_aside = one_step
+    return slices
+
+
+async def test_a_long_filtering_does_not_hold_others_back(make: Make) -> None:
+    cluster = make()
+    cluster.controller.image = with_views(v="tag <> 'a'", w="tag <> 'b'")
+    slices = in_single_steps(cluster)
+    cluster.put("ab" * 5_000)
+    cluster.put("abba", partition=1, compression=Compression.LZ4)
+    long = asyncio.ensure_future(cluster.fetch(wanted()))
+    async with asyncio.timeout(10):
+        while not slices:  # noqa: ASYNC110  (nothing tells of it)
+            await asyncio.sleep(0)
+    begun = len(slices)
+    for name, topic_id, offsets in (("v", VIEW_ID, [1, 2]), ("w", UUID(int=VIEW_ID.int + 1), [0, 3])):
+        other = want({1: 0}, topic_id=topic_id, name=name)
+        assert seen(results(await cluster.fetch(other))[1].records) == offsets
+    assert not long.done() and len(slices) < begun + 20
+    assert seen(results(await long)[0].records) == list(range(1, 10_000, 2))
+    assert len(slices) > 35
+
+
+async def test_readers_of_one_long_batch_filter_it_once(make: Make) -> None:
+    cluster = make("tag <> 'a'")
+    slices = in_single_steps(cluster)
+    cluster.put("ab" * 1_000)
+    answers = await asyncio.gather(*(cluster.fetch(wanted()) for _ in range(3)))
+    assert [seen(results(one)[0].records) for one in answers] == [list(range(1, 2_000, 2))] * 3
+    assert len(slices) <= 8 + 1 + 2, "the batch once, and a step of each reader that came meanwhile"
+
+
+async def test_two_long_filterings_are_not_in_memory_together(make: Make) -> None:
+    cluster = make()
+    cluster.controller.image = with_views(v="tag <> 'a'", w="tag <> 'b'")
+    in_single_steps(cluster)
+    cluster.put("ab" * 2_000, compression=Compression.LZ4)
+    opened: list[int] = []
+    original = _Filtering.rewind
+
+    def rewound(job: _Filtering) -> None:
+        opened.append(1)
+        original(job)
+        assert job._steps is None
+
+    with patch.object(_Filtering, "rewind", rewound):
+        other = want({0: 0}, topic_id=UUID(int=VIEW_ID.int + 1), name="w")
+        one, two = await asyncio.gather(cluster.fetch(wanted()), cluster.fetch(other))
+    assert seen(results(one)[0].records) == list(range(1, 4_000, 2))
+    assert seen(results(two)[0].records) == list(range(0, 4_000, 2))
+    assert opened == [1]
 
 
 async def test_without_room_to_remember_the_answer_is_the_same(make: Make) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,8 +10,8 @@ from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import Compression
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from bmq.protocol.record_batch import CONTROL, LOG_APPEND_TIME, TRANSACTIONAL, BatchHeader, CorruptRecords, verify_crc
-from bmq.views.batch_filter import NOTHING, PAUSE_RECORDS, BatchFilter, run_of
-from bmq.views.view_filter import compiled
+from bmq.views.batch_filter import KERNEL_STEP_RECORDS, NOTHING, STEP_RECORDS, BatchFilter, run_of
+from bmq.views.view_filter import ViewFilter, compiled
 
 pytestmark = pytest.mark.unit
 
@@ -35,8 +33,8 @@ RECORDS = st.lists(
 )
 
 
-def filtered(batch: bytearray, text: str, pause: Callable[[], None] = lambda: None) -> bytes | None:
-    found = BatchFilter(compiled(text), pause).filtered(batch, BatchHeader.parse(batch), PARTITION)
+def filtered(batch: bytearray, text: str) -> bytes | None:
+    found = BatchFilter(compiled(text)).filtered(batch, BatchHeader.parse(batch), PARTITION)
     return None if found is None else bytes(found)
 
 
@@ -162,15 +160,45 @@ def test_damage_is_an_error(cut: int) -> None:
         BatchFilter(compiled("key = 'k'")).filtered(batch[:-cut], header, PARTITION)
 
 
-def test_a_long_batch_lets_others_run() -> None:
-    pauses = []
-    batch = encode_batch([Record(None, None)] * (3 * PAUSE_RECORDS + 1))
-    assert filtered(batch, "tag = 'a'", lambda: pauses.append(1)) == NOTHING
-    assert len(pauses) == 3
+@pytest.mark.parametrize(("text", "step"), [("tag = 'a'", KERNEL_STEP_RECORDS), ("tag <> 'a'", STEP_RECORDS)])
+def test_a_long_batch_is_filtered_in_steps(text: str, step: int) -> None:
+    records = [Record(None, None, (("bmq-tag", b"a" if place % 3 else b"b"),)) for place in range(2 * step + 1)]
+    batch = encode_batch(records)
+    steps = BatchFilter(compiled(text)).steps(batch, BatchHeader.parse(batch), PARTITION)
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found = end.value
+            break
+        count += 1
+    assert count == 2
+    wanted = [place for place in range(2 * step + 1) if bool(place % 3) == (text == "tag = 'a'")]
+    assert [one.offset for one in decode_records(found)] == wanted
+
+
+@given(
+    RECORDS,
+    st.recursive(
+        st.sampled_from(
+            ("tag = 'a'", "tag IN ('b', '7')", "x = 'a'", "\"y\" IN ('')", "key = 'a'", "'b' = key", "TRUE", "FALSE")
+        ),
+        lambda inner: st.builds("({} {} {})".format, inner, st.sampled_from(("AND", "OR")), inner),
+        max_leaves=7,
+    ),
+)
+def test_the_kernel_and_the_predicate_agree(records: list[Record], text: str) -> None:
+    batch, known = encode_batch(records), compiled(text)
+    if known.kernel_filter is None:
+        return
+    header = BatchHeader.parse(batch)
+    plain = ViewFilter(text, known.predicate, is_by_headers=False)
+    assert BatchFilter(known).filtered(batch, header, 0) == BatchFilter(plain).filtered(batch, header, 0)
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    kept = BatchFilter(compiled("x = '17'"))
+    kept = BatchFilter(compiled("x = 17"))
     for base in range(0, 9000, 3000):
         batch = encode_batch([Record(None, None, (("x", b"%d" % (base + at)),)) for at in range(3000)])
         found = kept.filtered(batch, BatchHeader.parse(batch), PARTITION)

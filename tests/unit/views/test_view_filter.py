@@ -204,3 +204,26 @@ def test_a_thousand_terms_are_no_deep_nest() -> None:
 )
 def test_which_filters_look_at_headers_alone(text: str, is_by_headers: bool) -> None:
     assert compiled(text).is_by_headers is is_by_headers
+
+
+@pytest.mark.parametrize(
+    ("text", "terms"),
+    [
+        ("tag = 'a'", 1),
+        ("'a' = key AND (x IN ('a', 'b') OR TRUE)", 2),
+        ("tag = 'a' OR tag = 'a' OR \"tag\" = 'a'", 2),
+        ("FALSE", 0),
+        ("tag = 'a' AND NOT x = 'b'", None),
+        ("tag <> 'a'", None),
+        ("x = 7", None),
+        ("x IN ('a', 7)", None),
+        ("x > 'a'", None),
+        ("timestamp = '2026-11-29'", None),
+        ("tag = 'a' AND offset > 3", None),
+        (" OR ".join(f"h{number} = 'a'" for number in range(7)), None),
+        (f"x IN ({', '.join(repr(str(number)) for number in range(100))})", None),
+    ],
+)
+def test_which_filters_the_kernel_evaluates(text: str, terms: int | None) -> None:
+    found = compiled(text).kernel_filter
+    assert (None if found is None else len(found.terms)) == terms
