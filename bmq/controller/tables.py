@@ -74,6 +74,10 @@ def decide_create_table(
         raise TableRefused(f"topic {definition.topic} is bmq's own, and no table is made of it")
     if topic is None:
         raise TableRefused(f"there is no topic {definition.topic}; create it first")
+    if topic.view is not None:
+        raise TableRefused(
+            f"{definition.topic} is a view, and no table is made of it; make one of its topic, {topic.view.base_name}"
+        )
     _require_free_names(image, definition)
     table = StoredTable(
         table_id=table_id,

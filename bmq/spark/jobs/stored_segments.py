@@ -100,6 +100,9 @@ async def _tasks(store: SegmentStore, url: str, names: Sequence[str], *, has_run
         raise JobFailed(
             f"the store {url} has no topic {', '.join(map(repr, missing))}; it has {len(image.topics)} topics"
         )
+    for name in names:
+        if (shown := image.topics[name].view) is not None:
+            raise JobFailed(f"{name!r} is a view, which has no files: its records are in those of {shown.base_name!r}")
     tasks: list[SegmentTask] = []
     for name in names or sorted(image.topics):
         topic = image.topics[name]

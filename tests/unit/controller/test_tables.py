@@ -20,7 +20,7 @@ from bmq.controller.tables import (
     decide_drop_table,
     find_table,
 )
-from bmq.metadata.image import MetadataImage, Node
+from bmq.metadata.image import MetadataImage, Node, ViewImage
 from bmq.protocol.metadata_records import ConfigRecord, decode_record, encode_record
 from bmq.table_definitions.definition import InvalidDefinition, TableDefinition
 from bmq.table_definitions.evolution import AlterationRefused
@@ -108,6 +108,16 @@ def test_what_is_refused(image: MetadataImage, changed: dict[str, Any], sentence
     with pytest.raises(TableRefused) as caught:
         decide_create_table(image, definition(**changed), ID, 5)
     assert str(caught.value).startswith(sentence)
+
+
+def test_no_table_is_made_of_a_view(image: MetadataImage) -> None:
+    base = image.topics["shop.orders"]
+    view = replace(
+        base, name="shop.paid", topic_id=UUID(int=9), view=ViewImage(base.name, base.topic_id, "tag = 'paid'")
+    )
+    image = replace(image, topics={**image.topics, view.name: view})
+    with pytest.raises(TableRefused, match=r"shop\.paid is a view, .* make one of its topic, shop\.orders"):
+        decide_create_table(image, definition(topic="shop.paid"), ID, 5)
 
 
 def test_a_dead_letter_table_must_not_become_anothers(image: MetadataImage) -> None:

@@ -7,6 +7,7 @@ from array import array
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -19,15 +20,18 @@ from bmq.log.partition_log import TopicPartition
 from bmq.log.partition_view import view_partition
 from bmq.log.segment_index import IndexBuilder, SegmentIndex
 from bmq.log.store import Durability, SegmentStore
-from bmq.metadata.image import METADATA_TOPIC_ID
+from bmq.metadata.image import METADATA_TOPIC_ID, MetadataImage, ViewImage
 from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.record_batch import BatchHeader
+from bmq.spark.jobs import stored_segments
 from bmq.spark.jobs.outcome import JobFailed
+from bmq.spark.jobs.ranges import OffsetRange
 from bmq.spark.jobs.segment_check import Kind
-from bmq.spark.jobs.stored_segments import SegmentTask, all_segments, count_codecs, feed, tasks_of
+from bmq.spark.jobs.stored_segments import SegmentTask, all_segments, count_codecs, feed, plan_segments, tasks_of
 from bmq.spark.jobs.stores import StoreAddress
 from bmq.spark.jobs.verify import check_segment
 from bmq.spark.jobs.verify_report import SegmentResult
+from tests.fakes.cluster_controller import image_of, topic_image
 
 pytestmark = pytest.mark.unit
 
@@ -231,3 +235,22 @@ def test_metadata_that_cannot_be_read_is_one_sentence(partition: Partition, is_d
 def test_a_store_that_is_not_there_is_one_sentence(tmp_path: Path, partition: Partition) -> None:
     with pytest.raises(JobFailed, match="is not on this machine"):
         check_segment(StoreAddress(str(tmp_path / "nowhere")), partition.task, has_replicas=False)
+
+
+def test_the_files_of_a_view_are_its_topics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    base = topic_image("orders", 1, [1])
+    view = replace(base, name="paid", topic_id=UUID(int=9), view=ViewImage("orders", base.topic_id, "TRUE"))
+
+    async def image(store: object) -> MetadataImage:
+        return image_of([], [base, view])
+
+    monkeypatch.setattr(stored_segments, "stored_image", image)
+    store = StoreAddress(str(tmp_path))
+    for names in (["orders", "paid"], ["paid"]):
+        with pytest.raises(
+            JobFailed, match="'paid' is a view, which has no files: its records are in those of 'orders'"
+        ):
+            all_segments(store, names)
+        with pytest.raises(JobFailed, match="is a view"):
+            plan_segments(store, [OffsetRange(name, 0, 0, 5) for name in names])
+    assert all_segments(store, ["orders"]) == all_segments(store, []) == []
