@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from bmq.controller.balancer import BalancerLimits
 from bmq.controller.failover import FAILOVERS_AT_FIRST, IDLE_FAILOVER_DELAY_MS
 from bmq.controller.topics import TopicLimits
+
+RunAside = Callable[[Callable[[], None]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,8 @@ class ControllerConfig:
     """For requests without a timeout of their own: configs, producer ids, automatic topics."""
     close_wait_max_ms: int = 3_000
     """How long `close` waits for writes that have begun."""
+    run_aside: RunAside = asyncio.to_thread
+    """Loads the parser of views' filters, which takes a third of a second, away from the event loop."""
     log_level: str = "INFO"
     """Shown as the level of the root logger."""
 

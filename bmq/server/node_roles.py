@@ -448,6 +448,7 @@ class NodeRoles:
             node_session_timeout_ms=self._settings.cluster.node_session_timeout_ms,
             failovers_at_first=self._settings.cluster.failovers_at_first,
             idle_failover_delay_ms=self._settings.cluster.idle_failover_delay_ms,
+            run_aside=dependencies.hooks.run_aside,
         )
         controller = Controller(
             log,
@@ -499,8 +500,7 @@ class NodeRoles:
 
     def members_changed(self, members: Mapping[int, Member]) -> None:
         """The election shows other processes."""
-        controller = self.controller
-        if controller is not None:
+        if (controller := self.controller) is not None:
             for node_id in controller.image.nodes:
                 if node_id not in members:
                     controller.node_gone(node_id, "lost its session with the election")

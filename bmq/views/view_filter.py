@@ -43,3 +43,8 @@ def compiled(text: str) -> ViewFilter:
     except BadPattern as error:
         raise InvalidFilter(f"a pattern of the filter is refused: {error}") from error
     return ViewFilter(text, parsed.predicate, is_by_headers=parsed.is_by_headers, kernel_filter=parsed.kernel_filter)
+
+
+def load_parser() -> None:
+    """Takes a third of a second the first time."""
+    import bmq.views.filter_syntax  # noqa: F401

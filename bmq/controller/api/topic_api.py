@@ -23,6 +23,7 @@ from bmq.metadata.image import (
     TRANSACTIONS_TOPIC_NAME,
     MetadataImage,
 )
+from bmq.metadata.view_configs import VIEW_FILTER
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.default_topic import default_topic
 from bmq.protocol.delete_topics_versions import as_version_knows, with_topic_states
@@ -37,6 +38,7 @@ from bmq.protocol.messages.delete_topics_response import DeleteTopicsResponse
 from bmq.protocol.request_context import RequestContext, by_itself, is_own
 from bmq.protocol.turns import Pace, in_turns
 from bmq.protocol.wire_turns import InTurns
+from bmq.views.view_filter import load_parser
 
 _log = structlog.get_logger("bmq.controller")
 
@@ -58,6 +60,8 @@ class TopicApi:
         async for some in in_turns(request.topics, context.turns):
             topic_ids += (self._context.new_uuid() for _ in some)
             topics += map(self._with_own_settings, some)
+            if any(config.name == VIEW_FILTER for topic in some for config in topic.configs):
+                await self._context.config.run_aside(load_parser)
         request = replace(request, topics=topics)
 
         def decide(image: MetadataImage, broker: BrokerConfigs) -> InTurns[Decision[CreateTopicsResponse]]:

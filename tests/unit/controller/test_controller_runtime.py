@@ -25,6 +25,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.elect_leaders_request import ElectLeadersRequest
 from bmq.protocol.metadata_records import PartitionRecord, encode_record
+from bmq.views.view_filter import load_parser
 from tests.fakes.clock import FakeClock
 from tests.fakes.partition_log import FakePartitionLog
 from tests.fakes.store import FakeStore
@@ -51,6 +52,11 @@ class Lab:
         self.store = FakeStore()
         self.images: list[MetadataImage] = []
         self.published = asyncio.Event()
+        self.ran_aside: list[Callable[[], None]] = []
+
+    async def run_aside(self, work: Callable[[], None]) -> None:
+        self.ran_aside.append(work)
+        work()
 
     def on_image(self, old: MetadataImage, new: MetadataImage) -> None:
         assert not self.images or old is self.images[-1] or old.offset == 0
@@ -62,7 +68,13 @@ class Lab:
         self, config: ControllerConfig = CONFIG, *, node: Node = NODE, seed: int = 1, store: SegmentStore | None = None
     ) -> AsyncIterator[Controller]:
         made = Controller(
-            self.log, store or self.store.client("a"), node, FakeClock(), Random(seed), config, self.on_image
+            self.log,
+            store or self.store.client("a"),
+            node,
+            FakeClock(),
+            Random(seed),
+            config,
+            self.on_image,
         )
         await made.start()
         try:
@@ -117,6 +129,15 @@ async def test_a_thousand_partitions_get_new_epochs_in_one_batch(lab: Lab) -> No
         assert len(lab.log.batches) == batches + 1
         epochs = {p.leader_epoch for found in again.image.topics.values() for p in found.partitions}
         assert epochs == {1}
+
+
+async def test_the_parser_of_filters_is_loaded_beside_the_event_loop_for_views_alone(lab: Lab) -> None:
+    async with lab.controller(replace(CONFIG, run_aside=lab.run_aside)) as controller:
+        await ask(controller, create(topic("t", configs={"retention.ms": "5"})))
+        assert lab.ran_aside == []
+        made = await ask(controller, create(topic("v", -1, configs={"bmq.view.of": "t", "bmq.view.filter": "TRUE"})))
+        assert made.topics[0].error_code == ErrorCode.NONE, made
+        assert lab.ran_aside == [load_parser]
 
 
 async def test_a_node_that_is_gone_leaves_its_partitions_to_the_one_that_came(lab: Lab) -> None:
