@@ -39,6 +39,10 @@ class IdleStarts:
         self._start = start
         self._empty: set[tuple[TopicPartition, int]] = set()
 
+    def is_empty(self, key: TopicPartition, leader_epoch: int) -> bool:
+        """Whether a partition that is idle in this epoch of ours has no files, as far as we know: epochs begin with 0."""
+        return not leader_epoch or (key, leader_epoch) in self._empty
+
     async def round(
         self, idle: Mapping[TopicPartition, int], *, starts_max: int | None = None, share: float = SHARE
     ) -> int:
@@ -53,7 +57,7 @@ class IdleStarts:
         for key, leader_epoch in idle.items():
             if started == starts_max:
                 break
-            if not leader_epoch or (key, leader_epoch) in self._empty:  # nobody has had it before us, in epoch 0
+            if self.is_empty(key, leader_epoch):
                 continue
             began_s = loop.time()
             try:

@@ -283,6 +283,10 @@ class PartitionManager:
         """The partitions that are owned here and started."""
         return self._ready.values()
 
+    def unwritten(self) -> Iterable[TopicPartition]:
+        """The partitions that are assigned here, and of which nobody has written a file."""
+        return (key for key, epoch in self._idle().items() if self._idle_starts.is_empty(key, epoch))
+
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
         """High watermarks of partitions owned here; heartbeats report them to the controller (rule 5)."""
         return {key: runtime.high_watermark for key, runtime in self._ready.items()}

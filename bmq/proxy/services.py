@@ -117,7 +117,8 @@ class OwnLog(Protocol):
         """The root of the store, as configured on this node: the same for all nodes."""
 
     def sizes(self) -> Iterable[tuple[TopicPartition, int]]:
-        """Bytes of the records of each partition that is owned and started here."""
+        """Bytes of the records of each partition that is owned here; not of those whose size is unknown, because they were
+        not started yet."""
 
 
 @dataclass(frozen=True, slots=True)

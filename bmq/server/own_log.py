@@ -26,3 +26,4 @@ class ManagedLog:
             files = runtime.inspect().files
             if files is not None:
                 yield runtime.topic_partition, files.size_bytes
+        yield from ((key, 0) for key in self._manager.unwritten())

@@ -185,7 +185,10 @@ def test_without_an_authorizer_there_are_no_acls(tmp_path: Path) -> None:
     server.start()
     try:
         done = run_tool(ACL_TOOL, "--bootstrap-server", server.bootstrap, "--list", check=False)
-        assert "No Authorizer is configured" in done.text
+        assert "No Authorizer is configured on the broker" in done.text
+        removal = ("--remove", "--force", "--topic", "t", "--allow-principal", "User:anna")
+        done = run_tool(ACL_TOOL, "--bootstrap-server", server.bootstrap, *removal, check=False)
+        assert "No Authorizer is configured." in done.text
     finally:
         server.close()
 

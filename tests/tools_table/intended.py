@@ -59,6 +59,13 @@ INTENDED: Final[tuple[Intended, ...]] = (
         kafka=(r".*registered or some brokers have all their log directories cordoned\.$",),
     ),
     Intended(
+        "Share groups as of Kafka 4.4",
+        "bmq has the dead letters of KIP-1191 and level 2 of the feature share.version, which Kafka 4.4 has added.",
+        ("kafka-configs", "kafka-features"),
+        bmq=(r" errors\.deadletterqueue\.", r"Feature: share\.version SupportedMinVersion: 0 SupportedMaxVersion: 2 "),
+        kafka=(r"Feature: share\.version SupportedMinVersion: 0 SupportedMaxVersion: 1 ",),
+    ),
+    Intended(
         "Configs of bmq's own",
         "What bmq adds to Kafka's configs is described with them.",
         ("kafka-configs",),
@@ -116,6 +123,7 @@ INTENDED: Final[tuple[Intended, ...]] = (
             r" (Sasl|\w+Acls|\w+DelegationToken|\w+ClientQuotas|\w+ScramCredentials|\w*Share\w*)\w*\(\d+\): UNSUPPORTED,$",
             r" (ApiVersions|TxnOffsetCommit|DeleteGroups|StreamsGroupHeartbeat|StreamsGroupDescribe)\(\d+\): ",
             r" (GetTelemetrySubscriptions|PushTelemetry)\(\d+\): 0 ",
+            r" DeleteShareGroupOffsets\(92\): 0 \[usable: 0\],$",
             r" UNKNOWN\(9[34]\): 0",
         ),
         kafka=(

@@ -1,7 +1,7 @@
 """DescribeLogDirs and AlterReplicaLogDirs: the one directory of all nodes, and this node's part (KIP-113, KIP-827).
 
 The directory is the root of the shared store. Only a partition's owner reports it, with the bytes of its log, so the
-sizes of all nodes add up to what is stored once, however many copies the store keeps. A partition that has not been
+sizes of all nodes add up to what is stored once, however many copies the store keeps. A partition that has files and has not been
 started yet is left out, because its size is unknown. Replicas cannot be moved anywhere else.
 """
 

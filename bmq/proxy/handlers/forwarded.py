@@ -47,14 +47,15 @@ _REFUSED_WITHOUT_TEXT: Final = (
 """Kafka gives the code alone here (`getErrorResponse` of these requests)."""
 
 
-_OF_AUTHORIZER: Final = (ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS)
+_OF_AUTHORIZER: Final = {ApiKey.CREATE_ACLS: NO_AUTHORIZER, ApiKey.DELETE_ACLS: "No Authorizer is configured."}
+"""What an authorizer answers, and Kafka's sentence where there is none."""
 
 
 async def forward(api_key: ApiKey, request: Any, context: RequestContext, services: Services) -> Any:
     """The answer of the route's handler. Raises KafkaError where the whole request failed and its response has no error
     field for that."""
     if api_key in _OF_AUTHORIZER and not services.access.is_on and not services.is_between_nodes:
-        return acls_refused(api_key, request, ErrorCode.SECURITY_DISABLED, NO_AUTHORIZER)
+        return acls_refused(api_key, request, ErrorCode.SECURITY_DISABLED, _OF_AUTHORIZER[api_key])
     if api_key in TOKEN_CHANGES:
         refusal = refusal_of(api_key, request, context, services)
         if refusal is not None:

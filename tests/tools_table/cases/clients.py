@@ -329,24 +329,20 @@ def verifiable_consumer(world: World) -> None:
 def verifiable_share(world: World) -> None:
     topic = records(world)
     settings = world.file("consumer", "client.id=table\n")
-    for arguments in (
+    runs: tuple[tuple[str, ...], ...] = (
         (),
         ("--verbose",),
         ("--acknowledgement-mode", "sync"),
         ("--offset-reset-strategy", "earliest"),
         ("--command-config", settings),
-    ):
-        world.run(
-            "--topic",
-            topic,
-            "--group-id",
-            world.name("g"),
-            "--max-messages",
-            "1",
-            *arguments,
-            seconds=5,
-            only="exit|stderr|startup",
-        )
+    )
+    groups = [world.name(f"g{number}") for number in range(len(runs))]
+    for group in groups:  # each has all records before it, so that the tool ends by itself
+        earliest = ("--add-config", "share.auto.offset.reset=earliest")
+        world.do("kafka-configs", "--alter", "--group", group, *earliest)
+    for group, arguments in zip(groups, runs, strict=True):
+        how = ("--max-messages", "1", *arguments)
+        world.run("--topic", topic, "--group-id", group, *how, only="exit|stderr|startup")
 
 
 # -- performance tests -------------------------------------------------------------------------------------------------

@@ -66,6 +66,24 @@ def test_a_few_are_started_soon_though_nobody_asks(started_max: int) -> None:
     virtual(main)
 
 
+def test_a_partition_without_files_is_known_to_be_unwritten_once_somebody_has_looked() -> None:
+    async def main() -> None:
+        world = World(idle_starts_max=64, idle_start_delay_s=1.0)
+        owner = world.owner()
+        new, written = keys(2)
+        owner.manager.assign(new, 0, "topic", CONFIG)  # a new topic's: nobody has had it before
+        owner.manager.assign(written, 0, "topic", CONFIG)
+        await produce(await owner.manager.leader_of(written), b"some")
+        assert list(owner.manager.unwritten()) == [new]
+        await asyncio.sleep(5)
+        assert set(owner.manager.unwritten()) == {KEY, new}
+        await produce(await owner.manager.leader_of(KEY), b"some")
+        assert list(owner.manager.unwritten()) == [new]
+        await owner.manager.close()
+
+    virtual(main)
+
+
 class Node:
     """Lists directories, and starts partitions: `trouble` says by a partition's number what comes of it."""
 
