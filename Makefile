@@ -16,7 +16,7 @@ ALONE = $(BIN)/python -m tools.machine_lock "make $@"
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto) $(wildcard bmq/records/native/*.[ch])
 
-.PHONY: help run install plain tools jars check test campaign places durations steady test-bare bench bench-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-queues bench-all config-page conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean
+.PHONY: help run install plain tools jars check test campaign places durations steady test-bare bench bench-hdfs bench-secure-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-queues bench-all config-page conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -66,6 +66,11 @@ bench: $(VENV)/.installed-bench $(VENV)/.compiled tools $(JARS)/kafka/.fetched #
 bench-hdfs: $(VENV)/.installed-bench tools $(JARS)/hadoop/.fetched ## the HDFS client beside Hadoop's own and hdfs-native -> bench/results/hdfs.json
 	@$(ALONE) $(BIN)/python -m bench.hdfs
 	@$(BIN)/python -m bench.plot hdfs
+	@$(BIN)/python -m bench.readme
+
+bench-secure-hdfs: $(VENV)/.installed-bench tools $(JARS)/hadoop/.fetched ## the HDFS client with Kerberos beside an open HDFS and Hadoop's own client -> bench/results/secure_hdfs.json
+	@$(ALONE) $(BIN)/python -m bench.secure_hdfs
+	@$(BIN)/python -m bench.plot secure_hdfs
 	@$(BIN)/python -m bench.readme
 
 bench-cluster: $(VENV)/.installed-bench tools $(JARS)/kafka/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## a cluster beside three Kafka brokers -> bench/results/cluster.json

@@ -52,6 +52,13 @@ CHAPTERS: Final[Mapping[str, tuple[str, str, str]]] = {
         "machine, each load on all clients right after each other. `make bench-hdfs` repeats all of it.",
         "bmq beside Hadoop's client",
     ),
+    "secure_hdfs": (
+        "The HDFS client with Kerberos",
+        "bmq's HDFS client in each protection mode, `dfs.data.transfer.protection` and `hadoop.rpc.protection` alike and privacy by AES-CTR: "
+        "beside itself on an open HDFS, and beside Hadoop's own client on the same secure one. Each HDFS has one NameNode and three "
+        "DataNodes, all on one machine. Each load on all clients right after each other. `make bench-secure-hdfs` repeats all of it.",
+        "bmq with Kerberos beside Hadoop's client",
+    ),
     "cluster": (
         "A cluster",
         "bmq on HDFS and ZooKeeper beside three Apache Kafka brokers, replication 3, acks=all, all on one machine; CPU and memory of HDFS "

@@ -12,12 +12,14 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.CreateFlag;
+import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.hdfs.DFSOutputStream;
 import org.apache.hadoop.hdfs.DistributedFileSystem;
 import org.apache.hadoop.hdfs.client.HdfsDataOutputStream.SyncFlag;
+import org.apache.hadoop.security.UserGroupInformation;
 
 /**
  * Hadoop's own client (DFSOutputStream) under the same loads as bmq's: one process that stays, so that neither the start
@@ -28,7 +30,11 @@ import org.apache.hadoop.hdfs.client.HdfsDataOutputStream.SyncFlag;
  *   append PATH BYTES WARM_UP COUNT hflush|hsync   one append after the other, each waited for
  *   outstanding PATH BYTES WARM_UP COUNT WINDOW    as many threads as WINDOW, each writing and flushing on one stream
  *   stream PATH BYTES TOTAL                        writes of BYTES until TOTAL bytes are acknowledged
+ *   read PATH LENGTH BYTES TOTAL                   a closed file of LENGTH from its front, BYTES at a time, up to TOTAL
  *   delete PATH
+ *
+ * With the environment's BMQ_HDFS__PRINCIPAL and BMQ_HDFS__KEYTAB it logs in by Kerberos; core-site.xml and hdfs-site.xml are
+ * found in the class path.
  */
 public final class Contender {
   private static final int REPLICATION = 3;
@@ -48,6 +54,11 @@ public final class Contender {
     configuration.setBoolean("fs.hdfs.impl.disable.cache", true);
     // With three DataNodes there is nothing to replace a lost one by.
     configuration.set("dfs.client.block.write.replace-datanode-on-failure.policy", "NEVER");
+    String principal = System.getenv("BMQ_HDFS__PRINCIPAL");
+    if (principal != null) {
+      UserGroupInformation.setConfiguration(configuration);
+      UserGroupInformation.loginUserFromKeytab(principal, System.getenv("BMQ_HDFS__KEYTAB"));
+    }
     this.fileSystem = (DistributedFileSystem) new Path("/").getFileSystem(configuration);
     this.chunkBytes = chunkBytes;
     this.blockBytes = blockBytes;
@@ -82,6 +93,8 @@ public final class Contender {
             Integer.parseInt(words[4]), Integer.parseInt(words[5]));
       case "stream":
         return stream(words[1], Integer.parseInt(words[2]), Long.parseLong(words[3]));
+      case "read":
+        return read(words[1], Long.parseLong(words[2]), Integer.parseInt(words[3]), Long.parseLong(words[4]));
       case "delete":
         return "{\"deleted\": " + fileSystem.delete(new Path(words[1]), true) + "}";
       default:
@@ -189,6 +202,29 @@ public final class Contender {
       cpu = PROCESS.getProcessCpuTime() - cpu;
       return "{\"seconds\": " + nanos / 1e9 + ", \"cpu_s\": " + cpu / 1e9 + "}";
     }
+  }
+
+  /** As a stream, which is how Hadoop's client is quickest: the DataNode sends ahead. */
+  private String read(String path, long length, int bytes, long total) throws IOException {
+    Path file = new Path(path);
+    if (fileSystem.getFileStatus(file).getLen() != length) {
+      throw new IOException(path + " does not have " + length + " bytes");
+    }
+    byte[] data = new byte[bytes];
+    StringBuilder latencies = new StringBuilder();
+    long cpu = PROCESS.getProcessCpuTime();
+    long began = System.nanoTime();
+    try (FSDataInputStream in = fileSystem.open(file)) {
+      for (long at = 0; at < total; at += bytes) {
+        long each = System.nanoTime();
+        in.readFully(data, 0, (int) Math.min(bytes, total - at));
+        latencies.append(at == 0 ? "" : ", ").append((System.nanoTime() - each) / 1000);
+      }
+    }
+    long nanos = System.nanoTime() - began;
+    cpu = PROCESS.getProcessCpuTime() - cpu;
+    return "{\"seconds\": " + nanos / 1e9 + ", \"cpu_s\": " + cpu / 1e9 + ", \"bytes\": " + total
+        + ", \"latencies_us\": [" + latencies + "]}";
   }
 
   private static byte[] data(int bytes) {

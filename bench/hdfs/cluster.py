@@ -29,8 +29,10 @@ def default_heap_mb() -> int:
 
 
 class BenchCluster:
-    def __init__(self, cluster: HdfsCluster) -> None:
-        self.namenode: Address = cluster.namenodes[0]
+    """`namenode`: by the name that clients shall use; None: by its address."""
+
+    def __init__(self, cluster: HdfsCluster, namenode: Address | None = None) -> None:
+        self.namenode: Address = namenode or cluster.namenodes[0]
         self.datanode_count = DATANODES
         self._cluster = cluster
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -26,12 +27,21 @@ JAVA: Final = "java"
 
 
 def contender_command(
-    name: str, namenode: Address, root: str, segment_bytes: int, jvm_options: Sequence[str] = JVM_OPTIONS
+    name: str,
+    namenode: Address,
+    root: str,
+    segment_bytes: int,
+    jvm_options: Sequence[str] = JVM_OPTIONS,
+    *,
+    configuration: str = "",
 ) -> list[str]:
-    """What starts a client: Hadoop's (JAVA), or one of bench.hdfs.worker, whose files lie below `root`."""
+    """What starts a client: Hadoop's (JAVA), or one of bench.hdfs.worker, whose files lie below `root`.
+
+    `configuration`: a directory of Hadoop's, for JAVA; the others find it by HADOOP_CONF_DIR.
+    """
     if name == JAVA:
         return [
-            *(java_executable(), *jvm_options, "-cp", class_path("hadoop")),
+            *(java_executable(), *jvm_options, "-cp", ":".join(filter(None, (configuration, class_path("hadoop"))))),
             str(Path(__file__).with_name("Contender.java")),
             *(str(namenode), str(CHECKSUM_CHUNK_BYTES), str(segment_bytes)),
         ]
@@ -51,12 +61,20 @@ class Contender:
         self._log_file = log_file
 
     @classmethod
-    async def start(cls, name: str, command: list[str], log_file: Path) -> Self:
-        """Raises ContenderFailed when it does not get ready."""
+    async def start(
+        cls, name: str, command: list[str], log_file: Path, environment: Mapping[str, str] | None = None
+    ) -> Self:
+        """`environment`: variables besides those of this process. Raises ContenderFailed when it does not get ready."""
         log_file.parent.mkdir(parents=True, exist_ok=True)
         with log_file.open("ab") as log:
             process = await asyncio.create_subprocess_exec(
-                *dying_with_us(command), stdin=PIPE, stdout=PIPE, stderr=log, cwd=REPOSITORY, limit=ANSWER_BYTES_MAX
+                *dying_with_us(command),
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=log,
+                cwd=REPOSITORY,
+                env={**os.environ, **(environment or {})},
+                limit=ANSWER_BYTES_MAX,
             )
         contender = cls(name, process, log_file)
         try:
