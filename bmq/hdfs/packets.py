@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 from google.protobuf.message import DecodeError
 
+from bmq.hdfs.pieces import parts_of
 from bmq.hdfs.proto.transfer_pb2 import PipelineAck, TransferStatus
 from bmq.log.store import Buffer
 
@@ -125,7 +126,7 @@ class PacketEncoder:
         if total_bytes <= self._data_bytes_max:
             return [self._packet(pieces, total_bytes, is_sync=is_sync)]
         packets: list[Packet] = []
-        for part, part_bytes in _parts(pieces, self._data_bytes_max):
+        for part, part_bytes in parts_of(pieces, self._data_bytes_max):
             total_bytes -= part_bytes
             packets.append(self._packet(part, part_bytes, is_sync=is_sync and not total_bytes))
         return packets
@@ -174,25 +175,6 @@ class PacketEncoder:
 @lru_cache(maxsize=4096)
 def _checksums_struct(count: int) -> Struct:
     return Struct(f">{count}I")
-
-
-def _parts(pieces: Iterable[Buffer], part_bytes_max: int) -> Iterable[tuple[list[Buffer], int]]:
-    """The pieces in parts of `part_bytes_max`; the last one may be shorter."""
-    part: list[Buffer] = []
-    part_bytes = 0
-    for piece in pieces:
-        view = memoryview(piece)
-        at = 0
-        while at < len(view):
-            taken = view[at : at + part_bytes_max - part_bytes]
-            at += len(taken)
-            part.append(taken)
-            part_bytes += len(taken)
-            if part_bytes == part_bytes_max:
-                yield part, part_bytes
-                part, part_bytes = [], 0
-    if part:
-        yield part, part_bytes
 
 
 def _end_of(pieces: Sequence[Buffer], size_bytes: int) -> bytes:

@@ -10,12 +10,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from bmq.hdfs.errors import AuthenticationRequired, peers_words
 from bmq.hdfs.security import Protection
+from bmq.log.store import Buffer
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import CipherContext
@@ -32,6 +33,8 @@ _VERSION: Final = b"\x00\x01"
 _SEQUENCE: Final = Struct(">I")
 _SEQUENCES: Final = 1 << 32
 _TAIL_BYTES: Final = len(_VERSION) + _SEQUENCE.size
+MESSAGE_BYTES_MORE: Final = _MAC_BYTES + _TAIL_BYTES
+"""What a message of the layer has beyond its data."""
 
 
 class BadDigest(AuthenticationRequired):
@@ -148,8 +151,11 @@ class DigestLayer:
 
     def __init__(self, secret: bytes, *, is_sealed: bool, peer_bytes_max: int, is_client: bool = True) -> None:
         out, into = (b"client-to-server", b"server-to-client")[:: 1 if is_client else -1]
-        self._sign_key = _md5(secret + b"Digest session key to " + out + b" signing key magic constant")
-        self._check_key = _md5(secret + b"Digest session key to " + into + b" signing key magic constant")
+        signing = _md5(secret + b"Digest session key to " + out + b" signing key magic constant")
+        checking = _md5(secret + b"Digest session key to " + into + b" signing key magic constant")
+        # With the key taken in: a copy of one costs half of a new one.
+        self._signing = hmac.new(signing, digestmod="md5")
+        self._checking = hmac.new(checking, digestmod="md5")
         self._sealing: CipherContext | None = None
         self._opening: CipherContext | None = None
         if is_sealed:
@@ -157,28 +163,33 @@ class DigestLayer:
             self._opening = _rc4(_md5(secret + b"Digest H(A1) to " + into + b" sealing key magic constant"))
         self._sent = 0
         self._received = 0
-        self.bytes_max = max(1, peer_bytes_max - _MAC_BYTES - _TAIL_BYTES)
+        self.bytes_max = max(1, peer_bytes_max - MESSAGE_BYTES_MORE)
 
-    def wrap(self, data: bytes | bytearray | memoryview) -> bytes:
+    def wrap(self, data: Buffer) -> bytes:
         """One message, of at most `bytes_max` bytes."""
+        return b"".join(self.wrap_pieces((data,)))
+
+    def wrap_pieces(self, pieces: Sequence[Buffer]) -> list[Buffer]:
+        """The same of data in several pieces; those that are not encrypted are in the message as they are."""
         sequence = _SEQUENCE.pack(self._sent)
         self._sent = (self._sent + 1) % _SEQUENCES
-        signed = b"".join((data, _mac(self._sign_key, sequence, data)))
-        if self._sealing is not None:
-            signed = self._sealing.update(signed)
-        return b"".join((signed, _VERSION, sequence))
+        mac = _mac(self._signing, sequence, pieces)
+        tail = _VERSION + sequence
+        if self._sealing is None:
+            return [*pieces, mac + tail]
+        return [*map(self._sealing.update, pieces), self._sealing.update(mac) + tail]
 
-    def unwrap(self, message: bytes | bytearray | memoryview) -> bytes:
+    def unwrap(self, message: Buffer) -> bytes:
         """Raises BadDigest."""
-        body, tail = bytes(message[:-_TAIL_BYTES]), bytes(message[-_TAIL_BYTES:])
+        body, tail = message[:-_TAIL_BYTES], message[-_TAIL_BYTES:]
         sequence = _SEQUENCE.pack(self._received)
         if len(body) < _MAC_BYTES or tail != _VERSION + sequence:
             raise BadDigest("a message of the protected connection is out of order")
         self._received = (self._received + 1) % _SEQUENCES
         if self._opening is not None:
             body = self._opening.update(body)
-        data = body[:-_MAC_BYTES]
-        if not hmac.compare_digest(body[-_MAC_BYTES:], _mac(self._check_key, sequence, data)):
+        data = bytes(body[:-_MAC_BYTES])
+        if not hmac.compare_digest(body[-_MAC_BYTES:], _mac(self._checking, sequence, (data,))):
             raise BadDigest("a message of the protected connection was changed under way")
         return data
 
@@ -221,9 +232,11 @@ def _hex(data: bytes) -> bytes:
     return data.hex().encode()
 
 
-def _mac(key: bytes, sequence: bytes, data: bytes | bytearray | memoryview) -> bytes:
-    made = hmac.new(key, sequence, "md5")
-    made.update(data)
+def _mac(keyed: hmac.HMAC, sequence: bytes, pieces: Iterable[Buffer]) -> bytes:
+    made = keyed.copy()
+    made.update(sequence)
+    for piece in pieces:
+        made.update(piece)
     return made.digest()[:_MAC_BYTES]
 
 

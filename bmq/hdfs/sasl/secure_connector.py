@@ -13,7 +13,7 @@ from bmq.hdfs.delimited import read_delimited
 from bmq.hdfs.errors import HandshakeFailed
 from bmq.hdfs.proto.hdfs_pb2 import Token
 from bmq.hdfs.proto.namenode_pb2 import DataEncryptionKey
-from bmq.hdfs.sasl.secured_transport import SecuredReceiver, SecuredTransport
+from bmq.hdfs.sasl.secured_transport import SecuredTransport, receiver_of
 from bmq.hdfs.sasl.transfer_handshake import MESSAGE_BYTES_MAX, TransferHandshake, TransferSecret
 from bmq.hdfs.security import PRIVILEGED_PORTS, HadoopSecurity, Protection
 from bmq.hdfs.transfer_connector import PROTECTION_ADVICE
@@ -95,7 +95,7 @@ async def _connect(protocol: asyncio.BaseProtocol, host: str, port: int, handsha
         receiver: asyncio.BaseProtocol = protocol
         sender: asyncio.Transport = transport
         if handshake.codec is not None:
-            receiver = SecuredReceiver(transport, handshake.codec, protocol)
+            receiver = receiver_of(transport, handshake.codec, protocol)
             sender = SecuredTransport(transport, handshake.codec)
         transport.set_protocol(receiver)
         protocol.connection_made(sender)

@@ -6,6 +6,7 @@ frames, and HDFS's own checksums alone tell damage.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import Final, Protocol
 
@@ -14,21 +15,21 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from bmq.hdfs.errors import HandshakeFailed
-from bmq.hdfs.sasl.digest_md5 import BadDigest, DigestLayer
+from bmq.hdfs.pieces import parts_of
+from bmq.hdfs.sasl.digest_md5 import MESSAGE_BYTES_MORE, BadDigest, DigestLayer
+from bmq.log.store import Buffer
 
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
 _LENGTH: Final = Struct(">i")
-
-Bytes = bytes | bytearray | memoryview
 
 
 class TransferCodec(Protocol):
     """One for each connection, as both have a state."""
 
-    def encode(self, data: Bytes) -> bytes:
-        """What to send for `data`."""
+    def encode(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
+        """What to send for data in several pieces."""
 
-    def decode(self, data: Bytes) -> bytes:
+    def decode(self, data: bytes) -> bytes:
         """The bytes that are whole now. Raises HandshakeFailed."""
 
 
@@ -39,34 +40,44 @@ class FramedCodec:
         self._layer = layer
         self._received = bytearray()
 
-    def encode(self, data: Bytes) -> bytes:
-        frames = []
-        view = memoryview(data)
-        size_bytes = self._layer.bytes_max
-        for start in range(0, len(view), size_bytes):
-            message = self._layer.wrap(view[start : start + size_bytes])
-            frames += [_LENGTH.pack(len(message)), message]
-        return b"".join(frames)
+    def encode(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
+        size_bytes = sum(map(len, pieces))
+        if size_bytes <= self._layer.bytes_max:
+            return self._frame(pieces, size_bytes) if size_bytes else ()
+        frames: list[Buffer] = []
+        for part, part_bytes in parts_of(pieces, self._layer.bytes_max):
+            frames += self._frame(part, part_bytes)
+        return frames
 
-    def decode(self, data: Bytes) -> bytes:
+    def decode(self, data: bytes) -> bytes:
         received = self._received
+        if not received and len(data) > _LENGTH.size and _LENGTH.unpack_from(data)[0] == len(data) - _LENGTH.size:
+            return self._unwrap(memoryview(data)[_LENGTH.size :])  # an acknowledgement, as they mostly come
         received += data
         found = []
         at = 0
-        while len(received) - at >= _LENGTH.size:
-            (length_bytes,) = _LENGTH.unpack_from(received, at)
-            if not 0 < length_bytes <= FRAME_BYTES_MAX:
-                raise HandshakeFailed(f"it sent a protected message of {length_bytes} bytes")
-            end = at + _LENGTH.size + length_bytes
-            if end > len(received):
-                break
-            try:
-                found.append(self._layer.unwrap(received[at + _LENGTH.size : end]))
-            except BadDigest as error:
-                raise HandshakeFailed(str(error)) from error
-            at = end
+        with memoryview(received) as view:
+            while len(received) - at >= _LENGTH.size:
+                (length_bytes,) = _LENGTH.unpack_from(received, at)
+                if not 0 < length_bytes <= FRAME_BYTES_MAX:
+                    raise HandshakeFailed(f"it sent a protected message of {length_bytes} bytes")
+                end = at + _LENGTH.size + length_bytes
+                if end > len(received):
+                    break
+                with view[at + _LENGTH.size : end] as message:
+                    found.append(self._unwrap(message))
+                at = end
         del received[:at]
         return b"".join(found)
+
+    def _frame(self, pieces: Sequence[Buffer], size_bytes: int) -> list[Buffer]:
+        return [_LENGTH.pack(size_bytes + MESSAGE_BYTES_MORE), *self._layer.wrap_pieces(pieces)]
+
+    def _unwrap(self, message: memoryview) -> bytes:
+        try:
+            return self._layer.unwrap(message)
+        except BadDigest as error:
+            raise HandshakeFailed(str(error)) from error
 
 
 class AesCtrCodec:
@@ -76,11 +87,14 @@ class AesCtrCodec:
         self._sealing = _aes(out_key, out_iv)
         self._opening = _aes(in_key, in_iv)
 
-    def encode(self, data: Bytes) -> bytes:
-        return self._sealing.update(data)
+    def encode(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
+        return [self._sealing.update(piece) for piece in pieces]
 
-    def decode(self, data: Bytes) -> bytes:
+    def decode(self, data: bytes) -> bytes:
         return self._opening.update(data)
+
+    def decode_in_place(self, data: memoryview) -> None:
+        self._opening.update_into(data, data)
 
 
 def _aes(key: bytes, iv: bytes) -> CipherContext:

@@ -19,6 +19,7 @@ from bmq.hdfs.errors import HandshakeFailed
 from bmq.hdfs.proto.hdfs_pb2 import Token
 from bmq.hdfs.proto.namenode_pb2 import DataEncryptionKey
 from bmq.hdfs.proto.transfer_pb2 import CipherOption, HandshakeMessage
+from bmq.hdfs.sasl.digest_md5 import MESSAGE_BYTES_MORE
 from bmq.hdfs.sasl.secure_connector import KEY_MARGIN_MS, SecureConnector
 from bmq.hdfs.sasl.transfer_codecs import AesCtrCodec, FramedCodec, TransferCodec
 from bmq.hdfs.sasl.transfer_handshake import MAGIC, TransferHandshake, TransferSecret
@@ -108,10 +109,44 @@ def test_both_ends_understand_each_other(
     assert isinstance(client.codec, kind)
     assert server.codec is not None
     for data in (b"x", b"", b"packet" * 30_000):
-        sent = client.codec.encode(data)
+        sent = b"".join(client.codec.encode((data,)))
         assert (data in sent) is (not data or (protection is Protection.INTEGRITY and len(data) < 65_000))
         assert server.codec.decode(sent) == data
-        assert client.codec.decode(server.codec.encode(data)) == data
+        assert client.codec.decode(b"".join(server.codec.encode((data,)))) == data
+
+
+@given(
+    pieces=st.lists(st.binary(max_size=400), max_size=6),
+    protection=st.sampled_from([Protection.INTEGRITY, Protection.PRIVACY]),
+    is_aes=st.booleans(),
+    message_bytes_max=st.integers(17, 600),
+)
+def test_pieces_are_sent_as_if_they_were_one(
+    pieces: list[bytes], protection: Protection, is_aes: bool, message_bytes_max: int
+) -> None:
+    sides = []
+    for _ in range(2):
+        client, server = handshake(protection, is_aes=is_aes), DataNodeLogin(is_aes=is_aes)
+        carried_out(client, server)
+        assert client.codec is not None and server.codec is not None
+        if isinstance(client.codec, FramedCodec):
+            client.codec._layer.bytes_max = message_bytes_max - MESSAGE_BYTES_MORE
+        sides.append((client.codec, server.codec))
+    (client_codec, server_codec), (other_client, _) = sides
+    whole = b"".join(pieces)
+    sent = b"".join(client_codec.encode([memoryview(bytearray(piece)) for piece in pieces]))
+    assert sent == b"".join(other_client.encode((whole,)))
+    assert server_codec.decode(sent) == whole
+
+
+def test_aes_decrypts_where_the_bytes_are() -> None:
+    client, server = handshake(Protection.PRIVACY, is_aes=True), DataNodeLogin(is_aes=True)
+    carried_out(client, server)
+    assert isinstance(client.codec, AesCtrCodec) and server.codec is not None
+    for data in (b"x", b"packet" * 30_000, b"odd" * 7):
+        memory = bytearray(b"before") + b"".join(server.codec.encode((data,))) + b"behind"
+        client.codec.decode_in_place(memoryview(memory)[6:-6])
+        assert memory == b"before" + data + b"behind"
 
 
 @given(st.lists(st.binary(max_size=50), max_size=5), st.data())
@@ -119,7 +154,7 @@ def test_frames_may_be_cut_anywhere(messages: list[bytes], data: st.DataObject) 
     client, server = handshake(Protection.INTEGRITY), DataNodeLogin()
     carried_out(client, server)
     assert client.codec is not None and server.codec is not None
-    sent = b"".join(map(server.codec.encode, messages))
+    sent = b"".join(piece for message in messages for piece in server.codec.encode((message,)))
     received = b""
     while sent:
         size_bytes = data.draw(st.integers(1, len(sent)))
@@ -298,7 +333,8 @@ async def echo(login: DataNodeLogin, reader: StreamReader, writer: StreamWriter,
     writer.write(login.begin(await message()))
     writer.write(login.end(await message()))
     while data := await reader.read(1000):
-        writer.write(damage or (data if login.codec is None else login.codec.encode(login.codec.decode(data))))
+        codec = login.codec
+        writer.write(damage or (data if codec is None else b"".join(codec.encode((codec.decode(data),)))))
 
 
 def run_on(is_uvloop: bool, work: Callable[[], Any]) -> None:
