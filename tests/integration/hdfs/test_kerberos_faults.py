@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -24,10 +28,34 @@ from bmq.log.store import StorageUnavailable, StoreError
 from tests.support.hdfs import USER, config_of, fresh_root
 from tests.support.secure_hdfs import Protection as ClusterProtection
 from tests.support.secure_hdfs import SecureHdfs, secure_hdfs
+from tests.support.wrong_clock import clock_off_by
 
 pytestmark = pytest.mark.campaign("hdfs-faults")
 
 KDC_DELAY_S: Final = 5.0
+# A process of its own opens the store of these arguments, and says in one line what came of it.
+OPEN: Final = """
+import asyncio, os, random, sys
+from bmq.hdfs.config import HdfsSettings
+from bmq.hdfs.hadoop_site import hadoop_properties
+from bmq.hdfs.location import located
+from bmq.hdfs.store import HdfsStore
+from bmq.log.store import StoreError
+url, root, principal, keytab = sys.argv[1:]
+settings = HdfsSettings(principal=principal, keytab=keytab, replication=1)
+config = located(url + root, settings, system_user="", hadoop=hadoop_properties(os.environ))
+async def use():
+    store = await HdfsStore.open(config, random.Random(1), retry_max_s=5.0)
+    try:
+        await store.write_file("file", b"data", holder="h")
+        return (await store.read_file("file", length_bytes_max=10)).decode()
+    finally:
+        await store.close()
+try:
+    print(asyncio.run(use()))
+except StoreError as error:
+    print(f"{type(error).__name__}: {error}")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +155,36 @@ async def test_a_ticket_cache_of_another_user(
 async def test_a_krb5_conf_that_is_not_there(secure: SecureHdfs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KRB5_CONFIG", "/no/such/krb5.conf")
     await refused(secure.config("/x"), r"krb5\.conf")
+
+
+@pytest.mark.parametrize("seconds", [600, -600])
+@pytest.mark.parametrize("is_synced", [True, False], ids=["the KDC's time counts", "its own clock counts"])
+async def test_a_clock_that_is_ten_minutes_off(
+    secure: SecureHdfs, tmp_path: Path, seconds: int, is_synced: bool
+) -> None:
+    """The library goes by the KDC's time, unless it is told not to (kdc_timesync)."""
+    text = secure.kdc.krb5_conf.read_text()
+    (tmp_path / "krb5.conf").write_text(
+        text.replace("[libdefaults]", f"[libdefaults]\n  kdc_timesync = {int(is_synced)}")
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        OPEN,
+        *(secure.url, fresh_root("clock"), secure.principal, str(secure.keytab)),
+        env={
+            **os.environ,
+            **secure.environment,
+            **clock_off_by(seconds),
+            "KRB5_CONFIG": str(tmp_path / "krb5.conf"),
+        },
+        stdout=PIPE,
+    )
+    told, _ = await process.communicate()
+    if is_synced:
+        assert told == b"data\n"
+    else:
+        assert re.fullmatch(rb"AuthenticationRequired: .*the clock of this machine differs.*\n", told), told
 
 
 async def test_a_namenode_of_another_name(secure: SecureHdfs) -> None:
