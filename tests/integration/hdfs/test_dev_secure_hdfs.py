@@ -101,3 +101,23 @@ def test_what_is_printed_logs_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert config.security.data == (Protection.INTEGRITY,)
         assert any("dfs.encrypt.data.transfer=true" in line for line in lines)
         assert asyncio.run(written_and_read(config, "b", "a")) == [b"b", b"a"]
+
+
+def test_two_namenodes_take_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is printed names both, the failover has a login of its own, and the next start finds the pair again."""
+    install_kdc()
+    data = tmp_path / "hdfs"
+    (port,) = pick_ports("127.0.0.1", 1, Random())
+    with up(data, "--port", str(port), "--datanodes", "1", "--secure", "--ha", "--protection", "integrity") as lines:
+        config = use(lines, monkeypatch)
+        assert [(each.host, each.port) for each in config.namenodes] == [("localhost", port), ("localhost", port + 1)]
+        assert asyncio.run(written_and_read(config, "a")) == [b"a"]
+        assert ordered(data, "activate", "nn1").exit_code == 0
+        roles = {node["name"]: node["role"] for node in json.loads(ordered(data, "status", "--json").output)}
+        assert (roles["nn0"], roles["nn1"]) == ("standby", "active")
+        assert asyncio.run(written_and_read(config, "b", "a")) == [b"b", b"a"]
+        assert ordered(data, "kill", "nn1").exit_code == 0
+        assert ordered(data, "activate", "nn0").exit_code == 0
+        assert asyncio.run(written_and_read(config, "c", "a", "b")) == [b"c", b"a", b"b"]
+    with up(data) as lines:
+        assert asyncio.run(written_and_read(use(lines, monkeypatch), "d", "c")) == [b"d", b"c"]
