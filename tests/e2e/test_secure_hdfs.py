@@ -6,7 +6,6 @@ And without a KDC: who runs does not notice, who starts waits for it.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from confluent_kafka import Producer
 
 from tests.e2e.conftest import create_topic
 from tests.support.hdfs import fresh_root, outside_any_loop
+from tests.support.hdfs_servers import server_on
 from tests.support.java import CONSOLE_CONSUMER, CONSOLE_PRODUCER
 from tests.support.patience import Patience
 from tests.support.processes import eventually
@@ -42,17 +42,6 @@ def secure(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SecureHdf
         yield cluster
 
 
-def server_on(secure: SecureHdfs, directory: Path, root: str) -> BmqServer:
-    environment = {
-        "KRB5_CONFIG": os.environ["KRB5_CONFIG"],
-        "HADOOP_CONF_DIR": str(secure.client_conf),
-        "BMQ_HDFS__PRINCIPAL": secure.principal,
-        "BMQ_HDFS__KEYTAB": str(secure.keytab),
-        "BMQ_HDFS__REPLICATION": "2",
-    }
-    return BmqServer(directory, environment, store=f"{secure.url}{root}", has_extras=True)
-
-
 def produced(bootstrap: str, lines: list[str], topic: str = TOPIC) -> None:
     """By librdkafka; every one is acknowledged."""
     failed: list[object] = []
@@ -77,7 +66,7 @@ def test_clients_and_a_killed_server(secure: SecureHdfs, tmp_path: Path) -> None
     root = fresh_root("server")
     by_librdkafka = [f"librdkafka {number}" for number in range(COUNT)]
     by_java = [f"java {number}" for number in range(COUNT)]
-    first = server_on(secure, tmp_path / "first", root)
+    first = server_on(secure.cluster, tmp_path / "first", root)
     first.start()
     try:
         produced(first.bootstrap, by_librdkafka)
@@ -89,7 +78,7 @@ def test_clients_and_a_killed_server(secure: SecureHdfs, tmp_path: Path) -> None
         assert consumed(first.bootstrap, 2 * COUNT) == by_librdkafka + by_java
     finally:
         first.kill()
-    second = server_on(secure, tmp_path / "second", root)
+    second = server_on(secure.cluster, tmp_path / "second", root)
     second.start()
     try:
         assert consumed(second.bootstrap, 2 * COUNT) == by_librdkafka + by_java
@@ -102,7 +91,7 @@ def test_clients_and_a_killed_server(secure: SecureHdfs, tmp_path: Path) -> None
 
 def test_executors_without_a_login_read_by_the_drivers_token(secure: SecureHdfs, tmp_path: Path) -> None:
     root = fresh_root("spark")
-    server = server_on(secure, tmp_path / "server", root)
+    server = server_on(secure.cluster, tmp_path / "server", root)
     server.start()
     try:
         create_topic(server, TOPIC, 1, {"segment.bytes": str(SEGMENT_BYTES)})
@@ -141,8 +130,8 @@ def test_executors_without_a_login_read_by_the_drivers_token(secure: SecureHdfs,
 
 def test_a_kdc_that_is_away(tmp_path: Path) -> None:
     with secure_hdfs(tmp_path / "secure", PROTECTIONS["privacy"], datanodes=2) as secure:
-        running = server_on(secure, tmp_path / "running", fresh_root("running"))
-        waiting = server_on(secure, tmp_path / "waiting", fresh_root("waiting"))
+        running = server_on(secure.cluster, tmp_path / "running", fresh_root("running"))
+        waiting = server_on(secure.cluster, tmp_path / "waiting", fresh_root("waiting"))
         running.start()
         try:
             produced(running.bootstrap, ["before"])

@@ -11,7 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 from bmq.dev.hadoop_configuration import LOCAL_READERS, QUICK_PROPERTIES
 from bmq.dev.hdfs import HdfsCluster
@@ -40,6 +41,22 @@ PATIENT: Final[Mapping[str, float]] = {
 PATIENT_WITH_PAUSED: Final[Mapping[str, float]] = {**PATIENT, "connect_timeout_s": 4.0}
 
 T = TypeVar("T")
+
+
+class SecureAccess(Protocol):
+    """How clients reach a kerberized cluster. `url`: by host name; `environment`: of a server's process."""
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def environment(self) -> Mapping[str, str]: ...
+
+    def config(self, root: str) -> HdfsConfig: ...
+
+
+SECURED: Final[WeakKeyDictionary[HdfsCluster, SecureAccess]] = WeakKeyDictionary()
+"""Clusters that want a login, so that the tests of open clusters run on them as they are."""
 
 
 def outside_any_loop(order: Coroutine[None, None, T]) -> T:
@@ -152,8 +169,9 @@ async def reserved_bytes(cluster: HdfsCluster) -> list[int]:
 
 
 def config_of(cluster: HdfsCluster, root: str, user: str = USER, **settings: Any) -> HdfsConfig:
-    """How a store finds its files under `root` in this cluster."""
-    config = HdfsConfig(namenodes=cluster.namenodes, root=root, user=user)
+    """How a store finds its files under `root` in this cluster, and logs in where that is needed. `user`: of an open one."""
+    access = SECURED.get(cluster)
+    config = HdfsConfig(namenodes=cluster.namenodes, root=root, user=user) if access is None else access.config(root)
     return replace(config, **settings)
 
 

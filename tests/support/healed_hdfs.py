@@ -64,7 +64,7 @@ async def healed(cluster: HdfsCluster) -> None:
     await cluster.wait_live(len(cluster.datanodes))
     for transfer in cluster.datanodes:
         await until(lambda transfer=transfer: is_heard(cluster, transfer), HEARD_WAIT_S, f"{transfer} is used again")  # type: ignore[misc]
-    namenode = NameNode(config_of(cluster, "/", **PATIENT), Random())  # type: ignore[arg-type]
+    namenode = NameNode(config_of(cluster, "/healed", **PATIENT), Random())  # type: ignore[arg-type]
     try:
         # Blocks of dead tests would be copied to make up for dead daemons, beside the next test.
         for entry in await namenode.listing("/"):

@@ -7,7 +7,8 @@
 
 Of a call that is kept back the NameNode hears nothing, nor of the client's tries of the same call: the client either waits
 in vain or loses its connection. When its time comes the call is sent once, over a connection of its own, as a packet that
-was held up in the network is. Reads are never kept back: a late one changes nothing.
+was held up in the network is. Reads are never kept back: a late one changes nothing. On a kerberized cluster the connection
+has a login of its own, and calls have to be readable: hadoop.rpc.protection is `authentication` there.
 """
 
 from __future__ import annotations
@@ -22,9 +23,13 @@ from random import Random
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
+from bmq.hdfs.authentication import Authentication
 from bmq.hdfs.config import Address
 from bmq.hdfs.delimited import read_delimited
-from bmq.hdfs.proto.rpc_pb2 import RequestHeader, RpcRequestHeader
+from bmq.hdfs.failover import CLIENT_PROTOCOL
+from bmq.hdfs.proto.rpc_pb2 import RequestHeader, RpcRequestHeader, RpcSasl
+from bmq.hdfs.rpc_codec import context_frame, first_bytes, parse_answer, parse_body, sasl_frame
+from bmq.log.store import StoreError
 
 PREAMBLE_BYTES: Final = 7
 READ_BYTES: Final = 64 * 1024
@@ -46,6 +51,7 @@ MUTATING: Final = frozenset(
     }
 )
 _LENGTH: Final = struct.Struct(">i")
+_CLIENT_ID: Final = bytes(16)  # of the login's own messages; each call has its client's
 
 
 class Call(NamedTuple):
@@ -67,7 +73,9 @@ def call_of(frame: bytes) -> Call | None:
 
 
 class LateCalls:
-    """`address`: where clients connect. `kept`, `delivered`: how many calls of each method. `is_wanted`: which calls may be kept back at all."""
+    """`address`: where clients connect. `kept`, `delivered`: how many calls of each method. `is_wanted`: which calls may be
+    kept back at all. `authentication`: of the connections that carry late calls, where the NameNode wants a login.
+    """
 
     def __init__(
         self,
@@ -75,6 +83,8 @@ class LateCalls:
         random: Random,
         address: Address = ANY_PORT,
         is_wanted: Callable[[Call], bool] = lambda call: call.method in MUTATING,
+        *,
+        authentication: Authentication | None = None,
     ) -> None:
         self.target = target
         self.address = address
@@ -82,6 +92,7 @@ class LateCalls:
         self.delivered: Counter[str] = Counter()
         self._random = random
         self._is_wanted = is_wanted
+        self._authentication = authentication
         self._share = 0.0
         self._late_s = (0.0, 0.0)
         self._hurry = asyncio.Event()
@@ -169,7 +180,8 @@ class LateCalls:
             elif call in self._held:
                 continue
             elif self._random.random() < self._share and self._is_wanted(call):
-                self._keep(call, bytes(client.opening) + prefix + body)
+                opening = bytes(client.opening) if self._authentication is None else b""
+                self._keep(call, opening + prefix + body)
                 if self._random.random() < 0.5:
                     return
                 continue
@@ -186,19 +198,21 @@ class LateCalls:
         late.add_done_callback(self._late.discard)
 
     async def _deliver(self, call: Call, data: bytes, late_s: float) -> None:
-        """`data`: all that a connection needs to carry it."""
+        """`data`: all that a connection needs to carry it, but a login."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._hurry.wait(), late_s)
         try:
             async with asyncio.timeout(ANSWER_WAIT_S):
                 reader, writer = await asyncio.open_connection(*self.target)
                 try:
+                    if self._authentication is not None:
+                        await _log_in(self._authentication, self.target.host, reader, writer)
                     writer.write(data)
                     await reader.readexactly(_LENGTH.size)
                     self.delivered[call.method] += 1
                 finally:
                     writer.transport.abort()
-        except (OSError, asyncio.IncompleteReadError):
+        except (OSError, asyncio.IncompleteReadError, StoreError):
             pass  # no NameNode was there: it is lost for good
         finally:
             self._held.discard(call)
@@ -222,3 +236,27 @@ async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> Non
         pass
     finally:
         sink.transport.abort()
+
+
+@dataclass(slots=True)
+class _Login:
+    """Implements bmq.hdfs.authentication.Negotiation."""
+
+    host: str
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def exchange(self, message: RpcSasl) -> RpcSasl:
+        self.writer.write(sasl_frame(_CLIENT_ID, message))
+        (length,) = _LENGTH.unpack(await self.reader.readexactly(_LENGTH.size))
+        return parse_body(parse_answer(await self.reader.readexactly(length)).body, RpcSasl)
+
+
+async def _log_in(
+    authentication: Authentication, host: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Raises StoreError, OSError, IncompleteReadError."""
+    writer.write(first_bytes(authentication.first_byte))
+    layer = await authentication.negotiate(_Login(host, reader, writer))
+    assert layer is None, "the NameNode protects calls, which nobody can keep back then"
+    writer.write(context_frame(_CLIENT_ID, CLIENT_PROTOCOL, authentication.user_information))

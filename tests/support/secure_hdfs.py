@@ -7,7 +7,7 @@ with secure_hdfs(directory, Protection(rpc="privacy", data="privacy")) as secure
 from __future__ import annotations
 
 import os
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from bmq.hdfs.sasl.gss import KerberosLogin
 from bmq.hdfs.sasl.logins import KerberosAuthentication
 from bmq.hdfs.security import HadoopSecurity
 from tests.support.free_ports import started_on_free_ports
-from tests.support.hdfs import HADOOP_JARS, PATIENT, outside_any_loop
+from tests.support.hdfs import HADOOP_JARS, PATIENT, SECURED, outside_any_loop
 from tests.support.kdc import running_kdc, used_here
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ Protection = WireProtection
 
 @dataclass(frozen=True)
 class SecureHdfs:
-    """`client_conf`: a HADOOP_CONF_DIR; `keytab`: of the principal CLIENT."""
+    """Implements tests.support.hdfs.SecureAccess. `client_conf`: a HADOOP_CONF_DIR; `keytab`: of the principal CLIENT."""
 
     cluster: HdfsCluster
     kdc: Kdc
@@ -49,6 +49,17 @@ class SecureHdfs:
     def url(self) -> str:
         """By host name, as Kerberos demands."""
         return "hdfs://" + ",".join(f"localhost:{address.port}" for address in self.cluster.namenodes)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of a server's process."""
+        return {
+            "KRB5_CONFIG": str(self.kdc.krb5_conf),
+            "HADOOP_CONF_DIR": str(self.client_conf),
+            "BMQ_HDFS__PRINCIPAL": self.principal,
+            "BMQ_HDFS__KEYTAB": str(self.keytab),
+            "BMQ_HDFS__REPLICATION": str(len(self.cluster.plan.datanodes)),
+        }
 
     def config(self, root: str, *, principal: str | None = None, keytab: str | None = None) -> HdfsConfig:
         """How a store logs in here, by its keytab unless told otherwise."""
@@ -84,8 +95,12 @@ def secure_hdfs(
     is_ha: bool = False,
     properties: Mapping[str, str] | None = None,
     ticket_life_s: int = 24 * 3600,
+    before_start: Callable[[HdfsCluster], None] = lambda _: None,
 ) -> Iterator[SecureHdfs]:
-    """A running cluster; this process uses its realm meanwhile. `properties`: Hadoop's, over all others."""
+    """A running cluster; this process uses its realm meanwhile. `properties`: Hadoop's, over all others.
+
+    `before_start`: given the cluster of each try to start one.
+    """
     protection = protection or Protection()
     names = iter(range(100))
     with running_kdc(directory, ticket_life_s=ticket_life_s) as kdc:
@@ -95,8 +110,8 @@ def secure_hdfs(
             with used_here(kdc):  # for the login of the administrator
                 return outside_any_loop(order)
 
-        cluster = started_on_free_ports(
-            lambda: HdfsCluster(
+        def new() -> HdfsCluster:
+            made = HdfsCluster(
                 directory / f"hdfs-{next(names)}",
                 HADOOP_JARS,
                 datanodes=datanodes,
@@ -104,9 +119,11 @@ def secure_hdfs(
                 properties={**QUICK_PROPERTIES, **secure},
                 jvm_properties={"java.security.krb5.conf": str(kdc.krb5_conf)},
                 admin_login=admin_login(kdc, secure),
-            ),
-            run,
-        )
+            )
+            before_start(made)
+            return made
+
+        cluster = started_on_free_ports(new, run)
         try:
             client_conf = directory / "client-conf"
             client_conf.mkdir()
@@ -114,6 +131,8 @@ def secure_hdfs(
             for name in ("core-site.xml", "hdfs-site.xml"):
                 (client_conf / name).write_text(configuration_xml(told))
             with used_here(kdc):
-                yield SecureHdfs(cluster, kdc, kdc.keytab(CLIENT), client_conf)
+                secured = SecureHdfs(cluster, kdc, kdc.keytab(CLIENT), client_conf)
+                SECURED[cluster] = secured
+                yield secured
         finally:
             outside_any_loop(cluster.stop())

@@ -22,7 +22,7 @@ from tests.soak.hazards import HSYNC, disks_of, lose_power
 from tests.support import wire
 from tests.support.hdfs import PATIENT, config_of, new_cluster, outside_any_loop, running, until
 from tests.support.hdfs_rivals import Client, Segment, clients, content
-from tests.support.servers import BmqServer
+from tests.support.hdfs_servers import server_on
 from tests.support.unsafe_disk import UnsafeDisk
 from tests.support.wire import WireClient
 
@@ -91,7 +91,7 @@ def test_a_synced_topic_outlives_it(
 ) -> None:
     """With all that it takes to find it again: the metadata log is synced whatever topics ask for."""
     cluster, disks = unsafe_hdfs
-    server = BmqServer(tmp_path / "server", store=f"{cluster.url}/bmq")
+    server = server_on(cluster, tmp_path / "server", "/bmq")
     server.ready_timeout_s = START_S_MAX
     server.start()
     try:
@@ -253,7 +253,7 @@ def test_a_deletion_of_records_outlives_it(
 ) -> None:
     """DeleteRecords is answered on the strength of a manifest, and no record is synced after that."""
     cluster, disks = unsafe_hdfs
-    server = BmqServer(tmp_path / "server", store=f"{cluster.url}/bmq")
+    server = server_on(cluster, tmp_path / "server", "/bmq")
     server.ready_timeout_s = START_S_MAX
     server.start()
     try:

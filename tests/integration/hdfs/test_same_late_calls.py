@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import pytest
 
 from bmq.hdfs.config import HdfsConfig
+from bmq.hdfs.server_logins import namenode_authentication
 from bmq.hdfs.store import HdfsStore
 from bmq.log.store import Durability, FileStatus, SegmentStore, SegmentWriter, StorageUnavailable
 from tests.fakes.store import FakeStore
@@ -98,8 +99,13 @@ class HdfsSide:
 @asynccontextmanager
 async def hdfs_side(config: HdfsConfig) -> AsyncIterator[HdfsSide]:
     wanted: set[str] = set()
-    async with LateCalls(config.namenodes[0], Random(1), is_wanted=lambda call: call.method in wanted) as proxy:
-        first = await HdfsStore.open(replace(config, namenodes=(proxy.address,)), Random(2))
+    namenode = config.namenodes[0]
+    login = None if config.security is None else namenode_authentication(config)
+    late_calls = LateCalls(namenode, Random(1), is_wanted=lambda call: call.method in wanted, authentication=login)
+    async with late_calls as proxy:
+        # By the NameNode's own name, which a login goes by.
+        held_back = replace(config, namenodes=(namenode._replace(port=proxy.address.port),))
+        first = await HdfsStore.open(held_back, Random(2))
         second = await HdfsStore.open(config, Random(3))
         try:
             yield HdfsSide(first, second, proxy, wanted)

@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bmq.dev.hdfs import HdfsCluster
 from tests.support.hdfs import fresh_root, outside_any_loop
+from tests.support.hdfs_servers import server_on
 from tests.support.processes import eventually
 from tests.support.servers import BmqServer
 from tests.support.steady_load import SteadyProducer, assert_nothing_lost
@@ -33,7 +34,7 @@ def serve(tmp_path: Path) -> Iterator[ServerMaker]:
 
     def make(cluster: HdfsCluster, **settings: str) -> BmqServer:
         environment = {f"BMQ_{name}": value for name, value in settings.items()}
-        server = BmqServer(tmp_path / "server", environment, store=f"{cluster.url}{fresh_root('server')}")
+        server = server_on(cluster, tmp_path / "server", fresh_root("server"), environment)
         made.append(server)
         server.start()
         return server
