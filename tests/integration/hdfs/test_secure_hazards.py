@@ -1,21 +1,20 @@
 """Takeovers, mending, syncing, and what can happen to them at the worst moment, again on a kerberized HDFS.
 
-The tests are those of the open cluster. Left out are tests that hurt daemons, which need a cluster of their own.
+The tests are those of the open cluster, with those that hurt its daemons.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterator, Mapping
-from types import ModuleType
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
 from bmq.dev.hdfs import HdfsCluster
 from bmq.hdfs.config import HdfsConfig
 from tests.integration.hdfs import test_mending, test_on_disk, test_takeover, test_takeover_hazards
-from tests.support.hdfs import fresh_root
+from tests.support.hdfs import fresh_root, outside_any_loop
+from tests.support.healed_hdfs import healed
+from tests.support.same_tests import same_tests
 from tests.support.secure_hdfs import Protection, SecureHdfs, secure_hdfs
 
 pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.safety, pytest.mark.timeout(120)]
@@ -44,16 +43,16 @@ def hdfs_config(secure: SecureHdfs, request: pytest.FixtureRequest) -> HdfsConfi
     return secure.config(fresh_root(request.node.name))
 
 
-def without_own_cluster(module: ModuleType) -> Mapping[str, Callable[..., Any]]:
-    """Those that need no cluster of their own, under names that no other module has."""
-    own = module.__name__.rpartition("test_")[2]
-    found = {}
-    for name, test in inspect.getmembers(module, inspect.isfunction):
-        fixtures = set(inspect.signature(test).parameters)
-        if name.startswith("test_") and "hdfs_config" in fixtures and not fixtures & {"own_hdfs", "own_ha_hdfs"}:
-            found[f"test_{own}_{name.removeprefix('test_')}"] = test
-    return found
+@pytest.fixture
+def own_hdfs(secure: SecureHdfs) -> Iterator[HdfsCluster]:
+    """Its daemons may be hurt: it is healed behind the test."""
+    yield secure.cluster
+    outside_any_loop(healed(secure.cluster))
+
+
+def is_of_one_namenode(fixtures: set[str]) -> bool:
+    return bool(fixtures & {"hdfs_config", "own_hdfs"}) and not fixtures & {"own_ha_hdfs", "serve"}
 
 
 for each in (test_takeover, test_takeover_hazards, test_mending, test_on_disk):
-    globals().update(without_own_cluster(each))
+    globals().update(same_tests(each, is_of_one_namenode))
