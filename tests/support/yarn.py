@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -22,9 +23,12 @@ from bmq.dev.hadoop_configuration import LOGGING, client_properties, configurati
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.java import QUICK_START_JVM_OPTIONS, java_command, java_executable
 from bmq.dev.ports import HOST, check_free, pick_ports
+from bmq.dev.secure_hadoop import CLIENT, HOST_NAME, by_host_name
 from bmq.hdfs.config import Address
+from bmq.hdfs.hadoop_site import hadoop_properties
 from tests.support.hdfs import outside_any_loop
 from tests.support.processes import JARS
+from tests.support.secure_hdfs import SecureHdfs
 
 YARN_JARS: Final = JARS / "yarn"
 HEAP_MB: Final = 256
@@ -32,6 +36,7 @@ MEMORY_MB: Final = 4096
 """What all containers together may ask for; nothing measures what they use."""
 VCORES: Final = 8
 LOG_TAIL_LINES: Final = 40
+MANAGERS: Final = f"yarn/{HOST_NAME}"
 
 _RESOURCE_MANAGER: Final = "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager"
 _NODE_MANAGER: Final = "org.apache.hadoop.yarn.server.nodemanager.NodeManager"
@@ -39,12 +44,43 @@ _NODE_MANAGER: Final = "org.apache.hadoop.yarn.server.nodemanager.NodeManager"
 _OPENED: Final = ("--add-opens=java.base/java.lang=ALL-UNNAMED",)
 
 
-class YarnCluster:
-    """Not started; `running` does. Raises JavaMissing, JarsMissing."""
+@dataclass(frozen=True)
+class YarnKerberos:
+    """`properties`: of a client of the HDFS. `principal`, `keytab`: of both managers."""
 
-    def __init__(self, directory: Path, hdfs: HdfsCluster, random: Random | None = None) -> None:
+    properties: Mapping[str, str]
+    principal: str
+    keytab: Path
+    krb5_conf: Path
+
+    @classmethod
+    def of(cls, secure: SecureHdfs) -> YarnKerberos:
+        hadoop = hadoop_properties({"HADOOP_CONF_DIR": str(secure.client_conf)})
+        keytab = secure.kdc.keytab(MANAGERS)
+        # They are no users of this machine.
+        groups = {"hadoop.user.group.static.mapping.overrides": f"{CLIENT}=users;yarn=users"}
+        return cls({**hadoop, **groups}, secure.kdc.full(MANAGERS), keytab, secure.kdc.krb5_conf)
+
+    @property
+    def yarn_properties(self) -> dict[str, str]:
+        managers = ("yarn.resourcemanager", "yarn.nodemanager")
+        return {
+            **{f"{manager}.principal": self.principal for manager in managers},
+            **{f"{manager}.keytab": str(self.keytab) for manager in managers},
+            # Its web interface stays open.
+            "yarn.resourcemanager.webapp.delegation-token-auth-filter.enabled": "false",
+        }
+
+
+class YarnCluster:
+    """Not started; `running` does. `kerberos`: on a kerberized HDFS, that of its realm. Raises JavaMissing, JarsMissing."""
+
+    def __init__(
+        self, directory: Path, hdfs: HdfsCluster, random: Random | None = None, *, kerberos: YarnKerberos | None = None
+    ) -> None:
         self.directory = directory.resolve()
         self._hdfs = hdfs
+        self._kerberos = kerberos
         self._addresses = [Address(HOST, port) for port in pick_ports(HOST, 8, random or Random())]
         self._managers = [
             self._daemon("resourcemanager", _RESOURCE_MANAGER, "Transitioned to active state"),
@@ -63,7 +99,7 @@ class YarnCluster:
             jars=YARN_JARS,
             configuration=self.configuration,
             heap_mb=HEAP_MB,
-            options=(*QUICK_START_JVM_OPTIONS, *_OPENED, f"-Djava.io.tmpdir={self._temporary}"),
+            options=(*QUICK_START_JVM_OPTIONS, *_OPENED, f"-Djava.io.tmpdir={self._temporary}", *self.jvm_options),
         )
         # For the containers as well, which start Java by it.
         environment = {"JAVA_HOME": str(Path(java_executable()).parents[1])}
@@ -73,6 +109,11 @@ class YarnCluster:
     @property
     def _temporary(self) -> Path:
         return self.directory / "tmp"
+
+    @property
+    def jvm_options(self) -> tuple[str, ...]:
+        """That every JVM here needs, those of jobs too."""
+        return () if self._kerberos is None else (f"-Djava.security.krb5.conf={self._kerberos.krb5_conf}",)
 
     @property
     def configuration(self) -> Path:
@@ -102,6 +143,8 @@ class YarnCluster:
             # Without this, the web interfaces look in the home directory for a secret to sign cookies with.
             "hadoop.http.filter.initializers": "org.apache.hadoop.http.lib.StaticUserWebFilter",
         }
+        if self._kerberos is not None:
+            found = {**by_host_name(found, HOST), **self._kerberos.properties}
         (self.configuration / "core-site.xml").write_text(configuration_xml(found))
         (self.configuration / "hdfs-site.xml").write_text(configuration_xml(found))
         (self.configuration / "yarn-site.xml").write_text(configuration_xml(self._properties()))
@@ -140,6 +183,7 @@ class YarnCluster:
             # Containers are given out at a NodeManager's heartbeat: ten a second, not one.
             f"{manager}.nodemanagers.heartbeat-interval-ms": "100",
             "yarn.scheduler.minimum-allocation-mb": "128",
+            **({} if self._kerberos is None else self._kerberos.yarn_properties),
             f"{node}.hostname": HOST,
             f"{node}.local-dirs": str(self.directory / "local"),
             f"{node}.log-dirs": str(self.directory / "containers"),

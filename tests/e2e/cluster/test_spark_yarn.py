@@ -9,7 +9,8 @@ import json
 import os
 import subprocess
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,8 +18,9 @@ import pytest
 
 from bmq.dev.hdfs import HdfsCluster
 from tests.e2e.conftest import create_topic
+from tests.support.hdfs import SECURED
+from tests.support.hdfs_servers import server_on
 from tests.support.processes import REPOSITORY, dying_with_us
-from tests.support.servers import BmqServer
 from tests.support.spark import SPARK_ENVIRONMENT, link_spark
 from tests.support.table_topics import JARS_OF_SPARK, order, produce
 from tests.support.yarn import YarnCluster, running
@@ -31,10 +33,13 @@ SUBMIT_WAIT_S = 300.0
 
 
 class World(NamedTuple):
-    """`settings`: of spark-submit, for two executors of one core each that are given the package's archive."""
+    """`settings`: of spark-submit, for two executors of one core each that are given the package's archive. `environment`:
+    of spark-submit. `url`: of HDFS.
+    """
 
     yarn: YarnCluster
-    hdfs: HdfsCluster
+    url: str
+    environment: Mapping[str, str]
     bootstrap: str
     values: list[bytes]
     settings: tuple[str, ...]
@@ -66,8 +71,10 @@ class World(NamedTuple):
                 **environment,
                 **self.yarn.environment,
                 **SPARK_ENVIRONMENT,
+                "SPARK_SUBMIT_OPTS": jvm_options(self.yarn),
                 "SPARK_HOME": str(self.spark_home),
                 "TZ": "UTC",
+                **self.environment,
             },
         )
         assert done.returncode == 0, done.stdout[-8_000:] + done.stderr[-8_000:] + self.yarn.output_of_containers()
@@ -101,12 +108,23 @@ ON_YARN = ("--master", "yarn", "--deploy-mode", "client", "--num-executors", "2"
 ON_LOCAL_CLUSTER = ("--master", "local-cluster[2,1,1024]")
 
 
-@pytest.fixture(scope="module")
-def world(hdfs: HdfsCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A YARN, and a server on HDFS with a topic of which most is in closed segments."""
-    directory = tmp_path_factory.mktemp("spark-yarn")
-    server = BmqServer(directory / "server", {"BMQ_HDFS__REPLICATION": "2"}, store=f"{hdfs.url}/spark-yarn")
-    with running(YarnCluster(directory / "yarn", hdfs)) as yarn:
+def jvm_options(yarn: YarnCluster) -> str:
+    return " ".join((SPARK_ENVIRONMENT["SPARK_SUBMIT_OPTS"], *yarn.jvm_options))
+
+
+@contextmanager
+def spark_world(
+    directory: Path,
+    hdfs: HdfsCluster,
+    yarn: YarnCluster,
+    settings: Mapping[str, str] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[World]:
+    """`yarn` is started here, and a server on HDFS with a topic of which most is in closed segments. `settings`: of Spark."""
+    server = server_on(hdfs, directory / "server", "/spark-yarn", {"BMQ_HDFS__REPLICATION": "2"})
+    access = SECURED.get(hdfs)
+    url = hdfs.url if access is None else access.url
+    with running(yarn):
         server.start()
         try:
             create_topic(server, TOPIC, PARTITIONS, {"segment.bytes": str(SEGMENT_BYTES)})
@@ -117,7 +135,7 @@ def world(hdfs: HdfsCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
                 for path in sorted((REPOSITORY / "bmq").rglob("*.py")):
                     package.write(path, path.relative_to(REPOSITORY))
             link_spark(directory / "spark")
-            settings = {
+            found = {
                 # As on nodes that have Spark: it is not uploaded.
                 "spark.yarn.jars": f"local:{directory}/spark/jars/*",
                 "spark.driver.host": "127.0.0.1",
@@ -129,20 +147,28 @@ def world(hdfs: HdfsCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterat
                 "spark.executor.cores": "1",
                 "spark.cores.max": "2",
                 "spark.driver.memory": "600m",
-                "spark.executor.extraJavaOptions": SPARK_ENVIRONMENT["SPARK_SUBMIT_OPTS"],
-                "spark.yarn.am.extraJavaOptions": SPARK_ENVIRONMENT["SPARK_SUBMIT_OPTS"],
+                "spark.executor.extraJavaOptions": jvm_options(yarn),
+                "spark.yarn.am.extraJavaOptions": jvm_options(yarn),
                 "spark.ui.enabled": "false",
                 "spark.sql.shuffle.partitions": "2",
                 # Nothing begins before both executors are there.
                 "spark.scheduler.minRegisteredResourcesRatio": "1",
                 "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+                **(settings or {}),
             }
-            options = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+            options = [word for name, value in found.items() for word in ("--conf", f"{name}={value}")]
             given = (*options, "--py-files", str(archive), "--jars", JARS_OF_SPARK)
-            yield World(yarn, hdfs, server.bootstrap, values, given, directory)
+            yield World(yarn, url, environment or {}, server.bootstrap, values, given, directory)
             assert server.is_running
         finally:
             server.close()
+
+
+@pytest.fixture(scope="module")
+def world(hdfs: HdfsCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    directory = tmp_path_factory.mktemp("spark-yarn")
+    with spark_world(directory, hdfs, YarnCluster(directory / "yarn", hdfs)) as found:
+        yield found
 
 
 def test_a_job_s_command_runs_unchanged_on_yarn(world: World) -> None:
@@ -164,7 +190,7 @@ def test_a_job_s_command_runs_unchanged_on_yarn(world: World) -> None:
 
 
 def test_segments_are_read_and_tables_written_by_executors_on_yarn(world: World) -> None:
-    directory = f"{world.hdfs.url}/spark-yarn-tables"
+    directory = f"{world.url}/spark-yarn-tables"
     world.check(world.submit(ON_YARN, "tests/e2e/spark_executors_job.py", world.bootstrap, TOPIC, directory))
 
 
