@@ -128,8 +128,8 @@ conformance: $(VENV)/.installed-dev tools $(JARS)/kafka/.fetched $(JARS)/kafka-c
 	@$(ALONE) $(BIN)/python -m tests.conformance
 
 soak: SOAK_MINUTES ?= 20
-soak: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched ## random faults under load on a real HDFS for SOAK_MINUTES; HAZARDS=all adds worse ones, as root; SECURED=1 for TLS, logins and ACLs
-	@$(ALONE) $(BIN)/python -m tests.soak --minutes $(SOAK_MINUTES) --hazards $(HAZARDS) $(if $(SECURED),--secured)
+soak: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched ## random faults under load on a real HDFS for SOAK_MINUTES; HAZARDS=all adds worse ones, as root; SECURED=1 for TLS, logins and ACLs, SECURE_HDFS=1 for Kerberos at HDFS
+	@$(ALONE) $(BIN)/python -m tests.soak --minutes $(SOAK_MINUTES) --hazards $(HAZARDS) $(if $(SECURED),--secured) $(if $(SECURE_HDFS),--secure-hdfs)
 
 soak-cluster: SOAK_MINUTES ?= 30
 soak-cluster: $(VENV)/.installed-dev tools $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## the same for nodes in network namespaces, as root

@@ -14,7 +14,7 @@ from bmq.dev.cluster import Order
 from bmq.dev.daemon import Daemon
 from bmq.dev.hadoop_configuration import ClusterPlan, KerberosPlan, client_properties, configuration_xml
 from bmq.dev.hdfs import HdfsCluster, UnknownNode
-from bmq.dev.kdc import Kdc
+from bmq.dev.kdc import TICKET_LIFE_S, Kdc
 from bmq.dev.ports import HOST, check_free
 from bmq.dev.secure_hadoop import (
     CLIENT,
@@ -35,11 +35,19 @@ _SERVICES_FILE: Final = "services"
 
 
 class Realm:
-    """The Kerberos of a cluster in `directory`, and what follows from it. Raises KdcMissing."""
+    """The Kerberos of a cluster in `directory`, and what follows from it. `protection`: None: the plan's. Raises KdcMissing."""
 
-    def __init__(self, directory: Path, plan: KerberosPlan) -> None:
-        self.kdc = Kdc(directory / KERBEROS, port=plan.kdc.port, log=directory / "log" / f"{plan.name}.log")
-        self.protection = WireProtection.of(plan.protection, is_encrypted=plan.is_encrypted)
+    def __init__(
+        self,
+        directory: Path,
+        plan: KerberosPlan,
+        *,
+        protection: WireProtection | None = None,
+        ticket_life_s: int = TICKET_LIFE_S,
+    ) -> None:
+        log = directory / "log" / f"{plan.name}.log"
+        self.kdc = Kdc(directory / KERBEROS, port=plan.kdc.port, log=log, ticket_life_s=ticket_life_s)
+        self.protection = protection or WireProtection.of(plan.protection, is_encrypted=plan.is_encrypted)
 
     @property
     def daemon_properties(self) -> dict[str, str]:

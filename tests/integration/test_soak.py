@@ -40,3 +40,11 @@ async def test_nor_when_it_stands_still_calls_are_late_and_the_power_fails(tmp_p
     assert report.violations == [], report.text()
     assert {trouble.kind for trouble in report.troubles} == set(Kind)
     assert report.late_calls.total() > 0
+
+
+async def test_nor_on_an_hdfs_with_kerberos_whose_tickets_and_tokens_end(tmp_path: Path) -> None:
+    report = await Soak(tmp_path, SEED, HAZARDOUS_MINUTES, HAZARDS, is_kerberized=True).run()
+    print(report.text())
+    assert report.violations == [], report.text()
+    assert {trouble.kind for trouble in report.troubles} == set(Kind)
+    assert report.late_calls.total() > 0

@@ -1,4 +1,4 @@
-"""Run a soak: `python -m tests.soak [--minutes N] [--seed S] [--results FILE] [--hazards KIND …] [--secured]`.
+"""Run a soak: `python -m tests.soak [--minutes N] [--seed S] [--results FILE] [--hazards KIND …] [--secured] [--secure-hdfs]`.
 
 SOAK_MINUTES does the same as --minutes. KIND: `all`, or of server_standstill and datanode_standstill (for a minute),
 late_calls (to the NameNode, carried out after they were given up), power_loss (of all DataNodes; needs root).
@@ -35,12 +35,16 @@ def main() -> int:
     options.add_argument("--results", type=Path, default=RESULTS)
     options.add_argument("--hazards", nargs="*", choices=["all", *sorted(HAZARDS)], default=(), metavar="KIND")
     options.add_argument("--secured", action="store_true", help="TLS, logins by SCRAM and ACLs at the server")
+    options.add_argument(
+        "--secure-hdfs", action="store_true", help="Kerberos at HDFS: tickets of two minutes, block tokens of one"
+    )
     given = options.parse_args()
     hazards = HAZARDS if "all" in given.hazards else frozenset(map(Kind, given.hazards))
     again = " ".join(
         (
             f"--minutes {given.minutes:g} --seed {given.seed}",
             *(["--secured"] if given.secured else []),
+            *(["--secure-hdfs"] if given.secure_hdfs else []),
             *(["--hazards", *sorted(hazards)] if hazards else []),
         )
     )
@@ -50,7 +54,8 @@ def main() -> int:
     DATA.mkdir(parents=True)
     print(f"soak of {given.minutes:g} minutes; the same again: python -m tests.soak {again}", flush=True)
     try:
-        report = asyncio.run(Soak(DATA, given.seed, given.minutes, hazards, is_secured=given.secured).run())
+        soak = Soak(DATA, given.seed, given.minutes, hazards, is_secured=given.secured, is_kerberized=given.secure_hdfs)
+        report = asyncio.run(soak.run())
     finally:
         kill_everything()
     given.results.write_text(json.dumps(report.as_json(), indent=1) + "\n")

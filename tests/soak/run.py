@@ -17,6 +17,7 @@ from tests.soak.clients import GROUPS, Clients, Load, create_topic, judge
 from tests.soak.faults import QUIET_END_S, Fault, Kind, Track, is_due, plan
 from tests.soak.hazards import HSYNC, LATE_S, LATE_SHARE, disks_of, lose_power
 from tests.soak.journal import Journal
+from tests.soak.kerberized import KerberizedHdfs, by_name
 from tests.soak.logins import ANYBODY, Logins, Secured
 from tests.soak.report import Report
 from tests.soak.served import unserved
@@ -55,6 +56,7 @@ class Soak:
 
     `hazards`: faults beside the usual ones; they slow the whole run down, since everything is synced where power is lost,
     and passes through a proxy where calls are late. `is_secured`: the server has TLS, logins by SCRAM and ACLs.
+    `is_kerberized`: HDFS has Kerberos, and tickets and tokens that soon end.
     """
 
     def __init__(
@@ -65,31 +67,42 @@ class Soak:
         hazards: frozenset[Kind] = frozenset(),
         *,
         is_secured: bool = False,
+        is_kerberized: bool = False,
     ) -> None:
         self.report = Report(seed, minutes)
         self._duration_s = minutes * 60
         self._plan = plan(seed, self._duration_s, DATANODES, hazards)
-        self._cluster = HdfsCluster(directory / "hdfs", JARS / "hadoop", datanodes=DATANODES, properties=PROPERTIES)
-        self._late_calls = LateCalls(self._cluster.namenodes[0], Random(seed)) if Kind.LATE_CALLS in hazards else None
+        self._kerberized = KerberizedHdfs(directory / "hdfs", DATANODES, PROPERTIES) if is_kerberized else None
+        if self._kerberized is None:
+            self._cluster = HdfsCluster(directory / "hdfs", JARS / "hadoop", datanodes=DATANODES, properties=PROPERTIES)
+        else:
+            self._cluster = self._kerberized.hdfs
+        self._late_calls = self._proxy(Random(seed)) if Kind.LATE_CALLS in hazards else None
         self._disks = disks_of(self._cluster) if Kind.POWER_LOSS in hazards else ()
         self._directory = directory
         self._secured = Secured(directory / "certificates") if is_secured else None
         self._logins: Logins = self._secured or ANYBODY
         self._is_serving = False
 
+    def _proxy(self, random: Random) -> LateCalls:
+        if self._kerberized is None:
+            return LateCalls(self._cluster.namenodes[0], random)
+        return LateCalls(self._kerberized.namenode, random, authentication=self._kerberized.login)
+
     async def run(self) -> Report:
         try:
             for disk in self._disks:
                 disk.make()
             async with AsyncExitStack() as stack:
-                await stack.enter_async_context(self._cluster)
+                running = self._cluster if self._kerberized is None else self._kerberized.running()
+                await stack.enter_async_context(running)
                 # Of a DataNode's format nothing is synced, and nobody formats while power fails.
                 for disk in self._disks:
                     disk.sync()
                 namenode = self._cluster.namenodes[0]
                 if self._late_calls is not None:
                     namenode = (await stack.enter_async_context(self._late_calls)).address
-                await self._serve(namenode)
+                await self._serve(namenode if self._kerberized is None else by_name(namenode))
         finally:
             for disk in self._disks:
                 disk.close()
@@ -100,7 +113,14 @@ class Soak:
             "BMQ_FETCH__READ_CACHE_BYTES_MAX": str(READ_CACHE_BYTES_MAX),
             "BMQ_BROKER__TAIL_CACHE_BYTES_MAX": str(TAIL_CACHE_BYTES_MAX),
         }
-        self._server = HdfsBmqServer(self._directory / "server", namenode, "/bmq", environment, self._secured)
+        self._server = HdfsBmqServer(
+            self._directory / "server",
+            namenode,
+            "/bmq",
+            environment,
+            self._secured,
+            has_extras=self._kerberized is not None,
+        )
         configs = dict(HSYNC) if self._disks else {}
         if self._secured is not None:
             configs |= self._secured.configs(self._server.port)

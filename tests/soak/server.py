@@ -40,8 +40,10 @@ class HdfsBmqServer(BmqServer):
         root: str,
         environment: Mapping[str, str] | None = None,
         secured: Secured | None = None,
+        *,
+        has_extras: bool = False,
     ) -> None:
-        super().__init__(directory, environment, store=f"hdfs://{namenode}{root}")
+        super().__init__(directory, environment, store=f"hdfs://{namenode}{root}", has_extras=has_extras)
         self._secured = secured
         self.counters = dict.fromkeys(COUNTERS, 0)
         self.memory_mib: list[float] = []

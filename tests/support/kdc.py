@@ -36,7 +36,7 @@ def install_kdc() -> None:
 @contextmanager
 def used_here(kdc: Kdc, **variables: str) -> Iterator[None]:
     """This process uses the realm. `variables`: of the environment, besides."""
-    given = {"KRB5_CONFIG": str(kdc.krb5_conf), **variables}
+    given = {**variables, "KRB5_CONFIG": str(kdc.krb5_conf)}
     before = {name: os.environ.get(name) for name in given}
     os.environ.update(given)
     try:
