@@ -16,7 +16,7 @@ ALONE = $(BIN)/python -m tools.machine_lock "make $@"
 # What the installed package is made of besides its Python modules, which an editable install reads in place.
 PACKAGE := pyproject.toml setup.py $(wildcard bmq/hdfs/proto/*.proto) $(wildcard bmq/records/native/*.[ch])
 
-.PHONY: help run install plain tools jars check test campaign places durations steady test-bare bench bench-hdfs bench-secure-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-queues bench-all config-page conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean
+.PHONY: help run install plain tools jars check test campaign places durations steady stalls test-bare bench bench-hdfs bench-secure-hdfs bench-cluster bench-core bench-loads bench-groups bench-spark bench-topics bench-security bench-queues bench-all config-page conformance tools-table soak soak-cluster compaction etl plot simulate fresh mutants fuzz clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS="$$(printf '\t')" read -r name what; do \
@@ -51,6 +51,11 @@ durations: $(VENV)/.installed-spark $(PLAIN)/.installed tools jars ## write the 
 steady: N ?= 20
 steady: $(VENV)/.installed-spark $(PLAIN)/.installed tools jars ## run the gate's real tests N times, half of them beside busy loops
 	@$(UNDER_TEST) $(BIN)/python -m tools.steady --rounds $(N) $(STAGES)
+
+stalls: N ?= 1
+stalls: SEED ?= 1
+stalls: $(VENV)/.installed-dev ## unit tests and simulations N times while clocks jump: does a machine that stands still turn one red? STOP=1 stops processes; TESTS="-n 2 tests/unit/hdfs"
+	@$(BIN)/python -m tools.stalls --rounds $(N) --seed $(SEED) $(if $(STOP),--stop) $(TESTS)
 
 places: $(VENV)/.installed-dev ## list where each test runs -> tests/places.md; BEFORE=revision names tests that were lost since
 	@$(BIN)/python -m tools.places $(if $(BEFORE),--before $(BEFORE))
