@@ -55,4 +55,4 @@ class HoldReader:
 
 
 def _bytes_of(held: Held) -> int:
-    return len(held.packed) + sum(entry.body_bytes for entry in held.entries)
+    return len(held.packed) + held.columns.bodies_bytes

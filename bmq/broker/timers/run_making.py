@@ -14,8 +14,8 @@ from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.timers.run_sink import RunSink
 from bmq.log.store import CorruptFile
 from bmq.log.timers.announcements import Held, Position
-from bmq.log.timers.delivering import DueRecord
-from bmq.log.timers.replay import Announced, PairFinder
+from bmq.log.timers.replay import PairFinder
+from bmq.log.timers.run_draft import RunDraft
 from bmq.log.timers.run_merging import merged
 from bmq.log.timers.run_reader import RunReader
 from bmq.log.timers.run_reference import RunReference
@@ -24,12 +24,11 @@ from bmq.protocol.record_batch import batches
 
 READ_BYTES: Final = 256 * 1024
 SORTED_BYTES_MAX: Final = 16 * 1024 * 1024
-"""So many bytes of records are sorted in memory for one run; each counts RECORD_BYTES more than its body."""
-SORTED_COUNT_MAX: Final = 20_000
-"""So many records at most: they are sorted in one turn of the event loop, some 10 ms."""
-RECORD_BYTES: Final = 200
+"""So many bytes of memory are sorted for one run."""
+SORTED_COUNT_MAX: Final = 50_000
+"""So many records at most: they are sorted in one turn of the event loop, some 5 ms in the kernel."""
 TURN_RECORDS: Final = 200
-"""Parsed or written in one turn of the event loop: some 1 ms."""
+"""Merged in one turn of the event loop: some 1 ms."""
 
 
 class MadeRuns:
@@ -41,11 +40,9 @@ class MadeRuns:
         self.cancelled: set[Position] = set()
         self._chunks: list[tuple[array[int], array[int]]] = []  # due times and names of the records in each run
 
-    def write(self, records: Sequence[Position]) -> None:
+    def write(self, dues_ms: array[int], names: array[int]) -> None:
         """These records, in order, were written from the log to one run."""
-        self._chunks.append(
-            (array("q", (place.due_ms for place in records)), array("q", (place.offset for place in records)))
-        )
+        self._chunks.append((dues_ms, names))
 
     def pending_count(self, position: Position, cancelled: Iterable[Position]) -> int:
         """How many of the records that were written from the log are pending. `cancelled`: what was cancelled since then."""
@@ -77,25 +74,15 @@ class RunMaking:
 
     async def from_log(self, from_offset: int, to_offset: int) -> MadeRuns:
         """Write what is held at the offsets [from_offset, to_offset). Raises BmqError, StoreError: then nothing is left of it."""
-        made = MadeRuns()
-        records: dict[Position, DueRecord] = {}
-        size_bytes = 0
+        made, draft = MadeRuns(), RunDraft()
         try:
             async with aclosing(self._held(from_offset, to_offset)) as held:
-                async for record in held:
-                    place = Position(record.due_ms, record.offset)
-                    if record.is_cancellation:
-                        made.cancelled.add(place)
-                        if place in records and not records[place].is_cancellation:
-                            del records[place]
-                            continue
-                    records[place] = record
-                    size_bytes += len(record.body) + RECORD_BYTES
-                    if size_bytes >= SORTED_BYTES_MAX or len(records) >= SORTED_COUNT_MAX:
-                        await self._write_sorted(made, records, size_bytes, to_offset)
-                        records, size_bytes = {}, 0
-            if records:
-                await self._write_sorted(made, records, size_bytes, to_offset)
+                async for found, base_offset in held:
+                    draft.add(found, base_offset, self._position())
+                    if draft.size_bytes >= SORTED_BYTES_MAX or len(draft) >= SORTED_COUNT_MAX:
+                        await self._write(made, draft, to_offset)
+                        draft = RunDraft()
+            await self._write(made, draft, to_offset)
         except BaseException:
             self.remove(made.runs)
             raise
@@ -130,9 +117,9 @@ class RunMaking:
             raise
         return made
 
-    async def _held(self, from_offset: int, to_offset: int) -> AsyncGenerator[DueRecord, None]:
-        """In the order of the log."""
-        pairs, offset, seen = PairFinder(), from_offset, 0
+    async def _held(self, from_offset: int, to_offset: int) -> AsyncGenerator[tuple[Held, int], None]:
+        """In the order of the log, each with the offset of the batch behind it."""
+        pairs, offset = PairFinder(), from_offset
         while offset < to_offset:
             chunk = await self._reads.read(offset, READ_BYTES)
             if chunk is None:
@@ -142,44 +129,26 @@ class RunMaking:
                 if header.base_offset >= to_offset:
                     break
                 found = pairs.see(chunk.data, place, header)
-                if found is None:
-                    continue
-                for record in self._pending_of(found):
-                    yield record
-                    seen += 1
-                    if not seen % TURN_RECORDS:
-                        await asyncio.sleep(0)
+                if found is not None and isinstance(found.announcement, Held):
+                    yield found.announcement, found.base_offset
             await asyncio.sleep(0)
 
-    def _pending_of(self, found: Announced) -> Iterator[DueRecord]:
-        announcement, position = found.announcement, self._position()
-        if not isinstance(announcement, Held):
+    async def _write(self, made: MadeRuns, draft: RunDraft, end_offset: int) -> None:
+        """A run of what was gathered, if it is anything."""
+        made.cancelled |= draft.cancelled
+        draft.sort()
+        if not draft.row_count:
             return
-        for entry in announcement.entries:
-            offset = found.base_offset + entry.offset_delta
-            if (entry.due_ms, offset) > position:
-                record = announcement.record(entry.offset_delta)
-                yield DueRecord(offset, record.due_ms, record.timestamp_ms, bytes(record.body))
-        for cancel in announcement.cancels:
-            if cancel.target > position:
-                yield DueRecord(cancel.target.offset, cancel.target.due_ms, -1, b"", is_cancellation=True)
-
-    async def _write_sorted(
-        self, made: MadeRuns, records: dict[Position, DueRecord], size_bytes: int, end_offset: int
-    ) -> None:
-        sink = await self._sink(size_bytes)
-        places = sorted(records)
+        sink = await self._sink(draft.size_bytes)
         try:
-            for number, place in enumerate(places):
-                await sink.add(records[place])
-                if not number % TURN_RECORDS:
-                    await asyncio.sleep(0)
+            for block in draft.blocks():
+                await sink.add_block(block)
             run = await sink.finish(0, end_offset)
         except BaseException as error:
             await _let_go(sink, error)
             raise
         made.runs.append(run)
-        made.write([place for place in places if not records[place].is_cancellation])
+        made.write(*draft.places)
 
     def _reader(self, run: RunReference) -> RunReader:
         paths = self._partition.paths

@@ -18,7 +18,7 @@ from bmq.log.store import (
     StoreError,
 )
 from bmq.log.timers.delivering import DueRecord
-from bmq.log.timers.run_file import RunWriter
+from bmq.log.timers.run_file import RunBlock, RunWriter
 from bmq.log.timers.run_reference import RunReference
 
 APPEND_BYTES: Final = 256 * 1024
@@ -68,7 +68,13 @@ class RunSink:
 
     async def add(self, record: DueRecord) -> None:
         """The next one, in order. Raises StoreError."""
-        block = self._run.add(record)
+        await self._put(self._run.add(record))
+
+    async def add_block(self, block: RunBlock) -> None:
+        """The next ones, in order. Raises StoreError."""
+        await self._put(self._run.add_block(block))
+
+    async def _put(self, block: bytes) -> None:
         if block:
             self._chunks.append(block)
             self._chunk_bytes += len(block)

@@ -16,11 +16,14 @@ Integers are big-endian. A body is a record's bytes from the length of its key o
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, islice
+from operator import lt
 from struct import Struct
+from sys import byteorder
 from typing import Final, NamedTuple, overload
 
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
@@ -83,6 +86,41 @@ class _Entry(NamedTuple):
     body_bytes: int
 
 
+class HeldColumns:
+    """What an announcement says of its held records: `packed`, an ENTRY each, and three of its columns."""
+
+    __slots__ = ("bodies_bytes", "dues_ms", "offset_deltas", "packed", "sizes_bytes")
+
+    def __init__(self, packed: Buffer) -> None:
+        self.packed = packed
+        longs, ints = memoryview(packed).cast("q"), memoryview(packed).cast("i")
+        self.dues_ms = _from_big_endian("q", longs[::3])
+        self.offset_deltas = _from_big_endian("i", ints[4::6])
+        self.sizes_bytes = _from_big_endian("i", ints[5::6])
+        self.bodies_bytes = sum(self.sizes_bytes)
+
+    def __len__(self) -> int:
+        return len(self.dues_ms)
+
+    def is_sound(self, last_offset_delta: int) -> bool:
+        """Whether there may be records like these in front of a batch with this last delta."""
+        deltas = self.offset_deltas
+        return not deltas or (
+            min(self.dues_ms) >= 0
+            and min(self.sizes_bytes) >= 0
+            and deltas[0] >= 0
+            and deltas[-1] <= last_offset_delta
+            and all(map(lt, deltas, islice(deltas, 1, None)))
+        )
+
+
+def _from_big_endian(code: str, column: memoryview) -> array[int]:
+    values = array(code, column.tolist())
+    if byteorder == "little":
+        values.byteswap()
+    return values
+
+
 class PackedHeld(Sequence[HeldRecord]):
     """Held records as an announcement has them: `entries`, an ENTRY each, and `bodies`, back to back."""
 
@@ -110,18 +148,25 @@ class PackedHeld(Sequence[HeldRecord]):
 
 @dataclass(frozen=True)
 class Held:
-    """The delayed records of one produce, and those that cancel others. `codec`: of `packed`, which has the bodies."""
+    """The delayed records of one produce, and those that cancel others. `columns`: what it says of each of the delayed ones.
+
+    `codec`: of `packed`, which has the bodies.
+    """
 
     behind: NamedBatch
-    entries: tuple[_Entry, ...]
+    columns: HeldColumns
     codec: Compression
     packed: Buffer
     cancels: tuple[Cancel, ...] = ()
 
     @cached_property
-    def _bodies(self) -> memoryview:
-        """Raises CorruptRecords, BadCompressedData."""
-        length_bytes = sum(entry.body_bytes for entry in self.entries)
+    def entries(self) -> tuple[_Entry, ...]:
+        return tuple(map(_Entry._make, _ENTRY.iter_unpack(self.columns.packed)))
+
+    @cached_property
+    def bodies(self) -> memoryview:
+        """Back to back. Raises CorruptRecords, BadCompressedData."""
+        length_bytes = self.columns.bodies_bytes
         bodies = memoryview(decompress(self.codec, self.packed, length_bytes))
         if len(bodies) != length_bytes:
             raise CorruptRecords(f"held records of {len(bodies)} bytes that say they have {length_bytes}")
@@ -129,13 +174,13 @@ class Held:
 
     @cached_property
     def _places(self) -> dict[int, tuple[int, _Entry]]:
-        starts = accumulate((entry.body_bytes for entry in self.entries), initial=0)
+        starts = accumulate(self.columns.sizes_bytes, initial=0)
         return {entry.offset_delta: (start, entry) for start, entry in zip(starts, self.entries, strict=False)}
 
     def record(self, offset_delta: int) -> HeldRecord:
         """The record with this place in the producer's batch. Raises KeyError, CorruptRecords, BadCompressedData."""
         start, entry = self._places[offset_delta]
-        body = self._bodies[start : start + entry.body_bytes]
+        body = self.bodies[start : start + entry.body_bytes]
         return HeldRecord(entry.due_ms, entry.timestamp_ms, offset_delta, body)
 
 
@@ -214,25 +259,30 @@ def _parse_held(value: bytes) -> Held:
     end = _HELD.size + count * _ENTRY.size
     if number > Compression.ZSTD or count <= 0 or end > len(value):
         raise CorruptRecords(f"{count} held records of codec {number} in {len(value)} bytes")
-    rows = tuple(map(_Entry._make, _ENTRY.iter_unpack(value[_HELD.size : end])))
-    bytes_min = _CANCELS if version == _WITH_CANCELS else 0
-    previous = -1
-    for row in rows:
-        if not previous < row.offset_delta <= last_offset_delta or row.body_bytes < bytes_min or row.due_ms < 0:
-            raise CorruptRecords("held records that are out of order")
-        previous = row.offset_delta
-    entries = rows
+    packed = value[_HELD.size : end]
     cancels: tuple[Cancel, ...] = ()
     if version == _WITH_CANCELS:
-        entries = tuple(row for row in rows if row.body_bytes != _CANCELS)
-        cancels = tuple(
-            Cancel(Position(row.due_ms, row.timestamp_ms), row.offset_delta)
-            for row in rows
-            if row.body_bytes == _CANCELS
-        )
-    if sum(entry.body_bytes for entry in entries) > DECOMPRESSED_BYTES_MAX:
+        packed, cancels = _without_cancels(packed, last_offset_delta)
+    columns = HeldColumns(packed)
+    if not columns.is_sound(last_offset_delta):
+        raise CorruptRecords("held records that are out of order")
+    if columns.bodies_bytes > DECOMPRESSED_BYTES_MAX:
         raise CorruptRecords("held records of more bytes than a batch may have")
-    return Held(NamedBatch(crc, last_offset_delta), entries, Compression(number), memoryview(value)[end:], cancels)
+    return Held(NamedBatch(crc, last_offset_delta), columns, Compression(number), memoryview(value)[end:], cancels)
+
+
+def _without_cancels(packed: bytes, last_offset_delta: int) -> tuple[bytes, tuple[Cancel, ...]]:
+    """The entries of records, and the cancellations, which lie among them. Raises CorruptRecords."""
+    rows = tuple(map(_Entry._make, _ENTRY.iter_unpack(packed)))
+    previous = -1
+    for row in rows:
+        if not previous < row.offset_delta <= last_offset_delta or row.body_bytes < _CANCELS or row.due_ms < 0:
+            raise CorruptRecords("held records that are out of order")
+        previous = row.offset_delta
+    cancels = tuple(
+        Cancel(Position(row.due_ms, row.timestamp_ms), row.offset_delta) for row in rows if row.body_bytes == _CANCELS
+    )
+    return b"".join(_ENTRY.pack(*row) for row in rows if row.body_bytes != _CANCELS), cancels
 
 
 def _parse_delivery(value: bytes) -> Delivery:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -47,8 +47,17 @@ class CorruptRun(CorruptParts):
     """A run that is not whole, or that contradicts itself."""
 
 
+class RunBlock(NamedTuple):
+    """`record_count` records as they lie in a block, behind its head."""
+
+    body: Buffer
+    record_count: int
+    first: Position
+    last: Position
+
+
 class RunWriter:
-    """Makes a run's bytes from records in order."""
+    """Makes a run's bytes from records in order, or from whole blocks in order."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -85,6 +94,16 @@ class RunWriter:
         self._block_bytes += len(head) + len(record.body)
         return self._end_block() if self._block_bytes >= BLOCK_BYTES else b""
 
+    def add_block(self, block: RunBlock) -> bytes:
+        """The same of a whole block, where no record was added alone."""
+        if self._block or block.first <= self.last:
+            raise ValueError(f"{block.first} is not behind {self.last}")
+        if not self.count:
+            self.first = block.first
+        self.last = block.last
+        self.count += block.record_count
+        return self._closed(block.body, block.record_count, block.first)
+
     def finish(self) -> bytes:
         """The rest of the file. Raises ValueError for a run without a record."""
         if not self.count:
@@ -104,16 +123,19 @@ class RunWriter:
         return b"".join((rest, index, tail, _CRC.pack(crc32c(tail)), _MAGIC))
 
     def _end_block(self) -> bytes:
-        body = b"".join(self._block)
-        count = len(self._block) // 2
-        self._positions.append(self._written_bytes)
-        self._counts.append(self.count - count)
-        self._dues_ms.append(self._block_first.due_ms)
-        self._offsets.append(self._block_first.offset)
-        block = _BLOCK.pack(count, crc32c(body)) + body
-        self._written_bytes += len(block)
+        body, count = b"".join(self._block), len(self._block) // 2
         self._block.clear()
         self._block_bytes = 0
+        return self._closed(body, count, self._block_first)
+
+    def _closed(self, body: Buffer, count: int, first: Position) -> bytes:
+        """Of the last `count` records that were counted."""
+        self._positions.append(self._written_bytes)
+        self._counts.append(self.count - count)
+        self._dues_ms.append(first.due_ms)
+        self._offsets.append(first.offset)
+        block = b"".join((_BLOCK.pack(count, crc32c(body)), body))
+        self._written_bytes += len(block)
         return block
 
 

@@ -36,6 +36,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bmq.log.timers.run_tiers.RUNS_OVERLAPPING_MAX", 2)
     monkeypatch.setattr("bmq.log.timers.run_tiers.FILE_BYTES", 400)
     monkeypatch.setattr("bmq.log.timers.run_file.BLOCK_BYTES", 100)
+    monkeypatch.setattr("bmq.log.timers.run_draft.BLOCK_BYTES", 100)
     monkeypatch.setattr("bmq.log.timers.run_merging.BLOCK_BYTES", 100)
 
 

@@ -1,0 +1,79 @@
+/* Reads cases of the kernel's rows of held records, each with its length in front (32 bits, little-endian), and writes a line of
+ * answers for each: the status of held_rows; after rows, whether two have one place, and each block in hexadecimal.
+ *
+ * A case is one byte for the number of entries, the number of bytes of their bodies and of a block (16 bits each,
+ * little-endian), and the place above (two int64); then entries and bodies, as many as are there.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "delays.h"
+#include "held_rows.h"
+
+#define HEAD_BYTES 21
+#define BASE_OFFSET 1000
+#define START 7
+
+/* Memory of exactly this size, so that a sanitizer sees each byte too many. */
+static void *exactly(size_t bytes) {
+    void *memory = calloc(bytes ? bytes : 1, 1);
+    if (!memory)
+        exit(1);
+    return memory;
+}
+
+static int64_t int64_at(const uint8_t *data) {
+    uint64_t number = 0;
+    for (int at = 7; at >= 0; at--)
+        number = number << 8 | data[at];
+    return (int64_t)number;
+}
+
+static void write_case(const uint8_t *data, size_t bytes) {
+    const size_t left = bytes - HEAD_BYTES, fitting = left / BMQ_HELD_ENTRY_BYTES;
+    const size_t count = data[0] < fitting ? data[0] : fitting, entry_bytes = count * BMQ_HELD_ENTRY_BYTES;
+    const int64_t said = data[1] | data[2] << 8, block = data[3] | data[4] << 8;
+    const size_t body_bytes = left - entry_bytes;
+    uint8_t *entries = exactly(entry_bytes), *bodies = exactly(START + body_bytes);
+    struct bmq_held_row *rows = exactly(count * sizeof *rows), *room = exactly(count * sizeof *room);
+    memcpy(entries, data + HEAD_BYTES, entry_bytes);
+    memcpy(bodies + START, data + HEAD_BYTES + entry_bytes, body_bytes);
+    const int64_t found = bmq_held_rows(entries, (int64_t)count, BASE_OFFSET, said, START, int64_at(data + 5),
+                                        int64_at(data + 13), rows);
+    printf("%lld", (long long)(found < 0 ? -1 : found));
+    if (found >= 0) {
+        printf(" %lld", (long long)bmq_sort_rows(rows, found, room));
+        for (int64_t row = 0, next = 0; row < found; row = next) {
+            const int64_t size = bmq_write_rows(rows, found, row, bodies, (int64_t)(START + body_bytes), block, NULL, 0, &next);
+            if (size < 0 || !block) {
+                printf(" none");
+                break;
+            }
+            uint8_t *out = exactly((size_t)size);
+            bmq_write_rows(rows, found, row, bodies, (int64_t)(START + body_bytes), block, out, size, &next);
+            printf(" ");
+            for (int64_t at = 0; at < size; at++)
+                printf("%02x", out[at]);
+            free(out);
+        }
+    }
+    free(entries);
+    free(bodies);
+    free(rows);
+    free(room);
+}
+
+int main(void) {
+    uint8_t length[4];
+    while (fread(length, 1, 4, stdin) == 4) {
+        const size_t bytes = length[0] | (size_t)length[1] << 8 | (size_t)length[2] << 16 | (size_t)length[3] << 24;
+        uint8_t *data = exactly(bytes);
+        if (bytes < HEAD_BYTES || fread(data, 1, bytes, stdin) != bytes)
+            return 1;
+        write_case(data, bytes);
+        putchar('\n');
+        free(data);
+    }
+    return 0;
+}
