@@ -22,7 +22,8 @@ from bmq.log.partition_log import AppendResult, ProducedBatch, internal_batch
 from bmq.log.store import StoreError
 from bmq.log.timers.announcements import Delivery, NamedBatch, encode_delivery
 from bmq.log.timers.delivering import DueRecord, delivered_batch
-from bmq.log.timers.due_order import DueOrder, Pending
+from bmq.log.timers.due_order import DueOrder
+from bmq.log.timers.waiting_records import Pending
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.protocol.record_batch import BatchHeader

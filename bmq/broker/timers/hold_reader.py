@@ -11,7 +11,7 @@ from bmq.log.partition_log import WholeBatches
 from bmq.log.store import CorruptFile
 from bmq.log.timers.announcements import Held, parse_announcement
 from bmq.log.timers.delivering import DueRecord
-from bmq.log.timers.due_order import Pending
+from bmq.log.timers.waiting_records import Pending
 from bmq.protocol.record_batch import batches
 
 READ_BYTES: Final = 64 * 1024

@@ -13,9 +13,9 @@ from bmq.broker.timers.pairs import place_pair
 from bmq.broker.timers.partition_timers import PartitionTimers
 from bmq.log.partition_log import AppendResult, ProducedBatch
 from bmq.log.timers.announcements import NamedBatch, encode_held
-from bmq.log.timers.due_order import Pending
 from bmq.log.timers.holding import Delays, RefusedDue, Split, TooMuchToHold, split
 from bmq.log.timers.retrying import Retries, split_retries
+from bmq.log.timers.waiting_records import held_at
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader
@@ -117,7 +117,7 @@ class HeldAppends:
             first = hold_offset + 1
             order.place(
                 hold_offset,
-                [Pending(record.due_ms, first + record.offset_delta, hold_offset) for record in found.held],
+                held_at(found.held, first, hold_offset),
                 [cancel.target for cancel in found.cancels],
                 first + batch.offset_count,
             )

@@ -14,11 +14,12 @@ from bmq.log.partition_files import PartitionFiles
 from bmq.log.store import CorruptFile, FileMissing
 from bmq.log.timers.announcements import Position
 from bmq.log.timers.delivering import DueRecord
-from bmq.log.timers.due_order import DueOrder, Pending
+from bmq.log.timers.due_order import DueOrder
 from bmq.log.timers.run_file import BLOCK_BYTES
 from bmq.log.timers.run_merging import merged
 from bmq.log.timers.run_reader import RunReader
 from bmq.log.timers.run_reference import RunReference
+from bmq.log.timers.waiting_records import Pending
 
 LOAD_AHEAD_MS: Final = 500
 """Blocks are read so long before they are due, once deliveries are under way."""

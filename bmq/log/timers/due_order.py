@@ -1,7 +1,6 @@
 """Which held records of one partition are pending, which is next, and how far deliveries have come. Pure.
 
-It follows the log: what is placed counts when it is durable, and is taken back when it is refused. A pending record is one
-number: due time, name and where it is held, in this order, so that a sorted list of numbers is the order of deliveries.
+It follows the log: what is placed counts when it is durable, and is taken back when it is refused.
 
 Records leave memory for runs (bmq/broker/timers): `seal` sets apart what is durable, `drop_sealed` forgets it once it is in
 runs. `load` brings the first ones of a run back; no delivery passes what is not loaded yet (`unloaded`).
@@ -17,37 +16,18 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final, NamedTuple
+from typing import Final
 
-from sortedcontainers import SortedDict, SortedList
+from sortedcontainers import SortedDict
 
 from bmq.log.timers.announcements import START, Position
+from bmq.log.timers.waiting_records import Hold, Pending, WaitingRecords
 
-_OFFSET_BITS: Final = 63
-_BEHIND_BITS: Final = 32
-_OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
-_BEHIND_MASK: Final = (1 << _BEHIND_BITS) - 1
 CANCELLED_MAX: Final = 10_000
 """Cancelled records that are remembered, so that a cancellation may be sent again."""
 
 
 _LAST: Final = Position(2**63, 0)
-
-
-class Pending(NamedTuple):
-    """A record that waits. `hold_offset`: of the control batch that has it; its own offset when it is in a run."""
-
-    due_ms: int
-    offset: int
-    hold_offset: int
-
-    @property
-    def position(self) -> Position:
-        return Position(self.due_ms, self.offset)
-
-    @property
-    def is_in_run(self) -> bool:
-        return self.hold_offset == self.offset
 
 
 @dataclass(slots=True)
@@ -60,7 +40,7 @@ class _Placed:
     start_offset: int
     end_offset: int
     first: Position | None = None
-    held: tuple[Pending, ...] = ()
+    held: Sequence[Pending] = ()
     delivered: tuple[Pending, ...] = ()
     cancelled: tuple[Position, ...] = ()
 
@@ -74,7 +54,7 @@ class _Window:
     __slots__ = ("counts", "waiting")
 
     def __init__(self) -> None:
-        self.waiting: SortedList[int] = SortedList()
+        self.waiting = WaitingRecords()
         self.counts: dict[int, int] = {}
 
 
@@ -97,7 +77,7 @@ class DueOrder:
         self._floor = position  # of all that was ever taken: the clock may be set back before that is placed
         self._window = _Window()
         self._sealed = _Window()
-        self._loaded: SortedList[int] = SortedList()
+        self._loaded = WaitingRecords()
         self._cancels: SortedDict[Position, int] = SortedDict()  # waiting ones; where they are held, as in Pending
         self._cancelled: dict[Position, None] = {}  # the last ones, oldest first
         self._taken_count = 0
@@ -148,16 +128,18 @@ class DueOrder:
         return None if first is None else max(first, self.position).due_ms
 
     def _first(self) -> Position | None:
-        firsts = [_unpacked(waiting[0]).position for waiting in self._lists() if waiting]
+        firsts = [first.position for waiting in self._lists() if (first := waiting.first) is not None]
         return min((*firsts, *self.unloaded.values()), default=None)
+
+    def open_some(self, count_max: int) -> bool:
+        """Before `listed`, until it is False: else that takes long at once."""
+        return any(window.waiting.open_some(count_max) for window in (self._window, self._sealed))
 
     def listed(self, after: Position, limit: int) -> tuple[Position, ...]:
         """The first ones that wait behind this place in the order, but those that were loaded from runs."""
-        least = _packed(Pending(after.due_ms, after.offset + 1, after.offset + 1))
         found: list[Position] = []
         for window in (self._window, self._sealed):
-            start = window.waiting.bisect_left(least)
-            places = (_unpacked(number).position for number in islice(window.waiting, start, None))
+            places = window.waiting.behind(after)
             found += islice((place for place in places if place not in self._cancels), limit)
         return tuple(sorted(found)[:limit])
 
@@ -190,7 +172,7 @@ class DueOrder:
 
         `is_in_run`: is asked of what may be in one.
         """
-        if target in self._cancelled or any(_index_of(waiting, target) is not None for waiting in self._lists()):
+        if target in self._cancelled or any(waiting.has(target) for waiting in self._lists()):
             return ""
         if target <= self.position:
             return f"too late: what was due at {target.due_ms} has been delivered"
@@ -211,7 +193,7 @@ class DueOrder:
         unmet = {target: hold_offset for target, hold_offset in cancelled.items() if target > self.position}
         above = [record for record in pending if record.position > self.position]
         found = [record for record in above if unmet.pop(record.position, None) is None] if unmet else above
-        self._window.waiting.update(map(_packed, found))
+        self._window.waiting.update(found)
         unmet = {target: hold_offset for target, hold_offset in unmet.items() if self._may_come(target)}
         self._cancels.update(unmet)
         hold_offsets = [record.hold_offset for record in found]
@@ -231,12 +213,14 @@ class DueOrder:
             limit = min(self.unloaded.values()) if limit is None else min(limit, *self.unloaded.values())
         taken: list[Pending] = []
         lists = self._lists()
-        while len(taken) < count_max and any(lists):
-            waiting = min((waiting for waiting in lists if waiting), key=_first_number)
-            record = _unpacked(waiting[0])
+        while len(taken) < count_max:
+            firsts = [(first, waiting) for waiting in lists if (first := waiting.first) is not None]
+            if not firsts:
+                break
+            record, waiting = min(firsts, key=_place)
             if record.due_ms > now_ms or (limit is not None and record.position >= limit):
                 break
-            del waiting[0]
+            waiting.pop_first()
             if record.position in self._cancels:
                 self._drop(record)
             else:
@@ -251,7 +235,7 @@ class DueOrder:
         for record in records:
             self._taken_count -= 1
             waiting = self._loaded if record.is_in_run else self._window_of(record.hold_offset).waiting
-            waiting.add(_packed(record))
+            waiting.add(record)
 
     def place(
         self, hold_offset: int, records: Sequence[Pending], cancelled: Sequence[Position], end_offset: int
@@ -259,8 +243,9 @@ class DueOrder:
         """Records that are held, and others that are cancelled: their announcement, at `hold_offset`, and the batch behind it,
         which ends at `end_offset`, were given their offsets.
         """
-        first = min(*(record.position for record in records), *cancelled, _LAST)
-        self._placed.append(_Placed(hold_offset, end_offset, first, tuple(records), cancelled=tuple(cancelled)))
+        firsts = (records.first,) if isinstance(records, Hold) else (record.position for record in records)
+        first = min(*firsts, *cancelled, _LAST)
+        self._placed.append(_Placed(hold_offset, end_offset, first, records, cancelled=tuple(cancelled)))
 
     def place_delivery(self, records: Sequence[Pending], start_offset: int, end_offset: int) -> None:
         """The same of a delivery of these records, which were taken."""
@@ -271,8 +256,8 @@ class DueOrder:
         placed = self._placed
         while placed and placed[0].end_offset <= high_watermark:
             one = placed.popleft()
-            for record in one.held:
-                self._wait(record)
+            if one.held:
+                self._wait(one.held)
             for target in one.cancelled:
                 self._cancel(target, one.start_offset)
             if one.delivered:
@@ -300,11 +285,11 @@ class DueOrder:
     def unseal(self) -> None:
         """It is in no run."""
         sealed, window = self._sealed, self._window
-        sealed.waiting.update(window.waiting)
+        sealed.waiting.take_over(window.waiting)
         sealed.counts.update(window.counts)  # which are of later holds
         self.sealed_below = 0
         self._sealed, self._window = _Window(), sealed
-        met = [target for target in self._cancels if _index_of(sealed.waiting, target) is not None]
+        met = [target for target in self._cancels if sealed.waiting.has(target)]
         for target in met:
             hold_offset = self._cancels.pop(target)
             if hold_offset != target.offset:
@@ -314,7 +299,7 @@ class DueOrder:
     def sealed_pending(self) -> int:
         """How many records of what is set apart are pending."""
         waiting = self._sealed.waiting
-        return len(waiting) - sum(_index_of(waiting, target) is not None for target in self._cancels)
+        return len(waiting) - sum(map(waiting.has, self._cancels))
 
     def drop_sealed(self) -> None:
         """All of it is in runs now, or delivered. Only when `is_settled`."""
@@ -329,7 +314,7 @@ class DueOrder:
 
     def load(self, records: Iterable[Position], cancelled: Iterable[Position] = ()) -> None:
         """Take over records, none of them loaded already, and cancellations of a run. All are above the position."""
-        self._loaded.update(_packed(Pending(*record, record.offset)) for record in records)
+        self._loaded.update(Pending(*record, record.offset) for record in records)
         for target in cancelled:
             self._cancels.setdefault(target, target.offset)
 
@@ -347,15 +332,20 @@ class DueOrder:
         """No delivery passes it."""
         return min((one.first for one in self._placed if one.first is not None), default=None)
 
-    def _lists(self) -> tuple[SortedList[int], ...]:
+    def _lists(self) -> tuple[WaitingRecords, ...]:
         return self._window.waiting, self._sealed.waiting, self._loaded
 
     def _window_of(self, hold_offset: int) -> _Window:
         return self._sealed if hold_offset < self.sealed_below else self._window
 
-    def _wait(self, record: Pending) -> None:
-        self._window.waiting.add(_packed(record))
-        self._count(record.hold_offset)
+    def _wait(self, records: Sequence[Pending]) -> None:
+        """They are of one hold."""
+        window = self._window
+        if isinstance(records, Hold):
+            window.waiting.add_hold(records)
+        else:
+            window.waiting.update(records)
+        self._count(records[0].hold_offset, len(records))
 
     def _deliver(self, records: Sequence[Pending]) -> None:
         self.delivered_count += len(records)
@@ -370,10 +360,9 @@ class DueOrder:
                 self._uncount(hold_offset)
 
     def _cancel(self, target: Position, hold_offset: int) -> None:
-        waiting = self._window.waiting
-        index = _index_of(waiting, target)
-        if index is not None:
-            self._uncount(_unpacked(waiting.pop(index)).hold_offset)
+        record = self._window.waiting.pop(target)
+        if record is not None:
+            self._uncount(record.hold_offset)
             self.cancelled_count += 1
         elif target > self.position and target not in self._cancels and self._may_come(target):
             self._cancels[target] = hold_offset
@@ -382,7 +371,7 @@ class DueOrder:
 
     def _may_come(self, target: Position) -> bool:
         """Whether it may be in a run, or will be."""
-        return self.may_be_in_run(target) or _index_of(self._sealed.waiting, target) is not None
+        return self.may_be_in_run(target) or self._sealed.waiting.has(target)
 
     def _drop(self, record: Pending) -> None:
         """Its cancellation was waiting for it, and stays: the record is in a run, and may be loaded again."""
@@ -397,9 +386,9 @@ class DueOrder:
         if len(self._cancelled) > CANCELLED_MAX:
             del self._cancelled[next(iter(self._cancelled))]
 
-    def _count(self, hold_offset: int) -> None:
+    def _count(self, hold_offset: int, count: int = 1) -> None:
         counts = self._window.counts
-        counts[hold_offset] = counts.get(hold_offset, 0) + 1
+        counts[hold_offset] = counts.get(hold_offset, 0) + count
 
     def _uncount(self, hold_offset: int) -> None:
         counts = self._window_of(hold_offset).counts
@@ -410,24 +399,5 @@ class DueOrder:
             del counts[hold_offset]
 
 
-def _index_of(waiting: SortedList[int], target: Position) -> int | None:
-    first = _packed(Pending(*target, target.offset))
-    index: int = waiting.bisect_left(first)
-    if index < len(waiting) and waiting[index] >> _BEHIND_BITS == first >> _BEHIND_BITS:
-        return index
-    return None
-
-
-def _first_number(waiting: SortedList[int]) -> int:
-    number: int = waiting[0]
-    return number
-
-
-def _packed(record: Pending) -> int:
-    behind = record.offset - record.hold_offset
-    return (record.due_ms << _OFFSET_BITS | record.offset) << _BEHIND_BITS | behind
-
-
-def _unpacked(number: int) -> Pending:
-    offset = number >> _BEHIND_BITS & _OFFSET_MASK
-    return Pending(number >> (_OFFSET_BITS + _BEHIND_BITS), offset, offset - (number & _BEHIND_MASK))
+def _place(first: tuple[Pending, WaitingRecords]) -> Position:
+    return first[0].position

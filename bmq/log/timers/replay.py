@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from bmq.log.timers.announcements import Announcement, Delivery, Held, NamedBatch, Position, parse_announcement
-from bmq.log.timers.due_order import Pending
+from bmq.log.timers.waiting_records import Pending
 from bmq.protocol.compression import Buffer
 from bmq.protocol.record_batch import BatchHeader
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from struct import Struct
 from typing import NamedTuple
 
 import pytest
@@ -14,21 +15,38 @@ from bmq.log.timers.announcements import (
     START,
     Cancel,
     Delivery,
+    HeldColumns,
     HeldRecord,
     NamedBatch,
     Position,
     encode_delivery,
     encode_held,
 )
-from bmq.log.timers.due_order import CANCELLED_MAX, DueOrder, Pending
+from bmq.log.timers.due_order import CANCELLED_MAX, DueOrder
 from bmq.log.timers.replay import Replay
+from bmq.log.timers.waiting_records import Hold as WholeHold
+from bmq.log.timers.waiting_records import Pending
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.record_batch import BatchHeader, rewrite
 
 pytestmark = pytest.mark.unit
 
+ENTRY = Struct(">qqii")
+
+
+@pytest.fixture(autouse=True)
+def short_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bmq.log.timers.waiting_records.HOLD_MIN", 1)
+
 
 def place_held(order: DueOrder, records: Sequence[Pending], end_offset: int) -> None:
+    """Every other time as a whole hold."""
+    if end_offset % 4 < 2:
+        base = records[0].offset
+        entries = [ENTRY.pack(record.due_ms, 0, record.offset - base, 0) for record in records]
+        hold = WholeHold(HeldColumns(b"".join(entries)), base, records[0].hold_offset)
+        assert list(hold) == list(records)
+        records = hold
     order.place(records[0].hold_offset, records, (), end_offset)
 
 

@@ -1,0 +1,214 @@
+"""Held records that wait, in the order of deliveries. Pure.
+
+A record is one number: due time, name and where it is held, so that a sorted list of numbers is the order. The records of a long
+hold stay as their announcement has them, with the first of them in a heap, until that one is next: most are written to a run
+long before, and never become numbers.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Final, NamedTuple, overload
+
+from sortedcontainers import SortedDict, SortedList
+
+from bmq.log.timers.announcements import HeldColumns, HeldRecord, PackedHeld, Position
+
+_OFFSET_BITS: Final = 63
+_BEHIND_BITS: Final = 32
+_OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
+_BEHIND_MASK: Final = (1 << _BEHIND_BITS) - 1
+HOLD_MIN: Final = 8
+"""The records of a shorter hold become numbers at once: a hold takes as much memory as some of them."""
+
+
+class Pending(NamedTuple):
+    """A record that waits. `hold_offset`: of the control batch that has it; its own offset when it is in a run."""
+
+    due_ms: int
+    offset: int
+    hold_offset: int
+
+    @property
+    def position(self) -> Position:
+        return Position(self.due_ms, self.offset)
+
+    @property
+    def is_in_run(self) -> bool:
+        return self.hold_offset == self.offset
+
+
+class Hold(Sequence[Pending]):
+    """The records of one announcement, in the order of their names. `base_offset`: what their deltas count from.
+
+    There is one record at least.
+    """
+
+    __slots__ = ("_dues_ms", "_offset_deltas", "base_offset", "first", "hold_offset")
+
+    def __init__(self, columns: HeldColumns, base_offset: int, hold_offset: int) -> None:
+        self.base_offset = base_offset
+        self.hold_offset = hold_offset
+        self._dues_ms = columns.dues_ms
+        self._offset_deltas = columns.offset_deltas
+        first_ms = min(self._dues_ms)
+        first = Position(first_ms, base_offset + self._offset_deltas[self._dues_ms.index(first_ms)])
+        self.first = first
+
+    def __len__(self) -> int:
+        return len(self._dues_ms)
+
+    @overload
+    def __getitem__(self, index: int) -> Pending: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Pending]: ...
+    def __getitem__(self, index: int | slice) -> Pending | list[Pending]:
+        if isinstance(index, slice):
+            return list(self)[index]
+        return Pending(self._dues_ms[index], self.base_offset + self._offset_deltas[index], self.hold_offset)
+
+    def __iter__(self) -> Iterator[Pending]:
+        base_offset, hold_offset = self.base_offset, self.hold_offset
+        for due_ms, delta in zip(self._dues_ms, self._offset_deltas, strict=True):
+            yield Pending(due_ms, base_offset + delta, hold_offset)
+
+    def has(self, place: Position) -> bool:
+        delta = place.offset - self.base_offset
+        index = bisect_left(self._offset_deltas, delta)
+        return index < len(self) and self._offset_deltas[index] == delta and self._dues_ms[index] == place.due_ms
+
+    def numbers(self) -> list[int]:
+        base_offset, before = self.base_offset, self.base_offset - self.hold_offset
+        return [
+            ((due_ms << _OFFSET_BITS | base_offset + delta) << _BEHIND_BITS) | before + delta
+            for due_ms, delta in zip(self._dues_ms, self._offset_deltas, strict=True)
+        ]
+
+
+def held_at(records: Sequence[HeldRecord], base_offset: int, hold_offset: int) -> Sequence[Pending]:
+    """The records of an announcement at `hold_offset`, and of the batch at `base_offset` behind it."""
+    if isinstance(records, PackedHeld) and records:
+        return Hold(HeldColumns(records.entries), base_offset, hold_offset)
+    return [Pending(record.due_ms, base_offset + record.offset_delta, hold_offset) for record in records]
+
+
+class WaitingRecords:
+    """Records are added in any order, holds in the order of the log."""
+
+    __slots__ = ("_count", "_firsts", "_holds", "_numbers")
+
+    def __init__(self) -> None:
+        self._numbers: SortedList[int] = SortedList()
+        self._holds: SortedDict[int, Hold] = SortedDict()  # by base offset
+        self._firsts: list[tuple[int, Hold]] = []  # a heap; also of holds that are not there any more
+        self._count = 0  # of records in holds
+
+    def __len__(self) -> int:
+        return len(self._numbers) + self._count
+
+    def add(self, record: Pending) -> None:
+        self._numbers.add(_packed(record))
+
+    def update(self, records: Iterable[Pending]) -> None:
+        self._numbers.update(map(_packed, records))
+
+    def add_hold(self, hold: Hold) -> None:
+        if len(hold) < HOLD_MIN:
+            self._numbers.update(hold.numbers())
+            return
+        self._holds[hold.base_offset] = hold
+        self._count += len(hold)
+        heappush(self._firsts, (_packed(Pending(*hold.first, hold.hold_offset)), hold))
+
+    def take_over(self, other: WaitingRecords) -> None:
+        """What another one has, which is not used any more."""
+        self._numbers.update(other._numbers)
+        self._holds.update(other._holds)
+        self._count += other._count
+        self._firsts += other._firsts
+        heapify(self._firsts)
+
+    def clear(self) -> None:
+        self._numbers.clear()
+        self._holds.clear()
+        self._firsts.clear()
+        self._count = 0
+
+    @property
+    def first(self) -> Pending | None:
+        """The first one in the order."""
+        self._forget_opened()
+        if self._firsts and (not self._numbers or self._firsts[0][0] < self._numbers[0]):
+            return _unpacked(self._firsts[0][0])
+        return _unpacked(self._numbers[0]) if self._numbers else None
+
+    def pop_first(self) -> Pending:
+        """There is one."""
+        self._forget_opened()
+        if self._firsts and (not self._numbers or self._firsts[0][0] < self._numbers[0]):
+            self._open(self._firsts[0][1])
+        return _unpacked(self._numbers.pop(0))
+
+    def has(self, place: Position) -> bool:
+        return self._hold_with(place) is not None or self._index_of(place) is not None
+
+    def pop(self, place: Position) -> Pending | None:
+        """The record there; None: there is none."""
+        hold = self._hold_with(place)
+        if hold is not None:
+            self._open(hold)
+        index = self._index_of(place)
+        return None if index is None else _unpacked(self._numbers.pop(index))
+
+    def open_some(self, count_max: int) -> bool:
+        """Make numbers of so many records of holds, and the rest of a hold. Whether some are left."""
+        while self._holds and count_max > 0:
+            hold = self._holds.peekitem(0)[1]
+            count_max -= len(hold)
+            self._open(hold)
+        return bool(self._holds)
+
+    def behind(self, after: Position) -> Iterator[Position]:
+        """The places of those behind this one, in order. Takes long if many holds were not opened yet (`open_some`)."""
+        self.open_some(self._count)
+        start = self._numbers.bisect_left(_packed(Pending(after.due_ms, after.offset + 1, after.offset + 1)))
+        return (_unpacked(number).position for number in self._numbers.islice(start))
+
+    # --- inside
+
+    def _open(self, hold: Hold) -> None:
+        del self._holds[hold.base_offset]
+        if not self._holds:
+            self._firsts.clear()
+        self._count -= len(hold)
+        self._numbers.update(hold.numbers())
+
+    def _forget_opened(self) -> None:
+        while self._firsts and self._holds.get(self._firsts[0][1].base_offset) is not self._firsts[0][1]:
+            heappop(self._firsts)
+
+    def _hold_with(self, place: Position) -> Hold | None:
+        index = self._holds.bisect_right(place.offset) - 1
+        if index < 0:
+            return None
+        hold: Hold = self._holds.peekitem(index)[1]
+        return hold if hold.has(place) else None
+
+    def _index_of(self, place: Position) -> int | None:
+        first = _packed(Pending(*place, place.offset))
+        index: int = self._numbers.bisect_left(first)
+        if index < len(self._numbers) and self._numbers[index] >> _BEHIND_BITS == first >> _BEHIND_BITS:
+            return index
+        return None
+
+
+def _packed(record: Pending) -> int:
+    behind = record.offset - record.hold_offset
+    return (record.due_ms << _OFFSET_BITS | record.offset) << _BEHIND_BITS | behind
+
+
+def _unpacked(number: int) -> Pending:
+    offset = number >> _BEHIND_BITS & _OFFSET_MASK
+    return Pending(number >> (_OFFSET_BITS + _BEHIND_BITS), offset, offset - (number & _BEHIND_MASK))
