@@ -2,7 +2,7 @@
  *
  *   client --bootstrap A --topic T --partitions N [--record-bytes N] [--rate PER_S] [--warm-s S] [--seconds S]
  *          [--consume] [--records-max N] [--queue N] [--idempotent] [--transaction-ms MS [--abort-every N]]
- *          [--set NAME=VALUE ...]
+ *          [--delay-ms MS] [--set NAME=VALUE ...]
  *
  * Produces records to partitions at random with acks=all and librdkafka's defaults otherwise, and
  * counts those whose acknowledgement came in the measured time. Without --rate as fast as the library takes them; with
@@ -17,6 +17,8 @@
  *
  * --records-max: it ends after so many records, or with the time. --queue: so many may wait for their acknowledgement,
  * in place of librdkafka's 100,000. --set: a property of librdkafka, of producer and consumer.
+ *
+ * --delay-ms: each record has a header that asks for a delay of at least a tenth of this and less than this, at random.
  *
  * "begin" and "end" are printed around the measured time, so that somebody else can look at the servers' processor time
  * at these moments; then one line of JSON. A record that is not acknowledged within DRAIN_S behind the end, or whose
@@ -45,10 +47,10 @@ static struct {
     int partitions;
     size_t record_bytes;
     double rate, warm_s, seconds, transaction_ms;
-    uint64_t records_max, abort_every;
+    uint64_t records_max, abort_every, delay_ms;
     long queue;
     bool is_consuming, is_idempotent;
-} options = {NULL, NULL, 0, 1024, 0, 2, 10, 0, UINT64_MAX, 0, 0, false, false};
+} options = {NULL, NULL, 0, 1024, 0, 2, 10, 0, UINT64_MAX, 0, 0, 0, false, false};
 
 static struct {
     const char *name, *value;
@@ -151,12 +153,25 @@ static void start_consumer(pthread_t *thread) {
 
 static uint64_t random_state = 88172645463325252u;
 
+static rd_kafka_resp_err_t put(rd_kafka_topic_t *topic, int32_t partition, char *value, void *due) {
+    if (!options.delay_ms) {
+        int refused = rd_kafka_produce(topic, partition, RD_KAFKA_MSG_F_COPY, value, options.record_bytes, NULL, 0, due);
+        return refused ? rd_kafka_last_error() : RD_KAFKA_RESP_ERR_NO_ERROR;
+    }
+    char delay[24];
+    uint64_t least_ms = options.delay_ms / 10, spread_ms = options.delay_ms - least_ms;
+    int length = snprintf(delay, sizeof delay, "%" PRIu64,
+                          least_ms + random_below(&random_state, (uint32_t)(spread_ms < UINT32_MAX ? spread_ms : UINT32_MAX)));
+    return rd_kafka_producev(producer, RD_KAFKA_V_RKT(topic), RD_KAFKA_V_PARTITION(partition),
+                             RD_KAFKA_V_MSGFLAGS(RD_KAFKA_MSG_F_COPY), RD_KAFKA_V_VALUE(value, options.record_bytes),
+                             RD_KAFKA_V_HEADER("bmq-deliver-after", delay, length), RD_KAFKA_V_OPAQUE(due),
+                             RD_KAFKA_V_END);
+}
+
 static void produce(rd_kafka_topic_t *topic, char *value, uint64_t due_ns) {
     memcpy(value, &due_ns, STAMP_BYTES);
     int32_t partition = (int32_t)random_below(&random_state, (uint32_t)options.partitions);
-    while (rd_kafka_produce(topic, partition, RD_KAFKA_MSG_F_COPY, value, options.record_bytes, NULL, 0,
-                            (void *)(uintptr_t)due_ns)) {
-        rd_kafka_resp_err_t error = rd_kafka_last_error();
+    for (rd_kafka_resp_err_t error; (error = put(topic, partition, value, (void *)(uintptr_t)due_ns));) {
         if (error != RD_KAFKA_RESP_ERR__QUEUE_FULL) fail("a record was not taken: %s", rd_kafka_err2str(error));
         rd_kafka_poll(producer, 10); /* full: until acknowledgements come */
         if (now_ns() > end_ns + ns_of(DRAIN_S)) fail("no acknowledgement for %d s", DRAIN_S);
@@ -276,6 +291,7 @@ static void read_options(int count, char **arguments) {
         {"records-max", required_argument, NULL, 'm'},  {"queue", required_argument, NULL, 'q'},
         {"idempotent", no_argument, NULL, 'i'},         {"transaction-ms", required_argument, NULL, 'x'},
         {"abort-every", required_argument, NULL, 'a'},  {"set", required_argument, NULL, 'o'},
+        {"delay-ms", required_argument, NULL, 'd'},
         {NULL, 0, NULL, 0},
     };
     for (int option, index = 0; (option = getopt_long(count, arguments, "", known, &index)) != -1;) {
@@ -294,6 +310,7 @@ static void read_options(int count, char **arguments) {
             case 'x': options.transaction_ms = number_of("transaction-ms", optarg, 1); break;
             case 'o': add_setting(optarg); break;
             case 'a': options.abort_every = (uint64_t)number_of("abort-every", optarg, 2); break;
+            case 'd': options.delay_ms = (uint64_t)number_of("delay-ms", optarg, 1000); break;
             default: fail("it is called as its first lines say");
         }
     }

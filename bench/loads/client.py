@@ -57,12 +57,14 @@ class Client:
         queue_records: int = 0,
         records_max: int = 0,
         properties: Mapping[str, str] | None = None,
+        delay_ms: int = 0,
     ) -> dict[str, Any]:
         """Produce to partitions at random; what came of it, and the processor time of servers of these processes.
 
         `rate_per_s` 0: as fast as librdkafka takes them. `is_consuming`: a consumer beside it reads the topic's end.
         `queue_records`: so many may wait for their acknowledgement, 0: librdkafka's default. `records_max`: it ends after
-        so many; 0: with the time. `properties`: of librdkafka. Raises LoadFailed.
+        so many; 0: with the time. `properties`: of librdkafka. `delay_ms`: each record asks for a delay up to this; 0: none
+        has a header. Raises LoadFailed.
         """
         command = [
             *(str(self._program), "--bootstrap", bootstrap, "--topic", topic, "--partitions", str(partitions)),
@@ -71,6 +73,7 @@ class Client:
             *(["--consume"] if is_consuming else []),
             *(["--queue", str(queue_records)] if queue_records else []),
             *(["--records-max", str(records_max)] if records_max else []),
+            *(["--delay-ms", str(delay_ms)] if delay_ms else []),
             *guarantees.arguments,
             *(word for name, value in (properties or {}).items() for word in ("--set", f"{name}={value}")),
         ]
