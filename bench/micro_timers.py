@@ -1,17 +1,19 @@
 """Memory, log and takeover of a partition with many delayed records.
 
-    python -m bench.micro_timers [--records N] [--bytes N] [--directory DIR]
+    python -m bench.micro_timers [--records N] [--bytes N] [--directory DIR] [--json]
 
 One process owns the partition on an embedded store. Records of so many bytes, due at random over 30 days, are held; the log is
 kept to 256 MiB by retention. Printed are, for each tenth of them: the process's memory above that before the first, runs and
 bytes of log, the longest stall of the event loop, and records a second. In the end another owner takes the partition over
 as if the first had died: the time until it serves, and until the first records of all runs that are due were delivered.
+--json: what was found is the last line, too.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import logging
 import tempfile
 import time
@@ -82,13 +84,16 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--bytes", type=int, default=1024)
     parser.add_argument("--directory", type=Path, default=None, help="for the store [a temporary one]")
+    parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     with tempfile.TemporaryDirectory(prefix="bmq-timers-", dir=chosen.directory) as directory:
-        uvloop.run(_run(Path(directory), chosen.records, chosen.bytes))
+        found = uvloop.run(_run(Path(directory), chosen.records, chosen.bytes))
+    if chosen.json:
+        print(json.dumps(found))
 
 
-async def _run(directory: Path, count: int, size_bytes: int) -> None:
+async def _run(directory: Path, count: int, size_bytes: int) -> dict[str, float]:
     store, clock, stalls = LocalStore(directory), MovedClock(), Stalls()
     settings = BrokerSettings(tail_cache_bytes_max=1024 * 1024, retention_check_interval_ms=5000, idle_starts_max=0)
     owner = PartitionManager(store, "owner-1", clock, Random(1), settings)
@@ -96,18 +101,25 @@ async def _run(directory: Path, count: int, size_bytes: int) -> None:
     batches = [_batch(clock.now_ms(), Random(seed), size_bytes) for seed in range(TEMPLATES)]
     await _hold(log, batches[0])
     before_mib, began_s = _memory_mib(), time.monotonic()
+    memories_mib, stalls_ms = [0.0], [0]
     for number in range(1, count // BATCH_RECORDS):
         await _hold(log, batches[number % TEMPLATES])
         if number % (count // BATCH_RECORDS // 10) == 0:
             held = number * BATCH_RECORDS
             rate = held / (time.monotonic() - began_s)
-            print(f"{held} held: {_state(log, before_mib)}; stall {stalls.take_ms()} ms; {rate:.0f}/s", flush=True)
+            memories_mib.append(_memory_mib() - before_mib)
+            stalls_ms.append(stalls.take_ms())
+            print(f"{held} held: {_state(log, before_mib)}; stall {stalls_ms[-1]} ms; {rate:.0f}/s", flush=True)
+    held_per_s = count / (time.monotonic() - began_s)
     await _settle(log)
-    print(f"all: {_state(log, before_mib)}; stall {stalls.take_ms()} ms", flush=True)
+    memories_mib.append(_memory_mib() - before_mib)
+    stalls_ms.append(stalls.take_ms())
+    print(f"all: {_state(log, before_mib)}; stall {stalls_ms[-1]} ms", flush=True)
     heir = PartitionManager(store, "owner-2", clock, Random(2), settings)
     began_s = time.monotonic()
     log = await _log(heir, 2)
-    print(f"takeover until it serves: {time.monotonic() - began_s:.3f} s; {_state(log, before_mib)}", flush=True)
+    takeover_s = time.monotonic() - began_s
+    print(f"takeover until it serves: {takeover_s:.3f} s; {_state(log, before_mib)}", flush=True)
     clock.ahead_ms = HORIZON_MS // 100
     began_s, start = time.monotonic(), log.log_end_offset
     due = count // 100
@@ -119,6 +131,13 @@ async def _run(directory: Path, count: int, size_bytes: int) -> None:
     )
     await heir.close()
     await store.close()
+    return {
+        "records": count,
+        "memory_mib": round(max(memories_mib), 1),
+        "takeover_s": round(takeover_s, 4),
+        "stall_ms": max(stalls_ms),
+        "held_per_s": round(held_per_s),
+    }
 
 
 async def _log(manager: PartitionManager, leader_epoch: int) -> PartitionRuntime:

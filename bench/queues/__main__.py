@@ -1,4 +1,5 @@
-"""Share groups of one bmq node beside those of one Apache Kafka node, and of three nodes on HDFS beside three brokers.
+"""Share groups of one bmq node beside those of one Apache Kafka node, and of three nodes on HDFS beside three brokers; delayed
+records beside plain ones.
 
 Each pair is every load on both sides, in changing order; the criterion is the median of the pairs' ratios. Writes
 bench/results/queues.json (machine, versions, every sample and the criteria) and prints a table. Exit code 0 says that it
@@ -14,6 +15,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final
 
 from bench.cluster.run import cluster_versions
+from bench.cluster.sides import ALONE, Side
 from bench.cluster.stage import Stage
 from bench.core.__main__ import cores
 from bench.core.client import Client as FrameClient
@@ -31,6 +33,9 @@ from bench.queues.criteria import ACKS, CONSUME, FAILOVER, IDLE, KILLS, LOCKS, M
 from bench.queues.loads import run_acks, run_consumers
 from bench.queues.plan import Plan
 from bench.queues.target import one_node
+from bench.queues.timers import due, inserts, pending
+from bench.queues.timers import kills as timer_kills
+from bench.queues.timers.criteria import BEFORE_DELAY, ERROR, INSERT, KILLED, OFF, PENDING, THUNDER
 from bench.runner import bench_of, main
 from tests.support.processes import REPOSITORY, kill_everything
 
@@ -38,6 +43,8 @@ DATA: Final = REPOSITORY / ".cache" / "bench-queues"
 FILES: Final = 20_000
 BEFORE_SHARE_GROUPS: Final = "caa83b2177a20d2b936b8c3d030da88ee17dbc84"
 """The parent of the first commit about share groups."""
+BEFORE_DELAYED_RECORDS: Final = "e2f64dd8199dee156ed933769fa4573d3d974474"
+"""The parent of the first commit about delayed records."""
 
 
 class Measuring:
@@ -118,13 +125,65 @@ class Measuring:
                 done(idle.measure(target, self.members, self.frames, self.plan))
 
     def plain(self) -> None:
-        """bmq beside itself before there were share groups, both on one processor, under loads of `bench.core`."""
+        self._beside_before(PLAIN, OLD, BEFORE_SHARE_GROUPS)
+
+    def delay_off(self) -> None:
+        self._beside_before(OFF, BEFORE_DELAY, BEFORE_DELAYED_RECORDS)
+
+    def _beside_before(self, part: str, name: str, revision: str) -> None:
+        """bmq beside itself before there was something, both on one processor, under loads of `bench.core`."""
         self.stage.down()
         server_core, client_core = cores()
         client = FrameClient(DATA / "core", client_core)
-        found = self.findings.pairs(PLAIN, self.plan.plain_pairs)
-        with self.findings.attempt([PLAIN], BMQ), checked_out(BEFORE_SHARE_GROUPS) as tree:
-            plain.measure({BMQ: REPOSITORY, OLD: tree}, DATA / "plain", client, server_core, self.plan, found)
+        found = self.findings.pairs(part, self.plan.plain_pairs)
+        with self.findings.attempt([part], BMQ), checked_out(revision) as tree:
+            plain.measure({BMQ: REPOSITORY, name: tree}, DATA / part, client, server_core, self.plan, found)
+
+    @contextmanager
+    def alone(self) -> Iterator[Side]:
+        """One node with all roles, on HDFS."""
+        self.stage.down()
+        with self.stage.bmq(ALONE) as side:
+            side.wait_whole()
+            yield side
+
+    def timer_inserts(self) -> None:
+        found = self.findings.pairs(INSERT, self.plan.insert_pairs)
+        with self.findings.attempt([INSERT], BMQ), self.alone() as side:
+            for number in range(self.plan.insert_pairs):
+                say(f"  pair {number + 1} of {self.plan.insert_pairs}")
+                found.append({})
+                inserts.measure(side, self.client, self.plan.insert_s, number, found[-1])
+
+    def timer_error(self) -> None:
+        done = self.findings.rounds(ERROR, BMQ, self.plan.error_rounds)
+        for number in range(self.plan.error_rounds):
+            with self.findings.attempt([ERROR], f"round {number + 1}"), self.alone() as side:
+                done(due.error(side, self.plan.error_rate, self.plan.error_s))
+
+    def thunder(self) -> None:
+        plan = self.plan
+        done = self.findings.rounds(THUNDER, BMQ, plan.thunder_rounds)
+        for number in range(plan.thunder_rounds):
+            with self.findings.attempt([THUNDER], f"round {number + 1}"), self.alone() as side:
+                calm = plan.thunder_other_rate, plan.thunder_calm_s
+                done(due.thunder(side, self.client, plan.thunder_records, *calm))
+
+    def timer_kills(self) -> None:
+        done = self.findings.rounds(KILLED, BMQ, 1)
+        self.stage.down()
+        with self.findings.attempt([KILLED], BMQ), self.stage.combined(BMQ) as side:
+            done(timer_kills.measure(side, self.plan.timer_kills))
+
+    def pending(self) -> None:
+        """On the embedded store."""
+        plan = self.plan
+        done = self.findings.rounds(PENDING, BMQ, plan.pending_rounds)
+        self.stage.down()
+        for number in range(plan.pending_rounds):
+            with self.findings.attempt([PENDING], f"round {number + 1}"):
+                limit_s = plan.limits_s[PENDING] / plan.pending_rounds
+                done(pending.measure(DATA / "pending", plan.pending_records, plan.pending_bytes, limit_s))
 
     def failover(self) -> None:
         for name in self.plan.sides:
@@ -171,6 +230,12 @@ def measure(plan: Plan, findings: Findings) -> dict[str, float]:
             IDLE: measuring.idle,
             PLAIN: measuring.plain,
             THREE: measuring.consume_three,
+            INSERT: measuring.timer_inserts,
+            ERROR: measuring.timer_error,
+            THUNDER: measuring.thunder,
+            KILLED: measuring.timer_kills,
+            PENDING: measuring.pending,
+            OFF: measuring.delay_off,
             FAILOVER: measuring.failover,
             MOVES: measuring.moves,
             KILLS: measuring.kills,

@@ -1,4 +1,4 @@
-"""What share groups have to reach beside Apache Kafka's, and beside a plain consumer of bmq."""
+"""What share groups have to reach beside Apache Kafka's, and beside a plain consumer of bmq; with what delayed records have to."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from bench.criteria import (
     judge_ratio,
     parts_by_id,
 )
+from bench.queues.timers import criteria as timers
 
 CONSUME: Final = "consume"
 THREE: Final = "consume-three"
@@ -201,6 +202,9 @@ PART_OF: Final = {
     **parts_by_id([one for by_layout in WORST for one in by_layout.values()], RATIOS, REPORTED),
     **parts_by_id(ABSOLUTES, REPORTED_ABSOLUTES),
     **{name: one.part for name, one in DETAILS.items()},
+    **parts_by_id(timers.INSERTS, timers.OFFS, timers.ABSOLUTES, timers.REPORTED),
+    "timer_insert_ratio": timers.INSERT,
+    "delay_off_cost": timers.OFF,
 }
 
 
@@ -212,6 +216,7 @@ def judge(evidence: Evidence) -> list[Criterion]:
         *(judge_absolute(one, evidence) for one in REPORTED_ABSOLUTES),
         *(judge_ratio(one, evidence) for one in REPORTED),
         *({**_unjudged(judge_ratio(one, evidence)), "id": name} for name, one in DETAILS.items()),
+        *timers.judge(evidence),
     ]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from bench.queues.criteria import ACKS, CONSUME, FAILOVER, IDLE, KILLS, LOCKS, MOVES, PLAIN, THREE
+from bench.queues.timers.criteria import ERROR, INSERT, KILLED, OFF, PENDING, THUNDER
 from bench.runner import QUICK, SMOKE
 
 LIMITS_S: Final[Mapping[str, float]] = {
@@ -19,9 +20,15 @@ LIMITS_S: Final[Mapping[str, float]] = {
     MOVES: 240,
     KILLS: 720,
     THREE: 900,
+    INSERT: 420,
+    ERROR: 300,
+    THUNDER: 420,
+    KILLED: 900,
+    PENDING: 900,
+    OFF: 300,
 }
-"""The longest that each part may take. All together are expected to take less than 40 minutes on two quiet processors; three
-nodes come last, as they take longest.
+"""The longest that each part may take. All of share groups together are expected to take less than 40 minutes on two quiet
+processors, with three nodes last, and those of delayed records 35 more.
 """
 PARTS: Final = tuple(LIMITS_S)
 
@@ -32,6 +39,8 @@ class Plan:
     one record at a time, `ack_rate` of them a second, and then as many as are answered; at most `warm_ups_max` runs of
     `warming_s` come first. `idle_members` in groups of `idle_each` poll as a stock client for `idle_s`, then with waits of
     `long_poll_ms` for as long. `plain_s`: of each of the alternating loads of `plain`, behind `plain_warm_s` of its own.
+    `insert_s`: of each load of `insert_pairs`. `error_rate` records per second are due for `error_s`; `thunder_records` in one
+    second, beside `thunder_other_rate` others per second, which had `thunder_calm_s` of calm. `pending_records`: held at once.
     `limits_s`: the longest that each part may take.
     """
 
@@ -64,6 +73,19 @@ class Plan:
     kills: int = 50
     kill_records: int = 1_000_000
     kill_wait_s: float = 120
+    insert_pairs: int = 3
+    insert_s: float = 10
+    error_rounds: int = 1
+    error_rate: int = 10_000
+    error_s: float = 60
+    thunder_rounds: int = 1
+    thunder_records: int = 1_000_000
+    thunder_other_rate: float = 1_000
+    thunder_calm_s: float = 15
+    timer_kills: int = 50
+    pending_rounds: int = 1
+    pending_records: int = 10_000_000
+    pending_bytes: int = 1_024
     limits_s: Mapping[str, float] = field(default_factory=lambda: dict(LIMITS_S))
 
 
@@ -74,7 +96,8 @@ def plan_of(parts: tuple[str, ...], sides: tuple[str, ...], size: str) -> Plan:
         return replace(
             _quick(plan), records_100b=20_000, records_1k=5_000, members=20, ack_rate=200, warming_s=1, warm_ups_max=1,
             warm_s=0.5, seconds=1, idle_members=100, idle_each=50, long_poll_ms=1_000, idle_s=2, plain_pairs=1, plain_s=0.5,
-            plain_backlog_bytes=4 * 1024 * 1024, kills=1, kill_records=5_000,
+            plain_backlog_bytes=4 * 1024 * 1024, kills=1, kill_records=5_000, insert_s=1, error_rate=500, error_s=3, thunder_records=5_000,
+            thunder_other_rate=100, thunder_calm_s=2, timer_kills=1, pending_records=50_000,
         )  # fmt: skip
     return _quick(plan) if size == QUICK else plan
 
@@ -83,4 +106,5 @@ def _quick(plan: Plan) -> Plan:
     return replace(
         plan, pairs=1, consume_pairs=1, three_pairs=1, records_100b=500_000, records_1k=100_000, warming_s=2, warm_ups_max=2, warm_s=1,
         seconds=5, idle_s=8, plain_pairs=2, plain_s=1, failovers=1, moves=1, kills=6, kill_records=60_000,
+        insert_pairs=1, insert_s=5, error_s=15, thunder_records=200_000, timer_kills=6, pending_records=1_000_000,
     )  # fmt: skip

@@ -97,6 +97,14 @@ def test_the_bounds_are_those_that_were_asked_for() -> None:
         "idle_10000_members_cpu_percent": ("<=", 25),
         "plain_produce": (">=", 0.98),
         "plain_fetch": (">=", 0.98),
+        "timer_insert_ratio": (">=", 0.5),
+        "timer_error_p99_ms": ("<=", 100),
+        "timers_10m_memory_mib": ("<=", 64),
+        "timers_10m_takeover_s": ("<=", 0.5),
+        "timers_lost_doubled_early": ("<=", 0),
+        "thundering_second": ("<=", 1.5),
+        "thundering_second_wrong": ("<=", 0),
+        "delay_off_cost": (">=", 0.99),
     }
 
 
