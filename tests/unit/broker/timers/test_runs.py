@@ -398,7 +398,9 @@ def test_an_owner_that_is_replaced_does_not_leave_a_deletion_waiting() -> None:
     virtual(main)
 
 
-def test_a_damaged_run_stops_deliveries_until_its_loss_is_accepted() -> None:
+def test_a_damaged_run_stops_deliveries_and_nothing_else_until_its_loss_is_accepted() -> None:
+    """Of this owner and of the next one. What the log has is whole, so it is served."""
+
     async def main() -> None:
         world = World()
         owner = world.owner(KEPT)
@@ -411,13 +413,28 @@ def test_a_damaged_run_stops_deliveries_until_its_loss_is_accepted() -> None:
         world.store.flip_bit(path, run.length // 3)
         await pass_time(world, 60_000)
         await asyncio.sleep(20)
-        assert set(await values(log)) < {b"r0", b"r1"}, "nothing is passed over in silence"
+        before = await values(log)
+        assert set(before) < {b"r0", b"r1"}, "nothing is passed over in silence"
+
+        for _ in range(2):
+            await hold(log, world, (b"plain", 0))
+            held = await hold(log, world, (b"held", 500))
+            await pass_time(world, 5_000)
+            await asyncio.sleep(20)
+            assert (await values(log))[-1] == b"plain" and log.high_watermark > held
+            assert log.timers.order is not None and log.timers.order.first_due_ms is not None, "what is overdue is told"
+            assert log.timers.order.first_due_ms <= world.clock.now_ms() - 50_000
+            owner.kill()
+            owner = world.owner(KEPT)
+            log = await owner.log()
+        assert await values(log) == [*before, b"plain", b"plain"]
+
         damage = file_damage(
             path.rpartition("/")[0].rpartition("/")[0], run.leader_epoch, f"timers.{run.number:08d}", ""
         )
         await accept(owner.client, damage, holder="operator", now_ms=0)
         await asyncio.sleep(20)
-        assert (await values(log))[-1] == b"behind"
+        assert (await values(log))[-3:] == [b"behind", b"held", b"held"]
 
     virtual(main)
 
