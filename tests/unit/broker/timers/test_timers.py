@@ -272,6 +272,23 @@ def test_records_with_impossible_headers_are_named_and_nothing_is_applied() -> N
     virtual(main)
 
 
+@pytest.mark.parametrize("codec", [one for one in Compression if one is not Compression.NONE])
+@pytest.mark.parametrize("name", ["bmq-deliver-after", "bmq-cancel"])
+def test_a_compressed_batch_of_64_mib_is_refused_in_one_sentence(codec: Compression, name: str) -> None:
+    async def main() -> None:
+        world = World()
+        log = await world.owner(replace(DELAY, max_message_bytes=8 << 20, segment_bytes=16 << 20)).log()
+        batch = flagged_batch([Record(None, bytes((64 << 20) - 100), ((name, b"500"),))], compression=codec)
+        assert len(batch) < 8 << 20
+        result = await append(log, batch)
+        assert result.error_code is ErrorCode.MESSAGE_TOO_LARGE
+        assert "may have 4194304 bytes of records" in (result.message or "")
+        assert log.log_end_offset == 0
+        assert log.timers.order is not None and not len(log.timers.order)
+
+    virtual(main)
+
+
 def test_transactions_are_refused() -> None:
     async def main() -> None:
         world = World()
