@@ -13,7 +13,7 @@ from bench.queues.timers.delayed import DelayedConsumer, DelayedProducer, make_t
 from bench.workloads import LoadFailed
 
 PARTITIONS: Final = 6
-REPLICATION: Final = 3
+REPLICATION: Final = 1
 DRAIN_S: Final = 120.0
 PRODUCED_PER_S: Final = 25_000
 """Held at least so fast: the first record is due when all of them are held."""

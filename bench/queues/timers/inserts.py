@@ -10,7 +10,7 @@ from bench.queues.timers.criteria import DELAYED, INSERT_BYTES, UNDELAYED
 from bench.queues.timers.delayed import make_topic
 
 PARTITIONS: Final = 6
-REPLICATION: Final = 3
+REPLICATION: Final = 1
 DELAY_MS: Final = 30 * 86_400_000
 WARM_S: Final = 2.0
 
