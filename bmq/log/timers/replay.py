@@ -6,7 +6,8 @@ leader epoch. (What an owner writes after a takeover has another epoch, so it co
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import NamedTuple, Protocol
 
 from bmq.log.timers.announcements import Announcement, Delivery, Held, NamedBatch, Position, parse_announcement
 from bmq.log.timers.waiting_records import Pending
@@ -20,6 +21,16 @@ class Announced(NamedTuple):
     announcement: Announcement
     hold_offset: int
     base_offset: int
+
+
+class OtherReplay(Protocol):
+    """Finds announcements of another kind, which make records pending too."""
+
+    def see(self, data: Buffer, place: int, header: BatchHeader) -> Iterable[Pending]:
+        """As Replay.see: what has become pending."""
+
+    def drop_delivered(self, position: Position) -> None:
+        """As Replay.drop_delivered."""
 
 
 class PairFinder:
@@ -51,13 +62,17 @@ class Replay:
     """`pending`: in the order of the log, also what was delivered or cancelled since; `position`: the last one.
 
     `cancelled`: what cancellations name, and where each is held. A cancellation is behind the hold of what it cancels, which
-    may be in a run.
+    may be in a run. What is held below `from_offset` is delivered or in a run, and does not count: the log is read from below it
+    only for `other`. `kept`: as `pending`, what that finds.
     """
 
-    def __init__(self, position: Position) -> None:
+    def __init__(self, position: Position, other: OtherReplay | None = None, from_offset: int = 0) -> None:
         self.position = position
         self.pending: list[Pending] = []
+        self.kept: list[Pending] = []
         self.cancelled: dict[Position, int] = {}
+        self._other = other
+        self._from_offset = from_offset
         self._pairs = PairFinder()
 
     def see(self, data: Buffer, place: int, header: BatchHeader) -> None:
@@ -65,6 +80,8 @@ class Replay:
         found = self._pairs.see(data, place, header)
         if found is not None:
             self._count(*found)
+        if self._other is not None:
+            self.kept.extend(self._other.see(data, place, header))
 
     def drop_delivered(self) -> None:
         """Forget what is not above the position, or cancelled; for a replay of many of these, now and then."""
@@ -77,9 +94,14 @@ class Replay:
             for target, hold_offset in cancelled.items()
             if target > self.position and target not in found
         }
+        self.kept = [record for record in self.kept if record.position > self.position]
+        if self._other is not None:
+            self._other.drop_delivered(self.position)
 
     def _count(self, announcement: Announcement, hold_offset: int, base_offset: int) -> None:
         match announcement:
+            case Held() if hold_offset < self._from_offset:
+                pass
             case Held(entries=entries, cancels=cancels):
                 for cancel in cancels:
                     self.cancelled.setdefault(cancel.target, hold_offset)

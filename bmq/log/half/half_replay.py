@@ -1,0 +1,110 @@
+"""Finds half messages and decisions in a log, batch by batch, beside what log/timers/replay finds. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from struct import Struct
+from typing import Final
+
+from bmq.log.half.half_announcement import HALF_TYPE, HalfAnnouncement, parse_half
+from bmq.log.half.half_headers import Outcome
+from bmq.log.half.half_order import Decided, Half
+from bmq.log.timers.announcements import NamedBatch, Position
+from bmq.log.timers.due_order import Pending
+from bmq.protocol.compression import Buffer
+from bmq.protocol.record_batch import HEADER_BYTES, BatchHeader
+
+_KEY_FIELD: Final = b"\x08" + Struct(">hh").pack(0, HALF_TYPE)
+"""The key of such a control record, behind its length."""
+_KEY_WITHIN_BYTES: Final = 32
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """An announcement whose batch was not seen yet. `next_offset`: where the log has to go on."""
+
+    announcement: HalfAnnouncement
+    at: BatchHeader
+    next_offset: int
+
+    @property
+    def batch_offset(self) -> int:
+        return self.at.base_offset + self.announcement.distance
+
+
+class HalfReplay:
+    """Implements replay.OtherReplay. `halves`, `decided`: in the order of the log, without those that have left."""
+
+    def __init__(self) -> None:
+        self._halves: dict[int, Half] = {}
+        self._decided: dict[int, Decided] = {}
+        self._waiting: _Waiting | None = None
+
+    @property
+    def halves(self) -> Iterable[Half]:
+        return self._halves.values()
+
+    @property
+    def decided(self) -> Iterable[Decided]:
+        return self._decided.values()
+
+    def see(self, data: Buffer, place: int, header: BatchHeader) -> Iterable[Pending]:
+        """The next batch of the log. Raises CorruptRecords."""
+        pending: Iterable[Pending] = ()
+        waiting, self._waiting = self._waiting, None
+        is_announcement = header.is_control and not header.has_producer_id
+        if (
+            waiting is not None
+            and header.base_offset == waiting.next_offset
+            and header.leader_epoch == waiting.at.leader_epoch
+        ):
+            if header.base_offset == waiting.batch_offset:
+                if NamedBatch.of(header) == waiting.announcement.behind:
+                    pending = self._count(waiting.announcement, waiting.at.base_offset, header.base_offset)
+            elif is_announcement and header.end_offset <= waiting.batch_offset:
+                waiting.next_offset = header.end_offset
+                self._waiting = waiting
+        if is_announcement and _KEY_FIELD in bytes(data[place + HEADER_BYTES :][:_KEY_WITHIN_BYTES]):
+            announcement = parse_half(data, place)
+            if announcement is not None:
+                self._waiting = _Waiting(announcement, header, header.end_offset)
+        return pending
+
+    def drop_delivered(self, position: Position) -> None:
+        """Forget what was committed and delivered."""
+        committed = [one for one in self._decided.values() if one.outcome is Outcome.COMMIT]
+        for one in committed:
+            if one.position <= position:
+                del self._decided[one.offset]
+                self._halves.pop(one.offset, None)
+
+    def _count(self, announcement: HalfAnnouncement, announced_at: int, base_offset: int) -> list[Pending]:
+        pending: list[Pending] = []
+        for half in halves_of(announcement, announced_at, base_offset):
+            self._halves[half.offset] = half
+        for decided in decided_of(announcement, base_offset):
+            if decided.outcome in (Outcome.ROLLBACK, Outcome.GIVEN_UP):
+                self._halves.pop(decided.offset, None)
+                self._decided.pop(decided.offset, None)
+                continue
+            self._decided[decided.offset] = decided
+            if decided.outcome is Outcome.COMMIT:
+                pending.append(Pending(*decided.position, announced_at))
+        return pending
+
+
+def halves_of(announcement: HalfAnnouncement, announced_at: int, base_offset: int) -> list[Half]:
+    """`announced_at`: the announcement's offset; `base_offset`: of the batch behind."""
+    return [
+        Half(base_offset + entry.offset_delta, announced_at, announcement.now_ms, entry.check_id)
+        for entry in announcement.halves
+    ]
+
+
+def decided_of(announcement: HalfAnnouncement, base_offset: int) -> list[Decided]:
+    """As halves_of."""
+    return [
+        Decided(one.offset, one.outcome, Position(one.due_ms, base_offset + one.offset_delta))
+        for one in announcement.decisions
+    ]

@@ -1,0 +1,165 @@
+"""Takes half messages and decisions out of a producer's batch: what is announced, and what stays visible. Pure.
+
+The visible batch has the offsets, producer and sequences of the whole one, and no records if all were taken out. A batch
+without one of the headers costs one search of its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from bmq.log.half.half_announcement import HalfRecord
+from bmq.log.half.half_headers import COMMON_PREFIX, AskedDecision, HalfRefused, asked_by
+from bmq.log.timers.holding import OPENED_BYTES_MAX, RECORDS_MAX, TooMuchToHold
+from bmq.protocol.compression import BadCompressedData, Buffer, Compression, compress, decompress
+from bmq.protocol.record_batch import (
+    COMPRESSION_MASK,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    NO_TIMESTAMP_MS,
+    BatchHeader,
+    assemble_batch,
+)
+from bmq.records.batch_layout import WANTS_HEADERS
+from bmq.records.records_twin import RecordPlaces, record_places, varint
+
+DELAY_PREFIX: Final = b"bmq-deliver-a"
+
+
+class RefusedHalf(NamedTuple):
+    """A record that cannot be taken: its place in the batch, and why."""
+
+    batch_index: int
+    reason: str
+
+
+class TakenDecision(NamedTuple):
+    """A decision, and its own place in the batch."""
+
+    asked: AskedDecision
+    offset_delta: int
+
+
+class HalfSplit(NamedTuple):
+    """`visible`: the producer's batch without what was taken out, unless some are `refused`. `kept_indexes`: the places that
+    its records had in the producer's batch."""
+
+    visible: bytearray
+    halves: list[HalfRecord]
+    decisions: list[TakenDecision]
+    refused: list[RefusedHalf]
+    kept_indexes: list[int]
+
+
+def split_half(
+    batch: memoryview,
+    header: BatchHeader,
+    check: Callable[[AskedDecision], bool],
+    *,
+    has_delay: bool,
+    level: int | None = None,
+) -> HalfSplit | None:
+    """None: nothing of it is about half messages. The batch was checked record by record (broker/admission).
+
+    `check` tells whether a decision is to be announced (False: it was made before, and changes nothing), and raises HalfRefused.
+    `has_delay`: delay headers mean something on this topic. `level`: of the batch's codec. Raises TooMuchToHold.
+    """
+    body = _opened(batch, header)
+    if COMMON_PREFIX not in body:
+        return None
+    if header.record_count > RECORDS_MAX:
+        raise TooMuchToHold(
+            f"a batch of {header.record_count} records with headers of half messages, {RECORDS_MAX} are allowed: send "
+            "smaller ones"
+        )
+    found = HalfSplit(bytearray(), [], [], [], [])
+    kept: list[bytes] = []
+    newest_ms = NO_TIMESTAMP_MS
+    has_append_time = header.attributes & LOG_APPEND_TIME
+    places = record_places(body, 0, len(body), header.record_count, header.last_offset_delta, WANTS_HEADERS)
+    is_touched = False
+    for index, record in enumerate(places):
+        timestamp_ms = header.max_timestamp_ms if has_append_time else header.base_timestamp_ms + record.timestamp_delta
+        headers = tuple(_headers(body, record))
+        try:
+            asked = asked_by(headers)
+            if isinstance(asked, AskedDecision):
+                is_touched = True
+                if check(asked):
+                    found.decisions.append(TakenDecision(asked, record.offset_delta))
+            elif asked is not None:
+                if has_delay and any(name.startswith(DELAY_PREFIX) for name, _ in headers):
+                    raise HalfRefused("a half message cannot also ask for a delay")
+                is_touched = True
+                _, start = varint(body, record.behind_timestamp, record.stop)
+                half = HalfRecord(timestamp_ms, record.offset_delta, asked, body[start : record.stop])
+                found.halves.append(half)
+        except HalfRefused as error:
+            found.refused.append(RefusedHalf(index, str(error)))
+            continue
+        if asked is None:
+            kept.append(body[record.begin : record.stop])
+            found.kept_indexes.append(index)
+            newest_ms = max(newest_ms, timestamp_ms)
+    if found.refused:
+        return found
+    if not is_touched:
+        return None
+    return found._replace(visible=_visible(header, kept, newest_ms, level))
+
+
+def empty_batch(offset_count: int) -> bytearray:
+    """A batch without records of so many offsets, for decisions of the owner's own."""
+    header = BatchHeader(
+        base_offset=0,
+        length=0,
+        leader_epoch=-1,
+        magic=2,
+        crc=0,
+        attributes=0,
+        last_offset_delta=offset_count - 1,
+        base_timestamp_ms=NO_TIMESTAMP_MS,
+        max_timestamp_ms=NO_TIMESTAMP_MS,
+        producer_id=-1,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=0,
+    )
+    return assemble_batch(header, b"")
+
+
+def _opened(batch: memoryview, header: BatchHeader) -> bytes:
+    try:
+        return bytes(decompress(header.compression, batch[HEADER_BYTES : header.size_bytes], OPENED_BYTES_MAX))
+    except BadCompressedData as error:
+        raise TooMuchToHold(
+            f"a compressed batch for a topic with half messages may have {OPENED_BYTES_MAX} bytes of records: {error}"
+        ) from error
+
+
+def _headers(body: Buffer, record: RecordPlaces) -> Iterator[tuple[bytes, bytes | None]]:
+    count, place = varint(body, record.headers, record.stop)
+    for _ in range(count):
+        length, place = varint(body, place, record.stop)
+        name = bytes(body[place : place + length])
+        length, place = varint(body, place + length, record.stop)
+        yield name, None if length < 0 else bytes(body[place : place + length])
+        place += max(length, 0)
+
+
+def _visible(header: BatchHeader, kept: list[bytes], newest_ms: int, level: int | None) -> bytearray:
+    if not kept:
+        # No codec, and no time that a look-up or retention would take for that of a record.
+        empty = header._replace(
+            attributes=header.attributes & ~(COMPRESSION_MASK | LOG_APPEND_TIME),
+            base_timestamp_ms=NO_TIMESTAMP_MS,
+            max_timestamp_ms=NO_TIMESTAMP_MS,
+            record_count=0,
+        )
+        return assemble_batch(empty, b"")
+    data: Buffer = b"".join(kept)
+    codec = header.compression
+    if codec is not Compression.NONE:
+        data = compress(codec, data, level)
+    return assemble_batch(header._replace(max_timestamp_ms=newest_ms, record_count=len(kept)), data)
