@@ -7,6 +7,7 @@ import asyncio
 from bmq.broker.admission import Admission
 from bmq.broker.append_queue import AppendQueue
 from bmq.broker.batch_refusals import BatchRefusals
+from bmq.broker.half.half_appends import HalfAppends
 from bmq.broker.opener import Opened
 from bmq.broker.opening_room import TooMuchWork
 from bmq.broker.owned_partition import OwnedPartition
@@ -14,7 +15,6 @@ from bmq.broker.partition_events import ProduceArrived
 from bmq.broker.placement import Placement
 from bmq.broker.placement_checks import PlacementChecks
 from bmq.broker.replica_guard import ReplicaGuard
-from bmq.broker.timers.holds import HeldAppends
 from bmq.broker.transaction_verification import TransactionVerification
 from bmq.log.config import LogConfig
 from bmq.log.partition_log import AppendResult, ProducedBatch
@@ -34,7 +34,7 @@ class PartitionAppends:
         refusals: BatchRefusals,
         verification: TransactionVerification,
         placement: Placement,
-        holds: HeldAppends,
+        holds: HalfAppends,
     ) -> None:
         self._partition = partition
         self._guard = guard
@@ -46,6 +46,7 @@ class PartitionAppends:
         self._context = partition.context
         self._turns = partition.context.turns
         self._admission = self._admission_by(partition.config)
+        self._holds_records = partition.config.holds_records
         self._queue = AppendQueue(asyncio.get_running_loop(), partition.context.budget, self._take_up)
 
     def append(self, batch: ProducedBatch) -> None:
@@ -64,6 +65,7 @@ class PartitionAppends:
     def config_changed(self, config: LogConfig) -> None:
         """Raises only before anything has changed."""
         self._admission = self._admission_by(config)
+        self._holds_records = config.holds_records
 
     def refuse_waiting(self, code: ErrorCode) -> int:
         """Answer all that wait to be opened, and behind those. How many."""
@@ -114,8 +116,7 @@ class PartitionAppends:
         batch.size_bytes = size_bytes = header[1] + LENGTH_OVERHEAD_BYTES
         producer_id = header[9]
         try:
-            has_delay = partition.config.is_delay_enabled
-            if has_delay:
+            if self._holds_records:
                 self._holds.check(header)
             if partition.config.message_timestamp_type_is_append_time:
                 batch.append_time_ms = now_ms
@@ -126,7 +127,7 @@ class PartitionAppends:
                     return
             if partition.backlog.refusal is not None and not self._checks.is_within_quota(batch):
                 return
-            if has_delay and self._holds.take(batch, header, now_ms):
+            if self._holds_records and self._holds.take(batch, header, now_ms):
                 return
         except Exception as error:  # noqa: BLE001 any bug is answered or logged
             self._refusals.for_error(error, batch)

@@ -12,6 +12,7 @@ from pydantic import Field
 from bmq.aio.backoff import Backoff
 from bmq.broker.append_batcher import AppendBatcher
 from bmq.broker.append_budget import AppendBudget
+from bmq.broker.half_checker import HalfChecker
 from bmq.broker.metrics import PartitionCounts
 from bmq.broker.opener import Opener, ThreadOpener, TurnRoom
 from bmq.broker.opening_room import Room
@@ -122,6 +123,7 @@ class BrokerContext:
 
     `may_pad`: the root's format allows padding between appends (log/padding.py). `transactions`: verifies transactional
     batches; None: they are refused. `verification_retry`: how often, and for how long, verification is retried.
+    `half_checker`: None: half messages are not checked.
     `retry_letters`: writes dead letters of retry topics; None: their last attempts are refused.
     """
 
@@ -132,6 +134,7 @@ class BrokerContext:
     settings: BrokerSettings
     may_pad: bool
     transactions: TransactionVerifier | None = None
+    half_checker: HalfChecker | None = None
     verification_retry: VerificationRetry = USUAL_RETRY
     retry_letters: RetryLetters | None = None
     tail_cache: TailCache = field(init=False)

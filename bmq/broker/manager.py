@@ -19,6 +19,7 @@ import structlog
 from bmq.broker.compactor import Compactor
 from bmq.broker.context import USUAL_RETRY, BrokerContext, BrokerSettings, CompactionPace, VerificationRetry
 from bmq.broker.group_backlog import GroupBacklogs
+from bmq.broker.half_checker import HalfChecker
 from bmq.broker.idle_starts import SHARE_SOON, IdleStarts
 from bmq.broker.metrics import BrokerCollector
 from bmq.broker.partition_states import Fenced, Offline
@@ -129,6 +130,10 @@ class PartitionManager:
         """Take the last attempts of retry topics' records from now on."""
         self.context.retry_letters = letters
 
+    def use_half_checker(self, checker: HalfChecker) -> None:
+        """Have undecided half messages checked from now on."""
+        self.context.half_checker = checker
+
     def use_cleaning(self, cleaning: LogCleaning) -> None:
         """Compact logs from now on."""
         assert self._compactor is None
@@ -194,7 +199,7 @@ class PartitionManager:
         self._assignments[topic_partition] = _Assignment(
             topic_partition, leader_epoch, topic_name, config, high_watermark_floor
         )
-        if config.is_delay_enabled or self._with_delay:
+        if config.holds_records or self._with_delay:
             self._note_delay(topic_partition, config)
         if runtime is not None:
             self._let_go(runtime)
@@ -230,7 +235,7 @@ class PartitionManager:
             assignment.runtime.give_up()
 
     def _note_delay(self, topic_partition: TopicPartition, config: LogConfig) -> None:
-        if config.is_delay_enabled:
+        if config.holds_records:
             self._with_delay[topic_partition] = None
         else:
             self._with_delay.pop(topic_partition, None)
@@ -489,6 +494,8 @@ class PartitionManager:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        if self.context.half_checker is not None:
+            await self.context.half_checker.close()
         self.context.opener.close()
         await self.context.trash.close()
         _log.info("partitions_closed", count=len(runtimes))

@@ -32,6 +32,11 @@ class PartitionCounts:
         "delayed_delivered",
         "duplicates",
         "fenced",
+        "half_checks",
+        "half_checks_failed",
+        "half_committed",
+        "half_given_up",
+        "half_rolled_back",
         "mends",
         "offline",
         "producers_forgotten",
@@ -66,10 +71,20 @@ class PartitionCounts:
         self.compacted_bytes = 0
         self.uncleanable = 0
         self.cleaner_failures = 0
+        self.half_checks = 0
+        self.half_checks_failed = 0
+        self.half_committed = 0
+        self.half_rolled_back = 0
+        self.half_given_up = 0
         self.store_latency = LatencyHistogram(LATENCY_BOUNDS_S)
 
 
 _COUNTERS: Final = (
+    ("bmq_half_checks", "half_checks", "Checks of half messages that were asked."),
+    ("bmq_half_checks_failed", "half_checks_failed", "Those that got no answer, or could not be asked."),
+    ("bmq_half_committed", "half_committed", "Half messages that were committed."),
+    ("bmq_half_rolled_back", "half_rolled_back", "Half messages that were rolled back."),
+    ("bmq_half_given_up", "half_given_up", "Half messages that nobody decided, written into their topic."),
     ("bmq_appended_bytes", "appended_bytes", "Bytes of record batches that became durable."),
     ("bmq_appended_batches", "appended_batches", "Record batches that became durable."),
     ("bmq_store_appends", "appends", "Appends to segment files; one carries all batches of a loop iteration."),

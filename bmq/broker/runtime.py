@@ -27,6 +27,9 @@ from bmq.broker.appends import PartitionAppends
 from bmq.broker.batch_refusals import BatchRefusals
 from bmq.broker.context import BrokerContext
 from bmq.broker.group_backlog import Backlog, lift_refusal
+from bmq.broker.half.half_appends import HalfAppends
+from bmq.broker.half.half_checks import HalfChecks
+from bmq.broker.half.partition_half import PartitionHalf
 from bmq.broker.log_reads import LogReads
 from bmq.broker.log_writes import LogWrites
 from bmq.broker.manifest_changes import ManifestChanges
@@ -51,7 +54,6 @@ from bmq.broker.starting import Start
 from bmq.broker.tail_cache import PartitionTail
 from bmq.broker.timers.dead_retries import DeadRetries
 from bmq.broker.timers.deliveries import Deliveries
-from bmq.broker.timers.holds import HeldAppends
 from bmq.broker.timers.partition_timers import PartitionTimers
 from bmq.broker.transaction_guard import TransactionGuards
 from bmq.broker.transaction_verification import TransactionVerification
@@ -124,6 +126,7 @@ class PartitionRuntime:
     retention: PartitionRetention
     compaction: PartitionCompaction
     timers: PartitionTimers
+    half: PartitionHalf
 
     def __init__(
         self,
@@ -178,7 +181,9 @@ class PartitionRuntime:
         self._changes = changes = ManifestChanges(partition, self._ownership)
         self._reads = LogReads(partition, lifecycle)
         dead = DeadRetries(partition, self._ownership)
-        self.timers = timers = Deliveries(partition, changes, self._reads, guard, dead).timers
+        self.half = half = PartitionHalf(partition, self._reads.read)
+        self.timers = timers = Deliveries(partition, changes, self._reads, guard, dead, half).timers
+        half.checks = HalfChecks(partition, half, timers, guard, self._ownership)
         self._start_effects = StartEffects(partition, self._start, directory, lifecycle, changes, timers, floor)
         self.retention = PartitionRetention(partition, changes)
         self.compaction = PartitionCompaction(partition, changes)
@@ -187,7 +192,7 @@ class PartitionRuntime:
         checks = PlacementChecks(partition, refusals, guard)
         placement = Placement(partition, guards, refusals)
         verification = TransactionVerification(partition, guards, checks, refusals, placement)
-        holds = HeldAppends(partition, timers, refusals, dead)
+        holds = HalfAppends(partition, timers, half, refusals, dead)
         self._appends = PartitionAppends(partition, guard, checks, refusals, verification, placement, holds)
         self._markers = MarkerWriter(partition, self._ownership, guard, refusals, placement)
         self._writes = LogWrites(partition, lifecycle, self._outbox, refusals, guard)
@@ -416,7 +421,7 @@ class PartitionRuntime:
                 self.started.set_result(None)
             self._on_change(self)
             self._report_started()
-            self.timers.look()
+            self.timers.start_looking()
             if self.compaction.is_allowed:
                 self.spawn(self.compaction.remove_unnamed())
 

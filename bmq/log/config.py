@@ -54,6 +54,19 @@ class LogConfig:
     delay_max_ms: int = 7 * 24 * 3600 * 1000
     retry_levels_ms: tuple[int, ...] = ()
     """Of a retry topic: how long a record waits after its first, second, … attempt. Such a topic has delay."""
+    is_half_enabled: bool = False
+    """Whether records are held until they are committed or rolled back, if their headers ask for it."""
+    half_check_first_ms: int = 6_000
+    half_check_interval_ms: int = 30_000
+    half_checks_max: int = 15
+    half_check_url: str = ""
+    half_check_topic: str = ""
+    half_given_up_topic: str = ""
+
+    @property
+    def holds_records(self) -> bool:
+        """Whether its partitions have records that no client may ask their owner to append."""
+        return self.is_delay_enabled or self.is_half_enabled
 
     @property
     def roll_ms(self) -> int:

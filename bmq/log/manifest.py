@@ -130,7 +130,8 @@ class TimersReference:
     """Where the next owner finds delayed records that are pending: in `runs`, and by a replay of the log from `replay_from` on.
 
     What is held below `replay_from` is delivered, or in one of the runs; what is held from there on is in none. Deliveries had
-    come to (`due_ms`, `offset`) there, or have by now.
+    come to (`due_ms`, `offset`) there, or have by now. No half message that has not left is held below `half_from`; None: below
+    `replay_from`. No run has them, so the replay begins there, if that is earlier.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -139,6 +140,16 @@ class TimersReference:
     due_ms: int
     offset: int
     runs: tuple[RunReference, ...] = ()
+    half_from: NaturalNumber | None = None
+
+    @property
+    def needed_from(self) -> int:
+        """The log is needed from this offset on."""
+        return self.replay_from if self.half_from is None else min(self.replay_from, self.half_from)
+
+    def simplified(self) -> TimersReference:
+        """Without a `half_from` that says no more than `replay_from`."""
+        return self if self.half_from is None or self.half_from < self.replay_from else replace(self, half_from=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +185,7 @@ class Manifest:
     `aborted_files` have the oldest aborted transactions, in order, and `aborted` those behind them; one that was read with
     its files (bmq.log.aborted_files) has all of them in `aborted`.
     `producers` None: the index of the last extent has the producer state. `first_dirty_offset`: compaction has come to
-    here. `timers` None: no record was ever delayed. Never above `timers.replay_from`: `log_start_offset`.
+    here. `timers` None: no record was ever delayed. Never above `timers.needed_from`: `log_start_offset`.
     """
 
     leader_epoch: int

@@ -524,7 +524,7 @@ class PartitionFiles:
         )
 
     async def _advance(self, log_start_offset: int, snapshots: tuple[SnapshotReference, ...]) -> tuple[str, ...]:
-        kept_from = self.end_offset if (timers := self.timers()) is None else timers.replay_from
+        kept_from = self.end_offset if (timers := self.timers()) is None else timers.needed_from
         log_start_offset = max(self.log_start_offset, min(log_start_offset, self.end_offset, kept_from))
         if log_start_offset == self.log_start_offset and snapshots == self.snapshots:
             return ()

@@ -399,8 +399,10 @@ def timers_within(timers: TimersReference | None, log_start_offset: int, end_off
     """
     if timers is None:
         return None
+    half_from = timers.half_from
     return replace(
         timers,
+        half_from=None if half_from is None else min(max(half_from, log_start_offset), end_offset),
         replay_from=min(max(timers.replay_from, log_start_offset), end_offset),
         runs=tuple(run if run.end_offset <= end_offset else replace(run, end_offset=end_offset) for run in timers.runs),
     )

@@ -29,6 +29,7 @@ from bmq.metadata.config_keys import (
     throttled_replicas,
 )
 from bmq.metadata.dead_letter_configs import DEAD_LETTER_TOPIC_CONFIG
+from bmq.metadata.half_configs import HALF_CONFIGS, require_half
 from bmq.metadata.retry_configs import RETRY_LEVELS_CONFIG, check_levels, levels_ms
 from bmq.metadata.view_configs import VIEW_CONFIGS, validate_view
 
@@ -190,6 +191,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
     ),
     DEAD_LETTER_TOPIC_CONFIG,
     RETRY_LEVELS_CONFIG,
+    *HALF_CONFIGS,
     _key(
         "file.delete.delay.ms",
         _LONG,
@@ -434,6 +436,7 @@ def validate(configs: Mapping[str, str], broker: Mapping[str, str], topic: str |
             "bmq.delay.enable holds records back, which compaction cannot see: cleanup.policy must be delete"
         )
     check_levels(values, topic)
+    require_half(values)
     if values["remote.storage.enable"]:
         raise InvalidConfig(
             "Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage."
@@ -520,6 +523,13 @@ def _log_config(configs: tuple[tuple[str, str], ...], broker: tuple[tuple[str, s
         is_delay_enabled=cast(bool, values["bmq.delay.enable"]) or bool(retry_levels_ms),
         delay_max_ms=number("bmq.delay.max.ms"),
         retry_levels_ms=retry_levels_ms,
+        is_half_enabled=cast(bool, values["bmq.half.enable"]),
+        half_check_first_ms=number("bmq.half.check.first.ms"),
+        half_check_interval_ms=number("bmq.half.check.interval.ms"),
+        half_checks_max=number("bmq.half.check.max"),
+        half_check_url=cast(str, values["bmq.half.check.url"]),
+        half_check_topic=cast(str, values["bmq.half.check.topic"]),
+        half_given_up_topic=cast(str, values["bmq.half.given.up.topic"]),
     )
 
 

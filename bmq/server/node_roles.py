@@ -89,6 +89,7 @@ from bmq.server.broker_configs import (
 from bmq.server.client_access import client_access
 from bmq.server.dead_letters import letter_producers, record_io, redrives
 from bmq.server.dynamic_configs import follow
+from bmq.server.half_checks import half_checks
 from bmq.server.login_threads import LoginThreads, sasl_logins
 from bmq.server.otlp_endpoint import client_telemetry
 from bmq.server.own_log import ManagedLog
@@ -278,6 +279,7 @@ class NodeRoles:
             lambda: self.producer_ids,
             self._opener,
         )
+        half_checks(manager, self._image, self.record_io, dependencies.clock, settings.half_checks)
         create_topics = partial(self.remote_controller.handle, ApiKey.CREATE_TOPICS)
         letters, retry_letters = letter_producers(
             self.record_io, self._image, dependencies.clock, create_topics, self.replica.broker_configs

@@ -38,6 +38,7 @@ from bmq.proxy.telemetry_settings import TelemetrySettings
 from bmq.routing.settings import RouterSettings
 from bmq.security.internode import InternodeSecurity
 from bmq.security.listeners import listeners_of
+from bmq.server.half_check_settings import HalfCheckSettings
 from bmq.server.kafka_names import own_settings, why_not_here
 from bmq.server.listener_settings import is_secret
 from bmq.server.machine_memory import CACHE_SHARE, cache_bytes, memory_bytes
@@ -155,6 +156,7 @@ class Settings(BaseSettings):
     fetch: FetchSettings = FetchSettings()
     router: RouterSettings = RouterSettings()
     telemetry: TelemetrySettings = TelemetrySettings()
+    half_checks: HalfCheckSettings = HalfCheckSettings()
     broker: BrokerSettings = BrokerSettings()
     hdfs: HdfsSettings = HdfsSettings()
     zookeeper_security: ZooKeeperSecurity = ZooKeeperSecurity()

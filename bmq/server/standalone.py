@@ -79,6 +79,7 @@ from bmq.server.client_access import client_access
 from bmq.server.client_listeners import ClientListeners
 from bmq.server.dead_letters import letter_producers, record_io, redrives
 from bmq.server.dynamic_configs import follow
+from bmq.server.half_checks import half_checks
 from bmq.server.live_summary import Summary
 from bmq.server.login_threads import LoginThreads, sasl_logins
 from bmq.server.native_kernel import warn_without_kernel
@@ -303,6 +304,7 @@ class StandaloneServer:
         )
         opener = BatchOpener()
         io = record_io(manager, lambda: fetcher, lambda: services.appender, lambda: producer_ids, opener)
+        half_checks(manager, lambda: controller.image, io, self._clock, self._settings.half_checks)
         create_topics = partial(controller.handle, ApiKey.CREATE_TOPICS)
         letters, retry_letters = letter_producers(
             io, lambda: controller.image, self._clock, create_topics, controller.broker_configs

@@ -16,7 +16,7 @@ from bmq.broker.replica_guard import ReplicaGuard
 from bmq.broker.timers.dead_retries import DeadRetries
 from bmq.broker.timers.hold_reader import HoldReader
 from bmq.broker.timers.pairs import place_pair
-from bmq.broker.timers.partition_timers import PartitionTimers
+from bmq.broker.timers.partition_timers import OtherHolds, PartitionTimers
 from bmq.broker.timers.pending_runs import PendingRuns
 from bmq.log.partition_log import AppendResult, ProducedBatch, internal_batch
 from bmq.log.store import StoreError
@@ -46,13 +46,15 @@ class Deliveries:
         reads: LogReads,
         guard: ReplicaGuard,
         dead: DeadRetries,
+        other: OtherHolds,
     ) -> None:
         self._partition = partition
         self._dead = dead
         self._guard = guard
         self._reads = reads
+        self._other = other
         self._is_running = False
-        self.timers = PartitionTimers(partition, changes, reads, self._begin, lambda: self._is_running)
+        self.timers = PartitionTimers(partition, changes, reads, self._begin, lambda: self._is_running, other)
 
     def _begin(self) -> None:
         if not self._is_running:
@@ -63,7 +65,7 @@ class Deliveries:
         partition, order, lifecycle = self._partition, self.timers.order, self.timers.lifecycle
         assert order is not None and lifecycle is not None
         backoff = partition.context.backoff()
-        holds = HoldReader(self._reads.read)
+        holds = HoldReader(self._reads.read, self._other.record)
         try:
             while not partition.state.is_final and partition.closed_code() is ErrorCode.NONE:
                 lifecycle.settle()

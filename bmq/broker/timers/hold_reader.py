@@ -20,14 +20,22 @@ KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
 
 
 class HoldReader:
-    """`read`: as ReplayableLog.read."""
+    """`read`: as ReplayableLog.read. `other`: finds records that are held in another way; None: it is none of them."""
 
-    def __init__(self, read: Callable[[int, int], Awaitable[WholeBatches | None]]) -> None:
+    def __init__(
+        self,
+        read: Callable[[int, int], Awaitable[WholeBatches | None]],
+        other: Callable[[Pending], Awaitable[DueRecord | None]],
+    ) -> None:
         self._read = read
+        self._other = other
         self._kept: LRUCache[int, Held] = LRUCache(KEPT_BYTES_MAX, getsizeof=_bytes_of)
 
     async def record(self, pending: Pending) -> DueRecord:
         """Raises KafkaError, CorruptRecords, CorruptFile, BadCompressedData."""
+        other = await self._other(pending)
+        if other is not None:
+            return other
         held = self._kept.get(pending.hold_offset)
         if held is None:
             held = await self._found(pending.hold_offset)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 from bmq.broker.batch_refusals import BatchRefusals
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.record_checks import refuse_named
 from bmq.broker.timers.dead_retries import DeadRetries
-from bmq.broker.timers.pairs import place_pair
+from bmq.broker.timers.pairs import place_produced
 from bmq.broker.timers.partition_timers import PartitionTimers
-from bmq.log.partition_log import AppendResult, ProducedBatch
+from bmq.log.partition_log import ProducedBatch
 from bmq.log.timers.announcements import NamedBatch, encode_held
 from bmq.log.timers.holding import Delays, RefusedDue, Split, TooMuchToHold, split
 from bmq.log.timers.retrying import Retries, split_retries
@@ -24,6 +24,16 @@ from bmq.records.records_twin import Damage
 
 WINDOW_MAX: Final = 200_000
 """Records of a partition in memory and in no run. Half of them is where runs are written; more wait for that."""
+
+
+class LeadingAnnouncement(Protocol):
+    """Another announcement of the same batch, in front of that of its delayed records."""
+
+    def announcement(self, behind: NamedBatch, distance: int) -> bytearray:
+        """The control batch. `distance`: from its own offset to that of the batch."""
+
+    def placed(self, start_offset: int, base_offset: int, end_offset: int) -> None:
+        """It was given its offset, and the batch the two others."""
 
 
 class HeldAppends:
@@ -43,7 +53,9 @@ class HeldAppends:
             name = LEVELS_CONFIG if self._partition.config.retry_levels_ms else "bmq.delay.enable"
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"a topic with {name} takes no records of a transaction")
 
-    def take(self, batch: ProducedBatch, header: BatchHeader, now_ms: int) -> bool:
+    def take(
+        self, batch: ProducedBatch, header: BatchHeader, now_ms: int, leading: LeadingAnnouncement | None = None
+    ) -> bool:
         """False: nothing of it is to be held, and it may be placed as it is. Else it is placed, or was answered.
 
         It has passed all other checks. Raises KafkaError for one that is refused.
@@ -76,7 +88,7 @@ class HeldAppends:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS, "the delayed record to cancel is being looked up: send it again"
             )
-        self._hold(batch, header, found, now_ms)
+        self._hold(batch, header, found, now_ms, leading)
         return True
 
     def _retries(self, batch: ProducedBatch, header: BatchHeader, now_ms: int, floor_ms: int) -> Split:
@@ -89,7 +101,14 @@ class HeldAppends:
             return found.split
         return Split(bytearray(), [], [RefusedDue(one.batch_index, why) for one in found.given_up])
 
-    def _hold(self, batch: ProducedBatch, came: BatchHeader, found: Split, now_ms: int) -> None:
+    def _hold(
+        self,
+        batch: ProducedBatch,
+        came: BatchHeader,
+        found: Split,
+        now_ms: int,
+        leading: LeadingAnnouncement | None,
+    ) -> None:
         partition, order = self._partition, self._timers.order
         # The code has producers wait and send the batch again.
         if order is None:
@@ -108,27 +127,25 @@ class HeldAppends:
         view = memoryview(found.visible)
         header = BatchHeader.parse(view)
         batch.view, batch.header, batch.size_bytes = view, header, len(view)
-        announcement = encode_held(
-            found.held, NamedBatch.of(header), came.compression, partition.config.compression_level, found.cancels
-        )
-        partition.context.turns.took(len(announcement) + batch.size_bytes)
+        announcements = [
+            encode_held(
+                found.held, NamedBatch.of(header), came.compression, partition.config.compression_level, found.cancels
+            )
+        ]
+        if leading is not None:
+            announcements.insert(0, leading.announcement(NamedBatch.of(header), 2))
 
-        def placed(hold_offset: int) -> None:
+        def placed(start_offset: int) -> None:
+            hold_offset = start_offset + len(announcements) - 1
             first = hold_offset + 1
+            end_offset = first + batch.offset_count
+            if leading is not None:
+                leading.placed(start_offset, first, end_offset)
             order.place(
                 hold_offset,
                 held_at(found.held, first, hold_offset),
                 [cancel.target for cancel in found.cancels],
-                first + batch.offset_count,
+                end_offset,
             )
 
-        code = place_pair(partition, announcement, batch, placed)
-        if code is not ErrorCode.NONE:
-            self._refusals.note(batch.view, code)
-            self._refusals.refuse(AppendResult(code), batch)
-            return
-        if header.producer_id >= 0 and batch.base_offset >= 0:
-            try:
-                partition.producers.place(header, batch.base_offset, now_ms)
-            except Exception as error:  # noqa: BLE001 in the log but not in the producer state: a retry would be written twice
-                partition.machine.fail(error)
+        place_produced(partition, announcements, batch, placed, self._refusals, now_ms)

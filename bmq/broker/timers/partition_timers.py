@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -21,7 +22,9 @@ from bmq.log.partition_files import PartitionFiles
 from bmq.log.store import StoreError
 from bmq.log.timers.announcements import START, Position
 from bmq.log.timers.delayed_page import DelayedPage
-from bmq.log.timers.due_order import DueOrder
+from bmq.log.timers.delivering import DueRecord
+from bmq.log.timers.due_order import DueOrder, Pending
+from bmq.log.timers.replay import OtherReplay
 from bmq.log.unnamed_files import find_unnamed_runs
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
@@ -30,6 +33,37 @@ LOOK_S_MAX: Final = 1.0
 """While something is pending, the wall clock is looked at so often: it may be set."""
 
 _log = structlog.get_logger("bmq.broker")
+
+
+class OtherHolds(Protocol):
+    """Records that are held in another way, and are delivered as delayed ones are. No run has them."""
+
+    def replay(self) -> OtherReplay:
+        """For the replay before `begin`."""
+
+    def begin(self, position: Position) -> None:
+        """What the replay found counts; there was none if nothing was ever held."""
+
+    def oldest_needed(self, high_watermark: int) -> int:
+        """As DueOrder.oldest_needed."""
+
+    def synced(self, high_watermark: int, position: Position) -> None:
+        """Everything below is durable, and deliveries have come to `position`."""
+
+    def rollback(self, end_offset: int) -> None:
+        """As DueOrder.rollback."""
+
+    def config_changed(self, config: LogConfig) -> None:
+        """The topic's settings changed."""
+
+    def look(self) -> None:
+        """Do what is due."""
+
+    def end(self) -> None:
+        """The machine has ended."""
+
+    async def record(self, pending: Pending) -> DueRecord | None:
+        """None: it is an ordinary delayed record. Raises as HoldReader.record."""
 
 
 class PartitionTimers:
@@ -45,8 +79,10 @@ class PartitionTimers:
         reads: LogReads,
         deliver: Callable[[], None],
         is_delivering: Callable[[], bool],
+        other: OtherHolds,
     ) -> None:
         self._partition = partition
+        self._other = other
         self._changes = changes
         self._reads = reads
         self._deliver = deliver
@@ -62,7 +98,7 @@ class PartitionTimers:
 
     def before_manifest(self, files: PartitionFiles) -> None:
         """The log was walked, and the first manifest is about to be written: it is to name `timers` if the topic has delay."""
-        if self._partition.config.is_delay_enabled and files.timers() is None:
+        if self._partition.config.holds_records and files.timers() is None:
             begun = TimersReference(files.end_offset, *START)
             files.timers = lambda: begun
 
@@ -71,17 +107,18 @@ class PartitionTimers:
         timers = files.timers()
         if timers is None or self.order is not None:
             return
-        replay = await replay_timers(files, timers)
+        replay = await replay_timers(files, timers, self._other.replay())
         order = DueOrder(replay.position)
         self._follow(files, order, timers)
-        order.recover(replay.pending, replay.cancelled)
+        order.recover(replay.pending, replay.cancelled, replay.kept)
         self._partition.machine.spawn(self._remove_unnamed(files, timers))
 
     def config_changed(self, config: LogConfig) -> None:
         files = self._partition.files
-        if config.is_delay_enabled and self.order is None and files is not None and not self._is_beginning:
+        if config.holds_records and self.order is None and files is not None and not self._is_beginning:
             self._is_beginning = True
             self._partition.machine.spawn(self._begin(files))
+        self._other.config_changed(config)
 
     async def _begin(self, files: PartitionFiles) -> None:
         """Delay was switched on while the partition is owned: no record is held before a manifest names `timers`."""
@@ -102,12 +139,17 @@ class PartitionTimers:
 
     def _follow(self, files: PartitionFiles, order: DueOrder, named: TimersReference) -> None:
         partition = self._partition
+        self._other.begin(order.position)
         self.order = order
         self.lifecycle = RunLifecycle(
             partition, self._changes, self._reads, order, named, files.end_offset, self._is_delivering, self.look
         )
-        files.timers = partial(self.lifecycle.reference, files)
+        files.timers = partial(self._reference, files, self.lifecycle)
         partition.timers = self
+
+    def _reference(self, files: PartitionFiles, lifecycle: RunLifecycle) -> TimersReference:
+        """What a manifest that is written now says."""
+        return replace(lifecycle.reference(files), half_from=self._other.oldest_needed(files.end_offset)).simplified()
 
     async def _remove_unnamed(self, files: PartitionFiles, named: TimersReference) -> None:
         """Delete, after file.delete.delay.ms, runs of older owners that the manifest we began with does not name."""
@@ -135,6 +177,7 @@ class PartitionTimers:
         assert order is not None and lifecycle is not None
         delivered, cancelled = self._counted
         order.synced(high_watermark)
+        self._other.synced(high_watermark, order.position)
         self._counted = order.delivered_count, order.cancelled_count
         counts = self._partition.context.counts
         counts.delayed_delivered += order.delivered_count - delivered
@@ -147,6 +190,7 @@ class PartitionTimers:
     def rollback(self, end_offset: int) -> None:
         assert self.order is not None
         self.order.rollback(end_offset)
+        self._other.rollback(end_offset)
         self.look()
 
     async def make_room(self, offset: int) -> None:
@@ -170,6 +214,11 @@ class PartitionTimers:
 
     # --- when something is due
 
+    def start_looking(self) -> None:
+        """The partition is owned."""
+        self.look()
+        self._other.look()
+
     def look(self) -> None:
         """Have it delivered when the next record is due."""
         order = self.order
@@ -188,6 +237,7 @@ class PartitionTimers:
 
     def end(self) -> None:
         """The machine has ended."""
+        self._other.end()
         if self.lifecycle is not None:
             self.lifecycle.end()
         if self._wake is not None:

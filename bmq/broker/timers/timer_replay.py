@@ -10,7 +10,7 @@ from bmq.log.partition_files import PartitionFiles
 from bmq.log.segment_reader import read_whole_batches
 from bmq.log.store import CorruptFile
 from bmq.log.timers.announcements import Position
-from bmq.log.timers.replay import Replay
+from bmq.log.timers.replay import OtherReplay, Replay
 from bmq.protocol.record_batch import BatchHeader, batches
 
 READ_BYTES: Final = 128 * 1024
@@ -19,10 +19,10 @@ LIST_MIN: Final = 1_000
 """A list of so many is not looked through for what was delivered."""
 
 
-async def replay_timers(files: PartitionFiles, timers: TimersReference) -> Replay:
-    """From `timers.replay_from` to the log's end; nothing is appended meanwhile. Raises CorruptRecords, StoreError."""
-    replay = Replay(Position(timers.due_ms, timers.offset))
-    offset, end_offset = timers.replay_from, files.end_offset
+async def replay_timers(files: PartitionFiles, timers: TimersReference, other: OtherReplay) -> Replay:
+    """From `timers.needed_from` to the log's end; nothing is appended meanwhile. Raises CorruptRecords, StoreError."""
+    replay = Replay(Position(timers.due_ms, timers.offset), other, timers.replay_from)
+    offset, end_offset = timers.needed_from, files.end_offset
     kept_count = LIST_MIN
     while offset < end_offset:
         location = await files.locate(offset)
@@ -35,8 +35,8 @@ async def replay_timers(files: PartitionFiles, timers: TimersReference) -> Repla
             last = header
         assert last is not None
         offset = last.end_offset
-        if len(replay.pending) >= 2 * kept_count:
+        if len(replay.pending) + len(replay.kept) >= 2 * kept_count:
             replay.drop_delivered()
-            kept_count = max(len(replay.pending), LIST_MIN)
+            kept_count = max(len(replay.pending) + len(replay.kept), LIST_MIN)
         await asyncio.sleep(0)
     return replay

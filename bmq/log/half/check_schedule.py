@@ -40,7 +40,7 @@ class CheckSchedule:
     """Of the undecided messages."""
 
     def __init__(self, terms: CheckTerms) -> None:
-        self._terms = terms
+        self.terms = terms
         self._scheduled: dict[int, _Scheduled] = {}
         self._heap: list[tuple[int, int]] = []
 
@@ -60,7 +60,7 @@ class CheckSchedule:
 
     def add(self, half: Half, now_ms: int) -> None:
         """It was held just now, or by a former owner. The next check is never further away than one interval: clocks differ."""
-        first_ms, interval_ms, checks_max = self._terms
+        first_ms, interval_ms, checks_max = self.terms
         first_at_ms = half.held_ms + first_ms
         passed = 0 if first_at_ms > now_ms else (now_ms - first_at_ms) // interval_ms + 1
         at_ms = min(first_at_ms + passed * interval_ms, now_ms + max(first_ms, interval_ms))
@@ -75,13 +75,13 @@ class CheckSchedule:
     def take(self, now_ms: int, count_max: int) -> list[DueCheck]:
         """What is due, each with its next time set. One that is to be given up comes again after an interval, if it is not."""
         taken: list[DueCheck] = []
-        interval_ms = self._terms.interval_ms
+        interval_ms = self.terms.interval_ms
         while len(taken) < count_max and (at_ms := self.next_ms) is not None and at_ms <= now_ms:
             _, offset = heapq.heappop(self._heap)
             made = self._scheduled[offset].made
             # What was missed is not made up for.
             next_ms = at_ms + interval_ms * ((now_ms - at_ms) // interval_ms + 1)
-            if made < self._terms.checks_max:
+            if made < self.terms.checks_max:
                 taken.append(DueCheck(offset, made + 1))
                 made += 1
             else:

@@ -64,6 +64,7 @@ class HalfOrder:
     def __init__(self) -> None:
         self._halves: dict[int, Half] = {}  # in the order of the log
         self._outcomes: dict[int, Outcome] = {}  # durable, of those that have not left
+        self._giving_up: dict[int, None] = {}
         self._deciding: dict[int, Outcome] = {}  # on their way
         self._committed: list[tuple[Position, int]] = []  # a heap
         self._by_position: dict[int, int] = {}  # offset of a delivery's position -> half message
@@ -94,13 +95,20 @@ class HalfOrder:
                     break
         return found
 
-    def given_up(self) -> list[Half]:
+    @property
+    def given_up_count(self) -> int:
+        """Of those whose end is not durable yet."""
+        return len(self._giving_up)
+
+    def given_up(self, count_max: int) -> list[Half]:
         """Nobody decides them any more, and their copies may not be written."""
-        return [
-            self._halves[offset]
-            for offset, outcome in self._outcomes.items()
-            if outcome is Outcome.GIVING_UP and offset not in self._deciding
-        ]
+        found: list[Half] = []
+        for offset in self._giving_up:
+            if offset not in self._deciding:
+                found.append(self._halves[offset])
+                if len(found) == count_max:
+                    break
+        return found
 
     def half(self, offset: int) -> Half | None:
         return self._halves.get(offset)
@@ -126,6 +134,8 @@ class HalfOrder:
             raise HalfRefused(f"no half message with offset {offset} waits in this partition")
         if known is asked.outcome:
             return False
+        if known is Outcome.GIVING_UP and asked.outcome is Outcome.GIVEN_UP and offset not in self._deciding:
+            return True
         raise HalfRefused(f"the half message {offset} was {_WORDS[known]} before")
 
     # --- what happens
@@ -188,12 +198,14 @@ class HalfOrder:
             self._by_position[decided.position.offset] = offset
         elif outcome is Outcome.GIVING_UP:
             self._outcomes[offset] = outcome
+            self._giving_up[offset] = None
         else:
             self._leave(offset, outcome)
 
     def _leave(self, offset: int, outcome: Outcome) -> None:
         del self._halves[offset]
         self._outcomes.pop(offset, None)
+        self._giving_up.pop(offset, None)
         self._remember(offset, outcome)
 
     def _remember(self, offset: int, outcome: Outcome) -> None:

@@ -8,6 +8,9 @@ runs. `load` brings the first ones of a run back; no delivery passes what is not
 A cancelled record is not pending any more when its cancellation is durable. Until then no delivery passes it, so the log never
 has a delivery of a record behind a cancellation of it. Where the record is in a run, or may be, the cancellation waits until
 deliveries come to it.
+
+Committed half messages are pending like delayed records, but stay in the log until they are delivered (`kept`): no run has them,
+and they cannot be cancelled. Who keeps their holds says from where the log is needed for them.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ class _Placed:
     held: Sequence[Pending] = ()
     delivered: tuple[Pending, ...] = ()
     cancelled: tuple[Position, ...] = ()
+    kept: tuple[Pending, ...] = ()
 
 
 class _Window:
@@ -77,6 +81,8 @@ class DueOrder:
         self._floor = position  # of all that was ever taken: the clock may be set back before that is placed
         self._window = _Window()
         self._sealed = _Window()
+        self._kept = WaitingRecords()
+        self._kept_holds: Counter[int] = Counter()  # of those that are not delivered durably
         self._loaded = WaitingRecords()
         self._cancels: SortedDict[Position, int] = SortedDict()  # waiting ones; where they are held, as in Pending
         self._cancelled: dict[Position, None] = {}  # the last ones, oldest first
@@ -87,7 +93,8 @@ class DueOrder:
 
     def __len__(self) -> int:
         """Records in memory that wait, or are on their way to be held."""
-        return self.window_waiting_count + len(self._loaded) + sum(len(one.held) for one in self._placed)
+        on_their_way = sum(len(one.held) + len(one.kept) for one in self._placed)
+        return self.window_waiting_count + len(self._kept) + len(self._loaded) + on_their_way
 
     @property
     def window_waiting_count(self) -> int:
@@ -172,7 +179,7 @@ class DueOrder:
 
         `is_in_run`: is asked of what may be in one.
         """
-        if target in self._cancelled or any(waiting.has(target) for waiting in self._lists()):
+        if target in self._cancelled or any(waiting.has(target) for waiting in self._delayed_lists()):
             return ""
         if target <= self.position:
             return f"too late: what was due at {target.due_ms} has been delivered"
@@ -184,10 +191,15 @@ class DueOrder:
 
     # --- what happens
 
-    def recover(self, pending: Iterable[Pending], cancelled: Mapping[Position, int] | None = None) -> None:
+    def recover(
+        self,
+        pending: Iterable[Pending],
+        cancelled: Mapping[Position, int] | None = None,
+        kept: Iterable[Pending] = (),
+    ) -> None:
         """Records found in the log, in the order of their holds, and what cancellations in it name, with where these are.
 
-        Those up to the position were delivered.
+        `kept`: committed half messages. Those up to the position were delivered.
         """
         cancelled = {} if cancelled is None else cancelled
         unmet = {target: hold_offset for target, hold_offset in cancelled.items() if target > self.position}
@@ -200,6 +212,9 @@ class DueOrder:
         self._window.counts = dict(Counter(sorted((*hold_offsets, *unmet.values()))))  # in the order of the log
         for target in cancelled:
             self._remember(target)
+        for record in kept:
+            if record.position > self.position:
+                self._keep(record)
 
     def take(self, now_ms: int, count_max: int) -> list[Pending]:
         """The next records that are due, in order; `placed` or `give_back` has to follow.
@@ -234,7 +249,10 @@ class DueOrder:
         """They were taken, and are not on their way."""
         for record in records:
             self._taken_count -= 1
-            waiting = self._loaded if record.is_in_run else self._window_of(record.hold_offset).waiting
+            if record.hold_offset in self._kept_holds:
+                waiting = self._kept
+            else:
+                waiting = self._loaded if record.is_in_run else self._window_of(record.hold_offset).waiting
             waiting.add(record)
 
     def place(
@@ -247,6 +265,11 @@ class DueOrder:
         first = min(*firsts, *cancelled, _LAST)
         self._placed.append(_Placed(hold_offset, end_offset, first, records, cancelled=tuple(cancelled)))
 
+    def place_kept(self, records: Sequence[Pending], end_offset: int) -> None:
+        """As `place`, of half messages that are committed; `hold_offset`: where they were."""
+        first = min(record.position for record in records)
+        self._placed.append(_Placed(records[0].hold_offset, end_offset, first, kept=tuple(records)))
+
     def place_delivery(self, records: Sequence[Pending], start_offset: int, end_offset: int) -> None:
         """The same of a delivery of these records, which were taken."""
         self._placed.append(_Placed(start_offset, end_offset, delivered=tuple(records)))
@@ -258,6 +281,8 @@ class DueOrder:
             one = placed.popleft()
             if one.held:
                 self._wait(one.held)
+            for record in one.kept:
+                self._keep(record)
             for target in one.cancelled:
                 self._cancel(target, one.start_offset)
             if one.delivered:
@@ -333,6 +358,9 @@ class DueOrder:
         return min((one.first for one in self._placed if one.first is not None), default=None)
 
     def _lists(self) -> tuple[WaitingRecords, ...]:
+        return self._window.waiting, self._sealed.waiting, self._loaded, self._kept
+
+    def _delayed_lists(self) -> tuple[WaitingRecords, ...]:
         return self._window.waiting, self._sealed.waiting, self._loaded
 
     def _window_of(self, hold_offset: int) -> _Window:
@@ -347,12 +375,20 @@ class DueOrder:
             window.waiting.update(records)
         self._count(records[0].hold_offset, len(records))
 
+    def _keep(self, record: Pending) -> None:
+        self._kept.add(record)
+        self._kept_holds[record.hold_offset] += 1
+
     def _deliver(self, records: Sequence[Pending]) -> None:
         self.delivered_count += len(records)
         self._taken_count -= len(records)
         self.position = records[-1].position
         for record in records:
-            if not record.is_in_run:
+            if record.hold_offset in self._kept_holds:
+                self._kept_holds[record.hold_offset] -= 1
+                if not self._kept_holds[record.hold_offset]:
+                    del self._kept_holds[record.hold_offset]
+            elif not record.is_in_run:
                 self._uncount(record.hold_offset)
         while self._cancels and self._cancels.peekitem(0)[0] <= self.position:
             target, hold_offset = self._cancels.popitem(0)

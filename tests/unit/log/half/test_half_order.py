@@ -44,7 +44,7 @@ class Owner:
                 if number % 3 == 0:
                     replay.drop_delivered()
         self.order = DueOrder(replay.position)
-        self.order.recover(replay.pending)
+        self.order.recover(replay.pending, replay.cancelled, replay.kept)
         self.halves = HalfOrder()
         self.halves.recover(found.halves, found.decided, replay.position)
 
@@ -71,7 +71,7 @@ class Owner:
         self.halves.place(halves_of(announcement, start, base), decided, start, self.log.end_offset)
         committed = [Pending(*one.position, start) for one in decided if one.outcome is Outcome.COMMIT]
         if committed:
-            self.order.place_held(committed, self.log.end_offset)
+            self.order.place_kept(committed, self.log.end_offset)
 
     def deliver(self, count_max: int) -> None:
         due = [] if self.order.is_delivering else self.order.take(NOW_MS, count_max)
@@ -125,7 +125,7 @@ class Facts:
             if announcement is None or place + 1 >= end:
                 continue
             behind = BatchHeader.parse(log.batches[place + 1])
-            if behind.is_control or behind.leader_epoch != header.leader_epoch:
+            if behind.is_control or behind.record_count or behind.leader_epoch != header.leader_epoch:
                 continue
             self.held += [half.offset for half in halves_of(announcement, header.base_offset, behind.base_offset)]
             for one in decided_of(announcement, behind.base_offset):
@@ -173,7 +173,7 @@ def test_every_half_message_has_one_outcome_and_the_committed_are_delivered_once
                     outcome = OUTCOMES[action]
                     before = Facts(log, durable_only=False).decided.get(held[number])
                     if outcome is Outcome.GIVEN_UP:
-                        if before is Outcome.GIVING_UP and owner.halves.half(held[number]) in owner.halves.given_up():
+                        if before is Outcome.GIVING_UP and owner.halves.half(held[number]) in owner.halves.given_up(99):
                             owner._append([], [PlacedDecision(held[number], NOW_MS, 0, outcome)])
                     else:
                         said = owner.decide(held[number], outcome)
@@ -254,15 +254,15 @@ def test_a_decided_message_is_remembered_for_a_while() -> None:
 def test_given_up_ones_wait_for_their_copy_and_nobody_decides_them() -> None:
     order = order_with(HALF)
     order.place([], [decided(Outcome.GIVING_UP)], 8, 10)
-    assert order.given_up() == []
+    assert order.given_up(99) == []
     order.synced(10)
-    assert order.given_up() == [HALF] and order.undecided_count == 0 and order.oldest_needed(20) == 4
+    assert order.given_up(99) == [HALF] and order.undecided_count == 0 and order.oldest_needed(20) == 4
     with pytest.raises(HalfRefused, match="given up before"):
         order.check(AskedDecision(Outcome.COMMIT, 5))
     order.place([], [decided(Outcome.GIVEN_UP)], 11, 13)
-    assert order.given_up() == [], "its end is on its way"
+    assert order.given_up(99) == [], "its end is on its way"
     order.rollback(12)
-    assert order.given_up() == [HALF]
+    assert order.given_up(99) == [HALF]
     order.place([], [decided(Outcome.GIVEN_UP)], 11, 13)
     order.synced(13)
     assert len(order) == 0 and order.oldest_needed(20) == 20

@@ -1,0 +1,223 @@
+"""Has undecided half messages checked when it is time, decides what was answered, and gives up those that nobody decides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import structlog
+
+from bmq.broker.half.half_decisions import HalfDecisions
+from bmq.broker.half.partition_half import PartitionHalf
+from bmq.broker.half_checker import Check, CheckAnswer, CheckRequest, CheckTarget, HalfChecker, NobodyAsked
+from bmq.broker.owned_partition import OwnedPartition
+from bmq.broker.ownership import Ownership
+from bmq.broker.replica_guard import ReplicaGuard
+from bmq.broker.timers.partition_timers import PartitionTimers
+from bmq.log.half.half_body import record_of
+from bmq.log.half.half_headers import AskedDecision, Outcome
+from bmq.log.store import StoreError
+from bmq.protocol.batch_records import Record
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
+
+CHECKS_MAX: Final = 500
+"""Half messages that are asked about at once."""
+COPIES_BYTES_MAX: Final = 512 * 1024
+"""Given-up messages that are copied at once, but for the last one."""
+PAUSE_S: Final = 0.2
+"""Between two looks, so that checks that are due one by one are asked together."""
+LOOK_S_MAX: Final = 1.0
+"""While something is undecided, the wall clock is looked at so often: it may be set."""
+COPY_RETRY_S_MAX: Final = 30.0
+
+_log = structlog.get_logger("bmq.broker")
+
+
+class HalfChecks:
+    """Implements partition_half.Checks. One request of checks and one of copies are on their way at a time."""
+
+    def __init__(
+        self,
+        partition: OwnedPartition,
+        half: PartitionHalf,
+        timers: PartitionTimers,
+        guard: ReplicaGuard,
+        ownership: Ownership,
+    ) -> None:
+        self._partition = partition
+        self._half = half
+        self._decisions = HalfDecisions(partition, timers, half, guard)
+        self._ownership = ownership
+        self._loop = asyncio.get_running_loop()
+        self._wake: asyncio.TimerHandle | None = None
+        self._running: set[str] = set()
+        self._to_give_up: list[int] = []
+        self._copied: set[int] = set()  # whose copies are durable, and whose end is not
+        self._has_warned = False
+
+    # --- when
+
+    def look(self) -> None:
+        """Have what is due checked, and what is given up copied."""
+        partition, config = self._partition, self._partition.config
+        if partition.closed_code() is not ErrorCode.NONE or not partition.is_owning or self._checker() is None:
+            return
+        if config.half_given_up_topic and self._half.order.given_up_count:
+            self._begin("copies", self._copy)
+        next_ms = self._half.schedule.next_ms if self._target() is not None else None
+        if next_ms is None or self._wake is not None or "checks" in self._running:
+            return
+        wait_s = (next_ms - partition.context.clock.now_ms()) / 1000
+        self._wake = self._loop.call_later(min(max(PAUSE_S, wait_s), LOOK_S_MAX), self._wake_up)
+
+    def end(self) -> None:
+        """The machine has ended."""
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+
+    def _wake_up(self) -> None:
+        self._wake = None
+        if not self._partition.state.is_final:
+            next_ms = self._half.schedule.next_ms
+            if next_ms is not None and next_ms <= self._partition.context.clock.now_ms():
+                self._begin("checks", self._check)
+            else:
+                self.look()
+
+    def _begin(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if name not in self._running:
+            self._running.add(name)
+            self._partition.machine.spawn(self._run(name, work))
+
+    async def _run(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await work()
+        finally:
+            self._running.discard(name)
+        self.look()
+
+    def _checker(self) -> HalfChecker | None:
+        return self._partition.context.half_checker
+
+    def _target(self) -> CheckTarget | None:
+        config = self._partition.config
+        target = CheckTarget(config.half_check_url, config.half_check_topic)
+        return target if target.url or target.topic else None
+
+    # --- checks
+
+    async def _check(self) -> None:
+        checker, target = self._checker(), self._target()
+        if checker is None or target is None:
+            return
+        asked: list[Check] = []
+
+        async def take() -> CheckRequest | None:
+            request = await self._take()
+            asked.extend(request.checks if request is not None else ())
+            return request
+
+        counts = self._partition.context.counts
+        answer: CheckAnswer | None = None
+        try:
+            answer = await checker.ask(target, take)
+            counts.half_checks += len(asked)
+            self._has_warned = False
+        except (BmqError, StoreError) as error:
+            counts.half_checks_failed += len(asked)
+            if isinstance(error, NobodyAsked):
+                self._half.schedule.not_made([one.offset for one in asked])
+            if not self._has_warned:
+                self._has_warned = True
+                reason = str(error) or type(error).__name__
+                _log.warning("half_messages_not_checked", **self._partition.names(), reason=reason)
+        if answer is not None:
+            await self._decide(answer, {one.offset for one in asked})
+        await self._give_up()
+
+    async def _take(self) -> CheckRequest | None:
+        """What is undecided now, by an owner: what another one was told is not asked about."""
+        await self._ownership.prove()
+        partition, order = self._partition, self._half.order
+        checks = []
+        for due in self._half.schedule.take(partition.context.clock.now_ms(), CHECKS_MAX):
+            half = order.half(due.offset) if order.is_undecided(due.offset) else None
+            if half is None:
+                continue
+            if due.number is None:
+                self._to_give_up.append(due.offset)
+            else:
+                checks.append(Check(half.offset, half.check_id, due.number))
+        if not checks:
+            return None
+        return CheckRequest(partition.topic_name, partition.topic_partition.partition, tuple(checks))
+
+    async def _decide(self, answer: CheckAnswer, asked: set[int]) -> None:
+        decisions = [AskedDecision(Outcome.COMMIT, offset) for offset in answer.committed if offset in asked]
+        decisions += [AskedDecision(Outcome.ROLLBACK, offset) for offset in answer.rolled_back if offset in asked]
+        reason = await self._decisions.append(decisions)
+        if reason is not None:  # the next check asks again
+            _log.warning("half_messages_not_decided", **self._partition.names(), reason=reason)
+
+    # --- given up
+
+    async def _give_up(self) -> None:
+        given_up, self._to_give_up = self._to_give_up, []
+        if given_up and self._partition.config.half_given_up_topic:
+            # Refused ones come again after an interval.
+            await self._decisions.append([AskedDecision(Outcome.GIVING_UP, offset) for offset in given_up])
+
+    async def _copy(self) -> None:
+        partition, order = self._partition, self._half.order
+        backoff = partition.context.backoff()
+        while not partition.state.is_final and partition.closed_code() is ErrorCode.NONE:
+            topic, checker = partition.config.half_given_up_topic, self._checker()
+            if not topic or checker is None or not order.given_up_count:
+                return
+            try:
+                reason = await self._copy_some(checker, topic)
+            except (BmqError, StoreError) as error:
+                reason = str(error) or type(error).__name__
+            if reason is None:
+                backoff.reset()
+                continue
+            if not backoff.failures:
+                _log.warning("half_messages_not_given_up", **partition.names(), reason=reason)
+            await asyncio.sleep(min(backoff.next_s(), COPY_RETRY_S_MAX))
+
+    async def _copy_some(self, checker: HalfChecker, topic: str) -> str | None:
+        """Returns why their end is not durable."""
+        if not self._copied:
+            offsets, records = await self._copies()
+            await self._ownership.prove()  # a replaced owner would copy what its successor has copied
+            await checker.copy(topic, self._partition.topic_partition.partition, records)
+            self._copied.update(offsets)
+        ended = [AskedDecision(Outcome.GIVEN_UP, offset) for offset in sorted(self._copied)]
+        reason = await self._decisions.append(ended)
+        if reason is None:
+            self._copied.clear()
+        return reason
+
+    async def _copies(self) -> tuple[list[int], list[Record]]:
+        offsets: list[int] = []
+        records: list[Record] = []
+        size_bytes = 0
+        for half in self._half.order.given_up(CHECKS_MAX):
+            timestamp_ms, body = await self._half.reader.body(half)
+            record = record_of(body, timestamp_ms)
+            names = (
+                ("bmq-half-topic", self._partition.topic_name.encode()),
+                ("bmq-half-partition", b"%d" % self._partition.topic_partition.partition),
+                ("bmq-half-offset", b"%d" % half.offset),
+            )
+            # The topic may have half messages of its own, which a copy is not.
+            headers = (("bmq-half-id" if name == "bmq-half" else name, value) for name, value in record.headers)
+            records.append(record._replace(headers=(*headers, *names)))
+            offsets.append(half.offset)
+            size_bytes += len(body)
+            if size_bytes >= COPIES_BYTES_MAX:
+                break
+        return offsets, records

@@ -1,0 +1,74 @@
+"""Appends the owner's own decisions about half messages: what a check answered, and what is given up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from bmq.broker.half.half_appends import Announced
+from bmq.broker.half.partition_half import PartitionHalf
+from bmq.broker.owned_partition import OwnedPartition
+from bmq.broker.replica_guard import ReplicaGuard
+from bmq.broker.timers.pairs import place_announced
+from bmq.broker.timers.partition_timers import PartitionTimers
+from bmq.log.half.half_announcement import PlacedDecision
+from bmq.log.half.half_headers import AskedDecision, HalfRefused
+from bmq.log.half.half_split import empty_batch
+from bmq.log.partition_log import AppendResult, internal_batch
+from bmq.log.timers.announcements import NamedBatch
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.record_batch import BatchHeader
+
+
+class HalfDecisions:
+    """Of one partition."""
+
+    def __init__(
+        self, partition: OwnedPartition, timers: PartitionTimers, half: PartitionHalf, guard: ReplicaGuard
+    ) -> None:
+        self._partition = partition
+        self._timers = timers
+        self._half = half
+        self._guard = guard
+
+    async def append(self, asked: Sequence[AskedDecision]) -> str | None:
+        """Those that still change something, in front of an empty batch. Returns why it did not, when they are not durable."""
+        partition, due_order = self._partition, self._timers.order
+        closed = partition.closed_code()
+        if closed is not ErrorCode.NONE or due_order is None:
+            return f"the log answers {closed.name}"
+        if self._guard.is_short():
+            return f"the log answers {ErrorCode.NOT_ENOUGH_REPLICAS.name}"
+        now_ms = partition.context.clock.now_ms()
+        due_ms = max(now_ms, due_order.floor_ms)
+        wanted = [one for one in asked if self._changes(one)]
+        if not wanted:
+            return None
+        decisions = [PlacedDecision(one.offset, due_ms, place, one.outcome) for place, one in enumerate(wanted)]
+        announced = Announced((), decisions, self._half.order, due_order, now_ms)
+        answer: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
+
+        def done(result: AppendResult) -> None:
+            if not answer.done():  # else this task was cancelled
+                answer.set_result(result)
+
+        view = memoryview(empty_batch(len(decisions)))
+        header = BatchHeader.parse(view)
+        batch = internal_batch(partition.topic_partition, view, done)
+        batch.header, batch.offset_count, batch.size_bytes = header, len(decisions), len(view)
+
+        def placed(start_offset: int) -> None:
+            announced.placed(start_offset, start_offset + 1, start_offset + 1 + batch.offset_count)
+
+        code = place_announced(partition, [announced.announcement(NamedBatch.of(header), 1)], batch, placed)
+        if code is not ErrorCode.NONE:
+            return f"the log answers {code.name}"
+        result = await answer
+        is_in_log = result.error_code in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        return None if is_in_log else f"the log answers {result.error_code.name}"
+
+    def _changes(self, asked: AskedDecision) -> bool:
+        try:
+            return self._half.order.check(asked)
+        except HalfRefused:
+            return False  # somebody else has decided meanwhile
