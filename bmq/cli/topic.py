@@ -28,6 +28,7 @@ from bmq.cli.kafka.options import (
 )
 from bmq.cli.kafka.rows import Column, Output, counted, output_of, print_head, print_rows
 from bmq.cli.terminal import print_json
+from bmq.cli.topic_half import half_app
 from bmq.cli.topic_records import chosen_partitions, consume, produce
 from bmq.cli.topic_timers import timers_app
 from bmq.spark.jobs.moments import milliseconds
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 topic_app = typer.Typer(
     no_args_is_help=True, help="Topics of a cluster: list, describe, create, alter, delete, read and write."
 )
+
+topic_app.add_typer(half_app)
 
 _PAGE: Final = 500
 _LIST: Final = (Column("topic"), Column("partitions"), Column("replication"), Column("topic_id", "id"))

@@ -11,6 +11,7 @@ from bmq.admin.rest.cluster_pages import cluster_pages
 from bmq.admin.rest.compaction_pages import compaction_pages
 from bmq.admin.rest.documentation import documentation_pages
 from bmq.admin.rest.group_pages import group_pages
+from bmq.admin.rest.half_pages import half_pages
 from bmq.admin.rest.order_pages import order_pages
 from bmq.admin.rest.problems import handle_problems
 from bmq.admin.rest.query_text import QueryText
@@ -69,6 +70,7 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
     app.include_router(timer_pages(sources))
     app.include_router(redrive_pages(sources))
     app.include_router(view_pages(sources))
+    app.include_router(half_pages(sources))
     app.add_middleware(BodyLimit)
     app.add_middleware(QueryText)
     app.add_middleware(

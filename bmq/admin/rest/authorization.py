@@ -37,6 +37,8 @@ _ALTER: Final = Right(Operation.ALTER)
 _JOBS: Final = Right(Operation.CLUSTER_ACTION)
 """What jobs of the cluster ask for, not people."""
 _DESCRIBE_TOPIC: Final = Right(Operation.DESCRIBE, "name")
+_WRITE_TOPIC: Final = Right(Operation.WRITE, "name")
+_HALF: Final = "/v1/topics/{name}/partitions/{number}/half"
 _COMPACTION: Final = "/v1/topics/{name}/partitions/{number}/compaction"
 
 RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
@@ -57,6 +59,9 @@ RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
     ("GET", "/v1/topics/{name}/timers"): _DESCRIBE_TOPIC,
     ("GET", "/v1/topics/{name}/partitions/{number}/timers"): _DESCRIBE_TOPIC,
     ("POST", "/v1/topics/{name}/partitions/{number}/timers/cancel"): Right(Operation.WRITE, "name"),
+    ("GET", _HALF): _DESCRIBE_TOPIC,
+    ("POST", _HALF + "/commit"): _WRITE_TOPIC,
+    ("POST", _HALF + "/rollback"): _WRITE_TOPIC,
     ("GET", "/v1/groups"): FREE,  # as above; who may describe the cluster sees all groups, as in Kafka
     ("GET", "/v1/groups/{group}/explain"): Right(Operation.DESCRIBE, group="group"),
     ("GET", "/v1/tasks"): _DESCRIBE,

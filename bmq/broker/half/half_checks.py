@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
 import structlog
@@ -56,6 +56,12 @@ class HalfChecks:
         self._to_give_up: list[int] = []
         self._copied: set[int] = set()  # whose copies are durable, and whose end is not
         self._has_warned = False
+
+    async def decide(self, asked: Sequence[AskedDecision]) -> str | None:
+        """As Checks.decide."""
+        for one in asked:
+            self._half.order.check(one)
+        return await self._decisions.append(asked)
 
     # --- when
 

@@ -32,7 +32,7 @@ class HalfDecisions:
         self._guard = guard
 
     async def append(self, asked: Sequence[AskedDecision]) -> str | None:
-        """Those that still change something, in front of an empty batch. Returns why it did not, when they are not durable."""
+        """Those that still change something, in front of an empty batch. None: all that stand are durable. Else the reason."""
         partition, due_order = self._partition, self._timers.order
         closed = partition.closed_code()
         if closed is not ErrorCode.NONE or due_order is None:
@@ -42,7 +42,7 @@ class HalfDecisions:
         now_ms = partition.context.clock.now_ms()
         due_ms = max(now_ms, due_order.floor_ms)
         wanted = [one for one in asked if self._changes(one)]
-        if not wanted:
+        if not wanted and not any(self._half.order.is_deciding(one.offset) for one in asked):
             return None
         decisions = [PlacedDecision(one.offset, due_ms, place, one.outcome) for place, one in enumerate(wanted)]
         announced = Announced((), decisions, self._half.order, due_order, now_ms)
@@ -52,15 +52,17 @@ class HalfDecisions:
             if not answer.done():  # else this task was cancelled
                 answer.set_result(result)
 
-        view = memoryview(empty_batch(len(decisions)))
+        view = memoryview(empty_batch(max(1, len(decisions))))
         header = BatchHeader.parse(view)
         batch = internal_batch(partition.topic_partition, view, done)
-        batch.header, batch.offset_count, batch.size_bytes = header, len(decisions), len(view)
+        batch.header, batch.offset_count, batch.size_bytes = header, header.last_offset_delta + 1, len(view)
 
         def placed(start_offset: int) -> None:
             announced.placed(start_offset, start_offset + 1, start_offset + 1 + batch.offset_count)
 
-        code = place_announced(partition, [announced.announcement(NamedBatch.of(header), 1)], batch, placed)
+        # Without any of them the batch is durable once the decisions that are on their way are.
+        announcements = [announced.announcement(NamedBatch.of(header), 1)] if decisions else []
+        code = place_announced(partition, announcements, batch, placed)
         if code is not ErrorCode.NONE:
             return f"the log answers {code.name}"
         result = await answer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, Protocol
 
 from bmq.broker.half.half_reader import HalfReader
@@ -10,7 +10,7 @@ from bmq.broker.owned_partition import OwnedPartition
 from bmq.log.config import LogConfig
 from bmq.log.half.check_schedule import CheckSchedule, CheckTerms
 from bmq.log.half.half_body import with_offset
-from bmq.log.half.half_headers import Outcome
+from bmq.log.half.half_headers import AskedDecision, Outcome
 from bmq.log.half.half_order import HalfOrder
 from bmq.log.half.half_replay import HalfReplay
 from bmq.log.partition_log import WholeBatches
@@ -30,6 +30,9 @@ class Checks(Protocol):
 
     def end(self) -> None:
         """The partition's machine has ended."""
+
+    async def decide(self, asked: Sequence[AskedDecision]) -> str | None:
+        """All of them or none; None: they are durable. Else why the log did not take them. Raises HalfRefused."""
 
 
 class PartitionHalf:

@@ -85,6 +85,10 @@ class HalfOrder:
         """Neither decided nor being decided."""
         return offset in self._halves and offset not in self._outcomes and offset not in self._deciding
 
+    def is_deciding(self, offset: int) -> bool:
+        """Its decision is on its way."""
+        return offset in self._deciding
+
     def undecided(self, from_offset: int, count_max: int) -> list[Half]:
         """The first ones at or past this offset, in the order of the log."""
         found: list[Half] = []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from random import Random
+from types import SimpleNamespace
 from typing import Any, Self, cast
 from uuid import UUID
 
@@ -20,6 +22,8 @@ from bmq.admin.rest.application import rest_application
 from bmq.admin.rest.sources import RestSources
 from bmq.broker.manager import PartitionManager
 from bmq.log.delegated_compaction import DelegationRefused
+from bmq.log.half.half_headers import AskedDecision
+from bmq.log.half.half_order import HalfOrder
 from bmq.log.names import topic_directory
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.history import StateChange
@@ -75,6 +79,17 @@ class _Partitions:
 
     def release(self, reservation: str) -> None:
         return
+
+    def runtime(self, _: object) -> SimpleNamespace:
+        """It is owned here, and has no half messages."""
+        order = HalfOrder()
+
+        async def decide(asked: Sequence[AskedDecision]) -> str | None:
+            for one in asked:
+                order.check(one)
+            return None
+
+        return SimpleNamespace(is_owning=True, half=SimpleNamespace(order=order, checks=SimpleNamespace(decide=decide)))
 
 
 _present: list[RestCluster] = []

@@ -99,6 +99,9 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.GET, "/v1/topics/{name}/partitions/{number}"),
         (HTTPMethod.GET, "/v1/topics/{name}/partitions/{number}/segments"),
         (HTTPMethod.POST, "/v1/topics/{name}/partitions/{number}/move"),
+        (HTTPMethod.GET, "/v1/topics/{name}/partitions/{number}/half"),
+        (HTTPMethod.POST, "/v1/topics/{name}/partitions/{number}/half/commit"),
+        (HTTPMethod.POST, "/v1/topics/{name}/partitions/{number}/half/rollback"),
         (HTTPMethod.POST, "/v1/topics/{name}/partitions/{number}/compaction"),
         (HTTPMethod.POST, "/v1/topics/{name}/partitions/{number}/compaction/{reservation}/swap"),
         (HTTPMethod.DELETE, "/v1/topics/{name}/partitions/{number}/compaction/{reservation}"),
@@ -128,7 +131,7 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.GET, "/v1/tables/{name}/status"),
         (HTTPMethod.PUT, "/v1/tables/{name}/status"),
     }
-    assert len(OPERATIONS) == 39
+    assert len(OPERATIONS) == 42
 
 
 def test_every_error_is_described_as_a_problem() -> None:
@@ -139,7 +142,8 @@ def test_every_error_is_described_as_a_problem() -> None:
             if described.get("parameters") or described.get("requestBody"):
                 assert "422" in responses, f"{method} {path}"
             if method == "post":
-                begun = {"201"} if path == "/v1/tables" else set() if "/compaction" in path else {"202", "429"}
+                has_no_task = "/compaction" in path or "/half/" in path
+                begun = {"201"} if path == "/v1/tables" else set() if has_no_task else {"202", "429"}
                 done = set() if path == "/v1/redrives" else {"200"}  # counting takes a while too
                 expected = {"307", "409", "422", "503", *done, *begun}
                 if path.endswith("/timers/cancel"):  # any node can do it, at once
