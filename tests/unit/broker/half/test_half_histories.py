@@ -37,7 +37,7 @@ CONFIG_HERE = replace(
 
 @dataclass
 class History:
-    """Two producers send half messages and decide most of them; the checker knows about some of the others."""
+    """Two producers send half messages, most of which they decide, and delayed records. The checker knows about some others."""
 
     seed: int
     batches: int = 40
@@ -45,6 +45,7 @@ class History:
     fates: dict[bytes, str] = field(default_factory=dict)
     """Value of an acknowledged half message -> commit or rollback as its producer was told, check or forgotten."""
     takeovers: int = 0
+    runs_seen: int = 0
 
     def __post_init__(self) -> None:
         self.random = Random(self.seed)
@@ -70,7 +71,8 @@ class History:
         log = await self._log()
         for _ in range(300):
             await asyncio.sleep(1)
-            if log.timers.order is not None and not len(log.half.order) and not len(log.timers.order):
+            view = log.timers.view
+            if view is not None and not len(log.half.order) and not view.count:
                 break
         clock.cancel()
         await asyncio.sleep(1)
@@ -113,12 +115,16 @@ class History:
             decided: list[tuple[bytes, str]] = []
             for place in range(self.random.randint(1, 3)):
                 value = b"%d-%d-%d" % (producer_id, number, place)
-                kind = self.random.choice(["plain", "half", "half", "decide", "decide"])
+                kind = self.random.choice(["plain", "half", "half", "decide", "decide", "delayed", "delayed"])
                 if kind == "decide" and to_decide:
                     offset, name = to_decide.pop(self.random.randrange(len(to_decide)))
                     outcome = self.random.choice(["commit", "rollback"])
                     decided.append((name, outcome))
                     records.append(Record(None, value, ((f"bmq-half-{outcome}", b"%d" % offset),)))
+                elif kind == "delayed":
+                    self.plain.add(value)
+                    wait_ms = self.random.randint(100, 20_000)
+                    records.append(Record(None, value, (("bmq-deliver-after", b"%d" % wait_ms),)))
                 elif kind == "half":
                     halves[place] = value
                     records.append(Record(None, value, (("bmq-half", value),)))
@@ -128,6 +134,8 @@ class History:
             batch = flagged_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
             result = await self._until_taken(batch)
             sequence += len(records)
+            lifecycle = (await self._log()).timers.lifecycle
+            self.runs_seen += 0 if lifecycle is None else len(lifecycle.runs.references)
             for name, outcome in decided:
                 self.fates[name] = outcome
             for place, value in halves.items():
@@ -157,12 +165,20 @@ class History:
         return answer.result() if done else AppendResult(ErrorCode.REQUEST_TIMED_OUT)
 
 
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs of three delayed records, made early."""
+    monkeypatch.setattr("bmq.broker.timers.run_lifecycle.WINDOW_PRESSED", 4)
+    monkeypatch.setattr("bmq.broker.timers.run_making.SORTED_COUNT_MAX", 3)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_each_half_message_has_one_fate(seed: int) -> None:
     async def main() -> None:
         history = History(seed)
         records = await history.run()
         assert history.takeovers >= 3
+        assert history.runs_seen
         counts = Counter(record.value for record in records)
         assert max(counts.values()) == 1, "nothing is doubled"
         assert history.plain <= counts.keys()
