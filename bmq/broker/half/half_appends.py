@@ -25,6 +25,7 @@ from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader
+from bmq.records.records_twin import Damage
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +106,8 @@ class HalfAppends:
             )
         except TooMuchToHold as error:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
+        except Damage as error:  # of a compressed batch that the topic does not have validated
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
         if found is None:
             return config.is_delay_enabled and self._held.take(batch, header, now_ms)
         if found.refused:

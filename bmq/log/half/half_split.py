@@ -6,23 +6,15 @@ without one of the headers costs one search of its bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from bmq.log.half.half_announcement import HalfRecord
 from bmq.log.half.half_headers import COMMON_PREFIX, AskedDecision, HalfRefused, asked_by
-from bmq.log.timers.holding import OPENED_BYTES_MAX, RECORDS_MAX, TooMuchToHold
-from bmq.protocol.compression import BadCompressedData, Buffer, Compression, compress, decompress
-from bmq.protocol.record_batch import (
-    COMPRESSION_MASK,
-    HEADER_BYTES,
-    LOG_APPEND_TIME,
-    NO_TIMESTAMP_MS,
-    BatchHeader,
-    assemble_batch,
-)
+from bmq.log.timers.holding import RECORDS_MAX, TooMuchToHold, opened_body, require_few_headers, visible_batch
+from bmq.protocol.record_batch import LOG_APPEND_TIME, NO_TIMESTAMP_MS, BatchHeader, assemble_batch
 from bmq.records.batch_layout import WANTS_HEADERS
-from bmq.records.records_twin import RecordPlaces, record_places, varint
+from bmq.records.records_twin import headers_of, record_places, varint, wrapped
 
 DELAY_PREFIX: Final = b"bmq-deliver-a"
 
@@ -63,9 +55,9 @@ def split_half(
     """None: nothing of it is about half messages. The batch was checked record by record (broker/admission).
 
     `check` tells whether a decision is to be announced (False: it was made before, and changes nothing), and raises HalfRefused.
-    `has_delay`: delay headers mean something on this topic. `level`: of the batch's codec. Raises TooMuchToHold.
+    `has_delay`: delay headers mean something on this topic. `level`: of the batch's codec. Raises TooMuchToHold, Damage.
     """
-    body = _opened(batch, header)
+    body = opened_body(batch, header)
     if COMMON_PREFIX not in body:
         return None
     if header.record_count > RECORDS_MAX:
@@ -73,6 +65,7 @@ def split_half(
             f"a batch of {header.record_count} records with headers of half messages, {RECORDS_MAX} are allowed: send "
             "smaller ones"
         )
+    require_few_headers(body, header)
     found = HalfSplit(bytearray(), [], [], [], [])
     kept: list[bytes] = []
     newest_ms = NO_TIMESTAMP_MS
@@ -80,8 +73,9 @@ def split_half(
     places = record_places(body, 0, len(body), header.record_count, header.last_offset_delta, WANTS_HEADERS)
     is_touched = False
     for index, record in enumerate(places):
-        timestamp_ms = header.max_timestamp_ms if has_append_time else header.base_timestamp_ms + record.timestamp_delta
-        headers = tuple(_headers(body, record))
+        own_ms = wrapped(header.base_timestamp_ms + record.timestamp_delta)
+        timestamp_ms = header.max_timestamp_ms if has_append_time else own_ms
+        headers = headers_of(body, record)
         try:
             asked = asked_by(headers)
             if isinstance(asked, AskedDecision):
@@ -106,7 +100,7 @@ def split_half(
         return found
     if not is_touched:
         return None
-    return found._replace(visible=_visible(header, kept, newest_ms, level))
+    return found._replace(visible=visible_batch(header, b"".join(kept), len(kept), newest_ms, level))
 
 
 def empty_batch(offset_count: int) -> bytearray:
@@ -127,39 +121,3 @@ def empty_batch(offset_count: int) -> bytearray:
         record_count=0,
     )
     return assemble_batch(header, b"")
-
-
-def _opened(batch: memoryview, header: BatchHeader) -> bytes:
-    try:
-        return bytes(decompress(header.compression, batch[HEADER_BYTES : header.size_bytes], OPENED_BYTES_MAX))
-    except BadCompressedData as error:
-        raise TooMuchToHold(
-            f"a compressed batch for a topic with half messages may have {OPENED_BYTES_MAX} bytes of records: {error}"
-        ) from error
-
-
-def _headers(body: Buffer, record: RecordPlaces) -> Iterator[tuple[bytes, bytes | None]]:
-    count, place = varint(body, record.headers, record.stop)
-    for _ in range(count):
-        length, place = varint(body, place, record.stop)
-        name = bytes(body[place : place + length])
-        length, place = varint(body, place + length, record.stop)
-        yield name, None if length < 0 else bytes(body[place : place + length])
-        place += max(length, 0)
-
-
-def _visible(header: BatchHeader, kept: list[bytes], newest_ms: int, level: int | None) -> bytearray:
-    if not kept:
-        # No codec, and no time that a look-up or retention would take for that of a record.
-        empty = header._replace(
-            attributes=header.attributes & ~(COMPRESSION_MASK | LOG_APPEND_TIME),
-            base_timestamp_ms=NO_TIMESTAMP_MS,
-            max_timestamp_ms=NO_TIMESTAMP_MS,
-            record_count=0,
-        )
-        return assemble_batch(empty, b"")
-    data: Buffer = b"".join(kept)
-    codec = header.compression
-    if codec is not Compression.NONE:
-        data = compress(codec, data, level)
-    return assemble_batch(header._replace(max_timestamp_ms=newest_ms, record_count=len(kept)), data)

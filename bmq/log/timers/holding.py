@@ -147,7 +147,7 @@ def opened_body(batch: memoryview, header: BatchHeader) -> bytes:
         return bytes(decompress(header.compression, batch[HEADER_BYTES : header.size_bytes], OPENED_BYTES_MAX))
     except BadCompressedData as error:
         raise TooMuchToHold(
-            f"a compressed batch for a topic with delay may have {OPENED_BYTES_MAX} bytes of records: {error}"
+            f"a compressed batch for a topic with delay or half messages may have {OPENED_BYTES_MAX} bytes of records: {error}"
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Batches whose records nobody has read: on a topic with delay they are refused with an error code, not with a fault of ours."""
+"""Batches whose records nobody has read: on a topic with delay or half messages they are refused with an error code, not with a fault of ours."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ pytestmark = pytest.mark.unit
 
 DELAY = replace(CONFIG, is_delay_enabled=True, validates_compressed=False)
 RETRY = replace(DELAY, retry_levels_ms=(1_000,))
+HALF = replace(CONFIG, is_half_enabled=True, validates_compressed=False)
 
 
 def compressed(body: bytes, count: int) -> bytearray:
@@ -24,16 +25,21 @@ def compressed(body: bytes, count: int) -> bytearray:
     return assemble_batch(header._replace(attributes=Compression.ZSTD), compress(Compression.ZSTD, body, None))
 
 
-@pytest.mark.parametrize("config", [DELAY, RETRY], ids=["delay", "retry"])
+@pytest.mark.parametrize(
+    ("config", "name"),
+    [(DELAY, "bmq-deliver-after"), (RETRY, "bmq-deliver-after"), (HALF, "bmq-half")],
+    ids=["delay", "retry", "half"],
+)
 @pytest.mark.parametrize("damage", ["cut", "count", "header"])
-def test_records_that_cannot_be_read_are_corrupt(config: LogConfig, damage: str) -> None:
+def test_records_that_cannot_be_read_are_corrupt(config: LogConfig, name: str, damage: str) -> None:
     async def main() -> None:
         log = await World().owner(config).log()
-        body = bytes(encode_records([Record(b"k", b"v", [("bmq-deliver-after", b"5000")])], 0))
+        body = bytes(encode_records([Record(b"k", b"v", [(name, b"5000")])], 0))
+        field = bytes([2 * len(name)]) + name.encode()  # with its length before it
         batch = {
             "cut": compressed(body[:-3], 1),
             "count": compressed(body, 2),
-            "header": compressed(body.replace(b"\x22bmq-deliver-after", b"\x21bmq-deliver-after"), 1),
+            "header": compressed(body.replace(field, bytes([field[0] - 1]) + field[1:]), 1),
         }[damage]
         result = await append(log, batch)
         assert result.error_code is ErrorCode.CORRUPT_MESSAGE, result
