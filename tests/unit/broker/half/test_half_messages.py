@@ -13,6 +13,7 @@ from bmq.broker.half_checker import NobodyAsked
 from bmq.broker.partition_events import WriterBroken
 from bmq.broker.partition_states import Writing
 from bmq.broker.runtime import PartitionRuntime
+from bmq.log.half.check_schedule import DueCheck
 from bmq.log.partition_log import AppendResult
 from bmq.protocol.batch_records import Record
 from bmq.protocol.compression import Compression
@@ -466,5 +467,43 @@ def test_a_replaced_owner_asks_nobody() -> None:
         await pass_time(world, 40_000)
         assert checker.requests == [] and other.requests == []
         assert log.state.is_final
+
+    virtual(main)
+
+
+def test_a_replaced_owner_copies_nothing() -> None:
+    async def main() -> None:
+        world, checker, other = World(), FakeChecker(), FakeChecker()
+        checker.copy_failure = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "topic lost does not exist")
+        log = await checked(world, checker).log()
+        await sent(log, half(b"a", "one"))
+        await pass_time(world, 100_000)
+        assert log.half.order.given_up_count == 1
+        newer = await checked(world, other).log()
+        await pass_time(world, 3_000)
+        assert len(other.copies) == 1 and len(newer.half.order) == 0
+        checker.copy_failure = None
+        await pass_time(world, 40_000)
+        assert checker.copies == [] and log.state.is_final
+
+    virtual(main)
+
+
+def test_no_check_asks_about_what_is_being_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        world, checker = World(), FakeChecker()
+        log = await checked(world, checker).log()
+        await sent(log, half(b"a", "one"), half(b"b", "two"))
+        take, answers = log.half.schedule.take, []
+
+        def decide_before(now_ms: int, count_max: int) -> list[DueCheck]:
+            answers.append(append(log, flagged_batch([decision("rollback", 1)])))
+            assert log.half.order.is_deciding(1)
+            return take(now_ms, count_max)
+
+        monkeypatch.setattr(log.half.schedule, "take", decide_before)
+        await pass_time(world, 6_000)
+        assert checker.numbers == [("two", 1)]
+        assert [(await answer).error_code for answer in answers] == [ErrorCode.NONE]
 
     virtual(main)
