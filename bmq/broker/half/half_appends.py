@@ -19,8 +19,9 @@ from bmq.log.half.half_order import Decided, Half, HalfOrder
 from bmq.log.half.half_split import HalfSplit, split_half
 from bmq.log.partition_log import ProducedBatch
 from bmq.log.timers.announcements import NamedBatch, Position
-from bmq.log.timers.due_order import DueOrder, Pending
+from bmq.log.timers.due_order import DueOrder
 from bmq.log.timers.holding import TooMuchToHold
+from bmq.log.timers.waiting_records import Pending
 from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError

@@ -16,7 +16,7 @@ from bmq.log.half.half_replay import HalfReplay
 from bmq.log.partition_log import WholeBatches
 from bmq.log.timers.announcements import Position
 from bmq.log.timers.delivering import DueRecord
-from bmq.log.timers.due_order import Pending
+from bmq.log.timers.waiting_records import Pending
 
 UNDECIDED_MAX: Final = 100_000
 """Half messages of a partition that have not left: each takes some 400 bytes of memory."""

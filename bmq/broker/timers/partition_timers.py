@@ -23,8 +23,9 @@ from bmq.log.store import StoreError
 from bmq.log.timers.announcements import START, Position
 from bmq.log.timers.delayed_page import DelayedPage
 from bmq.log.timers.delivering import DueRecord
-from bmq.log.timers.due_order import DueOrder, Pending
+from bmq.log.timers.due_order import DueOrder
 from bmq.log.timers.replay import OtherReplay
+from bmq.log.timers.waiting_records import Pending
 from bmq.log.unnamed_files import find_unnamed_runs
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError

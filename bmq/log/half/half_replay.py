@@ -11,7 +11,7 @@ from bmq.log.half.half_announcement import HALF_TYPE, HalfAnnouncement, parse_ha
 from bmq.log.half.half_headers import Outcome
 from bmq.log.half.half_order import Decided, Half
 from bmq.log.timers.announcements import NamedBatch, Position
-from bmq.log.timers.due_order import Pending
+from bmq.log.timers.waiting_records import Pending
 from bmq.protocol.compression import Buffer
 from bmq.protocol.record_batch import HEADER_BYTES, BatchHeader
 

@@ -14,8 +14,9 @@ from bmq.log.half.half_order import FINISHED_MAX, Decided, Half, HalfOrder
 from bmq.log.half.half_replay import HalfReplay, decided_of, halves_of
 from bmq.log.half.half_split import empty_batch
 from bmq.log.timers.announcements import START, Delivery, NamedBatch, Position, encode_delivery
-from bmq.log.timers.due_order import DueOrder, Pending
+from bmq.log.timers.due_order import DueOrder
 from bmq.log.timers.replay import Replay
+from bmq.log.timers.waiting_records import Pending
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.record_batch import BatchHeader, CorruptRecords, rewrite
 from tests.unit.log.timers.test_due_order import Log
