@@ -13,7 +13,7 @@ from bmq.hdfs.delimited import read_delimited
 from bmq.hdfs.errors import HandshakeFailed
 from bmq.hdfs.proto.hdfs_pb2 import Token
 from bmq.hdfs.proto.namenode_pb2 import DataEncryptionKey
-from bmq.hdfs.sasl.secured_transport import SecuredTransport, receiver_of
+from bmq.hdfs.sasl.secured_transport import RECEIVED_BYTES, SecuredTransport, receiver_of
 from bmq.hdfs.sasl.transfer_handshake import MESSAGE_BYTES_MAX, TransferHandshake, TransferSecret
 from bmq.hdfs.security import PRIVILEGED_PORTS, HadoopSecurity, Protection
 from bmq.hdfs.transfer_connector import PROTECTION_ADVICE
@@ -46,6 +46,7 @@ class SecureConnector:
         self._now_ms = now_ms
         self._is_encrypted: bool | None = None  # by dfs.encrypt.data.transfer, which the NameNode tells
         self._key: DataEncryptionKey | None = None
+        self._memory = memoryview(bytearray(RECEIVED_BYTES))
 
     async def connect(self, protocol: Any, host: str, port: int, token: Token) -> None:
         secret = await self._secret(port, token)
@@ -59,7 +60,7 @@ class SecureConnector:
             cnonce=token_urlsafe(CNONCE_BYTES),
         )
         try:
-            await _connect(protocol, host, port, handshake)
+            await _connect(protocol, host, port, handshake, self._memory)
         except HandshakeFailed:
             if handshake.is_key_unknown:
                 self._key = None  # the NameNode's keys have changed; the next connection gets the new one
@@ -81,7 +82,9 @@ class SecureConnector:
         return TransferSecret.of_token(token)
 
 
-async def _connect(protocol: asyncio.BaseProtocol, host: str, port: int, handshake: TransferHandshake) -> None:
+async def _connect(
+    protocol: asyncio.BaseProtocol, host: str, port: int, handshake: TransferHandshake, memory: memoryview
+) -> None:
     loop = asyncio.get_running_loop()
     exchange = _Exchange(handshake, loop.create_future())
     transport, _ = await loop.create_connection(lambda: exchange, host, port)
@@ -95,7 +98,7 @@ async def _connect(protocol: asyncio.BaseProtocol, host: str, port: int, handsha
         receiver: asyncio.BaseProtocol = protocol
         sender: asyncio.Transport = transport
         if handshake.codec is not None:
-            receiver = receiver_of(transport, handshake.codec, protocol)
+            receiver = receiver_of(transport, handshake.codec, protocol, memory)
             sender = SecuredTransport(transport, handshake.codec)
         transport.set_protocol(receiver)
         protocol.connection_made(sender)

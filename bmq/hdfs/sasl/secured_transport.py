@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from bmq.hdfs.errors import HandshakeFailed
 from bmq.hdfs.sasl.transfer_codecs import AesCtrCodec, TransferCodec
+
+RECEIVED_BYTES: Final = 256 * 1024
 
 
 class SecuredTransport(asyncio.Transport):
@@ -76,22 +78,37 @@ class SecuredReceiver(asyncio.Protocol):
             data = data[size_bytes:]
 
 
-class InPlaceReceiver(asyncio.BufferedProtocol):
-    """Decrypts what comes where `protocol` wants it: no byte is copied. For a cipher without frames."""
+class StreamReceiver(asyncio.BufferedProtocol):
+    """Decrypts what comes to where `protocol` wants it, many of its buffers with one read. For a cipher without frames.
 
-    def __init__(self, codec: AesCtrCodec, protocol: asyncio.BufferedProtocol) -> None:
+    `memory`: to receive into, RECEIVED_BYTES long. Nothing is left in it between two calls of the loop, so that all
+    connections of a loop may have the same one.
+    """
+
+    def __init__(
+        self,
+        transport: asyncio.Transport,
+        codec: AesCtrCodec,
+        protocol: asyncio.BufferedProtocol,
+        memory: memoryview,
+    ) -> None:
+        self._transport = transport
         self._codec = codec
         self._protocol = protocol
-        self._buffer = memoryview(b"")
+        self._memory = memory
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        self._buffer = memoryview(self._protocol.get_buffer(sizehint))
-        return self._buffer
+        return self._memory
 
     def buffer_updated(self, nbytes: int) -> None:
-        received, self._buffer = self._buffer[:nbytes], memoryview(b"")
-        self._codec.decode_in_place(received)
-        self._protocol.buffer_updated(nbytes)
+        protocol, memory = self._protocol, self._memory
+        at = 0
+        while at < nbytes and not self._transport.is_closing():
+            buffer = memoryview(protocol.get_buffer(nbytes - at))
+            size_bytes = min(len(buffer), nbytes - at)
+            self._codec.decode_into(memory[at : at + size_bytes], buffer[:size_bytes])
+            at += size_bytes
+            protocol.buffer_updated(size_bytes)
 
     def eof_received(self) -> bool | None:
         return self._protocol.eof_received()
@@ -101,9 +118,9 @@ class InPlaceReceiver(asyncio.BufferedProtocol):
 
 
 def receiver_of(
-    transport: asyncio.Transport, codec: TransferCodec, protocol: asyncio.BaseProtocol
+    transport: asyncio.Transport, codec: TransferCodec, protocol: asyncio.BaseProtocol, memory: memoryview
 ) -> asyncio.BaseProtocol:
-    """What decodes for `protocol`, in the quickest way."""
+    """What decodes for `protocol`, in the quickest way. `memory`: for StreamReceiver."""
     if isinstance(codec, AesCtrCodec) and isinstance(protocol, asyncio.BufferedProtocol):
-        return InPlaceReceiver(codec, protocol)
+        return StreamReceiver(transport, codec, protocol, memory)
     return SecuredReceiver(transport, codec, protocol)

@@ -93,8 +93,9 @@ class AesCtrCodec:
     def decode(self, data: bytes) -> bytes:
         return self._opening.update(data)
 
-    def decode_in_place(self, data: memoryview) -> None:
-        self._opening.update_into(data, data)
+    def decode_into(self, data: memoryview, target: memoryview) -> None:
+        """`target`: as long as the data, and may be the same memory."""
+        self._opening.update_into(data, target)
 
 
 def _aes(key: bytes, iv: bytes) -> CipherContext:

@@ -21,6 +21,7 @@ from bmq.hdfs.proto.namenode_pb2 import DataEncryptionKey
 from bmq.hdfs.proto.transfer_pb2 import CipherOption, HandshakeMessage
 from bmq.hdfs.sasl.digest_md5 import MESSAGE_BYTES_MORE
 from bmq.hdfs.sasl.secure_connector import KEY_MARGIN_MS, SecureConnector
+from bmq.hdfs.sasl.secured_transport import StreamReceiver
 from bmq.hdfs.sasl.transfer_codecs import AesCtrCodec, FramedCodec, TransferCodec
 from bmq.hdfs.sasl.transfer_handshake import MAGIC, TransferHandshake, TransferSecret
 from bmq.hdfs.security import HadoopSecurity, Protection
@@ -139,14 +140,57 @@ def test_pieces_are_sent_as_if_they_were_one(
     assert server_codec.decode(sent) == whole
 
 
-def test_aes_decrypts_where_the_bytes_are() -> None:
+def test_aes_decrypts_into_memory() -> None:
     client, server = handshake(Protection.PRIVACY, is_aes=True), DataNodeLogin(is_aes=True)
     carried_out(client, server)
     assert isinstance(client.codec, AesCtrCodec) and server.codec is not None
     for data in (b"x", b"packet" * 30_000, b"odd" * 7):
-        memory = bytearray(b"before") + b"".join(server.codec.encode((data,))) + b"behind"
-        client.codec.decode_in_place(memoryview(memory)[6:-6])
-        assert memory == b"before" + data + b"behind"
+        sent = memoryview(b"".join(server.codec.encode((data,))))
+        memory = bytearray(len(data) + 2)
+        client.codec.decode_into(sent, memoryview(memory)[1:-1])
+        assert memory == b"\0" + data + b"\0"
+
+
+class FullAfter(asyncio.BufferedProtocol):
+    """Takes little at a time, and closes the connection when it has had enough."""
+
+    def __init__(self, transport: Closing, size_bytes: int) -> None:
+        self.received = b""
+        self._transport = transport
+        self._size_bytes = size_bytes
+        self._buffer = bytearray(3)
+
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.received += self._buffer[:nbytes]
+        if len(self.received) >= self._size_bytes:
+            self._transport.abort()
+
+
+class Closing(asyncio.Transport):
+    is_aborted = False
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+    def is_closing(self) -> bool:
+        return self.is_aborted
+
+
+def test_one_read_fills_many_buffers_until_the_connection_is_closed() -> None:
+    client, server = handshake(Protection.PRIVACY, is_aes=True), DataNodeLogin(is_aes=True)
+    carried_out(client, server)
+    assert isinstance(client.codec, AesCtrCodec) and server.codec is not None
+    transport = Closing()
+    protocol = FullAfter(transport, 8)
+    receiver = StreamReceiver(transport, client.codec, protocol, memoryview(bytearray(100)))
+    for data in (b"01", b"2345678", b"90"):
+        sent = b"".join(server.codec.encode((data,)))
+        receiver.get_buffer(-1)[: len(sent)] = sent
+        receiver.buffer_updated(len(sent))
+    assert protocol.received == b"01234567"
 
 
 @given(st.lists(st.binary(max_size=50), max_size=5), st.data())
