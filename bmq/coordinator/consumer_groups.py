@@ -11,8 +11,7 @@ from typing import ClassVar, Final
 import structlog
 
 from bmq.coordinator.classic.group import Group
-from bmq.coordinator.config import CoordinatorConfig, GroupTerms
-from bmq.coordinator.consumer.cached_responses import CachedResponses, RequestKey
+from bmq.coordinator.config import ConsumerConfig, CoordinatorConfig, GroupTerms
 from bmq.coordinator.consumer.consumer_group import CONSUMER, ConsumerGroup
 from bmq.coordinator.consumer.departures import expire
 from bmq.coordinator.consumer.draft import Draft
@@ -23,17 +22,14 @@ from bmq.coordinator.consumer.resolution import ResolutionTimes, is_due, resolve
 from bmq.coordinator.modern.group_runtime import Counts, GroupRuntime, Host, Volatile
 from bmq.coordinator.modern.member_timers import Due, TimerKind, TimerOrder
 from bmq.coordinator.runtime.moment import Moment
-from bmq.coordinator.runtime.recent_proof import PROOF_RENEWAL_AGE_MS
 from bmq.coordinator.topics import CurrentTopics, MayDescribe, TopicChanges
-from bmq.protocol.apis import ApiKey
-from bmq.protocol.codec import encode
 from bmq.protocol.consumer_group_records import RECORD_TYPES
 from bmq.protocol.errors import KafkaError
+from bmq.protocol.group_terms_cache import NO_CONFIGS, GroupTermsCache
 from bmq.protocol.request_context import RequestContext
 
 _log = structlog.get_logger("bmq.coordinator")
 
-_HEARTBEAT: Final = ApiKey.CONSUMER_GROUP_HEARTBEAT
 _CHARS_PER_TURN_MAX: Final = 1_000
 """Characters of topic names matched in one turn of the event loop. The slowest patterns take 30 microseconds for each."""
 
@@ -44,7 +40,6 @@ class _Volatile(Volatile):
 
     times: ResolutionTimes = field(default_factory=ResolutionTimes)
     is_resolving: bool = False
-    responses: CachedResponses = field(default_factory=CachedResponses)
 
 
 class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, GroupContext, _Volatile]):
@@ -63,6 +58,7 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, GroupContext, _Volatile]
     ) -> None:
         super().__init__(host, config, counts, image)
         self._may_describe = may_describe
+        self._cached_terms = GroupTermsCache(lambda: self._config.consumer, ConsumerConfig.terms)
 
     # ---------------------------------------------------------------- for the runtime
 
@@ -80,7 +76,7 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, GroupContext, _Volatile]
         return GroupContext(
             topics,
             self._config.consumer,
-            self._config.consumer.terms(topics.group_configs.get(group_id, {})),
+            self._terms(group_id),
             now,
             volatile.changes != volatile.looked,
             self._config.group_max_size,
@@ -103,46 +99,6 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, GroupContext, _Volatile]
 
     def _expire_due(self, draft: Draft, due: Due, context: GroupContext) -> bool:
         return expire(draft, due, context)
-
-    # ---------------------------------------------------------------- cached responses
-
-    def _decided_on(self, draft: Draft, volatile: _Volatile) -> None:
-        if draft.cacheable is None:
-            return
-        group = draft.existing
-        if self.groups.get(group.group_id) is group:  # nothing was written
-            key, response = draft.cacheable
-            body = encode("response", _HEARTBEAT, key.api_version, response)
-            configs = self._image().group_configs
-            volatile.responses.put(key, body, tuple(draft.timers), configs, len(group.members))
-
-    def cached_response(self, group_id: str, key: RequestKey, context: RequestContext) -> bytes | None:
-        """The body of the earlier response, with its timers renewed, if nothing has changed and the shard is proven ours.
-
-        None: `decide` has to answer. `context`: of the heartbeat.
-        """
-        volatile = self._volatile.get(group_id)
-        if volatile is None or volatile.changes != volatile.looked:
-            return None
-        found = volatile.responses.get(key, self._image().group_configs)
-        if found is None:
-            return None
-        body, timers = found
-        if any(self._is_being_removed(group_id, order.member_id) for order in timers):
-            return None
-        loop_ms = self._loop.time() * 1000
-        host = self._host
-        asked_ms = host.elapsed_ms()
-        if asked_ms - host.state_log.proven_ms >= PROOF_RENEWAL_AGE_MS and not host.is_proven(asked_ms):
-            return None  # it has to wait for a proof (rule 34)
-        self._obey(group_id, timers, loop_ms)
-        self.resolve_if_due(group_id, context)
-        return body
-
-    def _changed(self, group_id: str) -> None:
-        volatile = self._volatile.get(group_id)
-        if volatile is not None:
-            volatile.responses.clear()
 
     # ---------------------------------------------------------------- topics
 
@@ -188,7 +144,7 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, GroupContext, _Volatile]
             volatile.is_resolving = False
 
     def _terms(self, group_id: str) -> GroupTerms:
-        return self._config.consumer.terms(self._image().group_configs.get(group_id, {}))
+        return self._cached_terms(group_id, self._image().group_configs.get(group_id, NO_CONFIGS))
 
 
 async def _matching(regex: str, names: Sequence[str], may_describe: Callable[[str], bool]) -> frozenset[str]:

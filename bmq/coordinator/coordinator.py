@@ -16,6 +16,7 @@ from bmq.coordinator.api.classic_api import ClassicApi
 from bmq.coordinator.api.consumer_api import ConsumerApi
 from bmq.coordinator.api.context import CoordinatorContext, RandomBits
 from bmq.coordinator.api.offset_api import OffsetApi
+from bmq.coordinator.api.repeated_heartbeats import RepeatedHeartbeats
 from bmq.coordinator.api.share_api import ShareApi
 from bmq.coordinator.api.share_offsets_api import ShareOffsetsApi
 from bmq.coordinator.api.share_states_api import ShareStatesApi
@@ -90,7 +91,7 @@ class GroupCoordinator:
         self.administration = GroupAdminApi(self._context, self.share_states)
         # Bound here because every commit and heartbeat calls them: a method of the coordinator would be one more call.
         self.commit_at_once: Final = self.offsets.commit_at_once
-        self.repeated_heartbeat: Final = self.consumer.repeated_heartbeat
+        self.repeated_heartbeat: Final = RepeatedHeartbeats(self._context).answer
         self.write_marker: Final = self.transactional_offsets.write_marker
         self.use_transactions: Final = self.transactional_offsets.use_transactions
         self._handlers: Final = self._table()

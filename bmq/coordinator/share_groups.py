@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Final
 from uuid import UUID
 
 from bmq.coordinator.classic.group import Group
-from bmq.coordinator.config import CoordinatorConfig, GroupTerms
+from bmq.coordinator.config import CoordinatorConfig, GroupTerms, ShareConfig
+from bmq.coordinator.modern.cached_responses import RequestKey
 from bmq.coordinator.modern.group_runtime import Counts, GroupRuntime, Host, Volatile
 from bmq.coordinator.modern.member_timers import Due, TimerKind, TimerOrder
 from bmq.coordinator.runtime.moment import Moment
@@ -20,6 +21,7 @@ from bmq.coordinator.share.heartbeat import ShareContext, expire
 from bmq.coordinator.share.share_group import SHARE, ShareGroup, StateTopics
 from bmq.coordinator.subscription_type import SubscriptionType, subscription_of
 from bmq.coordinator.topics import CurrentTopics
+from bmq.protocol.group_terms_cache import NO_CONFIGS, GroupTermsCache
 from bmq.protocol.share_group_records import RECORD_TYPES, CurrentKey
 
 MemberExpired = Callable[[str, str, Target], None]
@@ -54,6 +56,7 @@ class ShareGroups(GroupRuntime[ShareGroup, ShareDraft, ShareContext, ShareVolati
     ) -> None:
         super().__init__(host, config, counts, image)
         self._expired = expired
+        self._cached_terms = GroupTermsCache(lambda: self._config.share, ShareConfig.terms)
 
     def _new_group(self, group_id: str) -> ShareGroup:
         return ShareGroup(group_id)
@@ -85,6 +88,14 @@ class ShareGroups(GroupRuntime[ShareGroup, ShareDraft, ShareContext, ShareVolati
         if not self._subscription(group_id).is_single_active:
             return None
         return self._volatile_of(group_id).activation
+
+    def cached_response(self, group_id: str, key: RequestKey) -> bytes | None:
+        """None, too, while shards of the state have to be told of active members: a heartbeat that is decided does that."""
+        group = self.groups.get(group_id)
+        activation = None if group is None else self.activation(group_id)
+        if group is not None and activation is not None and not activation.has_begun(group.target_epoch):
+            return None
+        return super().cached_response(group_id, key)
 
     def _subscription(self, group_id: str) -> SubscriptionType:
         return subscription_of(self._image().group_configs.get(group_id, {}))
@@ -144,4 +155,4 @@ class ShareGroups(GroupRuntime[ShareGroup, ShareDraft, ShareContext, ShareVolati
         return is_removed
 
     def _terms(self, group_id: str) -> GroupTerms:
-        return self._config.share.terms(self._image().group_configs.get(group_id, {}))
+        return self._cached_terms(group_id, self._image().group_configs.get(group_id, NO_CONFIGS))

@@ -85,7 +85,9 @@ class Groups(RequestHandler, Protocol):
     def repeated_heartbeat(
         self, frame: Buffer, header: RequestHeader, context: RequestContext, received_s: float
     ) -> bytes | None:
-        """The answer's body for a ConsumerGroupHeartbeat that repeats an earlier one; None: `handle` must decide."""
+        """The answer's body for a heartbeat of a consumer or share group that repeats an earlier one; None: `handle` must
+        decide.
+        """
 
 
 class Transactions(RequestHandler, Protocol):

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from bmq.coordinator.api.authorized_operations import AUTHORIZED_OPERATIONS
 from bmq.coordinator.api.context import CoordinatorContext
 from bmq.coordinator.api.ownership import answered_by_owner
-from bmq.coordinator.consumer.cached_responses import RequestKey
+from bmq.coordinator.api.repeated_heartbeats import key_of
 from bmq.coordinator.consumer.description import described
 from bmq.coordinator.consumer.draft import Draft
 from bmq.coordinator.consumer.heartbeat import CheckedHeartbeat, check
@@ -16,8 +14,6 @@ from bmq.coordinator.consumer.pace import HeartbeatPace
 from bmq.coordinator.consumer.paced_heartbeat import paced_heartbeat
 from bmq.coordinator.consumer.progress import GroupContext
 from bmq.coordinator.runtime.log_errors import coordinator_error
-from bmq.protocol.apis import ApiKey
-from bmq.protocol.codec import RequestHeader, leading_string
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError, as_message
 from bmq.protocol.messages.consumer_group_describe_request import ConsumerGroupDescribeRequest
@@ -25,9 +21,6 @@ from bmq.protocol.messages.consumer_group_describe_response import ConsumerGroup
 from bmq.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from bmq.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 from bmq.protocol.request_context import RequestContext
-from bmq.protocol.wire import Buffer
-
-_HEARTBEAT: Final = ApiKey.CONSUMER_GROUP_HEARTBEAT
 
 
 class ConsumerApi:
@@ -61,9 +54,7 @@ class ConsumerApi:
             context.client_id or "",
             f"/{context.client_host}",
         )
-        key = None
-        if context.received is not None and not is_joining:
-            key = RequestKey.in_frame(context.received.frame, context.client_host, context.api_version)
+        key = None if is_joining else key_of(context)
 
         def decide(draft: Draft, group_context: GroupContext) -> ConsumerGroupHeartbeatResponse:
             return paced_heartbeat(draft, checked, group_context, self._pace, key)
@@ -73,22 +64,6 @@ class ConsumerApi:
         )
         shard.consumer.resolve_if_due(group_id, context)
         return answer
-
-    def repeated_heartbeat(
-        self, frame: Buffer, header: RequestHeader, context: RequestContext, received_s: float
-    ) -> bytes | None:
-        """The answer's body for a ConsumerGroupHeartbeat that repeats an earlier one, if that answer still holds.
-
-        None: `handle` has to decide it; it also refuses requests forwarded for another leader epoch of the shard.
-        """
-        group_id = leading_string(frame, header.body_position)
-        shard = None if group_id is None else self._context.directory.find(group_id)
-        if group_id is None or shard is None:
-            return None
-        if context.leader_epoch >= 0 and shard.state_log.log.leader_epoch != context.leader_epoch:
-            return None
-        key = RequestKey.in_frame(frame, context.client_host, header.api_version)
-        return shard.consumer.cached_response(group_id, key, context)
 
     async def consumer_group_describe(
         self, request: ConsumerGroupDescribeRequest, context: RequestContext

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bmq.coordinator.api.authorized_operations import AUTHORIZED_OPERATIONS
 from bmq.coordinator.api.context import CoordinatorContext
 from bmq.coordinator.api.ownership import answered_by_owner
+from bmq.coordinator.api.repeated_heartbeats import key_of
 from bmq.coordinator.api.share_activation import activate
 from bmq.coordinator.api.share_states_api import ShareStatesApi
 from bmq.coordinator.group_shard import GroupShard
@@ -48,9 +49,10 @@ class ShareApi:
         shard = await self._context.shard_for_heartbeat(group_id, is_joining=is_joining)
         # Kafka shows hosts as Java's InetAddress does, with a slash in front; tools expect it.
         beat = Beat(request, context.client_id or "", f"/{context.client_host}")
+        key = None if is_joining else key_of(context)
 
         def decide(draft: ShareDraft, group_context: ShareContext) -> Answered:
-            return heartbeat(draft, beat, group_context)
+            return heartbeat(draft, beat, group_context, key)
 
         answered = await answered_by_owner(
             shard, shard.share.decide(group_id, decide, overtaking=member_id), is_joining=is_joining

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
-from bmq.coordinator.consumer.cached_responses import RequestKey
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.modern.group_draft import EncodedRecord, GroupDraft
 from bmq.protocol.consumer_group_records import (
@@ -21,24 +20,15 @@ from bmq.protocol.consumer_group_records import (
 from bmq.protocol.group_records import GroupMetadataKey, GroupMetadataValue
 from bmq.protocol.group_records import encode_key as encode_classic_key
 from bmq.protocol.group_records import encode_value as encode_classic_value
-from bmq.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 
 FIRST_EPOCH: Final = 1
 """Epoch of a group before its first subscription."""
 
 
-class CacheableResponse(NamedTuple):
-    """A response that stays right until the group, its topics or its configs change, unless it wrote records."""
-
-    key: RequestKey
-    response: ConsumerGroupHeartbeatResponse
-
-
 class Draft(GroupDraft[ConsumerGroup, ConsumerKey, ConsumerValue]):
-    """A draft of a consumer group. `cacheable`: the decision's response, if it may be sent again."""
+    """A draft of a consumer group."""
 
     title: ClassVar = "Consumer group"
-    cacheable: CacheableResponse | None = None
 
     def encode(self, key: ConsumerKey, value: ConsumerValue | None) -> EncodedRecord:
         return encode_key(key), None if value is None else encode_value(value)

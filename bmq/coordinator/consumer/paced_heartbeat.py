@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from bmq.coordinator.consumer.cached_responses import RequestKey
-from bmq.coordinator.consumer.draft import CacheableResponse, Draft
+from bmq.coordinator.consumer.draft import Draft
 from bmq.coordinator.consumer.heartbeat import CheckedHeartbeat, heartbeat
 from bmq.coordinator.consumer.member import JOIN_EPOCH
 from bmq.coordinator.consumer.pace import HeartbeatPace, is_settled
 from bmq.coordinator.consumer.progress import GroupContext
+from bmq.coordinator.modern.cached_responses import CacheableResponse, RequestKey
+from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.consumer_group_heartbeat_response import ConsumerGroupHeartbeatResponse
 
 
@@ -26,5 +27,5 @@ def paced_heartbeat(
         usual_ms = response.heartbeat_interval_ms
         response.heartbeat_interval_ms = pace.interval_ms(usual_ms, context.now.loop_ms)
     elif key is not None:
-        draft.cacheable = CacheableResponse(key, response)
+        draft.cacheable = CacheableResponse(key, ApiKey.CONSUMER_GROUP_HEARTBEAT, response)
     return response

@@ -12,6 +12,7 @@ from struct import error as struct_error
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from bmq.coordinator.classic.group import Group
+from bmq.coordinator.modern.cached_responses import CacheableResponse
 from bmq.coordinator.modern.member_timers import TimerKind, TimerOrder
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -48,7 +49,8 @@ class GroupDraft(ABC, Generic[G, K, V]):
 
     `is_taken`: a group of another new protocol has this id. `timers`: timer orders. `is_refreshed`: the decision
     compared the group with the topics. `is_last`: the records delete the group, perhaps for a classic one, so the next
-    decision waits until they are durable. `rebalances`: the resulting classic group begins a rebalance.
+    decision waits until they are durable. `rebalances`: the resulting classic group begins a rebalance. `cacheable`: the
+    decision's response, if it may be sent again.
     """
 
     title: ClassVar[str]
@@ -73,6 +75,7 @@ class GroupDraft(ABC, Generic[G, K, V]):
         self.is_refreshed = False
         self.is_last = False
         self.rebalances = False
+        self.cacheable: CacheableResponse | None = None
         self._record_bytes_max = record_bytes_max
         self._may_write = may_write
         self._is_own = False  # `group` is a fork, or new, so it may be changed

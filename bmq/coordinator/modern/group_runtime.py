@@ -24,13 +24,15 @@ import structlog
 
 from bmq.coordinator.classic.group import Group
 from bmq.coordinator.config import CoordinatorConfig
+from bmq.coordinator.modern.cached_responses import CachedResponses, RequestKey
 from bmq.coordinator.modern.group_draft import EncodedRecord, GroupDraft, NotToBeWritten
 from bmq.coordinator.modern.member_timers import NOBODY, Due, GroupTimers, TimerKind, TimerOrder
 from bmq.coordinator.runtime.moment import Moment
-from bmq.coordinator.runtime.recent_proof import sessions_from_ms
+from bmq.coordinator.runtime.recent_proof import PROOF_RENEWAL_AGE_MS, sessions_from_ms
 from bmq.coordinator.runtime.wake_ups import WakeUps
 from bmq.coordinator.topics import CurrentTopics, TopicChanges
 from bmq.log.state_log import StateLog
+from bmq.protocol.codec import encode
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.record_types import EpochKey, MemberKey, RecordTypes, TargetEpochKey, TargetEpochValue
@@ -107,9 +109,13 @@ class Counts(Protocol):
 
 @dataclass(slots=True)
 class Volatile:
-    """State that is not in the log. `changes`: count of the group's topic changes; `looked`: those it has seen."""
+    """State that is not in the log. `changes`: count of the group's topic changes; `looked`: those it has seen.
+
+    `responses`: those to heartbeats that changed nothing.
+    """
 
     timers: GroupTimers = field(default_factory=GroupTimers)
+    responses: CachedResponses = field(default_factory=CachedResponses)
     changes: int = 1
     looked: int = 0
 
@@ -172,6 +178,8 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
     def reconfigure(self, config: CoordinatorConfig) -> None:
         """Use it for all later decisions."""
         self._config = config
+        for volatile in self._volatile.values():
+            volatile.responses.clear()
 
     # ---------------------------------------------------------------- what kinds differ in
 
@@ -206,10 +214,12 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         """A member missed a deadline; returns whether it was removed."""
 
     def _decided_on(self, draft: D, volatile: M) -> None:
-        """Called after a decision, to keep state that the next one needs besides the records."""
-
-    def _changed(self, group_id: str) -> None:
-        """A record of the group was replayed."""
+        """Called after a decision, to keep what later ones need besides the records."""
+        if draft.cacheable is not None and self.groups.get(draft.group_id) is draft.group:  # nothing was written
+            key, api_key, response = draft.cacheable
+            body = encode("response", api_key, key.api_version, response)
+            configs = self._image().group_configs
+            volatile.responses.put(key, body, tuple(draft.timers), configs, len(draft.existing.members))
 
     # ---------------------------------------------------------------- life
 
@@ -314,6 +324,26 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         self._carry_out(group_id, decided)
         outcome: T = decided.outcome
         return outcome
+
+    def cached_response(self, group_id: str, key: RequestKey) -> bytes | None:
+        """The body of an earlier response to this heartbeat, with its timers renewed, if nothing has changed since and the
+        shard is proven ours. None: `decide` has to answer.
+        """
+        volatile = self._volatile.get(group_id)
+        if volatile is None or volatile.changes != volatile.looked:
+            return None
+        found = volatile.responses.get(key, self._image().group_configs)
+        if found is None:
+            return None
+        body, timers = found
+        if any(self._is_being_removed(group_id, order.member_id) for order in timers):
+            return None
+        host = self._host
+        asked_ms = host.elapsed_ms()
+        if asked_ms - host.state_log.proven_ms >= PROOF_RENEWAL_AGE_MS and not host.is_proven(asked_ms):
+            return None  # it has to wait for a proof (rule 34)
+        self._obey(group_id, timers, self._loop.time() * 1000)
+        return body
 
     def settled_elsewhere(self, group_id: str) -> None:
         """Records of another kind with this id are no longer in flight."""
@@ -459,7 +489,8 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         if value is None and not self._is_loading:
             self._removing(group, key)
         group.apply(key, value)
-        self._changed(key.group)
+        if (volatile := self._volatile.get(key.group)) is not None:
+            volatile.responses.clear()
         match key, value:
             case EpochKey(), None:
                 self.drop(key.group)

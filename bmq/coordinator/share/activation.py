@@ -38,6 +38,10 @@ class Activation:
         self._is_complete = True
         return missing
 
+    def has_begun(self, epoch: int) -> bool:
+        """Whether `begin` has nothing to tell at this epoch of the target."""
+        return epoch == self._epoch and self._is_complete
+
     def failed(self, epoch: int, places: Iterable[tuple[UUID, int]]) -> None:
         """These shards were not reached; tell them again."""
         if epoch == self._epoch:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from bmq.coordinator.config import GroupTerms, ShareConfig
+from bmq.coordinator.modern.cached_responses import CacheableResponse, RequestKey
 from bmq.coordinator.modern.member_timers import TimerKind
 from bmq.coordinator.modern.subscribed_topics import metadata_hash
 from bmq.coordinator.runtime.moment import Moment
@@ -27,6 +28,7 @@ from bmq.coordinator.share.subscription import marked_hash, require_admission, t
 from bmq.coordinator.subscription_type import SubscriptionType
 from bmq.coordinator.topics import Topics
 from bmq.protocol import share_group_records as records
+from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
@@ -90,8 +92,10 @@ def check(asked: ShareGroupHeartbeatRequest) -> None:
         raise _invalid("MemberEpoch is invalid.")
 
 
-def heartbeat(draft: ShareDraft, beat: Beat, context: ShareContext) -> Answered:
-    """Raises KafkaError: INVALID_REQUEST for a view, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
+def heartbeat(draft: ShareDraft, beat: Beat, context: ShareContext, key: RequestKey | None = None) -> Answered:
+    """`key`: what the response to a member of a settled group is cached under (`draft.cacheable`); None: it is not cached.
+
+    Raises KafkaError: INVALID_REQUEST for a view, GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
     FENCED_MEMBER_EPOCH.
     """
     asked = beat.request
@@ -117,7 +121,11 @@ def heartbeat(draft: ShareDraft, beat: Beat, context: ShareContext) -> Answered:
     draft.start(TimerKind.SESSION, asked.member_id, context.terms.session_timeout_ms)
     had = {} if before is None else before.assigned
     is_sent = asked.member_epoch == JOIN_EPOCH or asked.subscribed_topic_names is not None or member.assigned != had
-    return Answered(_response(member, context, is_sent=is_sent), missing)
+    response = _response(member, context, is_sent=is_sent)
+    group = draft.existing
+    if key is not None and group.settled_at == context.version and group.epoch == group.target_epoch:
+        draft.cacheable = CacheableResponse(key, ApiKey.SHARE_GROUP_HEARTBEAT, response)
+    return Answered(response, missing)
 
 
 def initialized(draft: ShareDraft, topics: StateTopics) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
-from bmq.coordinator.consumer.cached_responses import (
+from bmq.coordinator.modern.cached_responses import (
     KEY_BYTES_MAX,
     RESPONSES_PER_MEMBER_MAX,
     CachedResponses,
@@ -134,6 +135,15 @@ async def test_a_change_of_topics_or_of_what_is_set_for_groups_is_news(wire: Wir
     wire.cluster.clock.advance(1_000)
     wire.cluster.topics.group_configs = {"g": {"consumer.heartbeat.interval.ms": "6000"}}
     assert wire.again(frame) is None
+    assert (await wire.ask(frame)).heartbeat_interval_ms == 6_000
+
+
+async def test_a_change_of_the_servers_settings_is_news(wire: Wire) -> None:
+    frame = await remembered(wire, "A")
+    consumer = replace(CONFIG.consumer, heartbeat_interval_ms=6_000)
+    wire.cluster.coordinator.reconfigure(replace(CONFIG, consumer=consumer))
+    assert wire.again(frame) is None
+    wire.cluster.clock.advance(1_000)
     assert (await wire.ask(frame)).heartbeat_interval_ms == 6_000
 
 

@@ -1,4 +1,4 @@
-"""Responses to heartbeats that are sent again while nothing has changed: nearly all of them (KIP-848). Decisions only.
+"""Responses to heartbeats that are sent again while nothing has changed: nearly all of them (KIP-848, KIP-932). Decisions only.
 
 The response to a member of a settled group depends only on its request, the group, its topics and its configs. So a
 response for which nothing was written stays right until one of these changes, and we send its bytes again without
@@ -8,9 +8,10 @@ looking at the group, which took eight tenths of a heartbeat's time. The member'
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from bmq.coordinator.modern.member_timers import TimerOrder
+from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import after_correlation_id
 from bmq.protocol.wire import Buffer
 
@@ -31,6 +32,14 @@ class RequestKey(NamedTuple):
         return cls(client_host, api_version, after_correlation_id(frame))
 
 
+class CacheableResponse(NamedTuple):
+    """A response that stays right until the group, its topics or its configs change, unless it wrote records."""
+
+    key: RequestKey
+    api_key: ApiKey
+    response: Any
+
+
 class _CachedResponse(NamedTuple):
     body: bytes
     timers: tuple[TimerOrder, ...]
@@ -38,7 +47,7 @@ class _CachedResponse(NamedTuple):
 
 
 class CachedResponses:
-    """The cached responses of one group. `clear` them on every record of the group and when its topics change."""
+    """The cached responses of one group. `clear` them on every record of the group, and when the server's settings change."""
 
     __slots__ = ("_responses",)
 
