@@ -4,14 +4,15 @@
 
 Loads: `ones`: 100 members that fetch one record and accept it with the next fetch; `hundreds`: 4 that fetch 500;
 `idle`: 2,000 members that wait 10 s for records that never come, measured from the eleventh second on; `idle_stock`: the
-same with 500 ms, as stock clients do.
-`server_cpu_us` is what the server's process uses for one fetch. OLD: any name that git knows; both sides run in turn.
+same with 500 ms, as stock clients do; `heartbeats`: 500 members that only heartbeat.
+`server_cpu_us` is what the server's process uses for one fetch, or one heartbeat. OLD: any name that git knows; both sides run in turn.
 `--profile`: one server of this tree runs under cProfile, which slows it down, and leaves its figures in FILE.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import resource
 import shutil
@@ -23,7 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench.cluster.admin import create_topic, create_topics_request, wait_for_leaders
+from bench.cluster.admin import coordinator_of, create_topic, create_topics_request, wait_for_leaders
+from bench.cluster.many import insist
+from bench.core.client import Client as HeartbeatClient
+from bench.core.client import Load as HeartbeatLoad
 from bench.core.contenders import ServerOfTree
 from bench.core.revisions import checked_out
 from bench.criteria import BMQ
@@ -32,6 +36,7 @@ from bench.loads.client import Client
 from bench.queues.client import Members
 from bench.queues.frames import Fetching
 from bench.queues.groups import configure, initialize, member_ids, topic_id_of
+from bench.queues.idle import Member, heartbeat_frames, settle
 from bench.queues.target import filled
 from tests.support.processes import REPOSITORY
 
@@ -49,8 +54,8 @@ _OPEN_FILES: Final = 12_000
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """`fetch_records`: of one fetch; `batch_records`: of the batches they lie in; `records`: in the topic. `rate_per_s`: 0: as
-    many as are answered.
+    """`fetch_records`: of one fetch, 0: heartbeats in place of fetches; `batch_records`: of the batches they lie in;
+    `records`: in the topic. `rate_per_s`: 0: as many as are answered.
     """
 
     members: int
@@ -67,6 +72,7 @@ LOADS: Final[Mapping[str, Load]] = {
     "hundreds": Load(4, 500, 500, 4_000_000),
     "idle": Load(2_000, 500, 1, 0, wait_ms=10_000, rate_per_s=200, warm_s=10),
     "idle_stock": Load(2_000, 500, 1, 0, wait_ms=500, rate_per_s=4_000, warm_s=2),
+    "heartbeats": Load(500, 0, 1, 0, warm_s=2),
 }
 
 
@@ -103,6 +109,10 @@ def measured(server: ServerOfTree, directory: Path, load: Load, seconds: float) 
             create_topic(target.addresses, request)
             wait_for_leaders(target.addresses, "fetched", PARTITIONS)
         configure(target.addresses, "g")
+        if not load.fetch_records:
+            found = _heartbeats(target, load, directory, seconds)
+            server.stop()
+            return found
         initialize(target.addresses, "g", "fetched", PARTITIONS)
         named = [(one, number % PARTITIONS) for number, one in enumerate(member_ids(load.members, "m"))]
         topic_id = topic_id_of(target.addresses, "fetched")
@@ -114,6 +124,18 @@ def measured(server: ServerOfTree, directory: Path, load: Load, seconds: float) 
         return found
     finally:
         server.close()
+
+
+def _heartbeats(target: Target, load: Load, directory: Path, seconds: float) -> dict[str, Any]:
+    """As many as are answered, on a connection for every ten members. Raises LoadFailed, AdminFailed, OSError."""
+    insist(lambda: coordinator_of(target.addresses, "g"))
+    members = [Member("g", one, topic="fetched") for one in member_ids(load.members, "m")]
+    asyncio.run(settle(target.addresses[0], members))
+    asked = HeartbeatLoad(heartbeat_frames(members), load.members // 10, 1, load.rate_per_s)
+    port = int(target.addresses[0].rpartition(":")[2])
+    client = HeartbeatClient(directory / "heartbeats", None)
+    found = client.put(port, {BMQ: target.pids[0]}, asked, warm_s=load.warm_s, seconds=seconds)
+    return {**found, "fetches": found["answers"]}
 
 
 def main() -> None:

@@ -59,9 +59,10 @@ class Member:
     group_id: str
     member_id: str
     epoch: int = 0
+    topic: str = TOPIC
 
     def heartbeat(self) -> ShareGroupHeartbeatRequest:
-        names = (TOPIC,) if self.epoch == 0 else None
+        names = (self.topic,) if self.epoch == 0 else None
         return ShareGroupHeartbeatRequest(
             group_id=self.group_id, member_id=self.member_id, member_epoch=self.epoch, subscribed_topic_names=names
         )
