@@ -12,6 +12,8 @@ from uuid import UUID
 
 import structlog
 
+from bmq.aio.backoff import Backoff
+from bmq.aio.retries import until_done
 from bmq.controller.background import keep_running
 from bmq.controller.config import ControllerConfig
 from bmq.log.names import topic_directory
@@ -61,17 +63,22 @@ class TopicDeletions:
         await self._until_done(topic_id, self._delete_and_forget)
 
     async def _until_done(self, topic_id: UUID, work: Callable[[UUID], Awaitable[None]]) -> None:
-        retry_ms = self._config.topic_deletion_retry_ms
-        while True:
-            try:
-                async with self._slots:
-                    await work(topic_id)
-            except BmqError as error:
-                _log.warning("topic_files_not_deleted", topic_id=str(topic_id), error=str(error), retry_ms=retry_ms)
-            else:
-                return
-            await asyncio.sleep(retry_ms / 1000)
-            retry_ms = min(retry_ms * 2, self._config.topic_deletion_retry_max_ms)
+        config = self._config
+        pauses = Backoff(
+            None, first_s=config.topic_deletion_retry_ms / 1000, max_s=config.topic_deletion_retry_max_ms / 1000
+        )
+
+        async def attempt() -> None:
+            async with self._slots:
+                await work(topic_id)
+
+        def pause_s(error: BmqError, _took_s: float) -> float:
+            seconds = pauses.next_s()
+            retry_ms = round(seconds * 1000)
+            _log.warning("topic_files_not_deleted", topic_id=str(topic_id), error=str(error), retry_ms=retry_ms)
+            return seconds
+
+        await until_done(attempt, BmqError, pause_s)
 
     async def _delete_and_forget(self, topic_id: UUID) -> None:
         await self._delete_files(topic_id)

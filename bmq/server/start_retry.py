@@ -8,6 +8,7 @@ from typing import Final, TypeVar
 
 import structlog
 
+from bmq.aio.retries import until_done
 from bmq.log.store import CorruptFile, StorageUnavailable
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
@@ -46,18 +47,17 @@ class StartRetry:
         Raises StoreNotReady when the time is up, and every other error at once.
         """
         loop = asyncio.get_running_loop()
-        while True:
-            began_s = loop.time()
-            try:
-                return await attempt()
-            except BmqError as error:
-                if not may_pass(error):
-                    raise
-                left_s = self._deadline_s - loop.time()
-                if left_s <= 0:
-                    raise StoreNotReady(f"the store was not ready within {self._wait_s:g} s: {error}") from error
-                self._say(str(error), loop.time(), left_s)
-                await asyncio.sleep(min(left_s, max(0.0, began_s + TRY_AGAIN_S - loop.time())))
+
+        def pause_s(error: BmqError, took_s: float) -> float | None:
+            if not may_pass(error):
+                return None
+            left_s = self._deadline_s - loop.time()
+            if left_s <= 0:
+                raise StoreNotReady(f"the store was not ready within {self._wait_s:g} s: {error}") from error
+            self._say(str(error), loop.time(), left_s)
+            return min(left_s, max(0.0, TRY_AGAIN_S - took_s))
+
+        return await until_done(attempt, BmqError, pause_s)
 
     def _say(self, reason: str, now_s: float, left_s: float) -> None:
         if reason != self._said or now_s - self._said_s >= SAID_AGAIN_S:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from bmq.aio.backoff import Backoff
+from bmq.aio.retries import until_done
 from bmq.log.clock import Clock
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.dead_letter_configs import INTERNAL_PREFIX
@@ -249,13 +250,11 @@ async def _tried_again(call: Callable[[], Awaitable[T]]) -> T:
     loop = asyncio.get_running_loop()
     give_up_s = loop.time() + RETRY_MAX_S
     pauses = Backoff(None, first_s=PAUSE_FIRST_S, max_s=PAUSE_MAX_S)
-    while True:
-        try:
-            return await call()
-        except KafkaError as error:
-            if error.code not in _PASSING or loop.time() >= give_up_s:
-                raise
-        await pauses.pause()
+
+    def pause_s(error: KafkaError, _took_s: float) -> float | None:
+        return pauses.next_s() if error.code in _PASSING and loop.time() < give_up_s else None
+
+    return await until_done(call, KafkaError, pause_s)
 
 
 async def _to_its_end(work: Coroutine[None, None, None]) -> None:
