@@ -3,6 +3,7 @@
     python -m bench.micro_share_fetch [OLD] [--pairs N] [--load NAME …] [--seconds N] [--profile FILE]
 
 Loads: `ones`: 100 members that fetch one record and accept it with the next fetch; `hundreds`: 4 that fetch 500;
+`one`: one that does so from the only partition;
 `idle`: 2,000 members that wait 10 s for records that never come, measured from the eleventh second on; `idle_stock`: the
 same with 500 ms, as stock clients do; `heartbeats`: 500 members that only heartbeat.
 `server_cpu_us` is what the server's process uses for one fetch, or one heartbeat. OLD: any name that git knows; both sides run in turn.
@@ -65,11 +66,13 @@ class Load:
     wait_ms: int = 500
     rate_per_s: float = 0
     warm_s: float = 1
+    partitions: int = PARTITIONS
 
 
 LOADS: Final[Mapping[str, Load]] = {
     "ones": Load(100, 1, 10, 60_000),
     "hundreds": Load(4, 500, 500, 4_000_000),
+    "one": Load(1, 500, 500, 4_000_000, partitions=1),
     "idle": Load(2_000, 500, 1, 0, wait_ms=10_000, rate_per_s=200, warm_s=10),
     "idle_stock": Load(2_000, 500, 1, 0, wait_ms=500, rate_per_s=4_000, warm_s=2),
     "heartbeats": Load(500, 0, 1, 0, warm_s=2),
@@ -101,20 +104,20 @@ def measured(server: ServerOfTree, directory: Path, load: Load, seconds: float) 
     try:
         server.start()
         target = Target(BMQ, [server.bootstrap], {BMQ: server.pid}, 1)
-        request = create_topics_request("fetched", PARTITIONS, 1)
+        request = create_topics_request("fetched", load.partitions, 1)
         if load.records:
             batches = {"batch.num.messages": str(load.batch_records), "linger.ms": "50"}
             filled(target, Client(directory), request, load.records, RECORD_BYTES, batches)
         else:
             create_topic(target.addresses, request)
-            wait_for_leaders(target.addresses, "fetched", PARTITIONS)
+            wait_for_leaders(target.addresses, "fetched", load.partitions)
         configure(target.addresses, "g")
         if not load.fetch_records:
             found = _heartbeats(target, load, directory, seconds)
             server.stop()
             return found
-        initialize(target.addresses, "g", "fetched", PARTITIONS)
-        named = [(one, number % PARTITIONS) for number, one in enumerate(member_ids(load.members, "m"))]
+        initialize(target.addresses, "g", "fetched", load.partitions)
+        named = [(one, number % load.partitions) for number, one in enumerate(member_ids(load.members, "m"))]
         topic_id = topic_id_of(target.addresses, "fetched")
         asked = Fetching("g", topic_id, named, load.wait_ms, load.fetch_records)
         found = members.fetch(
@@ -169,9 +172,11 @@ def main() -> None:
                         shutil.rmtree(directory / "server", ignore_errors=True)
                         cpu_us = found["server_cpu_s"] / found["fetches"] * 1e6
                         used[side].append(cpu_us)
+                        took_us = found.get("latency_p50_us", 0)
                         print(
                             f"{name} {side}: {found['fetches'] / chosen.seconds:,.0f} fetches/s, "
-                            f"{found.get('records', 0) / chosen.seconds:,.0f} records/s, server_cpu_us {cpu_us:.0f}",
+                            f"{found.get('records', 0) / chosen.seconds:,.0f} records/s, server_cpu_us {cpu_us:.0f}, "
+                            f"latency_p50_us {took_us}",
                             flush=True,
                         )
                 if OLD in used:
