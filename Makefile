@@ -114,6 +114,8 @@ bench-topics: $(VENV)/.installed-bench $(VENV)/.compiled tools $(JARS)/kafka/.fe
 bench-security: $(VENV)/.installed-bench $(VENV)/.compiled tools $(JARS)/kafka/.fetched ## TLS, logins, ACLs, quotas and strangers beside Apache Kafka -> bench/results/security.json
 	@deploy/dev/install-tools.sh librdkafka
 	@$(ALONE) $(BIN)/python -m bench.security
+	@$(BIN)/python -m bench.plot security
+	@$(BIN)/python -m bench.readme
 
 bench-queues: $(VENV)/.installed-bench $(VENV)/.compiled tools $(JARS)/kafka/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## share groups beside Apache Kafka's, on one node and on three -> bench/results/queues.json
 	@deploy/dev/install-tools.sh librdkafka

@@ -1,5 +1,5 @@
 """Pictures of the results for docs/benchmarks: `python -m bench.plot [NAME …]`, of standalone, hdfs, secure_hdfs, cluster, loads,
-groups, spark, topics, queues and core.
+groups, spark, topics, security, queues and core.
 
 Drawn from the criteria in a results file; what was not measured has a name and no bar.
 """
@@ -19,7 +19,19 @@ from matplotlib.patches import Patch
 from bench.criteria import Criterion
 from bench.runner import RESULTS
 
-NAMES: Final = ("standalone", "hdfs", "secure_hdfs", "cluster", "loads", "groups", "spark", "topics", "queues", "core")
+NAMES: Final = (
+    "standalone",
+    "hdfs",
+    "secure_hdfs",
+    "cluster",
+    "loads",
+    "groups",
+    "spark",
+    "topics",
+    "security",
+    "queues",
+    "core",
+)
 OURS: Final = "#1b7f5c"
 THEIRS: Final = "#9aa0a6"
 BOUND: Final = "#b3261e"

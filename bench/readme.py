@@ -101,6 +101,16 @@ CHAPTERS: Final[Mapping[str, tuple[str, str, str]]] = {
         "brokers; a change is in force when clients of every node observe it. `make bench-topics` repeats all of it.",
         "a topic's life on bmq beside Apache Kafka",
     ),
+    "security": (
+        "Security",
+        "One bmq node beside one Apache Kafka node with the same listeners, certificate, user, ACLs and quotas, on one machine, in "
+        "alternation. Handshakes and logins are made on one processor, with the server on the other. "
+        "Strangers are 5,000 connections that stop in the middle of TLS or of SASL and stay; of those that the server closes, 100 a second "
+        "are replaced, so that all places that bmq has for connections without a login (1,024) are new within ten seconds, the time that "
+        "a TLS handshake may take. A flood replaces each at once, as fast as one process can. Plain loads without any security are "
+        "prepared frames, beside the revision before security. `make bench-security` repeats all of it.",
+        "what security costs on bmq and on Apache Kafka",
+    ),
     "queues": (
         "Share groups",
         "One bmq node beside one Apache Kafka node with share groups, then three nodes of bmq on HDFS and ZooKeeper beside three Apache "

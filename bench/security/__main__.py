@@ -30,6 +30,7 @@ from bench.security import plan as plan_module
 from bench.security.criteria import (
     ACLS,
     CLUSTER_QUOTAS,
+    FLOOD,
     LOGINS,
     OLD,
     QUOTA_BYTES_PER_S,
@@ -152,11 +153,17 @@ class Measuring:
         return {"bytes_per_s": rates_under_quota(address, pids, self.client, self.plan)}
 
     def strangers(self, name: str) -> None:
-        done = self.findings.rounds(STRANGERS, name, self.plan.strangers_rounds)
-        for number in range(self.plan.strangers_rounds):
-            with self.findings.attempt([STRANGERS], f"{name}, round {number + 1}"), self.node(name) as side:
+        self._strangers(STRANGERS, name, self.plan.strangers_rounds, self.plan.strangers_returns_per_s)
+
+    def flood(self, name: str) -> None:
+        self._strangers(FLOOD, name, self.plan.flood_rounds, None)
+
+    def _strangers(self, part: str, name: str, rounds: int, returns_per_s: float | None) -> None:
+        done = self.findings.rounds(part, name, rounds)
+        for number in range(rounds):
+            with self.findings.attempt([part], f"{name}, round {number + 1}"), self.node(name) as side:
                 make_topic(bootstrap(side, PLAIN), "small")
-                done(beside_strangers(side, self.frames, "small", self.plan))
+                done(beside_strangers(side, self.frames, "small", self.plan, returns_per_s))
 
     def plain(self) -> None:
         """bmq beside itself before it had any security, both on one processor."""
@@ -179,6 +186,7 @@ def measure(plan: Plan, findings: Findings) -> dict[str, float]:
             CLUSTER_QUOTAS: measuring.cluster_quotas,
             QUOTAS: lambda: measuring.on_both(measuring.quotas),
             STRANGERS: lambda: measuring.on_both(measuring.strangers),
+            FLOOD: lambda: measuring.on_both(measuring.flood),
             PLAIN_PART: measuring.plain,
         }
         return measured_parts(plan, findings, runs)

@@ -14,6 +14,8 @@ ACLS: Final = "acls"
 QUOTAS: Final = "quotas"
 CLUSTER_QUOTAS: Final = "cluster-quotas"
 STRANGERS: Final = "strangers"
+FLOOD: Final = "flood"
+"""Strangers who come back at once when the server closes them."""
 PLAIN: Final = "plain"
 OLD: Final = "before"
 """The revision before there was any security, beside bmq in the part PLAIN."""
@@ -86,6 +88,7 @@ ABSOLUTES: Final = (
              _quota_error_percent, no_rival="Kafka's quotas hold for each broker"),
     Absolute("unauthenticated_5000", STRANGERS, "p99 of others beside 5,000 half-made connections", "x", 1.3,
              _strangers_factor),
+    Absolute("flood_5000", FLOOD, "p99 of others beside 5,000 that come back at once", "x", 0, _strangers_factor, op=""),
 )  # fmt: skip
 PART_OF: Final = parts_by_id(RATIOS, ABSOLUTES)
 

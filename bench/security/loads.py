@@ -207,8 +207,13 @@ def _mean(windows: Sequence[float]) -> float:
 # -- Strangers -------------------------------------------------------------------------------------------------------
 
 
-def beside_strangers(side: Secured, frames: FrameClient, topic: str, plan: Plan) -> dict[str, Any]:
-    """Latencies of small requests at a fixed rate, first alone, then beside connections that stopped half-way."""
+def beside_strangers(
+    side: Secured, frames: FrameClient, topic: str, plan: Plan, returns_per_s: float | None
+) -> dict[str, Any]:
+    """Latencies of small requests at a fixed rate, first alone, then beside connections that stopped half-way.
+
+    `returns_per_s`: see bench.security.strangers.Places.
+    """
     now_ms = int(time.time() * 1000)
     produces = produce_frames(topic, [[number] for number in range(PARTITIONS)], 100, 1, now_ms)
     load = Load(produces, SMALL_CONNECTIONS, 1, STRANGERS_RATE_PER_S)
@@ -218,7 +223,7 @@ def beside_strangers(side: Secured, frames: FrameClient, topic: str, plan: Plan)
         return frames.put(side.ports[PLAIN], processes, load, warm_s=plan.warm_s, seconds=plan.strangers_s)
 
     without = measure()
-    with Strangers(side.ports, plan.strangers) as strangers:
+    with Strangers(side.ports, plan.strangers, returns_per_s) as strangers:
         strangers.arrive()
         found = measure()
         return {"without": without, "with": {**found, "strangers": strangers.opened, "closed": strangers.closed}}

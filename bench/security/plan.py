@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench.runner import QUICK, SMOKE
-from bench.security.criteria import ACLS, CLUSTER_QUOTAS, LOGINS, PLAIN, QUOTAS, STRANGERS, TLS
+from bench.security.criteria import ACLS, CLUSTER_QUOTAS, FLOOD, LOGINS, PLAIN, QUOTAS, STRANGERS, TLS
 
-PARTS: Final = (TLS, LOGINS, ACLS, QUOTAS, CLUSTER_QUOTAS, STRANGERS, PLAIN)
+PARTS: Final = (TLS, LOGINS, ACLS, QUOTAS, CLUSTER_QUOTAS, STRANGERS, FLOOD, PLAIN)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`seconds`: of each load, behind `warm_s` of its own. `acls`: in the authorizer. A quota is measured from
-    `quota_warm_s` on for `quota_s`. `strangers`: connections that stop half-way, in as many rounds as each side has.
+    `quota_warm_s` on for `quota_s`. `strangers`: connections that stop half-way, `strangers_returns_per_s` of which are replaced when the server closes them.
     `plain_s`: of each of the alternating loads of `plain`, behind `plain_warm_s` of its own. All of it is estimated to take 25 minutes.
     """
 
@@ -30,8 +30,10 @@ class Plan:
     quota_warm_s: float = 30
     quota_s: float = 60
     strangers: int = 5_000
+    strangers_returns_per_s: float = 100
     strangers_s: float = 12
     strangers_rounds: int = 3
+    flood_rounds: int = 1
     plain_pairs: int = 12
     plain_warm_s: float = 0.3
     plain_s: float = 1.5

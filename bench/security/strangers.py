@@ -1,10 +1,14 @@
-"""Connections that stop in the middle of TLS or SASL, from many addresses of the loopback network, opened again when closed."""
+"""Connections that stop in the middle of TLS or SASL, from many addresses of the loopback network.
+
+They send nothing more. When the server closes one, another takes its place: at once, or at a rate.
+"""
 
 from __future__ import annotations
 
 import selectors
 import socket
 import threading
+import time
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Final
@@ -19,14 +23,42 @@ HALF_CLIENT_HELLO: Final = bytes.fromhex("1603010200010001fc")
 HALF_SASL: Final = _framed(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism=MECHANISM)) + b"\x00\x00"
 ADDRESSES: Final = 250
 LOOK_S: Final = 0.1
+"""How often it is looked which were closed."""
+
+
+class Places:
+    """Which of the places that became free are taken again, and when. `returns_per_s`: None: each at once. `now_s`: the start."""
+
+    def __init__(self, returns_per_s: float | None, now_s: float) -> None:
+        self._returns_per_s = returns_per_s
+        self._taken_until_s = now_s
+        self._free = 0
+
+    def add(self, count: int) -> None:
+        """So many are free again."""
+        self._free += count
+
+    def due(self, now_s: float) -> int:
+        """How many are taken now. What was not taken in time because none was free is not made up for."""
+        if self._returns_per_s is None:
+            count = self._free
+        else:
+            allowed = int((now_s - self._taken_until_s) * self._returns_per_s)
+            self._taken_until_s += allowed / self._returns_per_s
+            count = min(self._free, allowed)
+        self._free -= count
+        return count
 
 
 class Strangers:
-    """`count` of them, half to the TLS and half to the SASL listener. A context: all are closed behind it."""
+    """`count` of them, half to the TLS and half to the SASL listener; `returns_per_s`: see Places. A context: all are closed
+    behind it. `opened`, `closed`: connections so far.
+    """
 
-    def __init__(self, ports: Mapping[str, int], count: int) -> None:
+    def __init__(self, ports: Mapping[str, int], count: int, returns_per_s: float | None) -> None:
         self._targets = ((ports[SSL], HALF_CLIENT_HELLO), (ports[SASL], HALF_SASL))
         self._count = count
+        self._returns_per_s = returns_per_s
         self._selector = selectors.DefaultSelector()
         self._numbers = iter(range(10**9))
         self._is_over = threading.Event()
@@ -42,7 +74,8 @@ class Strangers:
             self._open()
         self._thread.start()
 
-    def _open(self) -> None:
+    def _open(self) -> bool:
+        """Whether the server took it, as far as it can be seen."""
         number = next(self._numbers)
         port, half = self._targets[number % 2]
         stranger = socket.socket()
@@ -53,25 +86,37 @@ class Strangers:
         except OSError:
             stranger.close()
             self.closed += 1
-            return
+            return False
         stranger.setblocking(False)
         self._selector.register(stranger, selectors.EVENT_READ)
         self.opened += 1
+        return True
 
     def _replace(self) -> None:
+        places = Places(self._returns_per_s, time.monotonic())
+        places.add(self._count - len(self._selector.get_map()))
         while not self._is_over.is_set():
-            for key, _ in self._selector.select(LOOK_S):
-                stranger = key.fileobj
-                assert isinstance(stranger, socket.socket)
-                try:
-                    is_open = bool(stranger.recv(4096))
-                except OSError:
-                    is_open = False
-                if not is_open:
-                    self._selector.unregister(stranger)
-                    stranger.close()
-                    self.closed += 1
-                    self._open()
+            places.add(self._closed_ones())
+            places.add(sum(not self._open() for _ in range(places.due(time.monotonic()))))
+            if self._returns_per_s is not None:
+                self._is_over.wait(LOOK_S)
+
+    def _closed_ones(self) -> int:
+        """How many the server has closed since the last look."""
+        count = 0
+        for key, _ in self._selector.select(LOOK_S):
+            stranger = key.fileobj
+            assert isinstance(stranger, socket.socket)
+            try:
+                is_open = bool(stranger.recv(4096))
+            except OSError:
+                is_open = False
+            if not is_open:
+                self._selector.unregister(stranger)
+                stranger.close()
+                count += 1
+        self.closed += count
+        return count
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -35,6 +35,7 @@ from bench.readme import (
 )
 from bench.runner import Bench
 from bench.secure_hdfs.__main__ import BENCH as SECURE_HDFS
+from bench.security.__main__ import BENCH as SECURITY
 from bench.spark.__main__ import BENCH as SPARK
 from bench.standalone.__main__ import BENCH as STANDALONE
 from bench.table import table
@@ -43,7 +44,8 @@ from bench.topics.__main__ import BENCH as TOPICS
 pytestmark = pytest.mark.unit
 
 BENCHES = {
-    bench.name: bench for bench in (STANDALONE, HDFS, SECURE_HDFS, CLUSTER, LOADS, GROUPS, SPARK, TOPICS, QUEUES, CORE)
+    bench.name: bench
+    for bench in (STANDALONE, HDFS, SECURE_HDFS, CLUSTER, LOADS, GROUPS, SPARK, TOPICS, SECURITY, QUEUES, CORE)
 }
 MACHINE = {"cpu_model": "EPYC", "cpu_count": 2, "memory_gib": 24.0, "kernel": "6.1", "file_system": "ext4"}
 

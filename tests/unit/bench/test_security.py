@@ -9,6 +9,7 @@ import pytest
 from bench.criteria import Evidence
 from bench.security.criteria import CLUSTER_QUOTAS, OLD, PART_OF, PLAIN, QUOTAS, judge
 from bench.security.plan import PARTS
+from bench.security.strangers import Places
 
 pytestmark = pytest.mark.unit
 
@@ -49,3 +50,24 @@ def test_without_any_security_bmq_may_be_one_percent_slower_than_before() -> Non
         found = judged({PLAIN: {"wanted": 3, "pairs": pairs}})
         for name in ("plain_produce", "plain_fetch", "plain_small"):
             assert found[name]["holds"] is holds, found[name]
+
+
+def test_places_of_strangers_are_taken_again_at_their_rate() -> None:
+    places = Places(100, now_s=50)
+    places.add(4_000)
+    assert places.due(50.005) == 0
+    taken = sum(places.due(50 + step * 0.125) for step in range(1, 81))
+    assert taken == 1_000  # in ten seconds
+
+
+def test_time_in_which_no_place_was_free_is_not_made_up_for() -> None:
+    places = Places(100, now_s=0)
+    assert places.due(10) == 0
+    places.add(500)
+    assert places.due(10.125) == 12
+
+
+def test_strangers_of_a_flood_are_back_at_once() -> None:
+    places = Places(None, now_s=0)
+    places.add(700)
+    assert places.due(0) == 700 and places.due(1) == 0
