@@ -1,7 +1,7 @@
 """Reads of views: the base's batches with only the records that pass the view's filter.
 
 Filtering takes a thread, one read at a time in a process, and its results are remembered by view and batch: what many readers
-fetch is filtered once. Offsets without records that pass go out as batches without records, so that positions move and lag
+fetch is filtered once. What is short beside its base is remembered by ranges of offsets too, and then the base is not read again. Offsets without records that pass go out as batches without records, so that positions move and lag
 reaches 0. A read that finds nothing up to the end of the log tells nobody: the fetch goes on waiting, and the next look begins
 where this read ended (`Interest.passed`).
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
@@ -28,7 +28,9 @@ from bmq.proxy.fetch_results import in_order, known_aborted
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.memory_reads import MemoryReads
 from bmq.proxy.pending_read import PendingRead
-from bmq.views.batch_filter import NOTHING, BatchFilter, EmptyRun, run_of
+from bmq.proxy.view_answer import Piece, Shown, ViewAnswer
+from bmq.proxy.view_ranges import RangeKey, ViewRange, ViewRanges
+from bmq.views.batch_filter import NOTHING, BatchFilter, run_of
 from bmq.views.filter_error import InvalidFilter
 from bmq.views.view_filter import compiled
 
@@ -42,6 +44,8 @@ FILTERED_AT_ONCE_BYTES_MAX: Final = 8 * 1024
 """Uncompressed batches up to this size together are filtered on the event loop."""
 SLICE_S: Final = 0.05
 """A filtering that takes longer lets others have their turn."""
+RANGE_SHARE_MAX: Final = 0.5
+"""What a view shows of a step is remembered as a range if it has at most this share of the base's bytes."""
 FILTERS_MAX: Final = 1_000
 """Filters that are kept ready."""
 _ENTRY_BYTES: Final = 250
@@ -82,11 +86,12 @@ class ViewReads:
         self._turn = asyncio.Lock()
         self._long = asyncio.Lock()
         self._filters: LRUCache[UUID, BatchFilter] = LRUCache(FILTERS_MAX)
-        self._remembered: LRUCache[_Key, _Filtered] = LRUCache(config.view_cache_bytes_max, _size)
+        self._remembered: LRUCache[_Key, _Filtered] = LRUCache(config.view_cache_bytes_max // 2, _size)
+        self._ranges = ViewRanges(config.view_cache_bytes_max // 2)
 
     @property
     def remembered_bytes(self) -> int:
-        return int(self._remembered.currsize)
+        return int(self._remembered.currsize) + self._ranges.used_bytes
 
     async def read(
         self, pending: PendingRead, *, is_read_committed: bool
@@ -97,25 +102,31 @@ class ViewReads:
         limit = pending.length_bytes_max
         assert view is not None and limit is not None
         began_s, deadline_s = self._elapsed_s(), self._loop.time() + SCAN_S_MAX
-        answer = _Answer(interest.passed, interest.fetch_offset)
-        scanned_bytes = 0
+        answer = ViewAnswer(interest.passed, interest.fetch_offset)
+        begin_offset, scanned_bytes = answer.next_offset, 0
         while answer.next_offset < bound_offset and not answer.is_full:
-            if scanned_bytes and (scanned_bytes >= SCAN_BYTES_MAX or self._loop.time() >= deadline_s):
+            is_over = scanned_bytes >= SCAN_BYTES_MAX or self._loop.time() >= deadline_s
+            if is_over and answer.next_offset > begin_offset:
                 answer.is_cut = True
                 break
             try:
-                data, found = await self._step(view, log, answer.next_offset, bound_offset)
+                known = await self._known(view, log, answer.next_offset)
+                if known is None:
+                    pieces, step_bytes = await self._step(view, log, answer.next_offset, bound_offset)
+                    scanned_bytes += step_bytes
+                else:
+                    pieces = known.shown(answer.next_offset, bound_offset)
             except BmqError:
                 if not answer.parts:
                     raise
                 answer.is_cut = True  # the next fetch meets the error where this answer ends
                 break
-            if not found:
-                break
-            scanned_bytes += len(data)
-            for (position, header), filtered in found:
-                if not answer.add(header, data, position, filtered, limit):
+            before_offset = answer.next_offset
+            for piece in pieces:
+                if not answer.add(piece, limit):
                     break
+            if answer.next_offset == before_offset:
+                break
         interest.passed = None if answer.parts or answer.is_cut else answer.run
         views = answer.finished()
         if not is_read_committed:
@@ -129,12 +140,32 @@ class ViewReads:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {interest.fetch_offset} was deleted meanwhile")
         return CaughtUp(views, answer.next_offset), aborted
 
+    async def _known(self, view: TopicImage, log: PartitionLog, offset: int) -> ViewRange | None:
+        """A remembered range that holds the offset, unless the log was compacted since. Asks it anew after a while."""
+        key = view.topic_id, log.topic_partition, log.leader_epoch
+        known = self._ranges.find(key, offset)
+        if known is None:
+            return None
+        now_s = self._elapsed_s()
+        if now_s - known.asked_s > self._cursor_age_s:
+            await log.locate(offset)  # a log elsewhere learns by this how far it is compacted
+            known = self._ranges.find(key, offset)
+            if known is None:
+                return None
+            known.asked_s = now_s
+        if log.compacted_offset > known.base_offset:
+            self._ranges.drop(key, known)
+            return None
+        return known
+
     async def _step(
         self, view: TopicImage, log: PartitionLog, offset: int, bound_offset: int
-    ) -> tuple[Buffer, list[tuple[_Batch, _Filtered]]]:
-        """Some batches of the base from the one that holds `offset` on, each with its part that passes."""
+    ) -> tuple[Iterable[Piece], int]:
+        """What the view shows of some batches of the base from the one that holds `offset` on, and how many bytes these have."""
+        asked_s = self._elapsed_s()
+        range_key = view.topic_id, log.topic_partition, log.leader_epoch
         views = await self._read(log, offset, bound_offset)
-        data = views[0] if len(views) == 1 else b"".join(views)
+        data = memoryview(views[0] if len(views) == 1 else b"".join(views))
         found = [one for one in batches(data) if one[1].last_offset >= offset]
         keys = [
             (view.topic_id, log.topic_partition, header.base_offset, header.crc, header.size_bytes)
@@ -148,7 +179,21 @@ class ViewReads:
             for key, one in news.items():
                 if _size(one) <= self._remembered.maxsize:
                     self._remembered[key] = one
-        return data, [(batch, filtered[key]) for key, batch in zip(keys, found, strict=True)]
+        pieces = [_piece(data, batch, filtered[key]) for key, batch in zip(keys, found, strict=True)]
+        if found:
+            first_offset = min(offset, found[0][1].base_offset)
+            if log.compacted_offset <= first_offset:
+                self._remember(range_key, first_offset, pieces, len(data), asked_s)
+        return pieces, len(data)
+
+    def _remember(
+        self, key: RangeKey, first_offset: int, pieces: Sequence[Piece], base_bytes: int, asked_s: float
+    ) -> None:
+        shown_bytes = sum(len(piece.data) for piece in pieces if isinstance(piece, Shown))
+        if shown_bytes <= base_bytes * RANGE_SHARE_MAX:
+            # Copies: a part of the base would keep the whole of it in memory.
+            kept = [Shown(bytes(one.data), one.next_offset) if isinstance(one, Shown) else one for one in pieces]
+            self._ranges.put(key, ViewRange(first_offset, kept, asked_s))
 
     async def _filter(
         self, view: TopicImage, partition: int, data: Buffer, missing: Sequence[tuple[_Key, _Batch]]
@@ -259,47 +304,13 @@ class _Filtering:
         self._steps = None
 
 
-class _Answer:
-    """What a read of a view has found so far. `run`: offsets without records, not yet among the parts."""
-
-    def __init__(self, passed: EmptyRun | None, fetch_offset: int) -> None:
-        is_known = passed is not None and passed.base_offset <= fetch_offset <= passed.next_offset
-        self.run = passed if is_known else None
-        self.next_offset = fetch_offset if self.run is None else self.run.next_offset
-        self.parts: list[memoryview] = []
-        self.size_bytes = 0
-        self.is_full = self.is_cut = False
-
-    def add(self, header: BatchHeader, data: Buffer, position: int, filtered: _Filtered, limit: int) -> bool:
-        """Take one batch over; False: it does not fit any more."""
-        if filtered == NOTHING:
-            run = None if self.run is None else self.run.joined(header)
-            if run is None:
-                self._end_run()
-                run = run_of(header)
-            self.run = run
-        else:
-            part = memoryview(data)[position : position + header.size_bytes]
-            if not isinstance(filtered, _AsItIs):
-                part = memoryview(filtered)
-            if self.size_bytes and self.size_bytes + len(part) > limit:
-                self.is_full = True
-                return False
-            self._end_run()
-            self.parts.append(part)
-            self.size_bytes += len(part)
-            self.is_full = self.size_bytes >= limit
-        self.next_offset = header.end_offset
-        return True
-
-    def finished(self) -> list[memoryview]:
-        self._end_run()
-        return self.parts
-
-    def _end_run(self) -> None:
-        if self.run is not None:
-            self.parts.append(memoryview(self.run.encoded()))
-            self.run = None
+def _piece(data: memoryview, batch: _Batch, filtered: _Filtered) -> Piece:
+    position, header = batch
+    if filtered == NOTHING:
+        return run_of(header)
+    if isinstance(filtered, _AsItIs):
+        filtered = data[position : position + header.size_bytes]
+    return Shown(filtered, header.end_offset)
 
 
 def _let_others_run() -> None:

@@ -153,11 +153,12 @@ class EmptyRun(NamedTuple):
     next_offset: int
     leader_epoch: int
 
-    def joined(self, header: BatchHeader) -> EmptyRun | None:
-        """With the offsets of the batch that follows; None: that needs a run of its own."""
-        if header.leader_epoch != self.leader_epoch or header.last_offset - self.base_offset > _LAST_DELTA_MAX:
+    def joined(self, following: EmptyRun) -> EmptyRun | None:
+        """With the offsets that follow; None: these need a run of their own."""
+        is_too_long = following.next_offset - 1 - self.base_offset > _LAST_DELTA_MAX
+        if following.leader_epoch != self.leader_epoch or is_too_long:
             return None
-        return EmptyRun(self.base_offset, header.end_offset, self.leader_epoch)
+        return EmptyRun(self.base_offset, following.next_offset, self.leader_epoch)
 
     def encoded(self) -> bytearray:
         """A batch without records: clients go on behind it."""

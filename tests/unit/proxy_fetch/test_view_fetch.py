@@ -245,6 +245,93 @@ async def test_another_reader_of_the_view_filters_nothing_again(make: Make) -> N
     assert 0 < reads.remembered_bytes < 100_000
 
 
+def asked_of(cluster: ViewCluster) -> list[int]:
+    """The offsets that the log is asked for from now on."""
+    log, asked = cluster.log(), list[int]()
+    original = log.tail_read
+
+    def tail_read(offset: int, length_bytes_max: int, bound_offset: int) -> Sequence[memoryview] | None:
+        asked.append(offset)
+        return original(offset, length_bytes_max, bound_offset)
+
+    log.tail_read = tail_read  # type: ignore[method-assign]
+    return asked
+
+
+@pytest.mark.parametrize("tail_start_offset", [0, 10_000])
+async def test_another_reader_of_a_sparse_view_does_not_read_the_base(make: Make, tail_start_offset: int) -> None:
+    cluster = make()
+    for tags in ("b" * 40, "a", "b" * 30 + "a" + "b" * 30, "b" * 50):
+        cluster.put(tags)
+    cluster.log().tail_start_offset = tail_start_offset
+    first = results(await cluster.fetch(wanted()))[0].records
+    assert seen(first) == [40, 71]
+    asked = asked_of(cluster)
+    assert results(await cluster.fetch(wanted()))[0].records == first
+    inside = results(await cluster.fetch(wanted(20)))[0].records
+    assert [(one.base_offset, one.end_offset) for _, one in batches(inside)] == [
+        (20, 40),
+        (40, 41),
+        (41, 102),
+        (102, 152),
+    ]
+    assert asked == []
+    cluster.put("ba")
+    assert seen(results(await cluster.fetch(wanted(41)))[0].records) == [71, 153]
+    assert asked == [152]
+
+
+async def test_what_is_not_committed_is_not_shown_from_memory(make: Make) -> None:
+    cluster = make()
+    cluster.put("b" * 40)
+    cluster.put("b" * 10)
+    cluster.put("b" * 30 + "a")
+    assert next_offset(results(await cluster.fetch(wanted()))[0].records) == 81
+    for stable, end in ((50, 50), (40, 40)):
+        cluster.log().last_stable_offset_bound = stable
+        asked = asked_of(cluster)
+        records = results(await cluster.fetch(wanted(isolation_level=1)))[0].records
+        assert seen(records) == [] and next_offset(records) == end and asked == []
+
+
+async def test_compaction_makes_ranges_forgotten(make: Make) -> None:
+    cluster = make()
+    cluster.put("b" * 40)
+    cluster.put("b" * 40)
+    log = cluster.log()
+    await cluster.fetch(wanted())
+    asked = asked_of(cluster)
+    log.compacted_offset = 40
+    await cluster.fetch(wanted())
+    await cluster.fetch(wanted())
+    assert asked == [0, 0], "what compaction has passed is read each time"
+    log.compacted_offset = -1
+    await cluster.fetch(wanted())
+    await cluster.fetch(wanted())
+    assert asked == [0, 0, 0]
+
+
+async def test_the_log_is_asked_about_compaction_from_time_to_time(make: Make) -> None:
+    cluster = make()
+    cluster.put("b" * 40)
+    log, reads = cluster.log(), cluster.fetcher.shared.view_reads
+    now_s = 0.0
+    reads._elapsed_s = lambda: now_s
+    await cluster.fetch(wanted())
+    asked, located = asked_of(cluster), list[int]()
+    original = log.locate
+
+    async def locate(offset: int) -> Any:
+        located.append(offset)
+        return await original(offset)
+
+    log.locate = locate  # type: ignore[method-assign]
+    for later_s in (1.0, 16.0, 17.0, 30.0, 32.0):
+        now_s = later_s
+        await cluster.fetch(wanted(3))
+    assert located == [3, 3] and asked == []
+
+
 def in_single_steps(cluster: ViewCluster) -> list[int]:
     """Each slice of a filtering ends after one step. Returns a list that gets an entry for each slice."""
     reads, now, slices = cluster.fetcher.shared.view_reads, count(), list[int]()

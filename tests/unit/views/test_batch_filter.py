@@ -126,12 +126,12 @@ def test_a_run_spans_batches_of_one_epoch() -> None:
         records = [Record(None, b"x")] * count
         return BatchHeader.parse(encode_batch(records, base_offset=base_offset, leader_epoch=epoch))
 
-    run = run_of(header(10, 4)).joined(header(12, 4, 5))
+    run = run_of(header(10, 4)).joined(run_of(header(12, 4, 5)))
     assert run is not None
-    assert run.joined(header(17, 5)) is None
+    assert run.joined(run_of(header(17, 5))) is None
     far = header(10 + 2**31 - 1, 4, 1)
-    assert run.joined(far) == run._replace(next_offset=far.end_offset)
-    assert run.joined(header(10 + 2**31 - 1, 4, 2)) is None
+    assert run.joined(run_of(far)) == run._replace(next_offset=far.end_offset)
+    assert run.joined(run_of(header(10 + 2**31 - 1, 4, 2))) is None
     encoded = run.encoded()
     parsed = BatchHeader.parse(encoded)
     verify_crc(encoded, 0, parsed)
