@@ -90,6 +90,7 @@ class PartitionTimers:
         self._is_delivering = is_delivering
         self._loop = asyncio.get_running_loop()
         self._wake: asyncio.TimerHandle | None = None
+        self._wake_s = 0.0  # by the loop's clock; the handle of uvloop does not say it if that is now
         self._is_beginning = False
         self._counted = 0, 0  # delivered and cancelled, in the metrics
         self.order: DueOrder | None = None
@@ -230,11 +231,12 @@ class PartitionTimers:
             return
         now_ms = max(self._partition.context.clock.now_ms(), order.position.due_ms)
         wait_s = min(max(0.0, (due_ms - now_ms) / 1000), LOOK_S_MAX)
+        wake_s = self._loop.time() + wait_s
         if self._wake is not None:
-            if self._wake.when() <= self._loop.time() + wait_s:
+            if self._wake_s <= wake_s:
                 return
             self._wake.cancel()
-        self._wake = self._loop.call_later(wait_s, self._wake_up)
+        self._wake_s, self._wake = wake_s, self._loop.call_later(wait_s, self._wake_up)
 
     def end(self) -> None:
         """The machine has ended."""

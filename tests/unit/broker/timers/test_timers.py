@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import uvloop
 from prometheus_client import CollectorRegistry
 
 from bmq.broker.partition_events import WriterBroken
@@ -111,6 +112,25 @@ def test_order_is_that_of_due_times_and_then_of_names(codec: Compression) -> Non
         assert await values(log) == [b"now", b"a", b"b", b"c", b"d"]
 
     virtual(main)
+
+
+def test_what_is_overdue_is_looked_at_more_than_once_in_a_turn() -> None:
+    """On uvloop: what it calls at once has no time, as a timer has."""
+
+    async def main() -> None:
+        world = World()
+        log = await world.owner(DELAY).log()
+        await hold(log, world, (b"a", 1000))
+        world.clock.advance(2000)
+        for _ in range(3):
+            log.timers.look()
+        order = log.timers.order
+        async with asyncio.timeout(10):
+            while order is not None and not order.delivered_count:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        assert await values(log) == [b"a"]
+
+    uvloop.run(main())
 
 
 def test_a_due_time_in_the_past_is_now() -> None:
