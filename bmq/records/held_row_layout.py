@@ -9,4 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 ROW_FIELDS: Final = 5
+BODY: Final = 3
+"""Which of the fields is the place of the body."""
 CANCELS: Final = -1
+HEAD_BYTES: Final = 28
+"""In front of each body in a run: due time, name, own time, length (little-endian)."""

@@ -8,7 +8,7 @@ from typing import Final
 
 from bmq.protocol.compression import Buffer
 from bmq.records.delay_layout import ENTRY_BYTES
-from bmq.records.held_row_layout import ROW_FIELDS
+from bmq.records.held_row_layout import HEAD_BYTES, ROW_FIELDS
 from bmq.records.native.calls import brief_function, checked
 from bmq.records.native.memory import Pins
 
@@ -17,6 +17,7 @@ _Pointer: Final = ctypes.c_void_p
 
 _held_rows = brief_function("bmq_held_rows", _Pointer, *(_Int64,) * 6, _Pointer)
 _sort_rows = brief_function("bmq_sort_rows", _Pointer, _Int64, _Pointer)
+_block_rows = brief_function("bmq_block_rows", _Pointer, _Int64, _Int64, _Pointer)
 _write_rows = brief_function(
     "bmq_write_rows", _Pointer, _Int64, _Int64, _Pointer, _Int64, _Int64, _Pointer, _Int64, _Pointer
 )
@@ -41,6 +42,16 @@ def sort_rows(rows: array[int]) -> None:
         has_twice = _sort_rows(pins.address(rows), len(rows) // ROW_FIELDS, pins.address(room))
     if has_twice:
         raise ValueError("two held records have the same due time and name")
+
+
+def block_rows(block: Buffer, count: int) -> array[int]:
+    """As held_rows.block_rows."""
+    if not 0 <= count * HEAD_BYTES <= len(block):
+        raise ValueError("a block of other records than it says")
+    rows = array("q", bytes(8 * ROW_FIELDS * count))
+    with Pins() as pins:
+        checked(_block_rows(pins.address(block), len(block), count, pins.address(rows)))
+    return rows
 
 
 def write_rows(rows: array[int], row: int, bodies: Buffer, block_bytes: int) -> tuple[bytearray, int]:

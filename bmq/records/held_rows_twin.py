@@ -8,7 +8,7 @@ from struct import Struct
 from typing import Final
 
 from bmq.protocol.compression import Buffer
-from bmq.records.held_row_layout import CANCELS, ROW_FIELDS
+from bmq.records.held_row_layout import CANCELS, HEAD_BYTES, ROW_FIELDS
 
 _ENTRY: Final = Struct(">qqii")
 _HEAD: Final = Struct("<qqqI")
@@ -38,6 +38,26 @@ def sort_rows(rows: array[int]) -> None:
     rows[:] = array("q", chain.from_iterable(found))
     if any(one[:2] == other[:2] for one, other in pairwise(found)):
         raise ValueError("two held records have the same due time and name")
+
+
+def block_rows(block: Buffer, count: int) -> array[int]:
+    """As held_rows.block_rows."""
+    rows, place, before = array("q"), 0, None
+    if count < 0:
+        raise ValueError("a block of other records than it says")
+    for _ in range(count):
+        if len(block) - place < HEAD_BYTES:
+            raise ValueError("a block of other records than it says")
+        due_ms, name, created_ms, length = _HEAD.unpack_from(block, place)
+        place += HEAD_BYTES
+        body_bytes = CANCELS if length == _LENGTH_OF_CANCELS else length
+        if body_bytes > len(block) - place or (before is not None and before >= (due_ms, name)):
+            raise ValueError("a block of other records than it says")
+        rows.extend((due_ms, name, created_ms, place, body_bytes))
+        place, before = place + max(body_bytes, 0), (due_ms, name)
+    if place != len(block):
+        raise ValueError("a block of other records than it says")
+    return rows
 
 
 def write_rows(rows: array[int], row: int, bodies: Buffer, block_bytes: int) -> tuple[bytearray, int]:

@@ -1,5 +1,6 @@
 /* Reads cases of the kernel's rows of held records, each with its length in front (32 bits, little-endian), and writes a line of
- * answers for each: the status of held_rows; after rows, whether two have one place, and each block in hexadecimal.
+ * answers for each: whether its bytes are a block; the status of held_rows; after rows, whether two have one place, and each
+ * block in hexadecimal, with whether it is one that is read.
  *
  * A case is one byte for the number of entries, the number of bytes of their bodies and of a block (16 bits each,
  * little-endian), and the place above (two int64); then entries and bodies, as many as are there.
@@ -30,6 +31,16 @@ static int64_t int64_at(const uint8_t *data) {
     return (int64_t)number;
 }
 
+static int is_block(const uint8_t *data, size_t bytes, size_t count) {
+    uint8_t *block = exactly(bytes);
+    struct bmq_held_row *rows = exactly(count * sizeof *rows);
+    memcpy(block, data, bytes);
+    const int64_t status = bmq_block_rows(block, (int64_t)bytes, (int64_t)count, rows);
+    free(block);
+    free(rows);
+    return status == 0;
+}
+
 static void write_case(const uint8_t *data, size_t bytes) {
     const size_t left = bytes - HEAD_BYTES, fitting = left / BMQ_HELD_ENTRY_BYTES;
     const size_t count = data[0] < fitting ? data[0] : fitting, entry_bytes = count * BMQ_HELD_ENTRY_BYTES;
@@ -41,7 +52,7 @@ static void write_case(const uint8_t *data, size_t bytes) {
     memcpy(bodies + START, data + HEAD_BYTES + entry_bytes, body_bytes);
     const int64_t found = bmq_held_rows(entries, (int64_t)count, BASE_OFFSET, said, START, int64_at(data + 5),
                                         int64_at(data + 13), rows);
-    printf("%lld", (long long)(found < 0 ? -1 : found));
+    printf("%d %lld", is_block(data + HEAD_BYTES, left, data[0]), (long long)(found < 0 ? -1 : found));
     if (found >= 0) {
         printf(" %lld", (long long)bmq_sort_rows(rows, found, room));
         for (int64_t row = 0, next = 0; row < found; row = next) {
@@ -55,6 +66,7 @@ static void write_case(const uint8_t *data, size_t bytes) {
             printf(" ");
             for (int64_t at = 0; at < size; at++)
                 printf("%02x", out[at]);
+            printf(" %d", is_block(out, (size_t)size, (size_t)(next - row)));
             free(out);
         }
     }

@@ -46,6 +46,7 @@ SMALL_RUNS: Final = {
     "log.timers.run_tiers.FILE_BYTES": 3_000,
     "log.timers.run_file.BLOCK_BYTES": 1_000,
     "log.timers.run_draft.BLOCK_BYTES": 1_000,
+    "log.timers.row_merging.BLOCK_BYTES": 1_000,
     "log.timers.run_merging.BLOCK_BYTES": 1_000,
 }
 SMALL_RUNS_SHARE: Final = 0.6

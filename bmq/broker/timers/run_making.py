@@ -15,8 +15,8 @@ from bmq.broker.timers.run_sink import RunSink
 from bmq.log.store import CorruptFile
 from bmq.log.timers.announcements import Held, Position
 from bmq.log.timers.replay import PairFinder
+from bmq.log.timers.row_merging import merged_blocks
 from bmq.log.timers.run_draft import RunDraft
-from bmq.log.timers.run_merging import merged
 from bmq.log.timers.run_reader import RunReader
 from bmq.log.timers.run_reference import RunReference
 from bmq.log.timers.run_tiers import file_bytes_of, tier_of_merged
@@ -27,8 +27,6 @@ SORTED_BYTES_MAX: Final = 16 * 1024 * 1024
 """So many bytes of memory are sorted for one run."""
 SORTED_COUNT_MAX: Final = 50_000
 """So many records at most: they are sorted in one turn of the event loop, some 5 ms in the kernel."""
-TURN_RECORDS: Final = 200
-"""Merged in one turn of the event loop: some 1 ms."""
 
 
 class MadeRuns:
@@ -95,16 +93,13 @@ class RunMaking:
         end_offset = max(run.end_offset for run in replaced)
         length_bytes = file_bytes_of(tier)
         sink: RunSink | None = None
-        written = 0
         try:
-            async with aclosing(merged(map(self._reader, replaced), self._position())) as records:
-                async for record in records:
-                    written += 1
-                    if not written % TURN_RECORDS:
-                        await asyncio.sleep(0)
+            async with aclosing(merged_blocks(map(self._reader, replaced), self._position())) as blocks:
+                async for block in blocks:
+                    await asyncio.sleep(0)
                     if sink is None:
                         sink = await self._sink(length_bytes)
-                    await sink.add(record)
+                    await sink.add_block(block)
                     if sink.size_bytes >= length_bytes:
                         made.runs.append(await sink.finish(tier, end_offset))
                         sink = None

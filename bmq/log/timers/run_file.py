@@ -209,15 +209,22 @@ def decode_tail(data: Buffer) -> tuple[int, int]:
     return position, length
 
 
-def records_in(block: Buffer) -> Iterator[DueRecord]:
-    """The records of a block. Raises CorruptRun."""
+def block_body(block: Buffer) -> tuple[memoryview, int]:
+    """What is behind the head of a block, and how many records it says there are. Raises CorruptRun."""
     view = memoryview(block)
     if len(view) < _BLOCK.size:
         raise CorruptRun(f"a block of {len(view)} bytes")
     count, crc = _BLOCK.unpack_from(view)
-    if crc32c(view[_BLOCK.size :]) != crc:
+    body = view[_BLOCK.size :]
+    if not count or crc32c(body) != crc:
         raise CorruptRun("the checksum of a block does not match")
-    place = _BLOCK.size
+    return body, count
+
+
+def records_in(block: Buffer) -> Iterator[DueRecord]:
+    """The records of a block. Raises CorruptRun."""
+    view, count = block_body(block)
+    place = 0
     for _ in range(count):
         if place + _RECORD.size > len(view):
             raise CorruptRun("a record runs past the end of its block")

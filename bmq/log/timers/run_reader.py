@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from array import array
 from itertools import pairwise
 from typing import NamedTuple
 
 from bmq.log.store import SegmentStore
 from bmq.log.timers.announcements import Position
 from bmq.log.timers.delivering import DueRecord
-from bmq.log.timers.run_file import TAIL_BYTES, CorruptRun, RunIndex, decode_tail, records_in
+from bmq.log.timers.run_file import TAIL_BYTES, CorruptRun, RunIndex, block_body, decode_tail, records_in
 from bmq.log.timers.run_reference import RunReference
+from bmq.records.held_row_layout import BODY, ROW_FIELDS
+from bmq.records.held_rows import block_rows
 
 
 class Blocks(NamedTuple):
@@ -18,6 +21,14 @@ class Blocks(NamedTuple):
     records: list[DueRecord]
     next_block: int
     size_bytes: int
+
+
+class RowBlocks(NamedTuple):
+    """The same as rows (records/held_row_layout), whose bodies lie in `data`."""
+
+    rows: array[int]
+    data: memoryview
+    next_block: int
 
 
 class RunReader:
@@ -65,6 +76,48 @@ class RunReader:
             at, size = index.span(number)
             records += self._checked(index, number, data[at - start : at - start + size], position)
         return Blocks(records, block + count, length)
+
+    async def read_rows(self, block: int, above: Position, bytes_max: int) -> RowBlocks:
+        """As `read`, as rows; the blocks together have at most `bytes_max`, or are one."""
+        index = await self.index()
+        count = 1
+        while block + count < len(index) and index.span(block, count + 1)[1] <= bytes_max:
+            count += 1
+        start, length = index.span(block, count)
+        data = memoryview(await self._read(start, length))
+        rows = array("q")
+        for number in range(block, block + count):
+            at, size = index.span(number)
+            rows += self._rows(index, number, data[at - start : at - start + size], at - start)
+        return RowBlocks(self._that_count(rows, above), data, block + count)
+
+    def _rows(self, index: RunIndex, number: int, block: memoryview, start: int) -> array[int]:
+        """Of a block that begins at `start`."""
+        body, said = block_body(block)
+        behind = index.counts[number + 1] if number + 1 < len(index) else index.count
+        try:
+            rows = block_rows(body, said)
+        except ValueError as error:
+            raise CorruptRun(f"block {number} of {self.path}: {error}") from error
+        if said != behind - index.counts[number]:
+            raise CorruptRun(f"block {number} of {self.path} has {said} records")
+        first, last = Position(rows[0], rows[1]), Position(rows[-ROW_FIELDS], rows[1 - ROW_FIELDS])
+        is_last = number + 1 == len(index)
+        if first != index.first_of(number) or (last != index.last if is_last else last >= index.first_of(number + 1)):
+            raise CorruptRun(f"block {number} of {self.path} begins or ends elsewhere than its index says")
+        shift = start + len(block) - len(body)
+        rows[BODY::ROW_FIELDS] = array("q", [place + shift for place in rows[BODY::ROW_FIELDS]])
+        return rows
+
+    def _that_count(self, rows: array[int], above: Position) -> array[int]:
+        end_offset = self.run.end_offset
+        if Position(rows[0], rows[1]) > above and max(rows[1::ROW_FIELDS]) < end_offset:
+            return rows
+        kept = array("q")
+        for at in range(0, len(rows), ROW_FIELDS):
+            if (rows[at], rows[at + 1]) > above and rows[at + 1] < end_offset:
+                kept += rows[at : at + ROW_FIELDS]
+        return kept
 
     def _checked(self, index: RunIndex, number: int, block: memoryview, above: Position) -> list[DueRecord]:
         records = list(records_in(block))

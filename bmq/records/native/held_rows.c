@@ -16,6 +16,15 @@ BMQ_INLINE int64_t be64(const uint8_t *data) {
     return (int64_t)((uint64_t)be32(data) << 32 | be32(data + 4));
 }
 
+BMQ_INLINE uint64_t le(const uint8_t *data, int bytes) {
+    uint64_t value = 0;
+    int at;
+    for (at = bytes - 1; at >= 0; at--) {
+        value = value << 8 | data[at];
+    }
+    return value;
+}
+
 BMQ_INLINE uint8_t *put_le(uint8_t *out, uint64_t value, int bytes) {
     int at;
     for (at = 0; at < bytes; at++) {
@@ -90,6 +99,32 @@ int64_t bmq_sort_rows(struct bmq_held_row *rows, int64_t count, struct bmq_held_
         }
     }
     return 0;
+}
+
+int64_t bmq_block_rows(const uint8_t *block, int64_t bytes, int64_t count, struct bmq_held_row *rows) {
+    int64_t number, place = 0;
+    if (bytes < 0 || count < 0) {
+        return -BMQ_BAD_CALL;
+    }
+    for (number = 0; number < count; number++) {
+        struct bmq_held_row *row = &rows[number];
+        uint32_t length;
+        if (bytes - place < BMQ_ROW_HEAD_BYTES) {
+            return -BMQ_BAD_CALL;
+        }
+        row->due_ms = (int64_t)le(block + place, 8);
+        row->name = (int64_t)le(block + place + 8, 8);
+        row->created_ms = (int64_t)le(block + place + 16, 8);
+        length = (uint32_t)le(block + place + 24, 4);
+        place += BMQ_ROW_HEAD_BYTES;
+        row->body = place;
+        row->body_bytes = length == UINT32_MAX ? BMQ_ROW_CANCELS : (int64_t)length;
+        if (row->body_bytes > bytes - place || (number > 0 && order_of(row - 1, row) >= 0)) {
+            return -BMQ_BAD_CALL;
+        }
+        place += row->body_bytes > 0 ? row->body_bytes : 0;
+    }
+    return place == bytes ? 0 : -BMQ_BAD_CALL;
 }
 
 int64_t bmq_write_rows(const struct bmq_held_row *rows, int64_t count, int64_t row, const uint8_t *bodies,

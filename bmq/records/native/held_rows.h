@@ -26,6 +26,10 @@ BMQ_EXPORT int64_t bmq_held_rows(const uint8_t *entries, int64_t count, int64_t 
 /* Sorts by due time and name. `room`: for as many. 0, or 1 if two rows have the same place in the order. */
 BMQ_EXPORT int64_t bmq_sort_rows(struct bmq_held_row *rows, int64_t count, struct bmq_held_row *room);
 
+/* Reads block[0, bytes), records as a run has them behind the head of a block, into `count` rows; a body's place counts from the
+ * beginning of the block. 0, or the negative of BMQ_BAD_CALL if these are other than `count` records in order. */
+BMQ_EXPORT int64_t bmq_block_rows(const uint8_t *block, int64_t bytes, int64_t count, struct bmq_held_row *rows);
+
 /* Writes rows from `row` on as a run has them, until they have `block_bytes` or more. Without `out`, or if `out_bytes` are too
  * few, nothing is written: how many bytes they take is told in any case. `next`: the row behind. The negative of BMQ_BAD_CALL for a
  * body that does not lie in bodies[0, bodies_bytes). */

@@ -12,6 +12,7 @@ from bmq.records.held_row_layout import ROW_FIELDS
 
 ENTRY: Final = Struct(">qqii")
 HEAD: Final = Struct("<BHHqq")
+BLOCK_HEAD: Final = Struct("<qqqI")
 BASE_OFFSET: Final = 1_000
 START: Final = 7
 
@@ -22,6 +23,8 @@ class Kernel(Protocol):
     def held_rows(
         self, entries: Buffer, base_offset: int, bodies_bytes: int, start: int, above: tuple[int, int]
     ) -> array[int]: ...
+
+    def block_rows(self, block: Buffer, count: int) -> array[int]: ...
 
     def sort_rows(self, rows: array[int]) -> None: ...
 
@@ -39,26 +42,43 @@ def random_case(dice: Random) -> bytes:
     )
     said = sum(map(len, bodies)) + dice.choice((0, 0, 0, 0, 0, 1, -1))
     above = dice.choice(((-1, -1), (-1, -1), (4, BASE_OFFSET + 3), (9, 0)))
+    if dice.random() < 0.1:  # as a block has them
+        count = len(bodies)
+        entries = b""
+        bodies = [
+            BLOCK_HEAD.pack(due, place, 0, len(body)) + body
+            for place, (due, body) in enumerate(zip(sorted(dues), bodies, strict=True))
+        ]
     head = HEAD.pack(count, max(said, 0), dice.choice((0, 1, 30, 80, 4_000)), *above)
     return head + entries + b"".join(bodies)
+
+
+def is_block(kernel: Kernel, block: Buffer, count: int) -> int:
+    try:
+        kernel.block_rows(block, count)
+    except ValueError:
+        return 0
+    return 1
 
 
 def line_by(kernel: Kernel, case: bytes) -> str:
     count, said, block_bytes, *above = HEAD.unpack_from(case)
     rest = case[HEAD.size :]
+    whole = is_block(kernel, rest, count)
     split = min(count, len(rest) // ENTRY.size) * ENTRY.size
     bodies = bytes(START) + rest[split:]
     try:
         rows = kernel.held_rows(rest[:split], BASE_OFFSET, said, START, (above[0], above[1]))
     except ValueError:
-        return "-1"
-    parts, has_twice, row = [f"{len(rows) // ROW_FIELDS}"], 0, 0
+        return f"{whole} -1"
+    parts, has_twice, row = [f"{whole} {len(rows) // ROW_FIELDS}"], 0, 0
     try:
         kernel.sort_rows(rows)
     except ValueError:
         has_twice = 1
     parts.append(f"{has_twice}")
     while row < len(rows) // ROW_FIELDS:
+        before = row
         try:
             block, row = kernel.write_rows(rows, row, bodies, block_bytes)
         except ValueError:
@@ -66,5 +86,5 @@ def line_by(kernel: Kernel, case: bytes) -> str:
         if not block:
             parts.append("none")
             break
-        parts.append(block.hex())
+        parts += (block.hex(), f"{is_block(kernel, block, row - before)}")
     return " ".join(parts)

@@ -23,13 +23,14 @@ BOTH = pytest.mark.parametrize("kernel", [held_rows_native, held_rows_twin], ids
 
 
 def test_the_kernel_answers_as_its_twin() -> None:
-    dice, whole = Random(5), 0
+    dice, whole, blocks = Random(5), 0, 0
     made = [random_case(dice) for _ in range(CASES)]
     for case in (*made, *(one for one in mutated(made, dice, CASES) if len(one) >= HEAD.size)):
         line = line_by(held_rows_twin, case)
         assert line_by(held_rows_native, case) == line, case.hex()
         whole += " 0 " in line
-    assert whole > CASES / 4
+        blocks += line.startswith("1 ")
+    assert whole > CASES / 4 and blocks > CASES / 30
 
 
 @BOTH
@@ -49,6 +50,31 @@ def test_a_block_has_records_in_order_and_cancellations(kernel: Kernel) -> None:
         DueRecord(100, 20, 5, b"one"),
     ]
     assert kernel.write_rows(rows, 1, bodies, 1)[1] == 2 and kernel.write_rows(rows, 3, bodies, 1) == (bytearray(), 3)
+
+
+@BOTH
+def test_a_block_is_read_as_it_was_written(kernel: Kernel) -> None:
+    bodies = b"onetwo"
+    rows = array("q", (5, 1, 8, 0, 3, 5, 2, -1, 0, CANCELS, 6, 0, 9, 3, 3))
+    block, _ = kernel.write_rows(rows, 0, bodies, 1 << 16)
+    found = kernel.block_rows(block, 3)
+    for place in range(0, len(rows), 5):
+        assert found[place : place + 3] == rows[place : place + 3] and found[place + 4] == rows[place + 4]
+    assert block[found[3] : found[3] + 3] == b"one" and block[found[13] : found[13] + 3] == b"two"
+    for data, count in (
+        (block, 2),
+        (block, 4),
+        (block[:-1], 3),
+        (block + b"x", 3),
+        (block, -1),
+        (block, 1 << 40),
+        (b"", 1),
+    ):
+        with pytest.raises(ValueError, match=r"."):
+            kernel.block_rows(data, count)
+    backwards = kernel.write_rows(rows[5:10] + rows[:5], 0, bodies, 1 << 16)[0]
+    with pytest.raises(ValueError, match=r"."):
+        kernel.block_rows(backwards, 2)
 
 
 @BOTH

@@ -37,6 +37,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bmq.log.timers.run_tiers.FILE_BYTES", 400)
     monkeypatch.setattr("bmq.log.timers.run_file.BLOCK_BYTES", 100)
     monkeypatch.setattr("bmq.log.timers.run_draft.BLOCK_BYTES", 100)
+    monkeypatch.setattr("bmq.log.timers.row_merging.BLOCK_BYTES", 100)
     monkeypatch.setattr("bmq.log.timers.run_merging.BLOCK_BYTES", 100)
 
 

@@ -160,6 +160,7 @@ def test_each_record_in_runs_is_delivered_once_in_order_and_never_early(
     monkeypatch.setattr("bmq.log.timers.run_tiers.FILE_BYTES", 200)
     monkeypatch.setattr("bmq.log.timers.run_file.BLOCK_BYTES", 100)
     monkeypatch.setattr("bmq.log.timers.run_draft.BLOCK_BYTES", 100)
+    monkeypatch.setattr("bmq.log.timers.row_merging.BLOCK_BYTES", 100)
     monkeypatch.setattr("bmq.log.timers.run_merging.BLOCK_BYTES", 100)
     test_each_record_is_delivered_once_in_order_and_never_early(seed)
 
