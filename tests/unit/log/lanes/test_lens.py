@@ -1,0 +1,112 @@
+"""Batches as the base group and a lane's group see them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bmq.log.lanes.intervals import Interval, is_of_base, is_of_lane
+from bmq.log.lanes.lens import RECORDS_PER_TURN_MAX, Lens, seen_in_turns
+from bmq.protocol.batch_records import Record, decode_records, encode_batch
+from bmq.protocol.compression import Buffer, Compression
+from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
+from bmq.protocol.record_batch import BatchHeader, batches, rewrite, verify_crc
+from bmq.protocol.turns import at_once
+
+pytestmark = pytest.mark.unit
+
+HEADER = b"x-lane"
+OPEN = (Interval("blue", 2),)
+
+
+def record(value: str, lane: str = "") -> Record:
+    headers = [("k", b"1"), ("x-lane", lane.encode())] if lane else [("k", b"1")]
+    return Record(b"key", value.encode(), tuple(headers), timestamp_ms=1_700_000_000_000)
+
+
+def batch_at(offset: int, records: list[Record], codec: Compression = Compression.NONE) -> memoryview:
+    data = encode_batch(records, compression=codec, producer_id=9, producer_epoch=2, base_sequence=5)
+    rewrite(data, 0, offset, 3)
+    return memoryview(data)
+
+
+def seen(views: list[memoryview], lane: str, intervals: tuple[Interval, ...]) -> list[Buffer]:
+    return at_once(seen_in_turns(views, Lens(lane, HEADER, intervals)))
+
+
+def offsets(found: list[Buffer]) -> list[int]:
+    numbers = []
+    for one in found:
+        header = BatchHeader.parse(one)
+        verify_crc(one, 0, header)
+        numbers += [read.offset for read in decode_records(one)]
+    return numbers
+
+
+def test_batch_without_lanes_is_the_base_groups_as_it_is() -> None:
+    batch = batch_at(0, [record("a"), record("b"), record("c")])
+    assert seen([batch], "", OPEN) == [batch]
+    assert seen([batch], "", ()) == [batch]
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_records_of_a_lane_that_is_taken_are_the_lanes_and_others_the_base_groups(codec: Compression) -> None:
+    lanes = ["blue", "", "blue", "red", "blue", ""]
+    batch = batch_at(0, [record(str(number), lane) for number, lane in enumerate(lanes)], codec)
+    base, blue, red = (seen([batch], lane, OPEN) for lane in ("", "blue", "red"))
+    assert offsets(base) == [0, 1, 3, 5] and offsets(blue) == [2, 4] and offsets(red) == []
+    for found in (base, blue, red):
+        header, whole = BatchHeader.parse(found[0]), BatchHeader.parse(batch)
+        assert header[:1] + header[6:12] == whole[:1] + whole[6:12] and header.leader_epoch == 3
+
+
+def test_run_of_batches_without_records_becomes_its_last_one() -> None:
+    views = [batch_at(10 * number, [record("a"), record("b", "blue" if number == 2 else "")]) for number in range(5)]
+    found = seen([memoryview(b"".join(views[:3])), memoryview(b"".join(views[3:]))], "blue", (Interval("blue", 0),))
+    assert [BatchHeader.parse(one).base_offset for one in found] == [10, 20, 40]
+    assert offsets(found) == [21]
+
+
+def test_control_batches_pass() -> None:
+    ended = EndTransactionMarker(ControlType.COMMIT, 1)
+    marker = memoryview(encode_end_transaction_marker(ended, producer_id=9, producer_epoch=2, timestamp_ms=7))
+    assert seen([marker], "blue", OPEN) == [marker]
+
+
+def test_others_have_their_turn_in_a_long_batch() -> None:
+    batch = batch_at(0, [record("a", "blue")] * (3 * RECORDS_PER_TURN_MAX))
+    assert len(list(seen_in_turns([batch], Lens("", HEADER, OPEN)))) == 3
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(["", "red", "blue"]), min_size=1, max_size=5), min_size=1, max_size=5),
+    st.lists(st.tuples(st.sampled_from(["red", "blue"]), st.integers(0, 25), st.integers(0, 25), st.integers(0, 25))),
+    st.sampled_from(list(Compression)),
+)
+def test_each_group_sees_what_the_intervals_say(
+    lanes: list[list[str]], drawn: list[tuple[str, int, int, int]], codec: Compression
+) -> None:
+    intervals = []
+    for lane, *bounds in drawn:
+        start, kept, end = sorted(bounds)
+        intervals.append(Interval(lane, start, end, kept))
+    views: list[memoryview] = []
+    flat: list[str] = []
+    for some in lanes:
+        views.append(batch_at(len(flat), [record("v", lane) for lane in some], codec))
+        flat += some
+    for reader in ("", "red", "blue"):
+        found = seen([memoryview(b"".join(views))], reader, tuple(intervals))
+        wanted = [
+            offset
+            for offset, lane in enumerate(flat)
+            if (
+                is_of_lane(intervals, lane, offset) and lane == reader
+                if reader
+                else is_of_base(intervals, lane, offset)
+            )
+        ]
+        assert offsets(found) == wanted
+        *_, (_, last) = batches(found[-1])
+        assert last.end_offset == len(flat), "the reader's position moves to the end"
