@@ -111,6 +111,10 @@ class ApiKey(IntEnum):
     SHARE_DELETE = 20_016
     SHARE_ACTIVATE = 20_020
     SHARE_EXPLAIN = 20_021
+    # Of lanes; see lane_messages.py.
+    LANE_DECIDE = 20_040
+    LANE_GROUP = 20_041
+    LANE_LIST = 20_042
 
 
 class Route(Enum):
@@ -260,6 +264,9 @@ _BETWEEN_NODES: dict[ApiKey, Api] = {
     ApiKey.SHARE_DELETE: _api(0, 0, 0),
     ApiKey.SHARE_ACTIVATE: _api(0, 0, 0),
     ApiKey.SHARE_EXPLAIN: _api(0, 0, 0),
+    ApiKey.LANE_DECIDE: _api(0, 0, 0),
+    ApiKey.LANE_GROUP: _api(0, 0, 0),
+    ApiKey.LANE_LIST: _api(0, 0, 0),
 }
 INTERNAL_APIS: dict[ApiKey, Api] = {
     **_BETWEEN_NODES,

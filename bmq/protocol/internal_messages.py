@@ -13,6 +13,7 @@ from uuid import UUID
 
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.formats import Format, FormatField
+from bmq.protocol.lane_messages import FORMATS as LANE_FORMATS
 from bmq.protocol.share_state_messages import FORMATS as SHARE_STATE_FORMATS
 from bmq.protocol.wire import Buffer
 
@@ -505,4 +506,5 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
         "response": _format(DeleteBeforeResponse, *_error(), *_int64("log_start_offset")),
     },
     **SHARE_STATE_FORMATS,
+    **LANE_FORMATS,
 }
