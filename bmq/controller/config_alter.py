@@ -16,7 +16,7 @@ from bmq.controller.views import require_view_unchanged
 from bmq.metadata.broker_configs import BROKER_CONFIGS, BrokerConfigs, require_bounds
 from bmq.metadata.client_metrics_configs import CLIENT_METRICS_CONFIGS, validate_client_metrics
 from bmq.metadata.config_keys import ConfigKey, ConfigType, InvalidConfig, Operation, ResourceType
-from bmq.metadata.group_configs import GROUP_CONFIGS, validate_group
+from bmq.metadata.group_configs import GROUP_CONFIGS, check_lanes, validate_group
 from bmq.metadata.image import MetadataImage
 from bmq.metadata.topic_configs import (
     CONFIGS_PER_RESOURCE_MAX,
@@ -276,6 +276,7 @@ def _changes(
         validate(target, broker.topic_defaults, resource.resource_name)
     elif resource.resource_type == ResourceType.GROUP:
         validate_group(target, broker)
+        check_lanes(resource.resource_name, target)
     elif resource.resource_type == ResourceType.CLIENT_METRICS:
         validate_client_metrics(target)
     else:

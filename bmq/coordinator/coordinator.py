@@ -15,6 +15,7 @@ from bmq.coordinator.api.admin_api import GroupAdminApi
 from bmq.coordinator.api.classic_api import ClassicApi
 from bmq.coordinator.api.consumer_api import ConsumerApi
 from bmq.coordinator.api.context import CoordinatorContext, RandomBits
+from bmq.coordinator.api.lanes_api import LanesApi
 from bmq.coordinator.api.offset_api import OffsetApi
 from bmq.coordinator.api.repeated_heartbeats import RepeatedHeartbeats
 from bmq.coordinator.api.share_api import ShareApi
@@ -80,6 +81,7 @@ class GroupCoordinator:
 
         self.directory = ShardDirectory(GroupShard.kind, shards, make, config)
         self._context = CoordinatorContext(self.directory, clock, rng, image, self.metrics, config)
+        self.lanes = LanesApi(self._context)
         self.classic = ClassicApi(self._context)
         self.consumer = ConsumerApi(self._context)
         self.streams = StreamsApi(self._context)
@@ -120,6 +122,9 @@ class GroupCoordinator:
             ApiKey.ALTER_SHARE_GROUP_OFFSETS: self.share_offsets.alter,
             ApiKey.DELETE_SHARE_GROUP_OFFSETS: self.share_offsets.delete,
             ApiKey.TXN_OFFSET_COMMIT: self.transactional_offsets.txn_offset_commit,
+            ApiKey.LANE_DECIDE: self.lanes.decide,
+            ApiKey.LANE_GROUP: self.lanes.group,
+            ApiKey.LANE_LIST: self.lanes.list,
         }
 
     @property
@@ -179,6 +184,7 @@ class GroupCoordinator:
             for shard in self.directory.ready.values():
                 shard.topics_changed(changed)
                 if gone:
+                    self.lanes.topics_gone(shard, gone)
                     self.share_states.topics_gone(shard, gone)
 
     def topics_deleted(self, names: Iterable[str]) -> None:

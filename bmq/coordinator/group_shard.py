@@ -23,6 +23,7 @@ from bmq.coordinator.classic.member_memory import MemberMemory, ShardMemory
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.consumer.consumer_group import ConsumerGroup
 from bmq.coordinator.consumer_groups import ConsumerGroups
+from bmq.coordinator.lanes.shard_lanes import ShardLanes
 from bmq.coordinator.metrics import GroupMetrics
 from bmq.coordinator.modern.group_draft import GroupDraft
 from bmq.coordinator.modern.group_runtime import GroupRuntime
@@ -62,6 +63,7 @@ from bmq.protocol.group_records import (
     encode_value,
 )
 from bmq.protocol.hot_commit import Committed
+from bmq.protocol.lane_records import is_lane_key
 from bmq.protocol.request_context import RequestMethod
 from bmq.protocol.share_group_records import is_share_key
 from bmq.protocol.streams_group_records import is_streams_key
@@ -111,6 +113,7 @@ class GroupShard(Shard):
         self.streams = StreamsGroups(self, config, metrics, image, context.create_topics)
         self.share = ShareGroups(self, config, metrics, image, partial(context.on_share_member_expired, self))
         self._runtimes: Sequence[NewRuntime] = (self.consumer, self.streams, self.share)
+        self.lanes = ShardLanes()
         self.transactions = TransactionGate(number, lambda producer_id: self.offsets.pending.open_epoch(producer_id))
         self._config = config
         self._metrics = metrics
@@ -153,6 +156,7 @@ class GroupShard(Shard):
         self.groups = {}
         self.memory.clear()
         self.offsets = Offsets(self._config)
+        self.lanes = ShardLanes()
         for groups in self._runtimes:
             groups.unload(error)
 
@@ -166,7 +170,8 @@ class GroupShard(Shard):
     @property
     def size(self) -> int:
         members = sum(groups.size for groups in self._runtimes)
-        return len(self.groups) + members + self.offsets.count + self.offsets.pending.count
+        offsets = self.offsets.count + self.offsets.pending.count
+        return len(self.groups) + members + offsets + self.lanes.states.count
 
     @property
     def facts(self) -> dict[str, int]:
@@ -198,6 +203,12 @@ class GroupShard(Shard):
             if group is not None:
                 return groups, group
         return None, None
+
+    def client_ids(self, group_id: str) -> list[str]:
+        """The client id of each member of the group, whatever its kind."""
+        group, (_, new) = self.groups.get(group_id), self.find_new(group_id)
+        members: list[Any] = [] if group is None else list(group.members)
+        return [member.client_id for member in (*members, *(() if new is None else new.members.values()))]
 
     def may_be_new(self, group_id: str) -> bool:
         """Whether it is a group of a new protocol, or a decision under way may make it one."""
@@ -372,6 +383,8 @@ class GroupShard(Shard):
                     self.streams.replay(key, value)
                 elif is_share_key(named.key_type):
                     self.share.replay(key, value)
+                elif is_lane_key(named.key_type):
+                    self.lanes.states.replay(key, value)
         except MalformedMessage as error:
             _log.error("group_record_skipped", shard=self.number, error=str(error))
             return
@@ -447,7 +460,7 @@ class GroupShard(Shard):
             [(group_id, group.written) for group_id, group in self.groups.items() if group.written is not None],
             self.offsets.copied(),
             self.offsets.pending.copied(),
-            [copy for groups in self._runtimes for copy in groups.copied()],
+            [*(copy for groups in self._runtimes for copy in groups.copied()), *self.lanes.states.copied()],
         )
 
     def snapshot(self) -> Awaitable[bytes]:

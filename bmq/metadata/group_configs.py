@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from bmq.log.lanes.names import LaneRefused, check_base
 from bmq.metadata.broker_configs import BROKER_CONFIGS, SHARE_RECORD_NAMES, BrokerConfigs
 from bmq.metadata.config_keys import ConfigKey, ConfigType, InvalidConfig, Value, one_of, table_of
 from bmq.metadata.dead_letter_configs import DEAD_LETTER_GROUP_CONFIGS
@@ -84,6 +85,14 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         _retry_backoff,
         is_dynamic=True,
     ),
+    ConfigKey(
+        "bmq.lane.enable",
+        ConfigType.BOOLEAN,
+        "false",
+        "Whether groups named <this group>@<lane> take records with the header x-lane from this group. All its consumers then "
+        "need client.id=lanes:<this group>, those of a lane client.id=lanes:<this group>@<lane>.",
+        is_dynamic=True,
+    ),
     *DEAD_LETTER_GROUP_CONFIGS,
 )
 _BOUNDS: Final[Mapping[str, tuple[str | None, str | None]]] = {
@@ -100,6 +109,15 @@ _BOUNDS: Final[Mapping[str, tuple[str | None, str | None]]] = {
 def broker_name(name: str) -> str | None:
     """The broker config that applies when a group does not set its own; None: there is none."""
     return f"group.{name}" if name in _BOUNDS else None
+
+
+def check_lanes(group_id: str, configs: Mapping[str, str]) -> None:
+    """Raises InvalidConfig when a group cannot have the lanes that these configs allow."""
+    if configs.get("bmq.lane.enable", "").strip().lower() == "true":
+        try:
+            check_base(group_id)
+        except LaneRefused as error:
+            raise InvalidConfig(f"bmq.lane.enable: {error}") from error
 
 
 def validate_group(configs: Mapping[str, str], broker: BrokerConfigs) -> None:

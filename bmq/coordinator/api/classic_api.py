@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import structlog
+
 from bmq.coordinator.api.classic_on_modern import (
     heartbeat_consumer,
     join_consumer,
@@ -18,6 +20,7 @@ from bmq.coordinator.classic.group import Group
 from bmq.coordinator.classic.member import Caller, distinct_protocols
 from bmq.coordinator.classic.member_memory import GROUP_BYTES
 from bmq.coordinator.group_shard import GroupShard
+from bmq.coordinator.lanes.marks import check_mark
 from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -30,6 +33,8 @@ from bmq.protocol.messages.leave_group_response import LeaveGroupResponse, Membe
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest
 from bmq.protocol.messages.sync_group_response import SyncGroupResponse
 from bmq.protocol.request_context import RequestContext
+
+_log = structlog.get_logger("bmq.coordinator")
 
 
 class ClassicApi:
@@ -57,7 +62,10 @@ class ClassicApi:
             return join_error(ErrorCode.UNKNOWN_SERVER_ERROR, request.member_id)
         try:
             shard = await self._context.directory.get(request.group_id)
+            await check_mark(shard, request.group_id, context.client_id, self._context.image())
         except KafkaError as error:
+            if error.code is ErrorCode.INVALID_REQUEST:  # the answer has no room for the reason
+                _log.warning("member_refused", group=request.group_id, reason=str(error))
             return join_error(coordinator_error(error), request.member_id)
         # Kafka shows hosts as Java's InetAddress does, with a slash in front; tools expect it.
         caller: Caller = self._context.loop.create_future()

@@ -13,6 +13,7 @@ from bmq.coordinator.consumer.member import JOIN_EPOCH
 from bmq.coordinator.consumer.pace import HeartbeatPace
 from bmq.coordinator.consumer.paced_heartbeat import paced_heartbeat
 from bmq.coordinator.consumer.progress import GroupContext
+from bmq.coordinator.lanes.marks import check_mark
 from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError, as_message
@@ -47,6 +48,8 @@ class ConsumerApi:
         group_id = request.group_id
         is_joining = request.member_epoch == JOIN_EPOCH
         shard = await self._context.shard_for_heartbeat(group_id, is_joining=is_joining)
+        if is_joining:
+            await check_mark(shard, group_id, context.client_id, self._context.image())
         # Kafka shows hosts as Java's InetAddress does, with a slash in front; tools expect it.
         checked = CheckedHeartbeat(
             request,

@@ -6,6 +6,7 @@ from bmq.coordinator.api.authorized_operations import AUTHORIZED_OPERATIONS
 from bmq.coordinator.api.context import CoordinatorContext
 from bmq.coordinator.api.ownership import answered_by_owner
 from bmq.coordinator.group_shard import GroupShard
+from bmq.coordinator.lanes.marks import check_mark
 from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.coordinator.streams.description import described
 from bmq.coordinator.streams.draft import StreamsDraft
@@ -53,6 +54,8 @@ class StreamsApi:
         group_id = request.group_id
         is_joining = request.member_epoch == JOIN_EPOCH
         shard = await self._context.shard_for_heartbeat(group_id, is_joining=is_joining)
+        if is_joining:
+            await check_mark(shard, group_id, context.client_id, self._context.image())
 
         def decide(draft: StreamsDraft, context: StreamsGroupContext) -> Answered:
             return heartbeat(draft, checked, context)

@@ -37,19 +37,19 @@ class Lens(NamedTuple):
 
 
 def seen_in_turns(views: Sequence[memoryview], lens: Lens) -> Generator[None, None, list[Buffer]]:
-    """Whole batches, in any number of views, as the group sees them. Raises BadCompressedData, Damage, CorruptRecords."""
+    """Whole batches, in any number of views whose bounds may be within batches, as the group sees them. Raises BadCompressedData, Damage, CorruptRecords."""
     seen: list[Buffer] = []
     pace = Pace(RECORDS_PER_TURN_MAX)
     is_last_empty = False
-    for view in views:
-        for position, header in batches(view):
-            batch = view[position : position + header.size_bytes]
-            found = yield from _seen_batch(batch, header, lens, pace)
-            is_empty = found is not batch and BatchHeader.parse(found).record_count == 0
-            if is_empty and is_last_empty:
-                seen.pop()
-            seen.append(found)
-            is_last_empty = is_empty
+    whole = views[0] if len(views) == 1 else memoryview(b"".join(views))
+    for position, header in batches(whole):
+        batch = whole[position : position + header.size_bytes]
+        found = yield from _seen_batch(batch, header, lens, pace)
+        is_empty = found is not batch and BatchHeader.parse(found).record_count == 0
+        if is_empty and is_last_empty:
+            seen.pop()
+        seen.append(found)
+        is_last_empty = is_empty
     return seen
 
 

@@ -8,6 +8,7 @@ framework adds to it. A client sends the same client id with each of its request
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 MARK: Final = "lanes:"
@@ -60,6 +61,21 @@ def marked_group_of(client_id: str | None) -> str | None:
     if client_id is None or not client_id.startswith(MARK):
         return None
     return client_id[len(MARK) :].partition(_MARK_END)[0]
+
+
+def refusal_of(group_id: str, client_id: str, has_lanes: Callable[[str], bool]) -> str | None:
+    """Why a client with this id may not be a member of this group, in a sentence; None: it may.
+
+    `has_lanes`: whether a group has lanes, by its id. A member and its fetches then belong to one group, and have one view.
+    """
+    marked = marked_group_of(client_id)
+    if marked is not None:
+        if marked == group_id:
+            return None
+        return f"the client id names the group {_quoted(marked)}, and cannot be a member of {_quoted(group_id)}"
+    if has_lanes(group_id.partition(_LANE_SEPARATOR)[0]):
+        return f"the group {_quoted(group_id)} has lanes: its consumers need client.id={client_id_of(group_id)[:200]}"
+    return None
 
 
 def client_id_of(group_id: str) -> str:

@@ -432,6 +432,7 @@ GROUP = 32
 def test_what_is_set_for_a_group_is_shown_in_front_of_the_brokers(cluster: Cluster) -> None:
     before = configs_of(cluster, GROUP, "g")
     assert {name: c.value for name, c in before.items()} == {
+        "bmq.lane.enable": "false",
         "bmq.share.dead.letter.policy": "keep",
         "bmq.share.retry.backoff": "",
         "bmq.share.subscription.type": "shared",
@@ -510,6 +511,7 @@ def test_a_groups_configs_are_replaced(cluster: Cluster) -> None:
         ("g", "errors.deadletterqueue.topic.name", "__d", ErrorCode.INVALID_CONFIG, "Invalid value __d for configuration errors.deadletterqueue.topic.name: dead letters do not go into internal topics (__…)"),
         ("g", "errors.deadletterqueue.topic.name", "d/d", ErrorCode.INVALID_CONFIG, "Invalid value d/d for configuration errors.deadletterqueue.topic.name: Topic name is invalid: 'd/d' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"),
         ("g", "bmq.share.dead.letter.policy", "lose", ErrorCode.INVALID_CONFIG, "Invalid value lose for configuration bmq.share.dead.letter.policy: String must be one of: keep, drop"),
+        ("g@blue", "bmq.lane.enable", "true", ErrorCode.INVALID_CONFIG, "bmq.lane.enable: the group 'g@blue' cannot have lanes: its id must have none of @ / #"),
         ("g", "bmq.share.retry.backoff", "2s..1s", ErrorCode.INVALID_CONFIG, "Invalid value 2s..1s for configuration bmq.share.retry.backoff: The first duration of a range must be above 0 and not above the last one"),
         ("g", "bmq.share.subscription.type", "sticky", ErrorCode.INVALID_CONFIG, "Invalid value sticky for configuration bmq.share.subscription.type: String must be one of: shared, key_shared, exclusive, failover"),
         ("g", "share.record.lock.duration.ms", "14999", ErrorCode.INVALID_CONFIG, "share.record.lock.duration.ms must be greater than or equal to group.share.min.record.lock.duration.ms"),

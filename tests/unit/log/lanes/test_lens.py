@@ -68,6 +68,13 @@ def test_run_of_batches_without_records_becomes_its_last_one() -> None:
     assert offsets(found) == [21]
 
 
+def test_batches_are_read_across_views() -> None:
+    whole = b"".join(batch_at(10 * number, [record("a"), record("b", "blue")]) for number in range(3))
+    for cut in range(1, len(whole)):
+        found = seen([memoryview(whole[:cut]), memoryview(whole[cut:])], "blue", (Interval("blue", 0),))
+        assert offsets(found) == [1, 11, 21]
+
+
 def test_control_batches_pass() -> None:
     ended = EndTransactionMarker(ControlType.COMMIT, 1)
     marker = memoryview(encode_end_transaction_marker(ended, producer_id=9, producer_epoch=2, timestamp_ms=7))

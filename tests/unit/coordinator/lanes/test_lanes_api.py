@@ -1,0 +1,228 @@
+"""The shard of a base group: which lanes are taken, from which offset on, and who may join."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from bmq.coordinator.coordinator import GroupCoordinator
+from bmq.log.lanes.intervals import NO_END, Interval
+from bmq.protocol.apis import ApiKey
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.lane_messages import (
+    DecidedPartition,
+    LaneDecideRequest,
+    LaneGroupRequest,
+    LaneGroupResponse,
+    LaneListRequest,
+    LanePartition,
+)
+from bmq.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
+from bmq.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from bmq.protocol.request_context import by_itself
+from tests.unit.coordinator.classic.group_bench import subscription
+from tests.unit.coordinator.cluster import Cluster, request_context
+
+pytestmark = pytest.mark.unit
+
+TOPIC = UUID(int=1)
+LAST = 10_000
+
+
+class Calls:
+    """As bmq.coordinator.lanes.ports.LaneCalls and ProvenEnds. `gate`: ends are told once it is set."""
+
+    def __init__(self, coordinator: GroupCoordinator, end: int = 0) -> None:
+        self._coordinator = coordinator
+        self.end = end
+        self.gate: asyncio.Event | None = None
+        self.asked = asyncio.Event()
+
+    async def group(self, request: LaneGroupRequest) -> LaneGroupResponse:
+        answer: LaneGroupResponse = await self._coordinator.handle(
+            ApiKey.LANE_GROUP, request, by_itself(ApiKey.LANE_GROUP)
+        )
+        return answer
+
+    async def proven_end(self, topic_id: UUID, partition: int) -> int:
+        assert topic_id == TOPIC
+        self.asked.set()
+        if self.gate is not None:
+            await self.gate.wait()
+        return self.end
+
+
+def wire(cluster: Cluster, end: int = 0) -> Calls:
+    calls = Calls(cluster.coordinator, end)
+    cluster.coordinator.lanes.use(calls, calls)
+    return calls
+
+
+def with_lanes(end: int = 0) -> tuple[Cluster, Calls]:
+    cluster = Cluster()
+    cluster.topics.add("t.retry.g", 3)
+    cluster.topics.group_configs["g"] = {"bmq.lane.enable": "true"}
+    return cluster, wire(cluster, end)
+
+
+async def join(cluster: Cluster, group_id: str, client_id: str) -> int:
+    """The error code of the group's first JoinGroup, from an old client: no member id is demanded."""
+    request = JoinGroupRequest(
+        group_id=group_id,
+        session_timeout_ms=30_000,
+        rebalance_timeout_ms=60_000,
+        member_id="",
+        protocol_type="consumer",
+        protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription("t"))],
+    )
+    return (await cluster.coordinator.classic.join_group(request, request_context(3, client_id))).error_code
+
+
+async def heartbeat(cluster: Cluster, group_id: str, client_id: str) -> tuple[int, str]:
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=group_id,
+        member_id="m-" + client_id,
+        member_epoch=0,
+        rebalance_timeout_ms=60_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    answer = await cluster.coordinator.consumer.consumer_group_heartbeat(request, request_context(1, client_id))
+    return answer.error_code, answer.error_message or ""
+
+
+async def decide(cluster: Cluster, lane: str = "", partition: int = 0, last: int = LAST) -> DecidedPartition:
+    request = LaneDecideRequest(
+        group_id="g", lane=lane, partitions=[LanePartition(topic_id=TOPIC, partition=partition, first=0, last=last)]
+    )
+    answer = await cluster.coordinator.lanes.decide(request, by_itself(ApiKey.LANE_DECIDE))
+    if answer.error_code:
+        return DecidedPartition(error_code=answer.error_code)
+    (part,) = answer.partitions
+    return part
+
+
+def intervals(part: DecidedPartition) -> list[Interval]:
+    assert part.error_code == 0
+    return [Interval(one.lane, one.start, one.end, one.kept) for one in part.intervals]
+
+
+async def reason(cluster: Cluster) -> str:
+    listed = await cluster.coordinator.lanes.list(LaneListRequest(group_id="g"), by_itself(ApiKey.LANE_LIST))
+    return "; ".join(one.reason for one in listed.untaken)
+
+
+async def test_members_of_a_group_with_lanes_need_the_mark_of_their_group() -> None:
+    cluster, _ = with_lanes()
+    for group_id in ("g", "g@blue"):
+        code, message = await heartbeat(cluster, group_id, "rdkafka")
+        assert code == ErrorCode.INVALID_REQUEST and f"client.id=lanes:{group_id}" in message
+        assert await join(cluster, group_id, "rdkafka") == ErrorCode.INVALID_REQUEST
+        assert await heartbeat(cluster, group_id, f"lanes:{group_id}#-0") == (0, "")
+    assert await join(cluster, "elsewhere", "rdkafka") == 0
+
+
+async def test_mark_of_another_group_is_refused_even_where_there_are_no_lanes() -> None:
+    cluster = Cluster()
+    for group_id, client_id in (("h", "lanes:g"), ("g", "lanes:g@blue"), ("g@blue", "lanes:g")):
+        code, message = await heartbeat(cluster, group_id, client_id)
+        assert code == ErrorCode.INVALID_REQUEST and "names the group" in message
+        assert await join(cluster, group_id, client_id) == ErrorCode.INVALID_REQUEST
+    assert await join(cluster, "g", "lanes:g") == 0
+
+
+async def test_lane_is_taken_from_the_end_on_with_its_groups_first_fetch() -> None:
+    cluster, calls = with_lanes(end=70)
+    assert await join(cluster, "g@blue", "lanes:g@blue") == 0
+    assert intervals(await decide(cluster)) == []
+    assert intervals(await decide(cluster, "blue")) == [Interval("blue", 70)]
+    calls.end = 90
+    assert intervals(await decide(cluster)) == [Interval("blue", 70, NO_END, NO_END)]
+    assert intervals(await decide(cluster, "blue")) == [Interval("blue", 70)]
+    assert intervals(await decide(cluster, last=69)) == []
+    assert intervals(await decide(cluster, partition=1)) == []
+
+
+async def test_lane_is_not_taken_and_the_reason_is_told() -> None:
+    cluster, _ = with_lanes()
+    assert await join(cluster, "h", "h") == 0
+    assert intervals(await decide(cluster, "blue")) == [] and "no members" in await reason(cluster)
+    await join(cluster, "g@blue", "lanes:g@blue")
+    del cluster.topics.topics["t.retry.g"]
+    assert intervals(await decide(cluster, "blue")) == [] and "no topic t.retry.g" in await reason(cluster)
+    cluster.topics.add("t.retry.g", 3)
+    cluster.topics.group_configs.clear()
+    assert intervals(await decide(cluster, "blue")) == [] and "bmq.lane.enable=true" in await reason(cluster)
+    assert await join(cluster, "g", "rdkafka") == 0
+    cluster.topics.group_configs["g"] = {"bmq.lane.enable": "true"}
+    assert intervals(await decide(cluster, "blue")) == [] and "'rdkafka', without the mark" in await reason(cluster)
+
+
+async def test_member_of_the_lanes_group_without_the_mark_keeps_the_lane_from_being_taken() -> None:
+    cluster, _ = with_lanes()
+    del cluster.topics.group_configs["g"]
+    assert await join(cluster, "g@blue", "rdkafka") == 0
+    cluster.topics.group_configs["g"] = {"bmq.lane.enable": "true"}
+    assert intervals(await decide(cluster, "blue")) == [] and "'rdkafka', without the mark" in await reason(cluster)
+
+
+async def test_questions_wait_while_a_lane_is_being_taken() -> None:
+    cluster, calls = with_lanes(end=5)
+    await join(cluster, "g@blue", "lanes:g@blue")
+    calls.gate = asyncio.Event()
+    taking = asyncio.create_task(decide(cluster, "blue"))
+    await calls.asked.wait()
+    asking = asyncio.create_task(decide(cluster))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert not asking.done() and intervals(await decide(cluster, partition=1)) == []
+    calls.gate.set()
+    assert intervals(await asking) == intervals(await taking) == [Interval("blue", 5)]
+
+
+async def test_next_owner_has_the_intervals_and_a_former_one_answers_nothing() -> None:
+    cluster, _ = with_lanes(end=5)
+    await join(cluster, "g@blue", "lanes:g@blue")
+    await decide(cluster, "blue")
+    heir = cluster.take_over()
+    wire(heir, end=50)
+    assert intervals(await decide(heir)) == [Interval("blue", 5)]
+    del cluster.topics.group_configs["g"]
+    assert await join(heir, "g", "rdkafka") == ErrorCode.INVALID_REQUEST, "there are intervals"
+    assert (await decide(cluster)).error_code == ErrorCode.NOT_COORDINATOR
+
+
+async def test_snapshot_has_the_intervals() -> None:
+    cluster, _ = with_lanes(end=5)
+    await join(cluster, "g@blue", "lanes:g@blue")
+    await decide(cluster, "blue")
+    shard = cluster.coordinator.directory.find("g")
+    assert shard is not None
+    assert await shard.save_snapshot(force=True)
+    heir = cluster.take_over()
+    wire(heir)
+    assert intervals(await decide(heir)) == [Interval("blue", 5)]
+
+
+async def test_intervals_go_with_their_topic() -> None:
+    cluster, _ = with_lanes(end=5)
+    await join(cluster, "g@blue", "lanes:g@blue")
+    await decide(cluster, "blue")
+    shard = cluster.coordinator.directory.find("g")
+    assert shard is not None and shard.lanes.states.count == 1
+    cluster.coordinator.lanes.topics_gone(shard, {TOPIC})
+    await shard.prove()
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert shard.lanes.states.count == 0 and not shard.lanes.states.has_group("g")
+
+
+async def test_group_tells_members_and_committed_offsets() -> None:
+    cluster, calls = with_lanes()
+    await cluster.commit("g@blue", {("t", 0): 7})
+    await join(cluster, "g@blue", "lanes:g@blue#1")
+    asked = LaneGroupRequest(group_id="g@blue")
+    answer = await calls.group(asked)
+    assert answer.is_mark_demanded and list(answer.client_ids) == ["lanes:g@blue#1"]
