@@ -248,11 +248,15 @@ class CatchUp:
             return None
         return self._finish(log, cursor, walk, chunks, bound_offset, is_sequential=True)
 
-    def read_at_once(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp | None:
-        """Read without waiting, from a file or from memory; None: it takes a task. May raise CorruptRecords."""
-        return self.read_in_file(log, offset, length_bytes_max, bound_offset) or self.read_cached(
-            log, offset, length_bytes_max, bound_offset
-        )
+    def read_at_once(
+        self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int, *, to_memory: bool = False
+    ) -> CaughtUp | None:
+        """Read without waiting, from a file or from memory; None: it takes a task. May raise CorruptRecords.
+
+        `to_memory`: the bytes themselves, not the places in a file.
+        """
+        found = None if to_memory else self.read_in_file(log, offset, length_bytes_max, bound_offset)
+        return found or self.read_cached(log, offset, length_bytes_max, bound_offset)
 
     async def read(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp:
         """Whole batches of one file, from the one that holds `offset`; none ends past `bound_offset`.

@@ -61,6 +61,7 @@ class FetchJob:
         "_is_scheduled",
         "_is_waiting",
         "_left_bytes",
+        "_lens",
         "_logs",
         "_looks",
         "_max_bytes",
@@ -97,10 +98,7 @@ class FetchJob:
         reader: Reader = NOBODY,
     ) -> None:
         config = shared.config
-        self._rights = reader.rights
-        self._near = reader.near
-        self._pace = reader.pace
-        self._throttle = reader.throttle
+        self._near, self._pace, self._rights, self._throttle, self._lens = reader
         self._shared = shared
         self._services = services
         self._header = header
@@ -276,7 +274,7 @@ class FetchJob:
 
     def _caught_up(self, log: PartitionLog, offset: int, limit: int, bound_offset: int) -> CaughtUp | None:
         """Batches behind the tail that need no task to read; None: they do."""
-        found = self._shared.catch_up.read_at_once(log, offset, limit, bound_offset)
+        found = self._shared.catch_up.read_at_once(log, offset, limit, bound_offset, to_memory=self._lens is not None)
         if found is not None:
             self._turn_bytes += sum(map(len, found.views))
         return found
@@ -549,6 +547,10 @@ class FetchJob:
     def _finish(self) -> None:
         shared = self._shared
         scope = self._scope
+        if self._lens is not None:
+            lens, self._lens = self._lens, None
+            shared.spawn(lens.see(scope.interests, self._results, self._guarded_finish))
+            return
         throttle, throttle_time_ms = self._throttle, 0
         if throttle is not None:
             if self._total_bytes and (throttle_time_ms := throttle.fetch_wait_ms()):

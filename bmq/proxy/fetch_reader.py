@@ -17,6 +17,7 @@ from bmq.security.acls import Operation, ResourceType
 if TYPE_CHECKING:
     from bmq.protocol.request_context import Throttle
     from bmq.proxy.consumer_pace import ConsumerPace
+    from bmq.proxy.lanes.fetch_lens import FetchLens
 
 _CONSUMER_ID: Final = -1
 _DEBUGGING_ID: Final = -2
@@ -47,12 +48,13 @@ class ReplicaRights:
 
 
 class Reader(NamedTuple):
-    """The client of a fetch. `rights` None: it may read everything."""
+    """The client of a fetch. `rights` None: it may read everything. `lens` None: it sees everything."""
 
     near: PreferredReadReplica | None = None
     pace: ConsumerPace | None = None
     rights: Rights | None = None
     throttle: Throttle | None = None
+    lens: FetchLens | None = None
 
 
 NOBODY: Final = Reader()

@@ -12,7 +12,10 @@ from math import inf
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
+import structlog
+
 from bmq.aio.loop_turns import run_in_turns
+from bmq.log.lanes.names import LaneRefused
 from bmq.log.latency import LatencyHistogram
 from bmq.log.store import SegmentStore
 from bmq.protocol.apis import ApiKey
@@ -29,6 +32,7 @@ from bmq.proxy.fetch_reader import Reader, rights_of
 from bmq.proxy.fetch_refusal import ISOLATION_LEVELS, refused_fetch, throttled_fetch
 from bmq.proxy.fetch_resources import FetchResources
 from bmq.proxy.fetch_settings import FetchSettings
+from bmq.proxy.lanes.fetch_lens import lens_of
 from bmq.proxy.preferred_read_replica import PreferredReadReplicas
 
 if TYPE_CHECKING:
@@ -36,6 +40,7 @@ if TYPE_CHECKING:
     from bmq.proxy.reply import Reply
     from bmq.proxy.services import Services
 
+_log = structlog.get_logger("bmq.proxy")
 
 PARTITIONS_MAX: Final = 20_000
 """Partitions, and topics, of one Fetch: they are looked at in one turn of the event loop."""
@@ -104,6 +109,13 @@ class Fetcher:
             services.stats.note_error(ApiKey.FETCH, ErrorCode.UNKNOWN_SERVER_ERROR)
             reply(refused_fetch(header, request, ErrorCode.UNKNOWN_SERVER_ERROR))
             return
+        try:
+            lens = lens_of(context, services)
+        except LaneRefused as error:
+            _log.warning("fetch_refused", client_id=context.client_id, reason=str(error))
+            services.stats.note_error(ApiKey.FETCH, ErrorCode.INVALID_REQUEST)
+            reply(refused_fetch(header, request, ErrorCode.INVALID_REQUEST))
+            return
         scope = self.shared.sessions.resolve(request, header.api_version, int(self._loop.time() * 1000))
         throttle = context.throttle
         if throttle is not None and not scope.error_code and (wait_ms := throttle.fetch_wait_ms()):
@@ -112,7 +124,7 @@ class Fetcher:
         near = self._preferred_read_replicas.reader(request.rack_id, context, services) if request.rack_id else None
         pace = self.paces.of(context, services.controller.image)
         rights = rights_of(services.access, context, request, services.controller.image)
-        job = FetchJob(self.shared, services, header, request, scope, reply, Reader(near, pace, rights, throttle))
+        job = FetchJob(self.shared, services, header, request, scope, reply, Reader(near, pace, rights, throttle, lens))
         if pace is not None and pace.due_s > self._loop.time():
             self.shared.deadlines.add(job.run, pace.due_s)
         else:

@@ -18,6 +18,7 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.hot_commit import PlainCommit, PlainCommits
+from bmq.protocol.lane_messages import LaneDecideRequest, LaneDecideResponse, LaneListRequest, LaneListResponse
 from bmq.protocol.request_context import Peer, RequestContext
 from bmq.protocol.topic_names import NAME_LENGTH_MAX
 from bmq.proxy.access import OPEN, Access
@@ -168,6 +169,14 @@ class ShareHandler(Protocol):
         """The answer to a ShareAcknowledge (1-2). Raises KafkaError where the whole request is refused."""
 
 
+class LaneDecisions(Protocol):
+    """The shards that know which lanes are taken: those of this process, or all of the cluster's. Errors are in the answers."""
+
+    async def decide(self, request: LaneDecideRequest) -> LaneDecideResponse: ...
+
+    async def list(self, request: LaneListRequest) -> LaneListResponse: ...
+
+
 def _has_valid_name(partition: Hashable) -> bool:
     """Whether a topic may have the name in (topic name or id, partition): longer names are not to be remembered."""
     named = partition[0] if isinstance(partition, tuple) else partition
@@ -215,4 +224,5 @@ class Services:
     response_budget: ResponseBudget = field(default_factory=lambda: ResponseBudget(_NO_LIMIT))  # that of the fetches
     share: ShareHandler | None = None  # None: share groups are not served
     share_states: ShareCoordinators | None = None  # None: share groups are not served
+    lanes: LaneDecisions | None = None  # None: fetches for lanes are refused
     is_between_nodes: bool = False  # the listener for other nodes: clients' rights were checked at their node

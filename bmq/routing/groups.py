@@ -14,7 +14,7 @@ import structlog
 from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.coordinator.offsets.commit_run import CommitDone
 from bmq.log.store import Buffer
-from bmq.metadata.image import OFFSETS_TOPIC_NAME
+from bmq.metadata.image import OFFSETS_TOPIC_NAME, MetadataImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import RequestHeader, encode
 from bmq.protocol.error_codes import ErrorCode
@@ -23,6 +23,7 @@ from bmq.protocol.messages.list_groups_request import ListGroupsRequest
 from bmq.protocol.messages.list_groups_response import ListGroupsResponse
 from bmq.protocol.request_context import RequestContext
 from bmq.routing.group_requests import Commit, TransactionalCommit, group_request
+from bmq.routing.lanes import RoutedLanes
 from bmq.routing.shard_requests import MOVING
 from bmq.routing.shard_routing import Listing, NodeRoutes, ShardRouting, ShardRoutingConfig
 
@@ -35,7 +36,10 @@ class RoutedGroupsConfig(ShardRoutingConfig):
 
 
 class RoutedGroups(ShardRouting):
-    """Implements bmq.proxy.services.Groups. `local`: the coordinator of the shards this process owns, if it has one."""
+    """Implements bmq.proxy.services.Groups. `local`: the coordinator of the shards this process owns, if it has one.
+
+    `lanes`: calls about the lanes of groups.
+    """
 
     def __init__(
         self,
@@ -44,9 +48,20 @@ class RoutedGroups(ShardRouting):
         config: RoutedGroupsConfig,
     ) -> None:
         super().__init__(OFFSETS_TOPIC_NAME, "group", local, routes, config)
+        self.lanes = RoutedLanes(local, routes, config)
         self._own = local
         self._turns: dict[tuple[str, str], _Turn] = {}
         self._begun: dict[tuple[str, str], asyncio.Future[None] | None] = {}  # plain commits under way: their waiters
+
+    def image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
+        """See ShardRouting."""
+        super().image_changed(old, new)
+        self.lanes.image_changed(old, new)
+
+    def changed(self) -> None:
+        """See ShardRouting."""
+        super().changed()
+        self.lanes.changed()
 
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
         """The answers of the groups' coordinators; errors are in the response."""

@@ -94,7 +94,7 @@ from bmq.server.login_threads import LoginThreads, sasl_logins
 from bmq.server.otlp_endpoint import client_telemetry
 from bmq.server.own_log import ManagedLog
 from bmq.server.settings import Settings, split_address, split_roles
-from bmq.server.share_roles import PartitionEnds, ShareRoles
+from bmq.server.share_roles import PartitionEnds, ProvenPartitionEnds, ShareRoles
 
 ImageChanged = Callable[[MetadataImage, MetadataImage], None]
 
@@ -296,6 +296,7 @@ class NodeRoles:
         )
         self.groups.share_states.use(self.share.routed, PartitionEnds(self.router))
         manager.use_retry_letters(retry_letters)
+        self.groups.lanes.use(self.routed_groups.lanes, ProvenPartitionEnds(self.router))
         manager.use_transactions(self.routed_transactions, verification_retry(self.replica.broker_configs))
         self.groups.use_transactions(self.routed_transactions)
         if dependencies.hooks.cleaning is not None and is_compacting(self.replica.broker_configs):
@@ -412,6 +413,7 @@ class NodeRoles:
             token_macs=macs_of(self.replica.broker_configs.value_of(SECRET_KEY)),
             described_partitions_max=self.replica.broker_configs.number("max.request.partition.size.limit"),
             share_states=self.share.routed,
+            lanes=self.routed_groups.lanes,
         )
 
     def _internal_services(self) -> InternalServices:

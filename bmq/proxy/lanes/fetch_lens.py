@@ -1,0 +1,109 @@
+"""Fetches of consumers that carry the mark of a group with lanes: they see that group's records alone.
+
+The records were read below the high watermark before the shard of the base group is asked, so what it says about them is
+final. Where it cannot be asked a partition gets OFFSET_NOT_AVAILABLE, which clients repeat: nothing goes out unfiltered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from bmq.aio.loop_turns import run_in_turns
+from bmq.log.lanes.intervals import Interval
+from bmq.log.lanes.lens import Lens, seen_in_turns
+from bmq.log.lanes.names import LaneGroup, LaneRefused, lane_group_of, marked_group_of
+from bmq.log.lanes.record_lane import DEFAULT_HEADER
+from bmq.log.partition_log import TopicPartition
+from bmq.protocol.compression import BadCompressedData
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
+from bmq.protocol.hot_fetch import FetchResult
+from bmq.protocol.lane_messages import DecidedPartition, LaneDecideRequest, LanePartition
+from bmq.protocol.parts import MEMORY
+from bmq.protocol.record_batch import CorruptRecords
+from bmq.proxy.fetch_session import Interest
+from bmq.records.records_twin import Damage
+
+if TYPE_CHECKING:
+    from bmq.protocol.request_context import RequestContext
+    from bmq.proxy.services import LaneDecisions, Services
+
+_HEADER: Final = DEFAULT_HEADER.encode()
+_log = structlog.get_logger("bmq.proxy")
+
+
+def lens_of(context: RequestContext, services: Services) -> FetchLens | None:
+    """What a client sees of the records that it fetches; None: all. Raises LaneRefused for the mark of no group."""
+    marked = marked_group_of(context.client_id)
+    if marked is None:
+        return None
+    group = lane_group_of(marked)
+    if services.lanes is None:
+        raise LaneRefused("this listener serves no lanes")
+    return FetchLens(group, services.lanes)
+
+
+class FetchLens:
+    """The view of one group, for one fetch."""
+
+    def __init__(self, group: LaneGroup, decisions: LaneDecisions) -> None:
+        self._group = group
+        self._decisions = decisions
+
+    async def see(self, interests: Sequence[Interest], results: list[FetchResult], done: Callable[[], None]) -> None:
+        """Put what the group sees into `results`, which belong to the interests in order; then call `done`."""
+        try:
+            await self._see(interests, results)
+        except Exception:  # noqa: BLE001 any bug is answered or logged, and nothing unfiltered goes out
+            _log.exception("lanes_not_seen", group=self._group.group_id)
+            for place, result in enumerate(results):
+                if result.records:
+                    results[place] = _failed(result, ErrorCode.UNKNOWN_SERVER_ERROR)
+        done()
+
+    async def _see(self, interests: Sequence[Interest], results: list[FetchResult]) -> None:
+        asked: dict[TopicPartition, int] = {}
+        parts = []
+        for place, (interest, result) in enumerate(zip(interests, results, strict=True)):
+            if result.records and interest.topic_partition is not None:
+                topic_id, number = interest.topic_partition
+                asked[interest.topic_partition] = place
+                first, last = interest.fetch_offset, result.high_watermark - 1
+                parts.append(LanePartition(topic_id=topic_id, partition=number, first=first, last=last))
+        if not parts:
+            return
+        request = LaneDecideRequest(group_id=self._group.base, lane=self._group.lane, partitions=parts)
+        try:
+            answer = await self._decisions.decide(request)
+            code = ErrorCode(answer.error_code)
+        except BmqError as error:
+            answer, code = None, error.code
+        decided: dict[TopicPartition, DecidedPartition] = {}
+        if answer is not None and code is ErrorCode.NONE:
+            decided = {TopicPartition(one.topic_id, one.partition): one for one in answer.partitions}
+        else:
+            _log.info("lanes_not_asked", group=self._group.base, error=code.name)
+        for topic_partition, place in asked.items():
+            results[place] = await self._seen(results[place], decided.get(topic_partition))
+
+    async def _seen(self, result: FetchResult, decided: DecidedPartition | None) -> FetchResult:
+        if decided is None or decided.error_code:
+            return _failed(result, ErrorCode.OFFSET_NOT_AVAILABLE)
+        intervals = [Interval(one.lane, one.start, one.end, one.kept) for one in decided.intervals]
+        views = []
+        for part in result.records or ():
+            assert isinstance(part, MEMORY), "a fetch with a mark reads into memory"
+            views.append(memoryview(part))
+        try:
+            seen = await run_in_turns(seen_in_turns(views, Lens(self._group.lane, _HEADER, intervals)))
+        except (BadCompressedData, CorruptRecords, Damage) as error:
+            _log.warning("batch_not_opened", group=self._group.group_id, partition=result.partition, error=str(error))
+            return _failed(result, ErrorCode.CORRUPT_MESSAGE)
+        return result._replace(records=seen)
+
+
+def _failed(result: FetchResult, code: ErrorCode) -> FetchResult:
+    return FetchResult(result.partition, code)

@@ -1,0 +1,111 @@
+"""Swimlanes: unmodified consumers of a lane and of its base group share a topic, while lanes come."""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import ExitStack, closing
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from tests.e2e.conftest import TopicMaker, create_topic, unique_name
+from tests.support.processes import eventually
+from tests.support.servers import Server
+
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(120), pytest.mark.bmq_only]
+
+
+def enable_lanes(server: Server, group_id: str) -> None:
+    entry = ConfigEntry("bmq.lane.enable", "true", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.GROUP, group_id, incremental_configs=[entry])
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(20)
+
+
+class Reader:
+    """A consumer; `values` are those of its records so far."""
+
+    def __init__(self, server: Server, group_id: str, client_id: str, *topics: str) -> None:
+        self.values: Counter[str] = Counter()
+        self.consumer = Consumer(
+            {
+                "bootstrap.servers": server.bootstrap,
+                "group.id": group_id,
+                "client.id": client_id,
+                "auto.offset.reset": "earliest",
+            }
+        )
+        self.consumer.subscribe(list(topics))
+
+    def read(self) -> None:
+        for message in self.consumer.consume(100, timeout=0.2):
+            assert message.error() is None, message.error()
+            self.values[message.value().decode()] += 1
+
+
+def send(server: Server, topic: str, values: list[tuple[str, str]], codec: str = "none") -> None:
+    """`values`: (value, lane)."""
+    producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 20, "compression.type": codec})
+    for value, lane in values:
+        producer.produce(topic, value.encode(), partition=0, headers=[("x-lane", lane.encode())] if lane else [])
+    assert producer.flush(30) == 0
+
+
+def test_lane_takes_its_records_from_the_base_group_once_it_is_there(server: Server, make_topic: TopicMaker) -> None:
+    topic, group_id = make_topic(), unique_name("group")
+    create_topic(server, f"{topic}.retry.{group_id}")
+    enable_lanes(server, group_id)
+    with ExitStack() as stack:
+        base = Reader(server, group_id, f"lanes:{group_id}", topic, f"{topic}.retry.{group_id}")
+        stack.callback(base.consumer.close)
+        other = Reader(server, unique_name("other"), "rdkafka", topic)
+        stack.callback(other.consumer.close)
+        before = [("plain 0", ""), ("blue 0", "blue"), ("red 0", "red")]
+        send(server, topic, before)
+
+        def base_has(*values: str) -> bool:
+            base.read()
+            return all(base.values[value] for value in values)
+
+        eventually(lambda: base_has("plain 0", "blue 0", "red 0"), 60, "the base group has all records")
+        blue = Reader(server, f"{group_id}@blue", f"lanes:{group_id}@blue#1", topic)
+        stack.callback(blue.consumer.close)
+        probes: list[tuple[str, str]] = []
+
+        def is_taken() -> bool:
+            probes.append((f"blue probe {len(probes)}", "blue"))
+            send(server, topic, probes[-1:])
+            blue.read()
+            base.read()
+            return bool(blue.values)
+
+        eventually(is_taken, 60, "the lane is taken")
+        after = [(f"{lane or 'plain'} {number}", lane) for number in range(1, 31) for lane in ("", "blue", "red")]
+        send(server, topic, after, "zstd")
+        all_of = {value for value, _ in (*before, *probes, *after)}
+
+        def has_everything() -> bool:
+            for reader in (base, blue, other):
+                reader.read()
+            return (base.values + blue.values).keys() == all_of == other.values.keys()
+
+        eventually(has_everything, 60, "every record was read")
+        assert max((base.values + blue.values).values()) == 1 == max(other.values.values())
+        assert {value for value, lane in after if lane == "blue"} <= blue.values.keys()
+        assert not any(value.startswith(("plain", "red")) for value in blue.values)
+
+
+def test_consumer_without_the_mark_is_refused(server: Server, make_topic: TopicMaker) -> None:
+    topic, group_id = make_topic(), unique_name("group")
+    enable_lanes(server, group_id)
+    with closing(Reader(server, group_id, "rdkafka", topic).consumer) as consumer:
+        seen: list[str] = []
+
+        def is_refused() -> bool:
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is not None:
+                seen.append(message.error().name())
+            return "INVALID_REQUEST" in " ".join(seen)
+
+        eventually(is_refused, 30, "the join is refused")
