@@ -72,7 +72,7 @@ class GroupCoordinator:
                 self.memory,
                 may_describe,
                 create_topics,
-                self.share_states.resume,
+                self._loaded,
                 self.share_states.member_expired,
             )
             shard = GroupShard(number, log, on_lost, context)
@@ -196,6 +196,10 @@ class GroupCoordinator:
                 shard.append(records)
 
     # ---------------------------------------------------------------- inside
+
+    def _loaded(self, shard: GroupShard) -> None:
+        self.share_states.resume(shard)
+        self.lanes.loaded(shard)
 
     def _groups_by_state(self) -> dict[str, int]:
         kinds = (*GroupState, *ConsumerGroupState, *StreamsGroupState)

@@ -11,7 +11,7 @@ from typing import Final
 
 from bmq.log.lanes.names import LaneRefused, check_base
 from bmq.metadata.broker_configs import BROKER_CONFIGS, SHARE_RECORD_NAMES, BrokerConfigs
-from bmq.metadata.config_keys import ConfigKey, ConfigType, InvalidConfig, Value, one_of, table_of
+from bmq.metadata.config_keys import ConfigKey, ConfigType, InvalidConfig, Value, at_least, one_of, table_of
 from bmq.metadata.dead_letter_configs import DEAD_LETTER_GROUP_CONFIGS
 from bmq.metadata.share_reset import reset_strategy
 from bmq.protocol.retry_backoff import BadBackoff, backoff_of
@@ -91,6 +91,14 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
         "false",
         "Whether groups named <this group>@<lane> take records with the header x-lane from this group. All its consumers then "
         "need client.id=lanes:<this group>, those of a lane client.id=lanes:<this group>@<lane>.",
+        is_dynamic=True,
+    ),
+    ConfigKey(
+        "bmq.lane.grace.ms",
+        ConfigType.LONG,
+        "60000",
+        "How long a lane of this group is kept after its last consumer has left; then its records are this group's again.",
+        at_least(0),
         is_dynamic=True,
     ),
     *DEAD_LETTER_GROUP_CONFIGS,

@@ -34,7 +34,7 @@ class LaneIntervalValue:
     """`end`, `kept`: see bmq.log.lanes.intervals. `opened_ms`: wall time.
 
     How far what was left over is copied: `copied` is the offset to go on from, `copied_records` how many copies there are,
-    `producer_id` wrote them.
+    `producer_id` wrote them, into `copy_partition`.
     """
 
     end: int
@@ -43,6 +43,7 @@ class LaneIntervalValue:
     copied: int = -1
     copied_records: int = 0
     producer_id: int = NO_PRODUCER_ID
+    copy_partition: int = -1
 
 
 _KEY: Final = Format(
@@ -65,6 +66,7 @@ _VALUE: Final = value_format(
     FormatField("copied", "int64", tag=0, default=-1),
     FormatField("copied_records", "int64", tag=1, default=0),
     FormatField("producer_id", "int64", tag=2, default=NO_PRODUCER_ID),
+    FormatField("copy_partition", "int32", tag=3, default=-1),
 )
 RECORD_TYPES: Final[RecordTypes[LaneIntervalKey, LaneIntervalValue]] = RecordTypes(
     "lanes", {INTERVAL_KEY_TYPE: (_KEY, _VALUE)}

@@ -175,9 +175,7 @@ class FetchJob:
     # --- looking
 
     def _look(self) -> None:
-        self._results = []
-        self._logs = []
-        self._pending = []
+        self._results, self._logs, self._pending = [], [], []
         self._starting = 0
         self._total_bytes = 0
         self._has_error = self._is_paced = False

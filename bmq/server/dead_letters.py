@@ -36,6 +36,8 @@ class RecordIo(NamedTuple):
     partitions: Partitions
     reader: RecordReader
     appender: RecordAppender
+    shared: Callable[[], FetchResources]
+    opener: BatchOpener
 
 
 def record_io(
@@ -50,7 +52,7 @@ def record_io(
     def shared() -> FetchResources:
         return fetcher().shared
 
-    return RecordIo(partitions, RecordReader(shared, opener), RecordAppender(appender, producer_ids))
+    return RecordIo(partitions, RecordReader(shared, opener), RecordAppender(appender, producer_ids), shared, opener)
 
 
 def redrives(

@@ -1,10 +1,15 @@
-"""Calls about lanes in a standalone server, which owns all shards."""
+"""Lanes in a server: the calls of a standalone one, which owns all shards, and what copies records."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
+from uuid import UUID
 
 from bmq.coordinator.coordinator import GroupCoordinator
+from bmq.coordinator.lanes.ports import LaneCalls
+from bmq.log.partition_log import TopicPartition
+from bmq.metadata.image import MetadataImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.lane_messages import (
     LaneDecideRequest,
@@ -15,6 +20,22 @@ from bmq.protocol.lane_messages import (
     LaneListResponse,
 )
 from bmq.protocol.request_context import by_itself
+from bmq.proxy.lanes.copies import LaneCopier
+from bmq.proxy.partitions import Partitions
+from bmq.server.dead_letters import RecordIo
+
+
+class ProvenPartitionBounds:
+    """Implements bmq.coordinator.lanes.ports.ProvenBounds."""
+
+    def __init__(self, partitions: Partitions) -> None:
+        self._partitions = partitions
+
+    async def proven_bounds(self, topic_id: UUID, partition: int) -> tuple[int, int]:
+        """Log start and high watermark, no older than this call (rule 15). Raises KafkaError."""
+        log = await self._partitions.leader_of(TopicPartition(topic_id, partition))
+        await log.prove_ownership()
+        return log.log_start_offset, log.high_watermark
 
 
 class LocalLanes:
@@ -34,3 +55,15 @@ class LocalLanes:
 
     async def _call(self, api_key: ApiKey, request: Any) -> Any:
         return await self._groups.handle(api_key, request, by_itself(api_key))
+
+
+def wire_lanes(
+    groups: GroupCoordinator,
+    calls: LaneCalls,
+    partitions: Partitions,
+    io: RecordIo,
+    image: Callable[[], MetadataImage],
+) -> None:
+    """Tell the coordinator how it reaches lanes' groups and partitions, and what copies records."""
+    copier = LaneCopier(image, io.partitions, io.shared, io.appender, io.opener)
+    groups.lanes.use(calls, ProvenPartitionBounds(partitions), copier)

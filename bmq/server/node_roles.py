@@ -90,11 +90,12 @@ from bmq.server.client_access import client_access
 from bmq.server.dead_letters import letter_producers, record_io, redrives
 from bmq.server.dynamic_configs import follow
 from bmq.server.half_checks import half_checks
+from bmq.server.lane_calls import wire_lanes
 from bmq.server.login_threads import LoginThreads, sasl_logins
 from bmq.server.otlp_endpoint import client_telemetry
 from bmq.server.own_log import ManagedLog
 from bmq.server.settings import Settings, split_address, split_roles
-from bmq.server.share_roles import PartitionEnds, ProvenPartitionEnds, ShareRoles
+from bmq.server.share_roles import PartitionEnds, ShareRoles
 
 ImageChanged = Callable[[MetadataImage, MetadataImage], None]
 
@@ -281,22 +282,16 @@ class NodeRoles:
         )
         half_checks(manager, self._image, self.record_io, dependencies.clock, settings.half_checks)
         create_topics = partial(self.remote_controller.handle, ApiKey.CREATE_TOPICS)
-        letters, retry_letters = letter_producers(
-            self.record_io, self._image, dependencies.clock, create_topics, self.replica.broker_configs
-        )
         clock, config = dependencies.clock, dependencies.hooks.share_state
+        configs = self.replica.broker_configs
+        letters, retry_letters = letter_producers(self.record_io, self._image, clock, create_topics, configs)
         self.share = ShareRoles(manager, self._image, routes, lambda: self.groups.config.share, clock, config, letters)
         self.redrives = redrives(
-            self.record_io,
-            self._image,
-            self.routed_groups,
-            dependencies.clock,
-            rng,
-            lambda: self.controller is not None,
+            self.record_io, self._image, self.routed_groups, clock, rng, lambda: self.controller is not None
         )
         self.groups.share_states.use(self.share.routed, PartitionEnds(self.router))
         manager.use_retry_letters(retry_letters)
-        self.groups.lanes.use(self.routed_groups.lanes, ProvenPartitionEnds(self.router))
+        wire_lanes(self.groups, self.routed_groups.lanes, self.router, self.record_io, self._image)
         manager.use_transactions(self.routed_transactions, verification_retry(self.replica.broker_configs))
         self.groups.use_transactions(self.routed_transactions)
         if dependencies.hooks.cleaning is not None and is_compacting(self.replica.broker_configs):

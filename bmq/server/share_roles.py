@@ -40,19 +40,6 @@ class PartitionEnds:
         return log.high_watermark
 
 
-class ProvenPartitionEnds:
-    """Implements bmq.coordinator.lanes.ports.ProvenEnds."""
-
-    def __init__(self, partitions: Partitions) -> None:
-        self._partitions = partitions
-
-    async def proven_end(self, topic_id: UUID, partition: int) -> int:
-        """The high watermark, no older than this call (rule 15). Raises KafkaError."""
-        log = await self._partitions.leader_of(TopicPartition(topic_id, partition))
-        await log.prove_ownership()
-        return log.high_watermark
-
-
 class ShareRoles:
     """`local`: the shards of this node; `routed`: all of the cluster's. `leaders`: as share consumers are told them."""
 

@@ -80,7 +80,7 @@ from bmq.server.client_listeners import ClientListeners
 from bmq.server.dead_letters import letter_producers, record_io, redrives
 from bmq.server.dynamic_configs import follow
 from bmq.server.half_checks import half_checks
-from bmq.server.lane_calls import LocalLanes
+from bmq.server.lane_calls import LocalLanes, wire_lanes
 from bmq.server.live_summary import Summary
 from bmq.server.login_threads import LoginThreads, sasl_logins
 from bmq.server.native_kernel import warn_without_kernel
@@ -89,7 +89,7 @@ from bmq.server.own_log import ManagedLog
 from bmq.server.own_root import new_holder, open_own_root
 from bmq.server.settings import Settings
 from bmq.server.share_reading import share_consumers
-from bmq.server.share_roles import PartitionEnds, ProvenPartitionEnds
+from bmq.server.share_roles import PartitionEnds
 from bmq.server.start_retry import StartRetry, is_log_silent, is_store_silent
 from bmq.server.state_topic import StateTopic
 
@@ -321,7 +321,7 @@ class StandaloneServer:
         )
         groups.share_states.use(share_states, PartitionEnds(manager))
         lanes = LocalLanes(groups)
-        groups.lanes.use(lanes, ProvenPartitionEnds(manager))
+        wire_lanes(groups, lanes, manager, io, lambda: controller.image)
         asking = by_itself(ApiKey.ADD_PARTITIONS_TO_TXN)
         verifier = Verifications(
             lambda request: transactions.add_partitions_to_txn(request, asking),

@@ -16,9 +16,13 @@ from tests.support.servers import Server
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(120), pytest.mark.bmq_only]
 
 
-def enable_lanes(server: Server, group_id: str) -> None:
-    entry = ConfigEntry("bmq.lane.enable", "true", incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.GROUP, group_id, incremental_configs=[entry])
+def enable_lanes(server: Server, group_id: str, **configs: str) -> None:
+    """`configs`: further ones, with underscores for dots."""
+    entries = [
+        ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in {"bmq.lane.enable": "true", **configs}.items()
+    ]
+    resource = ConfigResource(ResourceType.GROUP, group_id, incremental_configs=entries)
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
     admin.incremental_alter_configs([resource])[resource].result(20)
 
@@ -26,14 +30,16 @@ def enable_lanes(server: Server, group_id: str) -> None:
 class Reader:
     """A consumer; `values` are those of its records so far."""
 
-    def __init__(self, server: Server, group_id: str, client_id: str, *topics: str) -> None:
+    def __init__(self, server: Server, group_id: str, client_id: str, *topics: str, commits: bool = True) -> None:
         self.values: Counter[str] = Counter()
+        self.topics: Counter[str] = Counter()
         self.consumer = Consumer(
             {
                 "bootstrap.servers": server.bootstrap,
                 "group.id": group_id,
                 "client.id": client_id,
                 "auto.offset.reset": "earliest",
+                "enable.auto.commit": commits,
             }
         )
         self.consumer.subscribe(list(topics))
@@ -42,6 +48,7 @@ class Reader:
         for message in self.consumer.consume(100, timeout=0.2):
             assert message.error() is None, message.error()
             self.values[message.value().decode()] += 1
+            self.topics[message.topic()] += 1
 
 
 def send(server: Server, topic: str, values: list[tuple[str, str]], codec: str = "none") -> None:
@@ -94,6 +101,45 @@ def test_lane_takes_its_records_from_the_base_group_once_it_is_there(server: Ser
         assert max((base.values + blue.values).values()) == 1 == max(other.values.values())
         assert {value for value, lane in after if lane == "blue"} <= blue.values.keys()
         assert not any(value.startswith(("plain", "red")) for value in blue.values)
+
+
+def test_lane_that_comes_and_goes_loses_and_doubles_nothing(server: Server, make_topic: TopicMaker) -> None:
+    topic, group_id = make_topic(), unique_name("group")
+    create_topic(server, f"{topic}.retry.{group_id}")
+    enable_lanes(server, group_id, bmq_lane_grace_ms="200")
+    lanes_seen: Counter[str] = Counter()
+    sent: list[str] = []
+
+    def produce(count: int) -> None:
+        values = [(f"{lane or 'plain'} {len(sent) + number}", lane) for number, lane in enumerate(["blue", ""] * count)]
+        send(server, topic, values, "lz4")
+        sent.extend(value for value, _ in values)
+
+    base = Reader(server, group_id, f"lanes:{group_id}", topic, f"{topic}.retry.{group_id}")
+    with closing(base.consumer):
+        produce(2)
+        for commits in (True, True, False):
+            blue = Reader(server, f"{group_id}@blue", f"lanes:{group_id}@blue", topic, commits=commits)
+
+            def is_taken(reader: Reader = blue) -> bool:
+                produce(1)
+                reader.read()
+                base.read()
+                return bool(reader.values)
+
+            eventually(is_taken, 60, "the lane is taken")
+            produce(5)
+            blue.consumer.close()
+            lanes_seen += blue.values if commits else Counter()
+            produce(5)  # left over, unless the lane has ended already
+
+        def has_everything() -> bool:
+            base.read()
+            return (base.values + lanes_seen).keys() == set(sent)
+
+        eventually(has_everything, 60, "every record was read")
+        assert max((base.values + lanes_seen).values()) == 1
+        assert base.topics[f"{topic}.retry.{group_id}"] >= 5, "what the last consumer has not committed"
 
 
 def test_consumer_without_the_mark_is_refused(server: Server, make_topic: TopicMaker) -> None:

@@ -13,13 +13,14 @@ from uuid import UUID
 import structlog
 
 from bmq.coordinator.api.context import CoordinatorContext
+from bmq.coordinator.api.lane_ends import LaneEnds
 from bmq.coordinator.group_shard import GroupShard
-from bmq.coordinator.lanes.lane_states import LanePlace, interval_record
+from bmq.coordinator.lanes.lane_states import LanePlace, is_copied, key_of, place_of
 from bmq.coordinator.lanes.marks import ENABLE_CONFIG, are_lanes_enabled
-from bmq.coordinator.lanes.ports import LaneCalls, ProvenEnds
+from bmq.coordinator.lanes.ports import LaneCalls, LaneCopies, ProvenBounds
 from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.log.lanes.intervals import concerning, opened
-from bmq.log.lanes.names import LaneGroup, refusal_of
+from bmq.log.lanes.names import LaneGroup, copies_topic, refusal_of
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError, as_message
 from bmq.protocol.lane_messages import (
@@ -36,7 +37,7 @@ from bmq.protocol.lane_messages import (
     ListedInterval,
     UntakenLane,
 )
-from bmq.protocol.lane_records import encode_key
+from bmq.protocol.lane_records import LaneIntervalValue, encode_key, encode_value
 from bmq.protocol.request_context import RequestContext
 
 INTERVALS_MAX: Final = 1_000
@@ -51,12 +52,19 @@ class LanesApi:
     def __init__(self, context: CoordinatorContext) -> None:
         self._context = context
         self._calls: LaneCalls | None = None
-        self._ends: ProvenEnds | None = None
+        self._bounds: ProvenBounds | None = None
+        self._ends: LaneEnds | None = None
 
-    def use(self, calls: LaneCalls, ends: ProvenEnds) -> None:
+    def use(self, calls: LaneCalls, bounds: ProvenBounds, copies: LaneCopies) -> None:
         """From now on."""
         self._calls = calls
-        self._ends = ends
+        self._bounds = bounds
+        self._ends = LaneEnds(self._context, calls, bounds, copies)
+
+    def loaded(self, shard: GroupShard) -> None:
+        """Go on with what the shard's former owner has not finished."""
+        if self._ends is not None:
+            self._ends.watch(shard)
 
     # ---------------------------------------------------------------- members
 
@@ -135,8 +143,8 @@ class LanesApi:
         lanes.taken(place, lane)
 
     async def _open(self, shard: GroupShard, place: LanePlace, lane: str) -> None:
-        calls, ends = self._calls, self._ends
-        if calls is None or ends is None:
+        calls, bounds, ends = self._calls, self._bounds, self._ends
+        if calls is None or bounds is None or ends is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this process reaches no lanes")
         self._check_base(shard, place)
         group_id = LaneGroup(place.group_id, lane).group_id
@@ -152,10 +160,17 @@ class LanesApi:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"the group {group_id} has no members")
         _check_marks(group_id, members.client_ids)
         # Asked behind all decisions: at or behind every offset that was decided about before.
-        end = await ends.proven_end(place.topic_id, place.partition)
+        log_start, end = await bounds.proven_bounds(place.topic_id, place.partition)
         self._check_base(shard, place)
-        interval = opened(shard.lanes.states.intervals(place), lane, end)
-        await asyncio.shield(shard.append([interval_record(place, interval, self._context.clock.now_ms())]))
+        states = shard.lanes.states
+        interval = opened(states.intervals(place), lane, end)
+        value = LaneIntervalValue(end=interval.end, kept=interval.kept, opened_ms=self._context.clock.now_ms())
+        records: list[tuple[bytes, bytes | None]] = [(encode_key(key_of(place, interval)), encode_value(value))]
+        for passed, was in states.entries(place.group_id):
+            if place_of(passed) == place and is_copied(was) and was.end <= log_start and passed.start != interval.start:
+                records.append((encode_key(passed), None))
+        await asyncio.shield(shard.append(records))
+        ends.watch(shard)
         _log.info("lane_taken", group=place.group_id, lane=lane, partition=place.partition, offset=interval.start)
 
     def _check_base(self, shard: GroupShard, place: LanePlace) -> None:
@@ -208,11 +223,6 @@ class LanesApi:
                 if place.group_id == request.group_id
             ],
         )
-
-
-def copies_topic(topic: str, base: str) -> str:
-    """The topic to which records are copied that a lane has left over."""
-    return f"{topic}.retry.{base}"
 
 
 def _check_marks(group_id: str, client_ids: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from uuid import UUID
 
-from bmq.log.lanes.intervals import Interval
+from bmq.log.lanes.intervals import NO_END, Interval
 from bmq.protocol.lane_records import (
     LaneIntervalKey,
     LaneIntervalValue,
@@ -36,16 +36,25 @@ class SavedLanes(NamedTuple):
             yield encode_key(key), encode_value(value)
 
 
-def interval_record(place: LanePlace, interval: Interval, opened_ms: int) -> tuple[bytes, bytes]:
-    """The record that makes the interval one of this place, in place of an earlier one with its lane and start."""
-    key = LaneIntervalKey(
+def key_of(place: LanePlace, interval: Interval) -> LaneIntervalKey:
+    """The key of the interval's record: another one with the same lane and start replaces it."""
+    return LaneIntervalKey(
         group=place.group_id,
         topic_id=place.topic_id,
         partition=place.partition,
         lane=interval.lane,
         start=interval.start,
     )
-    return encode_key(key), encode_value(LaneIntervalValue(end=interval.end, kept=interval.kept, opened_ms=opened_ms))
+
+
+def place_of(key: LaneIntervalKey) -> LanePlace:
+    """Where the interval is."""
+    return LanePlace(key.group, key.topic_id, key.partition)
+
+
+def is_copied(value: LaneIntervalValue) -> bool:
+    """Whether the interval has ended, and nothing that it left over waits for its copy."""
+    return value.end != NO_END and value.copied >= value.end
 
 
 class LaneStates:
@@ -91,6 +100,10 @@ class LaneStates:
             for (topic_id, number), intervals in places.items()
             for (lane, start), value in intervals.items()
         ]
+
+    def value(self, key: LaneIntervalKey) -> LaneIntervalValue | None:
+        """As the log has it now."""
+        return self._by_group.get(key.group, {}).get((key.topic_id, key.partition), {}).get((key.lane, key.start))
 
     def copied(self) -> list[SavedLanes]:
         """For a snapshot: no change of the state changes it."""

@@ -12,6 +12,8 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 
 ENABLE_CONFIG: Final = "bmq.lane.enable"
+GRACE_CONFIG: Final = "bmq.lane.grace.ms"
+GRACE_MS: Final = 60_000
 
 
 class LaneShard(Protocol):
@@ -26,6 +28,11 @@ def are_lanes_enabled(image: Topics, base: str) -> bool:
     """Whether the base group may have lanes, as far as this process knows."""
     configs: Mapping[str, str] = image.group_configs.get(base, {})
     return configs.get(ENABLE_CONFIG, "").strip().lower() == "true"
+
+
+def grace_ms(image: Topics, base: str) -> int:
+    """How long a lane is kept without members of its group."""
+    return int(image.group_configs.get(base, {}).get(GRACE_CONFIG, GRACE_MS))
 
 
 async def check_mark(shard: LaneShard, group_id: str, client_id: str | None, image: Topics) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 from uuid import UUID
 
+from bmq.log.lanes.copying import CopyJob, CopyStep
 from bmq.protocol.lane_messages import LaneGroupRequest, LaneGroupResponse
 
 
@@ -14,8 +15,18 @@ class LaneCalls(Protocol):
     async def group(self, request: LaneGroupRequest) -> LaneGroupResponse: ...
 
 
-class ProvenEnds(Protocol):
-    """Where partitions end."""
+class ProvenBounds(Protocol):
+    """Where partitions begin and end."""
 
-    async def proven_end(self, topic_id: UUID, partition: int) -> int:
-        """The high watermark, from an owner that has proven since the call that it is the owner. Raises KafkaError."""
+    async def proven_bounds(self, topic_id: UUID, partition: int) -> tuple[int, int]:
+        """Log start and high watermark, from an owner that has proven since the call that it is one. Raises KafkaError."""
+
+
+class LaneCopies(Protocol):
+    """Copies what lanes have left over."""
+
+    async def producer(self, base: str, topic_id: UUID, partition: int) -> tuple[int, int]:
+        """A new producer id, and the partition for copies from this one. Raises KafkaError."""
+
+    async def copy(self, job: CopyJob) -> CopyStep:
+        """Copy one batch at most; it is durable when this returns. May be repeated. Raises BmqError."""

@@ -30,6 +30,14 @@ class ShardLanes:
         """The group of a lane that is taken has fetched."""
         self._read_ms[place, lane] = loop_ms
 
+    def read_ms(self, place: LanePlace, lane: str, loop_ms: float) -> float:
+        """When the lane's group was last known to be there; `loop_ms`, if it is not known."""
+        return self._read_ms.setdefault((place, lane), loop_ms)
+
+    def gone(self, place: LanePlace, lane: str) -> None:
+        """The lane is not taken any more."""
+        self._read_ms.pop((place, lane), None)
+
     def is_changing(self, place: LanePlace) -> bool:
         return place in self._changing
 

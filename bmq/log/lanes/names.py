@@ -78,6 +78,11 @@ def refusal_of(group_id: str, client_id: str, has_lanes: Callable[[str], bool]) 
     return None
 
 
+def copies_topic(topic: str, base: str) -> str:
+    """The topic to which records are copied that a lane has left over."""
+    return f"{topic}.retry.{base}"
+
+
 def client_id_of(group_id: str) -> str:
     """The shortest client id with the mark of this group."""
     return MARK + group_id

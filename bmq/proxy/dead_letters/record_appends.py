@@ -71,6 +71,17 @@ class RecordAppender:
             why = f"topic {target.name}, partition {place.partition}: {error}"
             raise KafkaError(error.code, why) from error
 
+    async def append_as(
+        self, topic_partition: TopicPartition, records: list[Record], producer_id: int, sequence: int
+    ) -> int:
+        """Like `append`, as a producer whose sequence the caller keeps: repeated with the same records it changes nothing."""
+        data = encode_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence % _SEQUENCES)
+        return await self._append(topic_partition, memoryview(data))
+
+    async def new_producer_id(self) -> int:
+        """An id that was never given out. Raises KafkaError."""
+        return await self._producer_ids().next()
+
     def _producer_of(self, topic_partition: TopicPartition) -> _Producer:
         producer = self._producers.pop(topic_partition, None) or _Producer()
         self._producers[topic_partition] = producer

@@ -433,6 +433,7 @@ def test_what_is_set_for_a_group_is_shown_in_front_of_the_brokers(cluster: Clust
     before = configs_of(cluster, GROUP, "g")
     assert {name: c.value for name, c in before.items()} == {
         "bmq.lane.enable": "false",
+        "bmq.lane.grace.ms": "60000",
         "bmq.share.dead.letter.policy": "keep",
         "bmq.share.retry.backoff": "",
         "bmq.share.subscription.type": "shared",

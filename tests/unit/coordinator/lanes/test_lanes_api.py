@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from uuid import UUID
 
 import pytest
 
+from bmq.coordinator.api import lane_ends
 from bmq.coordinator.coordinator import GroupCoordinator
+from bmq.coordinator.lanes.lane_states import is_copied
+from bmq.log.lanes.copying import CopyJob, CopyStep
 from bmq.log.lanes.intervals import NO_END, Interval
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
 from bmq.protocol.lane_messages import (
     DecidedPartition,
     LaneDecideRequest,
@@ -21,6 +26,8 @@ from bmq.protocol.lane_messages import (
 )
 from bmq.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from bmq.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from bmq.protocol.messages.leave_group_request import LeaveGroupRequest
+from bmq.protocol.messages.sync_group_request import SyncGroupRequest, SyncGroupRequestAssignment
 from bmq.protocol.request_context import by_itself
 from tests.unit.coordinator.classic.group_bench import subscription
 from tests.unit.coordinator.cluster import Cluster, request_context
@@ -28,35 +35,59 @@ from tests.unit.coordinator.cluster import Cluster, request_context
 pytestmark = pytest.mark.unit
 
 TOPIC = UUID(int=1)
+
+
+@pytest.fixture(autouse=True)
+def looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_ends, "LOOK_S", 0.001)
+
+
 LAST = 10_000
 
 
 class Calls:
-    """As bmq.coordinator.lanes.ports.LaneCalls and ProvenEnds. `gate`: ends are told once it is set."""
+    """As bmq.coordinator.lanes.ports.LaneCalls and ProvenBounds, and LaneCopies: ten
+    offsets a step, three records. `gate`: bounds are told once it is set."""
 
     def __init__(self, coordinator: GroupCoordinator, end: int = 0) -> None:
         self._coordinator = coordinator
         self.end = end
         self.gate: asyncio.Event | None = None
         self.asked = asyncio.Event()
+        self.start = 0
+        self.producers = 100
+        self.group_count = 0
+        self.jobs: list[CopyJob] = []
+        self.copy_error: KafkaError | None = None
 
     async def group(self, request: LaneGroupRequest) -> LaneGroupResponse:
+        self.group_count += 1
         answer: LaneGroupResponse = await self._coordinator.handle(
             ApiKey.LANE_GROUP, request, by_itself(ApiKey.LANE_GROUP)
         )
         return answer
 
-    async def proven_end(self, topic_id: UUID, partition: int) -> int:
+    async def proven_bounds(self, topic_id: UUID, partition: int) -> tuple[int, int]:
         assert topic_id == TOPIC
         self.asked.set()
         if self.gate is not None:
             await self.gate.wait()
-        return self.end
+        return self.start, self.end
+
+    async def producer(self, base: str, topic_id: UUID, partition: int) -> tuple[int, int]:
+        self.producers += 1
+        return self.producers, 0
+
+    async def copy(self, job: CopyJob) -> CopyStep:
+        self.jobs.append(job)
+        if self.copy_error is not None:
+            raise self.copy_error
+        return CopyStep(min(job.first + 10, job.end), 3)
 
 
 def wire(cluster: Cluster, end: int = 0) -> Calls:
     calls = Calls(cluster.coordinator, end)
-    cluster.coordinator.lanes.use(calls, calls)
+    cluster.coordinator.lanes.use(calls, calls, calls)
     return calls
 
 
@@ -68,8 +99,14 @@ def with_lanes(end: int = 0) -> tuple[Cluster, Calls]:
 
 
 async def join(cluster: Cluster, group_id: str, client_id: str) -> int:
-    """The error code of the group's first JoinGroup, from an old client: no member id is demanded."""
-    request = JoinGroupRequest(
+    """The error code of the group's first JoinGroup."""
+    context = request_context(3, client_id)
+    return (await cluster.coordinator.classic.join_group(join_request(group_id), context)).error_code
+
+
+def join_request(group_id: str) -> JoinGroupRequest:
+    """From an old client, of which no member id is demanded."""
+    return JoinGroupRequest(
         group_id=group_id,
         session_timeout_ms=30_000,
         rebalance_timeout_ms=60_000,
@@ -77,7 +114,6 @@ async def join(cluster: Cluster, group_id: str, client_id: str) -> int:
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=subscription("t"))],
     )
-    return (await cluster.coordinator.classic.join_group(request, request_context(3, client_id))).error_code
 
 
 async def heartbeat(cluster: Cluster, group_id: str, client_id: str) -> tuple[int, str]:
@@ -217,6 +253,99 @@ async def test_intervals_go_with_their_topic() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
     assert shard.lanes.states.count == 0 and not shard.lanes.states.has_group("g")
+
+
+class Left:
+    """A lane that was taken at 5 and whose group has committed 12; its member has gone."""
+
+    def __init__(self) -> None:
+        self.cluster, self.calls = with_lanes(end=5)
+        self.cluster.topics.group_configs["g"]["bmq.lane.grace.ms"] = "0"
+
+    async def begin(self, end: int) -> None:
+        member_id = await member(self.cluster)
+        await decide(self.cluster, "blue")
+        await self.cluster.commit("g@blue", {("t", 0): 12}, member_id=member_id, generation=1)
+        self.calls.end = end
+        await leave(self.cluster, member_id)
+
+
+async def member(cluster: Cluster) -> str:
+    """The lane's group with one member that has its assignment; the member's id."""
+    context = request_context(3, "lanes:g@blue")
+    joined = await cluster.coordinator.classic.join_group(join_request("g@blue"), context)
+    assert joined.error_code == 0
+    assignment = SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"")
+    request = SyncGroupRequest(
+        group_id="g@blue", generation_id=joined.generation_id, member_id=joined.member_id, assignments=[assignment]
+    )
+    assert (await cluster.coordinator.classic.sync_group(request, context)).error_code == 0
+    return joined.member_id
+
+
+async def leave(cluster: Cluster, member_id: str) -> None:
+    request = LeaveGroupRequest(group_id="g@blue", member_id=member_id)
+    assert (await cluster.coordinator.classic.leave_group(request, request_context(1, "lanes:g@blue"))).error_code == 0
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():  # noqa: ASYNC110 -- the coordinator works in the background
+            await asyncio.sleep(0.001)
+
+
+async def until_ended(cluster: Cluster) -> list[Interval]:
+    """Once no lane is taken and nothing waits for its copy."""
+    shard = cluster.coordinator.directory.find("g")
+    assert shard is not None
+    await until(lambda: all(is_copied(value) for _, value in shard.lanes.states.entries()))
+    return intervals(await decide(cluster))
+
+
+async def test_lane_that_went_ends_at_what_was_committed_and_the_rest_is_copied_once() -> None:
+    left = Left()
+    await left.begin(end=40)
+    assert await until_ended(left.cluster) == [Interval("blue", 5, 40, 12)]
+    assert [(job.first, job.end, job.producer_id, job.sequence) for job in left.calls.jobs] == [
+        (12, 40, 101, 0),
+        (22, 40, 101, 3),
+        (32, 40, 101, 6),
+    ]
+    assert left.calls.jobs[0][:4] == ("g", TOPIC, 0, "blue")
+
+
+async def test_lane_is_kept_while_its_group_has_members() -> None:
+    left = Left()
+    member_id = await member(left.cluster)
+    await decide(left.cluster, "blue")
+    asked = left.calls.group_count
+    await until(lambda: left.calls.group_count >= asked + 3)
+    assert intervals(await decide(left.cluster)) == [Interval("blue", 5)]
+    await leave(left.cluster, member_id)
+    assert await until_ended(left.cluster) == [], "nothing was produced meanwhile"
+
+
+async def test_next_owner_goes_on_with_the_copies_where_the_log_says() -> None:
+    left = Left()
+    await left.begin(end=40)
+    left.calls.copy_error = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    await until(lambda: bool(left.calls.jobs))
+    heir = left.cluster.take_over()
+    calls = wire(heir, end=50)
+    assert intervals(await decide(heir)) == [Interval("blue", 5, 40, 12)]
+    await until_ended(heir)
+    assert calls.jobs[0] == left.calls.jobs[0] and calls.producers == 100, "the same batch again"
+
+
+async def test_lane_that_comes_back_takes_what_follows_and_intervals_go_with_the_log() -> None:
+    left = Left()
+    await left.begin(end=40)
+    await until_ended(left.cluster)
+    await member(left.cluster)
+    assert intervals(await decide(left.cluster, "blue")) == [Interval("blue", 5, 40, 12), Interval("blue", 40)]
+    left.calls.start = 40
+    await join(left.cluster, "g@red", "lanes:g@red")
+    assert intervals(await decide(left.cluster, "red")) == [Interval("blue", 40), Interval("red", 40)]
 
 
 async def test_group_tells_members_and_committed_offsets() -> None:

@@ -1,0 +1,143 @@
+"""Ends the intervals of lanes that went, and has copied for the base group what they left over.
+
+One task watches all lanes of a shard. It ends when no lane is taken and nothing waits for its copy.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Final
+
+import structlog
+
+from bmq.coordinator.api.context import CoordinatorContext
+from bmq.coordinator.group_shard import GroupShard
+from bmq.coordinator.lanes.lane_states import is_copied, place_of
+from bmq.coordinator.lanes.marks import grace_ms
+from bmq.coordinator.lanes.ports import LaneCalls, LaneCopies, ProvenBounds
+from bmq.log.lanes.copying import CopyJob
+from bmq.log.lanes.intervals import NO_END, Interval, closed
+from bmq.log.lanes.names import LaneGroup
+from bmq.protocol.errors import BmqError
+from bmq.protocol.lane_messages import UNKNOWN, CommittedPartition, LaneGroupRequest
+from bmq.protocol.lane_records import LaneIntervalKey, LaneIntervalValue, encode_key, encode_value
+
+LOOK_S: Final = 1.0
+"""So often a shard with lanes looks whether one has gone."""
+COPIES_PER_LOOK_MAX: Final = 100
+"""Batches of one interval that are copied before the next one has its turn."""
+
+_log = structlog.get_logger("bmq.coordinator")
+
+
+class LaneEnds:
+    """For all shards of a process."""
+
+    def __init__(self, context: CoordinatorContext, calls: LaneCalls, bounds: ProvenBounds, copies: LaneCopies) -> None:
+        self._context = context
+        self._calls = calls
+        self._bounds = bounds
+        self._copies = copies
+        self._watched: set[GroupShard] = set()
+
+    def watch(self, shard: GroupShard) -> None:
+        """Until no lane of the shard is taken and nothing waits for its copy."""
+        if shard not in self._watched and _unfinished(shard):
+            self._watched.add(shard)
+            shard.spawn(self._watch(shard))
+
+    async def _watch(self, shard: GroupShard) -> None:
+        told: dict[LaneIntervalKey, str] = {}  # the last reason: it is logged once
+        try:
+            while not shard.is_lost and (unfinished := _unfinished(shard)):
+                for key in unfinished:
+                    try:
+                        await self._go_on(shard, key)
+                        told.pop(key, None)
+                    except BmqError as error:
+                        reason = str(error) or error.code.name
+                        if told.get(key) != reason:
+                            names = {"group": key.group, "lane": key.lane, "partition": key.partition}
+                            _log.warning("lane_not_ended", **names, reason=reason)
+                        told[key] = reason
+                await asyncio.sleep(LOOK_S)
+        finally:
+            self._watched.discard(shard)
+
+    async def _go_on(self, shard: GroupShard, key: LaneIntervalKey) -> None:
+        """Raises BmqError: later again."""
+        value = shard.lanes.states.value(key)
+        if value is not None and value.end == NO_END:
+            await self._end_if_gone(shard, key)
+            value = shard.lanes.states.value(key)
+        for _ in range(COPIES_PER_LOOK_MAX):
+            if value is None or value.end == NO_END or is_copied(value):
+                return
+            await self._copy(shard, key, value)
+            value = shard.lanes.states.value(key)
+
+    # ---------------------------------------------------------------- a lane goes
+
+    async def _end_if_gone(self, shard: GroupShard, key: LaneIntervalKey) -> None:
+        lanes, place = shard.lanes, place_of(key)
+        now_ms = shard.now().loop_ms
+        if now_ms - lanes.read_ms(place, key.lane, now_ms) < grace_ms(self._context.image(), key.group):
+            return
+        if await self._committed(key) is None:
+            lanes.has_been_read(place, key.lane, now_ms)
+            return
+        await lanes.settled(place)
+        with lanes.changing(place):  # a member that joins now waits with its first fetch
+            await self._end(shard, key)
+
+    async def _end(self, shard: GroupShard, key: LaneIntervalKey) -> None:
+        committed = await self._committed(key)
+        value = shard.lanes.states.value(key)
+        if committed is None or value is None or value.end != NO_END:
+            return
+        _, end = await self._bounds.proven_bounds(key.topic_id, key.partition)
+        ended = closed(Interval(key.lane, key.start), end, None if committed == UNKNOWN else committed)
+        value = replace(value, end=ended.end, kept=ended.kept, copied=ended.kept)
+        if ended.left_over:
+            producer_id, partition = await self._copies.producer(key.group, key.topic_id, key.partition)
+            value = replace(value, producer_id=producer_id, copy_partition=partition)
+        await self._write(shard, key, None if ended.end == ended.start else value)
+        shard.lanes.gone(place_of(key), key.lane)
+        names = {"group": key.group, "lane": key.lane, "partition": key.partition}
+        _log.info("lane_left", **names, end_offset=ended.end, left_over=len(ended.left_over))
+
+    async def _committed(self, key: LaneIntervalKey) -> int | None:
+        """What the lane's group has committed (UNKNOWN: nothing); None: it has members, or cannot be asked now."""
+        asked = CommittedPartition(topic_id=key.topic_id, partition=key.partition)
+        group_id = LaneGroup(key.group, key.lane).group_id
+        answer = await self._calls.group(LaneGroupRequest(group_id=group_id, partitions=[asked]))
+        if answer.error_code or answer.client_ids:
+            return None
+        return answer.partitions[0].offset
+
+    # ---------------------------------------------------------------- what it left over
+
+    async def _copy(self, shard: GroupShard, key: LaneIntervalKey, value: LaneIntervalValue) -> None:
+        job = CopyJob(
+            key.group,
+            key.topic_id,
+            key.partition,
+            key.lane,
+            value.copied,
+            value.end,
+            value.producer_id,
+            value.copied_records,
+            value.copy_partition,
+        )
+        await shard.prove()  # a former owner copies nothing
+        step = await self._copies.copy(job)
+        copied_records = value.copied_records + step.records
+        await self._write(shard, key, replace(value, copied=step.next_offset, copied_records=copied_records))
+
+    async def _write(self, shard: GroupShard, key: LaneIntervalKey, value: LaneIntervalValue | None) -> None:
+        await asyncio.shield(shard.append([(encode_key(key), None if value is None else encode_value(value))]))
+
+
+def _unfinished(shard: GroupShard) -> list[LaneIntervalKey]:
+    return [key for key, value in shard.lanes.states.entries() if not is_copied(value)]

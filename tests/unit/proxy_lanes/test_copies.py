@@ -1,0 +1,178 @@
+"""What a lane has left over: which records are copied, and that a repeated job writes the same batch."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from bmq.log.lanes.copying import CopyJob, CopyStep
+from bmq.protocol.batch_records import Record, encode_batch
+from bmq.protocol.compression import Compression
+from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import KafkaError
+from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader
+from bmq.proxy.batch_opener import BatchOpener
+from bmq.proxy.lanes import copies
+from bmq.proxy.lanes.copies import LaneCopier
+
+pytestmark = pytest.mark.unit
+
+SOURCE, TARGET = UUID(int=1), UUID(int=2)
+
+
+class Log:
+    """Batches in memory; `aborted` as a log tells them."""
+
+    def __init__(self) -> None:
+        self.data: list[bytes] = []
+        self.end = 0
+        self.log_start_offset = 0
+        self.last_stable_offset = 0
+        self.aborted: list[Any] = []
+
+    def add(self, lanes: list[str], *, producer_id: int = -1, codec: Compression = Compression.NONE) -> None:
+        records = [Record(b"k", b"%d" % (self.end + at), (("x-lane", lane.encode()),)) for at, lane in enumerate(lanes)]
+        batch = encode_batch(
+            records,
+            base_offset=self.end,
+            compression=codec,
+            producer_id=producer_id,
+            producer_epoch=0 if producer_id >= 0 else -1,
+            base_sequence=0 if producer_id >= 0 else -1,
+            attributes=TRANSACTIONAL if producer_id >= 0 else 0,
+        )
+        self._add(bytes(batch), len(lanes))
+
+    def mark(self, producer_id: int, control_type: ControlType) -> None:
+        marker = EndTransactionMarker(control_type, 0)
+        batch = encode_end_transaction_marker(
+            marker, producer_id=producer_id, producer_epoch=0, timestamp_ms=1, base_offset=self.end
+        )
+        self._add(bytes(batch), 1)
+
+    def _add(self, batch: bytes, count: int) -> None:
+        self.data.append(batch)
+        self.end += count
+        self.last_stable_offset = self.end
+
+    def aborted_transactions(self, first: int, end: int) -> list[Any]:
+        return [one for one in self.aborted if one.first_offset < end]
+
+    async def prove_ownership(self) -> None:
+        pass
+
+
+async def at_once(work: Callable[[], Any]) -> Any:
+    """As asyncio.to_thread."""
+    return work()
+
+
+class World:
+    """`written`: (partition, producer id, sequence, offsets that the copies name)."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.log = Log()
+        self.written: list[tuple[int, int, int, list[int]]] = []
+        self.topics = {
+            "t": SimpleNamespace(name="t", topic_id=SOURCE, partitions=(0,)),
+            "t.retry.g": SimpleNamespace(name="t.retry.g", topic_id=TARGET, partitions=(0, 1)),
+        }
+
+        async def read_views(shared: object, log: Log, offset: int, limit: int, bound: int) -> list[memoryview]:
+            found = [one for one in log.data if offset < BatchHeader.parse(one).end_offset <= bound]
+            return [memoryview(b"".join(found))] if found else []
+
+        monkeypatch.setattr(copies, "read_views", read_views)
+
+        world = cast(Any, self)
+        self.copier = LaneCopier(world.image, world, lambda: cast(Any, None), world, BatchOpener(at_once))
+
+    def image(self) -> Any:
+        return SimpleNamespace(topics=self.topics, topics_by_id={one.topic_id: one for one in self.topics.values()})
+
+    async def leader_of(self, place: object) -> Log:
+        return self.log
+
+    async def new_producer_id(self) -> int:
+        return 9
+
+    def append_as(self, place: Any, records: list[Record], producer_id: int, sequence: int) -> Awaitable[int]:
+        offsets = [int(dict(record.headers)["bmq-lane-offset"] or b"") for record in records]
+        assert [int(record.value or b"") for record in records] == offsets
+        self.written.append((place.partition, producer_id, sequence, offsets))
+
+        async def done() -> int:
+            return 0
+
+        return done()
+
+    async def run(self, first: int, end: int) -> list[CopyStep]:
+        """Steps to the end, each of them twice, as after a crash."""
+        steps, sequence = [], 0
+        while first < end:
+            job = CopyJob("g", SOURCE, 0, "blue", first, end, 9, sequence, 1)
+            step = await self.copier.copy(job)
+            assert await self.copier.copy(job) == step
+            if step.records:
+                assert self.written.pop() == self.written[-1], "the same batch again"
+            steps.append(step)
+            assert step.next_offset > first
+            first, sequence = step.next_offset, sequence + step.records
+        return steps
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+async def test_records_of_the_lane_within_the_bounds_are_copied_batch_by_batch(world: World) -> None:
+    world.log.add(["blue", "red", "blue", ""])
+    world.log.add(["red", ""], codec=Compression.ZSTD)
+    world.log.add(["blue", "blue", "red"], codec=Compression.LZ4)
+    steps = await world.run(1, 8)
+    assert world.written == [(1, 9, 0, [2]), (1, 9, 1, [6, 7])]
+    assert steps == [CopyStep(4, 1), CopyStep(8, 2)]
+
+
+async def test_large_batch_is_copied_in_parts(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copies, "COPY_BYTES_MAX", 1)
+    world.log.add(["blue", "red", "blue", "blue"])
+    await world.run(0, 4)
+    assert world.written == [(1, 9, 0, [0]), (1, 9, 1, [2]), (1, 9, 2, [3])]
+
+
+async def test_aborted_records_are_not_copied(world: World) -> None:
+    log = world.log
+    log.add(["blue"], producer_id=5)
+    log.add(["blue"], producer_id=6)
+    log.mark(5, ControlType.ABORT)
+    log.add(["blue"], producer_id=5)
+    log.mark(6, ControlType.COMMIT)
+    log.mark(5, ControlType.COMMIT)
+    log.aborted = [SimpleNamespace(producer_id=5, first_offset=0)]
+    await world.run(0, log.end)
+    assert [offsets for *_, offsets in world.written] == [[1], [3]]
+
+
+async def test_open_transaction_is_waited_for(world: World) -> None:
+    world.log.add(["blue"] * 3)
+    world.log.last_stable_offset = 2
+    with pytest.raises(KafkaError) as caught:
+        await world.run(0, 3)
+    assert caught.value.code is ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+async def test_without_its_topic_nothing_is_copied_and_what_retention_took_is_passed(world: World) -> None:
+    world.log.add(["blue"] * 3)
+    world.log.log_start_offset = 3
+    assert await world.run(0, 3) == [CopyStep(3, 0)]
+    assert await world.copier.producer("g", SOURCE, 3) == (9, 1)
+    del world.topics["t.retry.g"]
+    with pytest.raises(KafkaError):
+        await world.run(0, 3)
