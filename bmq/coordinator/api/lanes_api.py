@@ -133,14 +133,29 @@ class LanesApi:
     async def _take(self, shard: GroupShard, place: LanePlace, lane: str) -> None:
         """Have the lane taken, if nothing is against it. Raises KafkaError: it is not."""
         lanes = shard.lanes
-        while lanes.open_interval(place, lane) is None:
-            if lanes.is_changing(place):
-                await lanes.settled(place)
-                continue
-            with lanes.changing(place):
-                await self._open(shard, place, lane)
+        if lanes.open_interval(place, lane) is None:
+            told = asyncio.get_running_loop().create_future()
+            shard.spawn(self._open_once(shard, place, lane, told))
+            await shard.answer_of(told)
         lanes.has_been_read(place, lane, shard.now().loop_ms)
         lanes.taken(place, lane)
+
+    async def _open_once(self, shard: GroupShard, place: LanePlace, lane: str, told: asyncio.Future[None]) -> None:
+        """A task of the shard: questions have to wait until the append has ended, also when the asker's link is lost."""
+        lanes = shard.lanes
+        try:
+            while lanes.open_interval(place, lane) is None:
+                if lanes.is_changing(place):
+                    await lanes.settled(place)
+                    continue
+                with lanes.changing(place):
+                    await self._open(shard, place, lane)
+        except BmqError as error:
+            if not told.done():
+                told.set_exception(error)
+        else:
+            if not told.done():
+                told.set_result(None)
 
     async def _open(self, shard: GroupShard, place: LanePlace, lane: str) -> None:
         calls, bounds, ends = self._calls, self._bounds, self._ends

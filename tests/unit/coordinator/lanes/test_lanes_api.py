@@ -218,6 +218,27 @@ async def test_questions_wait_while_a_lane_is_being_taken() -> None:
     assert intervals(await asking) == intervals(await taking) == [Interval("blue", 5)]
 
 
+async def test_questions_wait_for_an_opening_whose_asker_has_gone() -> None:
+    """The append is on its way when the link to the asker is lost: the interval may be durable, so nothing is decided yet."""
+    cluster, calls = with_lanes(end=5)
+    await join(cluster, "g@blue", "lanes:g@blue")
+    await cluster.coordinator.prepare("g")
+    log = cluster.log_of("g")
+    log.is_acknowledging = False
+    taking = asyncio.create_task(decide(cluster, "blue"))
+    await calls.asked.wait()
+    for _ in range(20):
+        await asyncio.sleep(0)
+    taking.cancel()
+    asking = asyncio.create_task(decide(cluster))
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert taking.cancelled() and not asking.done()
+    log.is_acknowledging = True
+    log.acknowledge()
+    assert intervals(await asking) == [Interval("blue", 5)]
+
+
 async def test_next_owner_has_the_intervals_and_a_former_one_answers_nothing() -> None:
     cluster, _ = with_lanes(end=5)
     await join(cluster, "g@blue", "lanes:g@blue")
