@@ -1,6 +1,7 @@
 """Random histories: lanes come and go, shards move, former owners go on, copies are repeated; each record is seen once.
 
-Method: the partition is a list of lanes. The base group and two lanes' groups read it through the coordinator's own calls. What a
+Method: records are produced until the lanes are done, so that lanes come and go in the middle of the log. Records of the shard
+are durable some turns later, and links are lost meanwhile. The partition is a list of lanes. The base group and two lanes' groups read it through the coordinator's own calls. What a
 lane's group was given counts when its commit is answered. Copies go to a fake that drops duplicates as a partition's owner does.
 """
 
@@ -17,6 +18,7 @@ from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.coordinator.lanes.lane_states import is_copied
 from bmq.log.lanes.copying import CopyJob, CopyStep
 from bmq.log.lanes.intervals import Interval, is_of_base, is_of_lane
+from bmq.log.partition_log import ReplayableLog
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -31,8 +33,9 @@ from tests.unit.coordinator.lanes.test_lanes_api import TOPIC, join_request
 pytestmark = [pytest.mark.unit, pytest.mark.safety]
 
 LANES = ("blue", "red")
-STEPS = 200
+STEPS = 800
 SEEDS = 6
+TAKEOVERS_MAX = 12
 
 
 class World:
@@ -53,14 +56,29 @@ class World:
     def wire(self, cluster: Cluster) -> None:
         ways = Ways(self, cluster.coordinator)
         cluster.coordinator.lanes.use(ways, ways, ways)
+        opened = cluster.shards.open
+
+        async def open_shard(shard: int) -> ReplayableLog:
+            log = await opened(shard)
+            self.acknowledge()  # who has opened a log knows how every append of its former owner has ended
+            return log
+
+        cluster.shards.open = open_shard  # type: ignore[method-assign]
 
     def take_over(self) -> None:
         self.former.append(self.cluster)
         self.cluster = self.cluster.take_over()
         self.wire(self.cluster)
 
-    async def pause(self) -> None:
-        for _ in range(self.rng.choice((0, 0, 1, 3, 10))):
+    def acknowledge(self) -> None:
+        """What the shards' owners have appended is durable."""
+        for log in self.cluster.shards.logs.values():
+            log.is_acknowledging = False
+            log.acknowledge()
+
+    async def pause(self, *turns: int) -> None:
+        """For one of these numbers of turns of the loop."""
+        for _ in range(self.rng.choice(turns or (0, 0, 1, 1, 3))):
             await asyncio.sleep(0)
 
     async def decided(self, cluster: Cluster, lane: str, first: int, end: int) -> list[Interval] | None:
@@ -101,7 +119,7 @@ class Ways:
     async def copy(self, job: CopyJob) -> CopyStep:
         world = self.world
         await world.pause()
-        end = min(job.first + 4, job.end)
+        end = min(job.first + 20, job.end)
         found = [offset for offset in range(job.first, end) if world.log[offset] == job.lane]
         expected = world.sequences.get(job.producer_id, 0)
         if found and job.sequence > expected:
@@ -110,7 +128,7 @@ class Ways:
             world.copies += found
             world.sequences[job.producer_id] = expected + len(found)
         await world.pause()
-        if world.rng.random() < 0.3:
+        if world.rng.random() < 0.2:
             raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
         return CopyStep(end, len(found))
 
@@ -125,7 +143,7 @@ class Base:
 
     async def read(self) -> None:
         world, first = self.world, self.position
-        end = min(len(world.log), first + world.rng.randint(1, 20))
+        end = min(len(world.log), first + world.rng.choice((3, 20, 10_000)))
         asked = world.rng.choice([world.cluster, world.cluster, *world.former[-1:]])  # perhaps by an old route
         await world.pause()
         if first == end or (intervals := await world.decided(asked, "", first, end)) is None:
@@ -140,6 +158,7 @@ class Lane:
     def __init__(self, world: World, lane: str) -> None:
         self.world, self.lane, self.group_id = world, lane, f"g@{lane}"
         self.member: tuple[str, int] | None = None
+        self.last_member_id = ""
         self.position: int | None = None  # not asked for yet
         self.given: list[int] = []
         self.done: list[int] = []
@@ -149,6 +168,8 @@ class Lane:
         return f"lanes:{self.group_id}"
 
     async def come(self) -> None:
+        if self.last_member_id:  # the shard's next owner may not know that it left, and would wait for its session
+            await self._leave(self.last_member_id)
         classic, context = self.world.cluster.coordinator.classic, request_context(3, self.client_id)
         joined = await classic.join_group(join_request(self.group_id), context)
         if joined.error_code:
@@ -159,9 +180,9 @@ class Lane:
             member_id=joined.member_id,
             assignments=[SyncGroupRequestAssignment(member_id=joined.member_id, assignment=b"")],
         )
-        if (await classic.sync_group(request, context)).error_code == 0:
-            self.member = joined.member_id, joined.generation_id
-            self.position, self.given = None, []
+        await classic.sync_group(request, context)  # if it is refused the member's commits are, and it goes
+        self.member = joined.member_id, joined.generation_id
+        self.position, self.given = None, []
 
     async def _find_position(self) -> int | None:
         request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=self.group_id, topics=None)])
@@ -177,8 +198,13 @@ class Lane:
             self.position = await self._find_position()
         if (first := self.position) is None:
             return
-        end = min(len(world.log), first + world.rng.randint(1, 20))
-        if first == end or (intervals := await world.decided(world.cluster, self.lane, first, end)) is None:
+        end = min(len(world.log), first + world.rng.choice((3, 20, 10_000)))
+        asking = asyncio.create_task(world.decided(world.cluster, self.lane, first, end))
+        if world.rng.random() < 0.15:  # the link is lost
+            await world.pause(2, 10, 40)
+            asking.cancel()
+        (intervals,) = await asyncio.gather(asking, return_exceptions=True)
+        if first == end or not isinstance(intervals, list):
             return
         self.given += [
             offset
@@ -200,17 +226,24 @@ class Lane:
 
     async def go(self) -> None:
         assert self.member is not None
-        request = LeaveGroupRequest(group_id=self.group_id, member_id=self.member[0])
-        context = request_context(1, self.client_id)
-        left = await self.world.cluster.coordinator.classic.leave_group(request, context)
-        if left.error_code == 0:
+        self.last_member_id = self.member[0]
+        if await self._leave(self.member[0]) in {ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID}:
             self.member = None
 
+    async def _leave(self, member_id: str) -> int:
+        request = LeaveGroupRequest(group_id=self.group_id, member_id=member_id)
+        context = request_context(1, self.client_id)
+        return (await self.world.cluster.coordinator.classic.leave_group(request, context)).error_code
+
     async def act(self) -> None:
+        rng = self.world.rng
         if self.member is None:
-            await self.come()
+            if rng.random() < 0.05:
+                await self.come()
+        elif rng.random() < 0.15:
+            await self.go()
         else:
-            await self.world.rng.choice((self.read, self.read, self.commit, self.go))()
+            await rng.choice((self.read, self.read, self.commit))()
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -219,30 +252,47 @@ async def test_any_history_of_lanes_shows_each_record_once(seed: int, monkeypatc
     world = World(seed)
     rng, base, lanes = world.rng, Base(world), [Lane(world, lane) for lane in LANES]
     await world.cluster.coordinator.prepare("g")
+    is_over = False
 
-    async def repeat(what: object) -> None:
+    async def repeat(lane: Lane) -> None:
         for _ in range(STEPS):
             await world.pause()
-            await (base.read() if what is base else what.act())  # type: ignore[attr-defined]
+            await lane.act()
+
+    async def read() -> None:
+        while not is_over:
+            await world.pause()
+            await base.read()
 
     async def produce() -> None:
-        for _ in range(STEPS):
-            world.log += rng.choices(("", *LANES), k=rng.randint(0, 4))
-            await world.pause()
-            if rng.random() < 0.015:
+        while not is_over:
+            world.log += rng.choices(("", *LANES), k=rng.randint(0, 2))
+            await world.pause(0, 1, 3, 60)
+            if rng.random() < 0.02 and len(world.former) < TAKEOVERS_MAX:
                 world.take_over()
 
+    async def store() -> None:
+        while True:
+            await world.pause(1, 3, 60)
+            world.acknowledge()
+
     async with asyncio.timeout(60):
-        await asyncio.gather(produce(), repeat(base), *map(repeat, lanes))
+        others = [asyncio.create_task(one()) for one in (store, read, produce)]
+        await asyncio.gather(*map(repeat, lanes))
+        is_over = True
+        await asyncio.gather(*others[1:])
         while any(lane.member for lane in lanes):
             for lane in lanes:
                 if lane.member is not None:
                     await lane.go()
         world.log += ["blue", "red", ""]
         shard = await world.cluster.coordinator.directory.get("g")
+        opened = len(shard.lanes.states.entries())
         while not all(is_copied(value) for _, value in shard.lanes.states.entries()):  # noqa: ASYNC110
             await asyncio.sleep(0)
         while base.position < len(world.log):
             await base.read()
+        others[0].cancel()
     seen = [*base.seen, *world.copies, *(offset for lane in lanes for offset in lane.done)]
     assert sorted(seen) == list(range(len(world.log)))
+    assert opened >= 5, "lanes came often enough"
