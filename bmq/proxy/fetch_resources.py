@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from bmq.aio.deadlines import Deadlines
 from bmq.log.store import SegmentStore
-from bmq.proxy.batch_opener import RunAside
+from bmq.proxy.batch_opener import BatchOpener, RunAside
 from bmq.proxy.catch_up import CatchUp
 from bmq.proxy.catch_up_throttle import CatchUpThrottle
 from bmq.proxy.fetch_budget import ResponseBudget
@@ -32,7 +32,7 @@ class FetchResources:
 
     `random` gives session ids: a restarted server must not give the same ones again, or a consumer that did not notice
     the restart could continue in another consumer's session. `elapsed_s`: Clock.elapsed_s, for the age of what is known of a
-    file (rule 35); the event loop's clock without it. `run_aside`: filters batches for views.
+    file (rule 35); the event loop's clock without it. `run_aside`: filters batches for views and lanes.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class FetchResources:
         )
         self.memory_reads = MemoryReads(self.catch_up, self.throttle, self.budget, self.counts)
         self.view_reads = ViewReads(self.memory_reads, config, self.elapsed_s, run_aside)
+        self.opener = BatchOpener(run_aside)
         self.starts = PartitionStarts(self.spawn)
         self.is_stopping = False
 

@@ -110,7 +110,7 @@ class Fetcher:
             reply(refused_fetch(header, request, ErrorCode.UNKNOWN_SERVER_ERROR))
             return
         try:
-            lens = lens_of(context, services)
+            lens = lens_of(context, services, self.shared.opener)
         except LaneRefused as error:
             _log.warning("fetch_refused", client_id=context.client_id, reason=str(error))
             services.stats.note_error(ApiKey.FETCH, ErrorCode.INVALID_REQUEST)

@@ -6,20 +6,16 @@ the last, so that the reader's position moves on.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from bmq.log.lanes.intervals import Interval, concerning, is_of_base, is_of_lane
 from bmq.log.lanes.record_lane import NO_LANE, may_have_lane, read_lane_of
 from bmq.protocol.compression import Buffer, decompress
 from bmq.protocol.record_batch import HEADER_BYTES, BatchHeader, batches
-from bmq.protocol.turns import Pace
 from bmq.records.batch_layout import WANTS_HEADERS
 from bmq.records.records_twin import record_places
 from bmq.records.selected_records import headers_of, with_records
-
-RECORDS_PER_TURN_MAX: Final = 200
-"""Records with headers that are looked at in one turn of the event loop: one takes some microseconds."""
 
 
 class Lens(NamedTuple):
@@ -36,15 +32,21 @@ class Lens(NamedTuple):
         return lane == self.lane and is_of_lane(self.intervals, lane, offset)
 
 
-def seen_in_turns(views: Sequence[memoryview], lens: Lens) -> Generator[None, None, list[Buffer]]:
-    """Whole batches, in any number of views whose bounds may be within batches, as the group sees them. Raises BadCompressedData, Damage, CorruptRecords."""
+def attributes_of(whole: memoryview) -> int:
+    """All attributes that any of these batches has. Raises CorruptRecords."""
+    found = 0
+    for _, header in batches(whole):
+        found |= header.attributes
+    return found
+
+
+def seen_by(lens: Lens, whole: memoryview) -> list[Buffer]:
+    """Whole batches as the group sees them. Raises BadCompressedData, Damage, CorruptRecords."""
     seen: list[Buffer] = []
-    pace = Pace(RECORDS_PER_TURN_MAX)
     is_last_empty = False
-    whole = views[0] if len(views) == 1 else memoryview(b"".join(views))
     for position, header in batches(whole):
         batch = whole[position : position + header.size_bytes]
-        found = yield from _seen_batch(batch, header, lens, pace)
+        found = _seen_batch(batch, header, lens)
         is_empty = found is not batch and BatchHeader.parse(found).record_count == 0
         if is_empty and is_last_empty:
             seen.pop()
@@ -53,7 +55,7 @@ def seen_in_turns(views: Sequence[memoryview], lens: Lens) -> Generator[None, No
     return seen
 
 
-def _seen_batch(batch: memoryview, header: BatchHeader, lens: Lens, pace: Pace) -> Generator[None, None, Buffer]:
+def _seen_batch(batch: memoryview, header: BatchHeader, lens: Lens) -> Buffer:
     """`batch` itself where all of it is seen."""
     if header.is_control:
         return batch
@@ -70,6 +72,4 @@ def _seen_batch(batch: memoryview, header: BatchHeader, lens: Lens, pace: Pace) 
         lane = read_lane_of(headers_of(body, record), lens.header) if record.header_count else NO_LANE
         if near.sees(lane, header.base_offset + record.offset_delta):
             kept.append(slice(record.begin, record.stop))
-        if pace.is_over():
-            yield
     return batch if len(kept) == header.record_count else with_records(header, body, kept)

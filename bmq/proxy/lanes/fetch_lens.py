@@ -7,13 +7,13 @@ final. Where it cannot be asked a partition gets OFFSET_NOT_AVAILABLE, which cli
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from bmq.aio.loop_turns import run_in_turns
 from bmq.log.lanes.intervals import Interval
-from bmq.log.lanes.lens import Lens, seen_in_turns
+from bmq.log.lanes.lens import Lens, attributes_of, seen_by
 from bmq.log.lanes.names import LaneGroup, LaneRefused, lane_group_of, marked_group_of
 from bmq.log.lanes.record_lane import DEFAULT_HEADER
 from bmq.log.partition_log import TopicPartition
@@ -24,6 +24,7 @@ from bmq.protocol.hot_fetch import FetchResult
 from bmq.protocol.lane_messages import DecidedPartition, LaneDecideRequest, LanePartition
 from bmq.protocol.parts import MEMORY
 from bmq.protocol.record_batch import CorruptRecords
+from bmq.proxy.batch_opener import BatchOpener
 from bmq.proxy.fetch_session import Interest
 from bmq.records.records_twin import Damage
 
@@ -35,23 +36,24 @@ _HEADER: Final = DEFAULT_HEADER.encode()
 _log = structlog.get_logger("bmq.proxy")
 
 
-def lens_of(context: RequestContext, services: Services) -> FetchLens | None:
-    """What a client sees of the records that it fetches; None: all. Raises LaneRefused for the mark of no group."""
+def lens_of(context: RequestContext, services: Services, opener: BatchOpener) -> FetchLens | None:
+    """What a client sees of the records that it fetches; None: all. `opener`: of the process. Raises LaneRefused for the mark of no group."""
     marked = marked_group_of(context.client_id)
     if marked is None:
         return None
     group = lane_group_of(marked)
     if services.lanes is None:
         raise LaneRefused("this listener serves no lanes")
-    return FetchLens(group, services.lanes)
+    return FetchLens(group, services.lanes, opener)
 
 
 class FetchLens:
     """The view of one group, for one fetch."""
 
-    def __init__(self, group: LaneGroup, decisions: LaneDecisions) -> None:
+    def __init__(self, group: LaneGroup, decisions: LaneDecisions, opener: BatchOpener) -> None:
         self._group = group
         self._decisions = decisions
+        self._opener = opener
 
     async def see(self, interests: Sequence[Interest], results: list[FetchResult], done: Callable[[], None]) -> None:
         """Put what the group sees into `results`, which belong to the interests in order; then call `done`."""
@@ -68,7 +70,9 @@ class FetchLens:
         asked: dict[TopicPartition, int] = {}
         parts = []
         for place, (interest, result) in enumerate(zip(interests, results, strict=True)):
-            if result.records and interest.topic_partition is not None:
+            if interest.view is not None:  # its consumers commit under its name, and what they leave over is the base's
+                results[place] = _failed(result, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            elif result.records and interest.topic_partition is not None:
                 topic_id, number = interest.topic_partition
                 asked[interest.topic_partition] = place
                 first, last = interest.fetch_offset, result.high_watermark - 1
@@ -98,7 +102,9 @@ class FetchLens:
             assert isinstance(part, MEMORY), "a fetch with a mark reads into memory"
             views.append(memoryview(part))
         try:
-            seen = await run_in_turns(seen_in_turns(views, Lens(self._group.lane, _HEADER, intervals)))
+            whole = views[0] if len(views) == 1 else memoryview(b"".join(views))  # a view may end within a batch
+            lens = Lens(self._group.lane, _HEADER, intervals)
+            seen = await self._opener.open(attributes_of(whole), len(whole), partial(seen_by, lens, whole))
         except (BadCompressedData, CorruptRecords, Damage) as error:
             _log.warning("batch_not_opened", group=self._group.group_id, partition=result.partition, error=str(error))
             return _failed(result, ErrorCode.CORRUPT_MESSAGE)

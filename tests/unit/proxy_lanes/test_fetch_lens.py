@@ -11,6 +11,7 @@ import pytest
 from bmq.log.lanes.names import LaneGroup, LaneRefused
 from bmq.log.partition_log import TopicPartition
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
+from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.hot_fetch import FetchResult
@@ -24,6 +25,7 @@ from bmq.protocol.lane_messages import (
 )
 from bmq.protocol.record_batch import rewrite
 from bmq.protocol.request_context import RequestContext
+from bmq.proxy.batch_opener import BatchOpener
 from bmq.proxy.fetch_session import Interest
 from bmq.proxy.lanes.fetch_lens import FetchLens, lens_of
 from bmq.proxy.services import Services
@@ -40,10 +42,20 @@ class Place:
 
     partition: int
     fetch_offset: int = 10
+    view: object = None
 
     @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(TOPIC, self.partition)
+
+
+ran_aside: list[object] = []
+
+
+async def run_aside(work: Any) -> Any:
+    """As asyncio.to_thread."""
+    ran_aside.append(work)
+    return work()
 
 
 class Decisions:
@@ -76,9 +88,10 @@ class Decisions:
         raise NotImplementedError
 
 
-def records() -> memoryview:
+def records(codec: Compression = Compression.NONE) -> memoryview:
     lanes = ["blue", "", "blue", "blue", ""]
-    data = encode_batch([Record(None, b"v", (("x-lane", lane.encode()),) if lane else ()) for lane in lanes])
+    found = [Record(None, b"v", (("x-lane", lane.encode()),) if lane else ()) for lane in lanes]
+    data = encode_batch(found, compression=codec)
     rewrite(data, 0, 10, 0)
     return memoryview(data)
 
@@ -88,7 +101,7 @@ async def seen(lane: str, decisions: Decisions, count: int = 1) -> list[FetchRes
     results.append(FetchResult(count, 0, 10, 10, 0))
     places = [Place(number) for number in range(count + 1)]
     done: list[bool] = []
-    lens = FetchLens(LaneGroup("g", lane), decisions)
+    lens = FetchLens(LaneGroup("g", lane), decisions, BatchOpener(run_aside))
     await lens.see(cast("list[Interest]", places), results, lambda: done.append(True))
     assert done == [True]
     return results
@@ -126,11 +139,30 @@ async def test_one_partitions_error_is_its_own() -> None:
     assert offsets(first) == [10, 11, 14] and (second.error_code, second.records) == (78, ())
 
 
+async def test_compressed_batches_are_opened_aside() -> None:
+    ran_aside.clear()
+    results = [FetchResult(0, 0, 15, 15, 0, [records(Compression.LZ4)])]
+    lens = FetchLens(LaneGroup("g", ""), Decisions(), BatchOpener(run_aside))
+    await lens.see(cast("list[Interest]", [Place(0)]), results, lambda: None)
+    assert offsets(results[0]) == [10, 11, 14] and len(ran_aside) == 1
+
+
+async def test_views_are_not_read_with_a_mark() -> None:
+    results = [FetchResult(0, 0, 15, 15, 0, [records()])]
+    decisions = Decisions()
+    lens = FetchLens(LaneGroup("g", "blue"), decisions, BatchOpener(run_aside))
+    await lens.see(cast("list[Interest]", [Place(0, view=object())]), results, lambda: None)
+    assert (results[0].error_code, results[0].records) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ())
+    assert not decisions.asked
+
+
 async def test_damaged_batch_is_an_error() -> None:
     damaged = bytearray(records())
     damaged[61] = 0xFF
     results = [FetchResult(0, 0, 15, 15, 0, [memoryview(damaged)])]
-    await FetchLens(LaneGroup("g", ""), Decisions()).see(cast("list[Interest]", [Place(0)]), results, lambda: None)
+    await FetchLens(LaneGroup("g", ""), Decisions(), BatchOpener(run_aside)).see(
+        cast("list[Interest]", [Place(0)]), results, lambda: None
+    )
     assert (results[0].error_code, results[0].records) == (ErrorCode.CORRUPT_MESSAGE, ())
 
 
@@ -142,10 +174,10 @@ class OnlyLanes:
 
 @pytest.mark.parametrize("client_id", [None, "", "rdkafka", "consumer-g@blue-1"])
 def test_client_without_a_mark_sees_everything(client_id: str | None) -> None:
-    assert lens_of(RequestContext(12, client_id, "h"), cast(Services, OnlyLanes())) is None
+    assert lens_of(RequestContext(12, client_id, "h"), cast(Services, OnlyLanes()), BatchOpener()) is None
 
 
 @pytest.mark.parametrize("client_id", ["lanes:", "lanes:@blue", "lanes:g@a@b", "lanes:g@a/b"])
 def test_mark_of_no_group_is_refused(client_id: str) -> None:
     with pytest.raises(LaneRefused):
-        lens_of(RequestContext(12, client_id, "h"), cast(Services, OnlyLanes()))
+        lens_of(RequestContext(12, client_id, "h"), cast(Services, OnlyLanes()), BatchOpener())

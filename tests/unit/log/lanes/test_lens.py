@@ -7,12 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.log.lanes.intervals import Interval, is_of_base, is_of_lane
-from bmq.log.lanes.lens import RECORDS_PER_TURN_MAX, Lens, seen_in_turns
+from bmq.log.lanes.lens import Lens, attributes_of, seen_by
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import Buffer, Compression
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
 from bmq.protocol.record_batch import BatchHeader, batches, rewrite, verify_crc
-from bmq.protocol.turns import at_once
 
 pytestmark = pytest.mark.unit
 
@@ -32,7 +31,7 @@ def batch_at(offset: int, records: list[Record], codec: Compression = Compressio
 
 
 def seen(views: list[memoryview], lane: str, intervals: tuple[Interval, ...]) -> list[Buffer]:
-    return at_once(seen_in_turns(views, Lens(lane, HEADER, intervals)))
+    return seen_by(Lens(lane, HEADER, intervals), memoryview(b"".join(views)))
 
 
 def offsets(found: list[Buffer]) -> list[int]:
@@ -81,9 +80,10 @@ def test_control_batches_pass() -> None:
     assert seen([marker], "blue", OPEN) == [marker]
 
 
-def test_others_have_their_turn_in_a_long_batch() -> None:
-    batch = batch_at(0, [record("a", "blue")] * (3 * RECORDS_PER_TURN_MAX))
-    assert len(list(seen_in_turns([batch], Lens("", HEADER, OPEN)))) == 3
+def test_attributes_are_those_of_any_batch() -> None:
+    whole = b"".join([batch_at(0, [record("a")]), batch_at(1, [record("b")], Compression.ZSTD)])
+    assert attributes_of(memoryview(whole)) == Compression.ZSTD
+    assert attributes_of(memoryview(b"")) == 0
 
 
 @given(
