@@ -31,6 +31,7 @@ from bmq.protocol.request_context import RequestMethod
 from bmq.proxy.limits import BETWEEN_NODES
 from bmq.proxy.log_levels import LogLevels
 from bmq.proxy.server import KafkaServer
+from bmq.proxy.services import LaneDecisions
 from bmq.proxy.stall_watch import StallWatch
 from bmq.server.broker_configs import warn_without_effect
 from bmq.server.client_listeners import ClientListeners
@@ -146,6 +147,11 @@ class NodeServer:
             return None
         services = self._roles.client_services
         return DelayedRecords(services.partitions, services.appender, services.clock)
+
+    @property
+    def lanes(self) -> LaneDecisions | None:
+        """The lanes of all groups; None until this node serves."""
+        return None if self._roles is None else self._roles.client_services.lanes
 
     @property
     def create_topics(self) -> RequestMethod | None:

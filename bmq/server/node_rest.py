@@ -64,6 +64,7 @@ class NodeRest:
             partitions=lambda: server.manager,
             groups=lambda: server.explainer,
             delayed=lambda: server.delayed_records,
+            lanes=lambda: server.lanes,
             create_topics=lambda: server.create_topics,
             access=rest_access(settings, lambda: server.image),
             scheme=scheme,

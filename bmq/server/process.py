@@ -138,6 +138,7 @@ async def _serve(settings: Settings, levels: LogLevels) -> None:
         partitions=lambda: server.manager,
         groups=lambda: server.explainer,
         delayed=lambda: server.delayed_records,
+        lanes=lambda: server.lanes,
         create_topics=lambda: server.create_topics,
         access=access,
         scheme=rest.scheme,

@@ -57,7 +57,7 @@ from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.log_levels import LogLevels
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.server import KafkaServer
-from bmq.proxy.services import Services
+from bmq.proxy.services import LaneDecisions, Services
 from bmq.proxy.share.consumers import ShareConsumers
 from bmq.proxy.share.requests import ShareRequests
 from bmq.proxy.share.share_metrics import ShareCollector
@@ -214,6 +214,11 @@ class StandaloneServer:
             return None
         services = self._roles.services
         return DelayedRecords(services.partitions, services.appender, services.clock)
+
+    @property
+    def lanes(self) -> LaneDecisions | None:
+        """The lanes of all groups; None until this node serves."""
+        return None if self._roles is None else self._roles.services.lanes
 
     @property
     def create_topics(self) -> RequestMethod | None:

@@ -12,6 +12,7 @@ from bmq.admin.rest.compaction_pages import compaction_pages
 from bmq.admin.rest.documentation import documentation_pages
 from bmq.admin.rest.group_pages import group_pages
 from bmq.admin.rest.half_pages import half_pages
+from bmq.admin.rest.lane_pages import lane_pages
 from bmq.admin.rest.order_pages import order_pages
 from bmq.admin.rest.problems import handle_problems
 from bmq.admin.rest.query_text import QueryText
@@ -67,6 +68,7 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
     app.include_router(table_pages(sources))
     app.include_router(compaction_pages(sources))
     app.include_router(group_pages(sources))
+    app.include_router(lane_pages(sources))
     app.include_router(timer_pages(sources))
     app.include_router(redrive_pages(sources))
     app.include_router(view_pages(sources))

@@ -19,6 +19,7 @@ from bmq.log.store import SegmentStore
 from bmq.metadata.image import MetadataImage
 from bmq.protocol.request_context import RequestMethod
 from bmq.proxy.access import OPEN, Access
+from bmq.proxy.services import LaneDecisions
 
 if TYPE_CHECKING:
     from bmq.broker.manager import PartitionManager
@@ -35,7 +36,7 @@ class RestSources:
     node that answers. `table_controller`: the active controller if it is in this process. `redrives`: of this
     process; None until it serves. `partitions`: those of this process; None until they can be asked. `groups`:
     explains groups; None until this node serves, as `delayed`, which asks about delayed records,
-    and `create_topics`, which sends CreateTopics to the active controller. `access`: what clients may do; `principal_of`: who
+    `lanes`, which asks the shards of groups, and `create_topics`, which sends CreateTopics to the active controller. `access`: what clients may do; `principal_of`: who
     sent a request.
     `scheme`: of this process's REST address, and of all others of the cluster.
     """
@@ -55,6 +56,7 @@ class RestSources:
     partitions: Callable[[], PartitionManager | None] = lambda: None
     groups: Callable[[], GroupExplainer | None] = lambda: None
     delayed: Callable[[], DelayedRecords | None] = lambda: None
+    lanes: Callable[[], LaneDecisions | None] = lambda: None
     create_topics: Callable[[], RequestMethod | None] = lambda: None
     access: Access = OPEN
     principal_of: PrincipalOf = authenticated

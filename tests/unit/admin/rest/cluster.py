@@ -116,6 +116,7 @@ def application(node_id: int = 1, store_wait_s: float = 3) -> FastAPI:
         partitions=lambda: cast(PartitionManager, _Partitions()),
         groups=lambda: cast(GroupExplainer | None, _present[-1].explainer),
         delayed=lambda: cast(DelayedRecords | None, _present[-1].delayed),
+        lanes=lambda: _present[-1].lanes,
         create_topics=lambda: _present[-1].create_topics,
     )
     return rest_application(sources, store_wait_s=store_wait_s)
@@ -151,6 +152,7 @@ class RestCluster:
         self.problems: tuple[str, ...] = ()
         self.explainer: Any = None
         self.delayed: Any = None
+        self.lanes: Any = None
         self.create_topics: Any = None
         nodes = (*NODES, *(Node(n, "10.0.0.9", 9092, roles=frozenset({"broker"}), epoch=n) for n in managed))
         image = image_of(nodes, topics())

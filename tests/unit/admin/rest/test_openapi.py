@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from http import HTTPMethod
 from typing import Any, Final
+from uuid import UUID
 
 import pytest
 import requests
@@ -16,6 +17,7 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from tests.unit.admin.rest.cluster import RestCluster, application
 from tests.unit.admin.rest.test_group_pages import Explainer
+from tests.unit.admin.rest.test_lane_pages import Lanes
 from tests.unit.admin.rest.test_timer_pages import Delayed
 from tests.unit.admin.rest.test_view_pages import DecidedTopics
 
@@ -64,7 +66,7 @@ async def ask(cluster: RestCluster, case: Any) -> None:
 async def test_what_is_described_is_answered_as_described(operation: Any, data: st.DataObject) -> None:
     case = data.draw(operation.as_strategy(GenerationMode.POSITIVE))
     async with RestCluster() as cluster:
-        cluster.explainer, cluster.delayed = Explainer(), Delayed()
+        cluster.explainer, cluster.delayed, cluster.lanes = Explainer(), Delayed(), Lanes(UUID(int=1))
         cluster.create_topics = DecidedTopics(cluster.controller)
         task = cluster.operations.tasks.open("drain", "node 2")
         cluster.operations.tasks.step(task, "begun")
@@ -81,7 +83,7 @@ async def test_what_is_described_is_answered_as_described(operation: Any, data: 
 async def test_what_is_not_described_is_refused(operation: Any, data: st.DataObject) -> None:
     case = data.draw(operation.as_strategy(GenerationMode.NEGATIVE))
     async with RestCluster() as cluster:
-        cluster.explainer, cluster.delayed = Explainer(), Delayed()
+        cluster.explainer, cluster.delayed, cluster.lanes = Explainer(), Delayed(), Lanes(UUID(int=1))
         cluster.create_topics = DecidedTopics(cluster.controller)
         await ask(cluster, case)
 
@@ -111,6 +113,7 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.GET, "/v1/history"),
         (HTTPMethod.GET, "/v1/groups"),
         (HTTPMethod.GET, "/v1/groups/{group}/explain"),
+        (HTTPMethod.GET, "/v1/groups/{group}/lanes"),
         (HTTPMethod.GET, "/v1/tasks"),
         (HTTPMethod.GET, "/v1/tasks/{task_id}"),
         (HTTPMethod.GET, "/v1/tasks/{task_id}/events"),
@@ -131,7 +134,7 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.GET, "/v1/tables/{name}/status"),
         (HTTPMethod.PUT, "/v1/tables/{name}/status"),
     }
-    assert len(OPERATIONS) == 42
+    assert len(OPERATIONS) == 43
 
 
 def test_every_error_is_described_as_a_problem() -> None:
