@@ -14,6 +14,7 @@ LATE_GROUPS: Final = {
     "topic": ("bmq.cli.topic", "topic_app"),
     "view": ("bmq.cli.view", "view_app"),
     "group": ("bmq.cli.group", "group_app"),
+    "lane": ("bmq.cli.lane", "lane_app"),
     "user": ("bmq.cli.user", "user_app"),
     "token": ("bmq.cli.rest_token", "token_app"),
     "config": ("bmq.cli.config", "config_app"),
