@@ -1,6 +1,6 @@
 """The coordinator's internal calls about lanes: which intervals concern what was read, and who is in a lane's group.
 
-See docs/decisions/0062-lanes-by-client-id-and-logged-intervals.md.
+See docs/decisions/0063-lanes-by-client-id-and-logged-intervals.md.
 """
 
 from __future__ import annotations
