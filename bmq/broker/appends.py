@@ -8,6 +8,7 @@ from bmq.broker.admission import Admission
 from bmq.broker.append_queue import AppendQueue
 from bmq.broker.batch_refusals import BatchRefusals
 from bmq.broker.half.half_appends import HalfAppends
+from bmq.broker.lane_checks import check_lanes
 from bmq.broker.opener import Opened
 from bmq.broker.opening_room import TooMuchWork
 from bmq.broker.owned_partition import OwnedPartition
@@ -127,6 +128,8 @@ class PartitionAppends:
                     return
             if partition.backlog.refusal is not None and not self._checks.is_within_quota(batch):
                 return
+            if partition.config.has_lanes_validated:
+                check_lanes(batch.view, header)
             if self._holds_records and self._holds.take(batch, header, now_ms):
                 return
         except Exception as error:  # noqa: BLE001 any bug is answered or logged

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from bmq.log.lanes.stamps import LaneRule
 from bmq.log.store import Durability
 
 
@@ -62,6 +63,10 @@ class LogConfig:
     half_check_url: str = ""
     half_check_topic: str = ""
     half_given_up_topic: str = ""
+    has_lanes_validated: bool = False
+    """Whether records with a bad lane are refused."""
+    lane_producers: tuple[LaneRule, ...] = ()
+    """Whose records get a lane at the proxy."""
 
     @property
     def holds_records(self) -> bool:

@@ -67,6 +67,8 @@ def _default_of(topic_config: str, name: str) -> ConfigKey:
 
 _TOPIC_DEFAULTS: Final = (
     _default_of("bmq.durability", "bmq.durability"),
+    _default_of("bmq.lane.producers", "bmq.lane.producers"),
+    _default_of("bmq.lane.validate", "bmq.lane.validate"),
     _default_of("bmq.segment.idle.close.ms", "bmq.segment.idle.close.ms"),
     _default_of("cleanup.policy", "log.cleanup.policy"),
     _default_of("compression.gzip.level", "compression.gzip.level"),

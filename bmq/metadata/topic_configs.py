@@ -30,6 +30,7 @@ from bmq.metadata.config_keys import (
 )
 from bmq.metadata.dead_letter_configs import DEAD_LETTER_TOPIC_CONFIG
 from bmq.metadata.half_configs import HALF_CONFIGS, require_half
+from bmq.metadata.lane_configs import LANE_TOPIC_CONFIGS, LANE_VALIDATE, lane_producers
 from bmq.metadata.retry_configs import RETRY_LEVELS_CONFIG, check_levels, levels_ms
 from bmq.metadata.view_configs import VIEW_CONFIGS, validate_view
 
@@ -192,6 +193,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
     DEAD_LETTER_TOPIC_CONFIG,
     RETRY_LEVELS_CONFIG,
     *HALF_CONFIGS,
+    *LANE_TOPIC_CONFIGS,
     _key(
         "file.delete.delay.ms",
         _LONG,
@@ -530,6 +532,8 @@ def _log_config(configs: tuple[tuple[str, str], ...], broker: tuple[tuple[str, s
         half_check_url=cast(str, values["bmq.half.check.url"]),
         half_check_topic=cast(str, values["bmq.half.check.topic"]),
         half_given_up_topic=cast(str, values["bmq.half.given.up.topic"]),
+        has_lanes_validated=cast(bool, values[LANE_VALIDATE]),
+        lane_producers=lane_producers(values),
     )
 
 

@@ -33,6 +33,7 @@ from bmq.protocol.record_batch import (
 from bmq.protocol.request_context import RequestContext, Throttle
 from bmq.proxy.access import Access, TopicRights
 from bmq.proxy.dispatch import handles_hot
+from bmq.proxy.lanes.stamping import lane_for, stamp
 from bmq.proxy.named_once import named_once
 from bmq.proxy.reply import Reply
 from bmq.proxy.services import Services
@@ -87,6 +88,8 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
         name = produced.name if topic is None else topic.name
         is_denied = rights is not None and name not in rights.granted and not rights.allow(name, produced.topic_id)
         topic_refusal = refusal if refusal is not None else _refusal_of_topic(topic, is_denied)
+        has_rules = topic is not None and topic.log_config.lane_producers and not is_between_nodes
+        lane = lane_for(topic, context) if has_rules else None
         for partition, records in produced.partitions:
             index += 1
             if topic_refusal is not None:
@@ -112,8 +115,10 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
                 if base_offset:
                     pending.refuse_base_offset(base_offset, batch)
                     continue
-            if is_before_zstd and is_zstd(records):
-                batch.complete(_UNSUPPORTED_ZSTD)
+            refused = None if lane is None else stamp(batch, lane)
+            refused = _UNSUPPORTED_ZSTD if is_before_zstd and is_zstd(records) else refused
+            if refused is not None:
+                batch.complete(refused)
             elif unknown.entries and unknown.is_passed_by(
                 (produced.name or produced.topic_id, partition), records, pending.arrived_s
             ):

@@ -1,0 +1,48 @@
+"""Gives the records of a lane's producers their lane, before they go to the partition's owner.
+
+A batch that its owner would refuse goes on as it is: the owner has the code for it. One that is sent again is stamped again, and
+has the same sequences.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bmq.log.lanes.produced_batch import TooManyRecords, stamped
+from bmq.log.lanes.record_lane import DEFAULT_HEADER
+from bmq.log.lanes.stamps import lane_of_producer
+from bmq.log.partition_log import AppendResult, ProducedBatch
+from bmq.metadata.image import TopicImage
+from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.errors import BmqError
+from bmq.protocol.record_batch import parsed_header, validate_client_batch, verify_crc
+from bmq.protocol.request_context import RequestContext
+from bmq.records.records_twin import Damage
+
+_HEADER: Final = DEFAULT_HEADER.encode()
+
+
+def lane_for(topic: TopicImage | None, context: RequestContext) -> str | None:
+    """The lane of this client's records in the topic; None: they stay as they are."""
+    if topic is None or topic.is_internal:
+        return None
+    return lane_of_producer(topic.log_config.lane_producers, context.client_id, context.principal)
+
+
+def stamp(batch: ProducedBatch, lane: str) -> AppendResult | None:
+    """Put the lane into the batch's records that have none; why not, for a batch that is too long for it."""
+    header, records = batch.header, batch.records
+    if header is None or header.size_bytes != len(records):
+        return None
+    try:
+        verify_crc(records, 0, header)
+        validate_client_batch(header)
+        again = stamped(records, header, _HEADER, lane)
+    except TooManyRecords as error:  # the code has producers send the batch again in two halves
+        return AppendResult(ErrorCode.MESSAGE_TOO_LARGE, message=str(error))
+    except (BmqError, Damage):
+        return None
+    if again is not None:
+        batch.records = batch.view = memoryview(again)
+        batch.header = parsed_header(batch.records)
+    return None
