@@ -14,6 +14,7 @@ from bmq.cli.kafka.options import AsJson
 from bmq.cli.kafka.rows import printable
 from bmq.cli.rest_options import DEFAULT_URL, Rest, with_login
 from bmq.cli.terminal import add_row, print_json, print_table
+from bmq.log.lanes.record_lane import DEFAULT_HEADER
 
 lane_app = typer.Typer(no_args_is_help=True, help="Swimlanes: consumers that take the records of one lane.")
 
@@ -47,3 +48,43 @@ def list_lanes(
         sys.stdout.write(printable(f"the lane {one['lane']} is not taken in {place}: {one['reason']}") + "\n")
     if found["count"] > len(found["intervals"]):
         sys.stderr.write(f"there are more than these {limit} intervals; see --limit\n")
+
+
+@lane_app.command("explain")
+@with_login
+def explain_lane(
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="The base group, without @ and a lane")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic that the record is in")],
+    headers: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of the record")
+    ] = None,
+    lane: Annotated[str | None, typer.Option("--lane", help="Short for --header x-lane=LANE")] = None,
+    partition: Annotated[int, typer.Option(min=0, help="The partition that the record is in")] = 0,
+    offset: Annotated[int | None, typer.Option(min=0, help="Where the record is [the next one]")] = None,
+    rest: Rest = DEFAULT_URL,
+    as_json: AsJson = False,
+) -> None:
+    """Say which group gets a record with these headers, and why."""
+    named = [(DEFAULT_HEADER, lane)] if lane is not None else []
+    for text in headers or ():
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{text[:100]} is not NAME=VALUE", param_hint="--header")
+        named.append((name, value))
+    body = {
+        "topic": topic,
+        "partition": partition,
+        "offset": offset,
+        "headers": [{"name": name, "value": value} for name, value in named],
+    }
+    with ClusterClient(rest) as client:
+        found = client.change("POST", f"/v1/groups/{quoted(group)}/lanes/explain", body)
+    if as_json:
+        print_json(found)
+        return
+    for name, said in (
+        ("lane", found["lane"] or "none"),
+        ("group", f"{found['group']} in {found['topic']}"),
+        ("why", found["why"]),
+    ):
+        sys.stdout.write(f"{name:5}  {printable(said)}\n")

@@ -64,6 +64,7 @@ RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
     ("POST", _HALF + "/rollback"): _WRITE_TOPIC,
     ("GET", "/v1/groups"): FREE,  # as above; who may describe the cluster sees all groups, as in Kafka
     ("GET", "/v1/groups/{group}/lanes"): Right(Operation.DESCRIBE, group="group"),
+    ("POST", "/v1/groups/{group}/lanes/explain"): Right(Operation.DESCRIBE, group="group"),
     ("GET", "/v1/groups/{group}/explain"): Right(Operation.DESCRIBE, group="group"),
     ("GET", "/v1/tasks"): _DESCRIBE,
     ("GET", "/v1/tasks/{task_id}"): _DESCRIBE,

@@ -7,14 +7,19 @@ from datetime import datetime
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Request
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
 
+from bmq.admin.orders import UnknownSubject
 from bmq.admin.rest.authorization import sees_topic
-from bmq.admin.rest.parameters import GroupName
+from bmq.admin.rest.parameters import NUMBER, GroupName
 from bmq.admin.rest.problems import ProblemError, errors
 from bmq.admin.rest.sources import RestSources
+from bmq.admin.rest.view_pages import HEADERS_MAX, HeaderForm, TopicField
 from bmq.admin.rest.views import at_ms
-from bmq.log.lanes.intervals import NO_END
+from bmq.log.lanes.explanation import LaneReader, ReadTopic, explained
+from bmq.log.lanes.intervals import NO_END, Interval
+from bmq.log.lanes.names import LaneRefused, check_base
+from bmq.log.lanes.record_lane import DEFAULT_HEADER
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.protocol.lane_messages import LaneListRequest, LaneListResponse, ListedInterval
@@ -59,6 +64,29 @@ class GroupLanesView(BaseModel):
     untaken: list[UntakenLaneView]
 
 
+class LaneRecordForm(BaseModel):
+    """A record of a topic. `offset`: where it is; null: it would be the next one."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    topic: TopicField
+    partition: Annotated[int, Field(ge=0, le=2**31 - 1), NUMBER] = 0
+    offset: Annotated[int | None, Field(ge=0, le=2**63 - 1), NUMBER] = None
+    headers: Annotated[list[HeaderForm], Field(max_length=HEADERS_MAX)] = []
+
+
+class LaneExplanationView(BaseModel):
+    """The group that gets the record, in which topic, and why. `lane`: of the record; null: none. `reader`: "copy" for the base group, which
+    gets a copy of what a lane left over.
+    """
+
+    lane: str | None
+    reader: LaneReader
+    group: str
+    topic: str
+    why: str
+
+
 def lane_pages(sources: RestSources) -> APIRouter:
     """What any node says about lanes, after the coordinator of the base group."""
     pages = APIRouter()
@@ -98,6 +126,34 @@ def lane_pages(sources: RestSources) -> APIRouter:
                 for one in found.untaken
                 if one.topic_id in names
             ][:limit],
+        )
+
+    @pages.post("/v1/groups/{group:path}/lanes/explain", responses=errors(400, 404, 413, 422, 503, 504))
+    async def explain(request: Request, group: GroupName, form: LaneRecordForm) -> LaneExplanationView:
+        """Which group gets a record with these headers: the base group, or that of its lane."""
+        try:
+            check_base(group)
+        except LaneRefused as error:
+            raise ProblemError(422, f"path.group: {error}") from error
+        topic = sources.image().topics.get(form.topic) if sees_topic(request.scope, form.topic) else None
+        if topic is None or topic.view is not None or form.partition >= len(topic.partitions):
+            raise UnknownSubject(f"there is no partition {form.partition} of a topic {form.topic} with a log")
+        found = await listed(group)
+        place = (topic.topic_id, form.partition)
+        read = ReadTopic(
+            group,
+            topic.name,
+            [
+                Interval(one.lane, one.start, one.end, one.kept)
+                for one in found.intervals
+                if (one.topic_id, one.partition) == place
+            ],
+            {one.lane: one.reason for one in found.untaken if (one.topic_id, one.partition) == place},
+        )
+        headers = [(one.name.encode(), None if one.value is None else one.value.encode()) for one in form.headers]
+        said = explained(read, headers, form.offset, DEFAULT_HEADER.encode())
+        return LaneExplanationView(
+            lane=said.lane or None, reader=said.reader, group=said.group, topic=said.topic, why=said.why
         )
 
     return pages

@@ -1,4 +1,4 @@
-"""`bmq lane list` against a node's REST application."""
+"""`bmq lane` against a node's REST application."""
 
 from __future__ import annotations
 
@@ -33,3 +33,21 @@ def test_coordinator_that_is_away_is_one_sentence(node: Node) -> None:
     node.cluster.lanes = Lanes(node.cluster.image.topics["orders"].topic_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     result = listed("g")
     assert result.exit_code != 0 and "COORDINATOR_NOT_AVAILABLE" in str(result.exception)
+
+
+def test_reader_of_a_record_is_explained(node: Node) -> None:
+    node.cluster.lanes = Lanes(node.cluster.image.topics["orders"].topic_id)
+
+    def explained(*arguments: str) -> Result:
+        return CliRunner().invoke(app, ["lane", "explain", "g", "orders", "--partition", "1", *arguments])
+
+    result = explained("--lane", "blue")
+    assert result.exit_code == 0, (result.output, result.exception)
+    assert [line.split(maxsplit=1) for line in result.stdout.splitlines()] == [
+        ["lane", "blue"],
+        ["group", "g@blue in orders"],
+        ["why", "the lane blue is taken from offset 9 on"],
+    ]
+    copied = explained("-H", "baggage=x-lane=blue", "--offset", "7", "--json")
+    assert json.loads(copied.stdout)["topic"] == "orders.retry.g"
+    assert "is not NAME=VALUE" in explained("-H", "x-lane").output

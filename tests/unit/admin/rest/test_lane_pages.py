@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -57,6 +58,33 @@ async def test_intervals_are_in_order_and_an_open_one_has_no_end() -> None:
         assert (found["group"], found["count"], lanes.asked) == ("g", 2, ["g"])
         assert found["untaken"] == [{"topic": "orders", "partition": 2, "lane": "red", "reason": "no members"}]
         assert len((await cluster.get(PATH, limit=1))["intervals"]) == 1
+
+
+async def test_reader_of_a_record_is_explained() -> None:
+    async with RestCluster() as cluster:
+        cluster.lanes = Lanes(cluster.image.topics["orders"].topic_id)
+
+        async def said(code: int = 200, path: str = PATH, **body: Any) -> Any:
+            return await cluster.post(f"{path}/explain", code, {"topic": "orders", "partition": 1, **body})
+
+        blue = [{"name": "x-lane", "value": "blue"}]
+        assert await said(headers=blue) == {
+            "lane": "blue",
+            "reader": "lane",
+            "group": "g@blue",
+            "topic": "orders",
+            "why": "the lane blue is taken from offset 9 on",
+        }
+        assert (await said(headers=blue, offset=6))["reader"] == "copy"
+        assert (await said(headers=blue, offset=8))["group"] == "g"
+        assert (await said())["lane"] is None
+        red = [{"name": "x-lane", "value": "red"}]
+        assert (await said(headers=red, partition=2))["why"] == "the lane red is not taken now: no members"
+        assert "'a@b' is no lane" in (await said(headers=[{"name": "x-lane", "value": "a@b"}]))["why"]
+        for unknown in ({"topic": "nothing"}, {"partition": 99}):
+            assert "there is no partition" in (await said(404, **unknown))["detail"]
+        assert "cannot have lanes" in (await said(422, "/v1/groups/g@blue/lanes"))["detail"]
+        await said(422, offset="6")
 
 
 async def test_coordinator_that_is_away_is_a_problem() -> None:
