@@ -42,6 +42,7 @@ from bmq.broker.ownership import Ownership
 from bmq.broker.partition import offline, step
 from bmq.broker.partition_compaction import PartitionCompaction
 from bmq.broker.partition_load import PartitionLoad
+from bmq.broker.partition_offline import PartitionOffline
 from bmq.broker.partition_retention import PartitionRetention
 from bmq.broker.partition_start import start
 from bmq.broker.partition_states import Fenced, Mending, Offline, Opening, Owning, Recovering, State
@@ -96,14 +97,6 @@ def limits_of(config: LogConfig, context: BrokerContext) -> ev.Limits:
         replicas_min(config, wanted),
         context.alignment_bytes(config.durability),
     )
-
-
-class PartitionOffline(KafkaError):
-    """The partition serves nobody until an operator has decided (rules 5 and 25)."""
-
-    def __init__(self, reason: str, damage: Damage | None) -> None:
-        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"the partition is offline: {reason}")
-        self.damage = damage
 
 
 class RuntimeParts(NamedTuple):

@@ -15,7 +15,7 @@ import structlog
 
 from bmq.aio.backoff import Backoff
 from bmq.broker.manager import PartitionManager
-from bmq.broker.runtime import PartitionOffline
+from bmq.broker.partition_offline import PartitionOffline
 from bmq.controller.runtime import Controller
 from bmq.election.election import ControllerClaim, Election, ElectionError, Member, MetadataMark
 from bmq.log.config import LogConfig

@@ -72,7 +72,7 @@ def is_store_silent(error: BmqError) -> bool:
 
 def is_log_silent(error: BmqError) -> bool:
     """The same for a log's errors. Damage does not count: it does not go away."""
-    from bmq.broker.runtime import PartitionOffline  # not loaded by a process that only opens a store
+    from bmq.broker.partition_offline import PartitionOffline  # not loaded by a process that only opens a store
 
     if isinstance(error, CorruptFile | PartitionOffline):
         return False

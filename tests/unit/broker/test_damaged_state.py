@@ -9,7 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from bmq.broker.runtime import PartitionOffline, PartitionRuntime
+from bmq.broker.partition_offline import PartitionOffline
+from bmq.broker.runtime import PartitionRuntime
 from bmq.controller.partition_reports import OFFLINE
 from bmq.coordinator.topics import OFFSETS_TOPIC
 from bmq.log.damage import StateDamaged, accept

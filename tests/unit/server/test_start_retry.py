@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from bmq.broker.runtime import PartitionOffline
+from bmq.broker.partition_offline import PartitionOffline
 from bmq.log.damage import StateDamaged, file_damage
 from bmq.log.store import StorageUnavailable
 from bmq.protocol.error_codes import ErrorCode
