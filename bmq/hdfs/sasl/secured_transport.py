@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from bmq.hdfs.errors import HandshakeFailed
+from bmq.hdfs.packets import JOIN_BYTES_MAX
 from bmq.hdfs.sasl.transfer_codecs import AesCtrCodec, TransferCodec
+from bmq.log.store import Buffer
 
 RECEIVED_BYTES: Final = 256 * 1024
 
@@ -22,11 +24,19 @@ class SecuredTransport(asyncio.Transport):
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if not self._transport.is_closing():
-            self._transport.writelines(self._codec.encode((data,)))
+            self._send(self._codec.encode((data,)))
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         if not self._transport.is_closing():
-            self._transport.writelines(self._codec.encode(tuple(list_of_data)))
+            self._send(self._codec.encode(tuple(list_of_data)))
+
+    def _send(self, pieces: Sequence[Buffer]) -> None:
+        if len(pieces) == 1:
+            self._transport.write(pieces[0])
+        elif sum(map(len, pieces)) <= JOIN_BYTES_MAX:
+            self._transport.write(b"".join(pieces))
+        else:
+            self._transport.writelines(pieces)
 
     def is_closing(self) -> bool:
         return self._transport.is_closing()
