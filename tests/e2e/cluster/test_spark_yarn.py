@@ -21,6 +21,7 @@ from tests.e2e.conftest import create_topic
 from tests.support.hdfs import SECURED
 from tests.support.hdfs_servers import server_on
 from tests.support.processes import REPOSITORY, dying_with_us
+from tests.support.servers import BmqServer
 from tests.support.spark import SPARK_ENVIRONMENT, link_spark
 from tests.support.table_topics import JARS_OF_SPARK, order, produce
 from tests.support.yarn import YarnCluster, running
@@ -40,10 +41,14 @@ class World(NamedTuple):
     yarn: YarnCluster
     url: str
     environment: Mapping[str, str]
-    bootstrap: str
+    server: BmqServer
     values: list[bytes]
     settings: tuple[str, ...]
     directory: Path
+
+    @property
+    def bootstrap(self) -> str:
+        return self.server.bootstrap
 
     @property
     def spark_home(self) -> Path:
@@ -51,34 +56,33 @@ class World(NamedTuple):
 
     def submit(self, master: Sequence[str], script: str, *arguments: str) -> str:
         """What a script printed, on both streams: spark-submit joins them."""
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         done = subprocess.run(
-            dying_with_us(
-                [
-                    f"{self.spark_home}/bin/spark-submit",
-                    *master,
-                    *self.settings,
-                    str(REPOSITORY / script),
-                    *arguments,
-                ]
-            ),
+            self.command(master, script, *arguments),
             capture_output=True,
             text=True,
             timeout=SUBMIT_WAIT_S,
             check=False,
             cwd=self.directory,
-            env={
-                **environment,
-                **self.yarn.environment,
-                **SPARK_ENVIRONMENT,
-                "SPARK_SUBMIT_OPTS": jvm_options(self.yarn),
-                "SPARK_HOME": str(self.spark_home),
-                "TZ": "UTC",
-                **self.environment,
-            },
+            env=self.whole_environment,
         )
         assert done.returncode == 0, done.stdout[-8_000:] + done.stderr[-8_000:] + self.yarn.output_of_containers()
         return done.stdout
+
+    def command(self, master: Sequence[str], script: str, *arguments: str) -> list[str]:
+        submit = f"{self.spark_home}/bin/spark-submit"
+        return dying_with_us([submit, *master, *self.settings, str(REPOSITORY / script), *arguments])
+
+    @property
+    def whole_environment(self) -> dict[str, str]:
+        return {
+            **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+            **self.yarn.environment,
+            **SPARK_ENVIRONMENT,
+            "SPARK_SUBMIT_OPTS": jvm_options(self.yarn),
+            "SPARK_HOME": str(self.spark_home),
+            "TZ": "UTC",
+            **self.environment,
+        }
 
     @property
     def expected_scan(self) -> list[list[int]]:
@@ -158,7 +162,7 @@ def spark_world(
             }
             options = [word for name, value in found.items() for word in ("--conf", f"{name}={value}")]
             given = (*options, "--py-files", str(archive), "--jars", JARS_OF_SPARK)
-            yield World(yarn, url, environment or {}, server.bootstrap, values, given, directory)
+            yield World(yarn, url, environment or {}, server, values, given, directory)
             assert server.is_running
         finally:
             server.close()
