@@ -69,7 +69,8 @@ class FakeShareStates:
     """Implements bmq.proxy.share.states.ShareStates. Attributes a test may set:
 
     `locks_max`: records that may be locked in a partition. `refuse_with`: the code of every part from now on. `gate`: each
-    acquisition is carried out once it is set. `is_here`: the shards are in the proxy's process. `acquires`, `releases`, `waits`: the requests, in order.
+    acquisition is carried out once it is set. `is_here`: the shards are in the proxy's process. `acquires`, `releases`, `waits`: the requests, in order. `order`: which of
+    the first two came.
     """
 
     def __init__(self) -> None:
@@ -83,6 +84,7 @@ class FakeShareStates:
         self.acknowledges: list[ShareAcknowledgeRequest] = []
         self.releases: list[ShareReleaseRequest] = []
         self.waits: list[ShareWaitRequest] = []
+        self.order: list[str] = []
 
     def of(self, group_id: str, topic_id: UUID, partition: int) -> SharePartition:
         return self.partitions.setdefault((group_id, TopicPartition(topic_id, partition)), SharePartition())
@@ -95,6 +97,7 @@ class FakeShareStates:
 
     async def acquire(self, request: ShareAcquireRequest) -> ShareAcquireResponse:
         self.acquires.append(request)
+        self.order.append("acquire")
         await self.gate.wait()
         await asyncio.sleep(0)
         return ShareAcquireResponse(partitions=[self._acquire(request, one) for one in request.partitions])
@@ -152,6 +155,7 @@ class FakeShareStates:
 
     async def acknowledge(self, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse:
         self.acknowledges.append(request)
+        self.order.append("acknowledge")
         await asyncio.sleep(0)
         return ShareAcknowledgeResponse(
             partitions=[

@@ -149,19 +149,21 @@ class _Fetch:
         if scope.error_code:
             raise KafkaError(scope.error_code)
         consumers.counts.fetches += 1
-        # Both are sent to the shards at once; an acknowledgement goes first.
-        if acknowledged:
-            outcomes = asyncio.ensure_future(self._acknowledge(acknowledged))
-            try:
-                await asyncio.sleep(0)  # it begins in this turn
-                job, errors = await self._fetch(scope)
-            except BaseException:
-                outcomes.cancel()
-                raise
-            found = await outcomes
-        else:
+        if not acknowledged:
             found = {}
             job, errors = await self._fetch(scope)
+        else:
+            # Both are sent to the shards at once. The acknowledgement goes first: the task begins in the next turn, before
+            # the appends of this one are written.
+            throttle = self._context.throttle
+            fetch = self._fetch(scope)
+            fetching = asyncio.ensure_future(fetch if throttle is None else throttle.drive(fetch))
+            try:
+                found = await self._acknowledge(acknowledged)
+            except BaseException:
+                fetching.cancel()
+                raise
+            job, errors = await fetching
         if scope.is_final and scope.session is not None:
             consumers.end(scope.session)
         return await self._encoded(scope, job, errors, found)

@@ -54,6 +54,7 @@ class Member:
         self.version = version
         self.epoch = 0
         self.peer = FakePeer()
+        self.throttle: Any = None
 
     def lose(self) -> None:
         """Its connection ends."""
@@ -128,7 +129,13 @@ class Member:
         return decode("request", api_key, self.version, encode("request", api_key, self.version, request))
 
     def _context(self) -> RequestContext:
-        return RequestContext(self.version, "test", "127.0.0.1", peer=self.peer)  # type: ignore[arg-type]
+        return RequestContext(
+            self.version,
+            "test",
+            "127.0.0.1",
+            peer=self.peer,  # type: ignore[arg-type]
+            throttle=self.throttle,
+        )
 
 
 def partitions_of(response: Any) -> dict[int, Any]:

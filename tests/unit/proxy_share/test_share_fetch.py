@@ -366,6 +366,49 @@ async def test_acknowledgements_have_errors_of_their_own(cluster: ShareCluster) 
     assert again[0].records is not None and bytes(again[0].records) == b""
 
 
+@pytest.mark.parametrize("is_here", [False, True])
+async def test_acknowledgements_reach_the_shard_before_the_acquisition_of_the_same_fetch(
+    cluster: ShareCluster, is_here: bool
+) -> None:
+    cluster.states.is_here = is_here
+    cluster.fetch_cluster.produce(0, count=2)
+    cluster.fetch_cluster.produce(0, count=2)
+    member = Member(cluster)
+    assert acquired_of(await member.fetch(max_records=1)) == [(0, 1, 1)]
+    del cluster.states.order[:]
+    assert acquired_of(await member.fetch([], {0: [(0, 1, [2])]})) == [(2, 3, 1)]
+    assert cluster.states.order[:2] == ["acknowledge", "acquire"]
+
+
+class CountingThrottle:
+    """`driven`: coroutines whose time counts."""
+
+    fetch_bytes_max = 1_000_000
+
+    def __init__(self) -> None:
+        self.driven = 0
+
+    async def drive(self, work: Any) -> Any:
+        self.driven += 1
+        return await work
+
+    def fetch_wait_ms(self) -> int:
+        return 0
+
+    def fetched(self, size_bytes: int) -> int:
+        return 0
+
+
+async def test_the_time_of_a_fetch_beside_an_acknowledgement_counts(cluster: ShareCluster) -> None:
+    cluster.fetch_cluster.produce(0, count=2)
+    member = Member(cluster)
+    member.throttle = throttle = CountingThrottle()
+    await member.fetch(max_records=1)
+    assert throttle.driven == 0, "its own task is driven by the connection"
+    await member.fetch([], {0: [(0, 1, [1])]})
+    assert throttle.driven == 1
+
+
 async def test_a_group_may_forbid_renewals(cluster: ShareCluster) -> None:
     cluster.configure(share_renew_acknowledge_enable="false")
     cluster.fetch_cluster.produce(0)
