@@ -22,8 +22,8 @@ from bmq.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
 HALF_CLIENT_HELLO: Final = bytes.fromhex("1603010200010001fc")
 HALF_SASL: Final = _framed(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism=MECHANISM)) + b"\x00\x00"
 ADDRESSES: Final = 250
-LOOK_S: Final = 0.1
-"""How often it is looked which were closed."""
+LOOK_S: Final = 0.01
+"""How often it is looked which were closed, and how evenly places are taken again."""
 
 
 class Places:
