@@ -221,6 +221,18 @@ FLOORS: Mapping[str, Mapping[str, float]] = {
         "timers_cancelled": 2,
         "timers_too_late": 1.5,
     },
+    "lanes": {
+        "kills": 1,
+        "pauses": 0.5,
+        "hand_overs": 1,
+        "cuts": 1,
+        "moves": 4,
+        "acknowledged_batches": 100,
+        "lane_stays": 10,
+        "lane_records": 60,
+        "base_records": 80,
+        "lane_copies": 10,
+    },
 }
 FLOORS_FROM_SEEDS = 20  # fewer may be quiet by chance
 

@@ -75,6 +75,10 @@ class Outcome:
     timers_plain: int = 0  # records at their own offsets on a topic with delay
     timers_cancelled: int = 0
     timers_too_late: int = 0  # cancellations that were refused
+    lane_stays: int = 0  # of a lane's consumer
+    lane_records: int = 0  # done by lanes' groups
+    base_records: int = 0  # seen by the base group at their own offsets
+    lane_copies: int = 0  # of what a lane left over
     cleaners_hurt: int = 0  # dead or hanging between what they wrote and its swap
     simulated_s: float = 0.0
     callbacks: int = 0
@@ -114,7 +118,8 @@ class Outcome:
             f"{self.locks_run_out} locks run out, {self.waits} back-offs, {self.dead_letters} dead letters, "
             f"{self.states_loaded} states loaded, {self.timers_delivered} timers delivered, "
             f"{self.timers_plain} plain beside them, {self.timers_cancelled} cancelled, "
-            f"{self.timers_too_late} cancelled too late, {self.callbacks} callbacks, "
+            f"{self.timers_too_late} cancelled too late, {self.lane_stays} stays in lanes, {self.lane_records} records of lanes, "
+            f"{self.base_records} of the base group, {self.lane_copies} copied for it, {self.callbacks} callbacks, "
             f"{self.simulated_s:.3f} s simulated: {verdict}"
         )
 

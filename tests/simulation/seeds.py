@@ -12,6 +12,7 @@ from tests.simulation.consumers import Consumers
 from tests.simulation.delays import Delays
 from tests.simulation.delegated import Delegated
 from tests.simulation.fault_rates import FaultRates
+from tests.simulation.lanes import Lanes
 from tests.simulation.outcome import Outcome
 from tests.simulation.owners import Owners
 from tests.simulation.servers import Servers
@@ -29,6 +30,7 @@ HISTORIES: dict[str, Callable[[int, FaultRates, bool], History]] = {
     "delegated": Delegated,
     "share": Shares,
     "delay": Delays,
+    "lanes": Lanes,
 }
 # Those that cost as much as the others together take turns: (every so many seeds, beginning with which).
 TURNS = {
@@ -39,6 +41,7 @@ TURNS = {
     "delegated": (40, 15),
     "share": (8, 2),
     "delay": (8, 6),
+    "lanes": (8, 4),
 }
 
 
