@@ -22,6 +22,8 @@ async def start() -> AsyncIterator[StartProxy]:
 
     yield start_one
     for proxy in proxies:
+        for client in proxy.clients:  # those of a test that failed, too
+            client.writer.transport.abort()
         await proxy.server.stop(0)
         proxy.services.appender.stop()
         await until(lambda proxy=proxy: proxy.stats.connections == 0)

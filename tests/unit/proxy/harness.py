@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -97,6 +97,7 @@ class Proxy:
     partitions: FakePartitions
     host: str
     port: int
+    clients: list[Client] = field(default_factory=list)
 
     @property
     def stats(self) -> ProxyStats:
@@ -107,7 +108,8 @@ class Proxy:
 
     async def connect(self) -> Client:
         reader, writer = await asyncio.open_connection(self.host, self.port, limit=2**26)
-        return Client(reader, writer)
+        self.clients.append(Client(reader, writer))
+        return self.clients[-1]
 
 
 def services_over(controller: FakeController, partitions: FakePartitions, stats: ProxyStats | None = None) -> Services:
