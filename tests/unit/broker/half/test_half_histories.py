@@ -22,6 +22,7 @@ from tests.unit.broker.world import CONFIG, Owner, World, append, virtual
 
 pytestmark = pytest.mark.unit
 
+TAKEOVERS_MAX = 25
 CONFIG_HERE = replace(
     CONFIG,
     is_half_enabled=True,
@@ -92,7 +93,8 @@ class History:
             self.world.clock.advance(int(TICK_S * 1000))
 
     async def _take_over(self) -> None:
-        while True:
+        """So often at most: each owner looks at what its predecessors left, and would be replaced before it begins in the end."""
+        for _ in range(TAKEOVERS_MAX):
             await asyncio.sleep(self.random.uniform(0.2, 3.0))
             before = self.owner
             assert before is not None
