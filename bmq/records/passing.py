@@ -7,7 +7,7 @@ first. Raises records_twin.Damage, ValueError for numbers that contradict each o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from bmq.records.native.library import kernel
 
@@ -16,4 +16,7 @@ if TYPE_CHECKING or kernel().library is None:
 else:
     from bmq.records.passing_native import PassingRecords
 
-__all__ = ["PassingRecords"]
+IS_IN_C: Final = kernel().library is not None
+"""Some 0.1 us for a record, in place of ten or more."""
+
+__all__ = ["IS_IN_C", "PassingRecords"]

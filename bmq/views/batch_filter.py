@@ -27,7 +27,7 @@ from bmq.protocol.record_batch import (
     assemble_batch,
 )
 from bmq.records.batch_layout import BYTES_LEFT, WANTS_HEADERS
-from bmq.records.passing import PassingRecords
+from bmq.records.passing import IS_IN_C, PassingRecords
 from bmq.records.passing_layout import BEGIN
 from bmq.records.records_twin import Damage, RecordPlaces, headers_of, record_places
 from bmq.views.record_fields import RecordFields
@@ -58,6 +58,11 @@ class BatchFilter:
         self._is_by_headers = view_filter.is_by_headers
         self._passing = None if view_filter.kernel_filter is None else PassingRecords(view_filter.kernel_filter)
         self._answers: dict[bytes, bool] = {}
+
+    @property
+    def is_fast(self) -> bool:
+        """Whether the kernel in C looks at the records."""
+        return IS_IN_C and self._passing is not None
 
     def filtered(self, batch: Buffer, header: BatchHeader, partition: int) -> Buffer | None:
         """A whole batch in its place, NOTHING, or None: the batch as it is.

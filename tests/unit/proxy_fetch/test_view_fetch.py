@@ -30,6 +30,7 @@ from bmq.protocol.messages.list_offsets_request import ListOffsetsPartition, Lis
 from bmq.protocol.record_batch import TRANSACTIONAL, batches, verify_crc
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.view_reads import SCAN_BYTES_MAX, _Filtering
+from bmq.records.passing import IS_IN_C
 from tests.support.produced_batch import produced_batch
 from tests.unit.proxy_fetch.cluster import TOPIC_ID, FetchCluster, image_of, results, topic, want
 
@@ -243,6 +244,28 @@ async def test_another_reader_of_the_view_filters_nothing_again(make: Make) -> N
     assert results(await cluster.fetch(wanted()))[0].records == first
     assert len(calls) == 1
     assert 0 < reads.remembered_bytes < 100_000
+
+
+@pytest.mark.parametrize(
+    ("text", "records", "compression", "is_aside"),
+    [
+        ("tag = 'a'", 1_000, Compression.NONE, not IS_IN_C),
+        ("tag = 'a'", 1_001, Compression.NONE, True),
+        ("tag = 'a'", 1_000, Compression.LZ4, True),
+        ("tag <> 'b'", 100, Compression.NONE, False),
+        ("tag <> 'b'", 1_000, Compression.NONE, True),
+    ],
+)
+async def test_what_takes_long_is_filtered_away_from_the_event_loop(
+    make: Make, text: str, records: int, compression: Compression, is_aside: bool
+) -> None:
+    cluster = make(text)
+    cluster.put("a")
+    await cluster.fetch(wanted())
+    aside = in_single_steps(cluster)
+    cluster.put("b" * (records - 1) + "a", compression=compression)
+    assert seen(results(await cluster.fetch(wanted(1)))[0].records) == [records]
+    assert bool(aside) is is_aside
 
 
 def asked_of(cluster: ViewCluster) -> list[int]:
