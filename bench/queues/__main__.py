@@ -1,5 +1,5 @@
 """Share groups of one bmq node beside those of one Apache Kafka node, and of three nodes on HDFS beside three brokers; delayed
-records beside plain ones.
+records beside plain ones, and views beside their base.
 
 Each pair is every load on both sides, in changing order; the criterion is the median of the pairs' ratios. Writes
 bench/results/queues.json (machine, versions, every sample and the criteria) and prints a table. Exit code 0 says that it
@@ -36,6 +36,8 @@ from bench.queues.target import one_node
 from bench.queues.timers import due, inserts, pending
 from bench.queues.timers import kills as timer_kills
 from bench.queues.timers.criteria import BEFORE_DELAY, ERROR, INSERT, KILLED, OFF, PENDING, THUNDER
+from bench.queues.views import reads, tail
+from bench.queues.views.criteria import READS, TAIL
 from bench.runner import bench_of, main
 from tests.support.processes import REPOSITORY, kill_everything
 
@@ -185,6 +187,22 @@ class Measuring:
                 limit_s = plan.limits_s[PENDING] / plan.pending_rounds
                 done(pending.measure(DATA / "pending", plan.pending_records, plan.pending_bytes, limit_s))
 
+    def view_reads(self) -> None:
+        plan = self.plan
+        found = self.findings.pairs(READS, plan.view_pairs)
+        with self.findings.attempt([READS], BMQ), self.one(BMQ) as target:
+            records = reads.fill(target, plan.view_records)
+            for number in range(plan.view_pairs):
+                say(f"  pair {number + 1} of {plan.view_pairs}")
+                found.append({})
+                reads.measure(target, records, number, found[-1])
+
+    def view_tail(self) -> None:
+        done = self.findings.rounds(TAIL, BMQ, self.plan.view_rounds)
+        with self.findings.attempt([TAIL], BMQ), self.one(BMQ) as target:
+            for number in range(self.plan.view_rounds):
+                done(tail.measure(target, self.plan.view_tail_s, number))
+
     def failover(self) -> None:
         for name in self.plan.sides:
             self.stage.down()
@@ -236,6 +254,8 @@ def measure(plan: Plan, findings: Findings) -> dict[str, float]:
             KILLED: measuring.timer_kills,
             PENDING: measuring.pending,
             OFF: measuring.delay_off,
+            READS: measuring.view_reads,
+            TAIL: measuring.view_tail,
             FAILOVER: measuring.failover,
             MOVES: measuring.moves,
             KILLS: measuring.kills,

@@ -1,4 +1,4 @@
-"""What share groups have to reach beside Apache Kafka's, and beside a plain consumer of bmq; with what delayed records have to."""
+"""What share groups have to reach beside Apache Kafka's, and beside a plain consumer of bmq; with what delayed records and views have to."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from bench.criteria import (
     parts_by_id,
 )
 from bench.queues.timers import criteria as timers
+from bench.queues.views import criteria as views
 
 CONSUME: Final = "consume"
 THREE: Final = "consume-three"
@@ -205,6 +206,7 @@ PART_OF: Final = {
     **parts_by_id(timers.INSERTS, timers.OFFS, timers.ABSOLUTES, timers.REPORTED),
     "timer_insert_ratio": timers.INSERT,
     "delay_off_cost": timers.OFF,
+    **views.PART_OF,
 }
 
 
@@ -217,6 +219,7 @@ def judge(evidence: Evidence) -> list[Criterion]:
         *(judge_ratio(one, evidence) for one in REPORTED),
         *({**_unjudged(judge_ratio(one, evidence)), "id": name} for name, one in DETAILS.items()),
         *timers.judge(evidence),
+        *views.judge(evidence),
     ]
 
 

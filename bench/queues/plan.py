@@ -8,6 +8,7 @@ from typing import Final
 
 from bench.queues.criteria import ACKS, CONSUME, FAILOVER, IDLE, KILLS, LOCKS, MOVES, PLAIN, THREE
 from bench.queues.timers.criteria import ERROR, INSERT, KILLED, OFF, PENDING, THUNDER
+from bench.queues.views.criteria import READS, TAIL
 from bench.runner import QUICK, SMOKE
 
 LIMITS_S: Final[Mapping[str, float]] = {
@@ -26,9 +27,11 @@ LIMITS_S: Final[Mapping[str, float]] = {
     KILLED: 900,
     PENDING: 900,
     OFF: 300,
+    READS: 300,
+    TAIL: 180,
 }
 """The longest that each part may take. All of share groups together are expected to take less than 40 minutes on two quiet
-processors, with three nodes last, and those of delayed records 35 more.
+processors, with three nodes last, those of delayed records 35 more, and those of views 5.
 """
 PARTS: Final = tuple(LIMITS_S)
 
@@ -41,6 +44,7 @@ class Plan:
     `long_poll_ms` for as long. `plain_s`: of each of the alternating loads of `plain`, behind `plain_warm_s` of its own.
     `insert_s`: of each load of `insert_pairs`. `error_rate` records per second are due for `error_s`; `thunder_records` in one
     second, beside `thunder_other_rate` others per second, which had `thunder_calm_s` of calm. `pending_records`: held at once.
+    `view_records` of 1 KiB are read in each of `view_pairs`; records come for `view_tail_s` with each kind of readers.
     `limits_s`: the longest that each part may take.
     """
 
@@ -86,6 +90,10 @@ class Plan:
     pending_rounds: int = 1
     pending_records: int = 10_000_000
     pending_bytes: int = 1_024
+    view_pairs: int = 4
+    view_records: int = 250_000
+    view_rounds: int = 2
+    view_tail_s: float = 6
     limits_s: Mapping[str, float] = field(default_factory=lambda: dict(LIMITS_S))
 
 
@@ -98,6 +106,7 @@ def plan_of(parts: tuple[str, ...], sides: tuple[str, ...], size: str) -> Plan:
             warm_s=0.5, seconds=1, idle_members=100, idle_each=50, long_poll_ms=1_000, idle_s=2, plain_pairs=1, plain_s=0.5,
             plain_backlog_bytes=4 * 1024 * 1024, kills=1, kill_records=5_000, insert_s=1, error_rate=500, error_s=3, thunder_records=5_000,
             thunder_other_rate=100, thunder_calm_s=2, timer_kills=1, pending_records=50_000,
+            view_pairs=1, view_records=20_000, view_rounds=1, view_tail_s=1,
         )  # fmt: skip
     return _quick(plan) if size == QUICK else plan
 
@@ -107,4 +116,5 @@ def _quick(plan: Plan) -> Plan:
         plan, pairs=1, consume_pairs=1, three_pairs=1, records_100b=500_000, records_1k=100_000, warming_s=2, warm_ups_max=2, warm_s=1,
         seconds=5, idle_s=8, plain_pairs=2, plain_s=1, failovers=1, moves=1, kills=6, kill_records=60_000,
         insert_pairs=1, insert_s=5, error_s=15, thunder_records=200_000, timer_kills=6, pending_records=1_000_000,
+        view_pairs=2, view_records=100_000, view_rounds=1, view_tail_s=3,
     )  # fmt: skip

@@ -105,6 +105,11 @@ def test_the_bounds_are_those_that_were_asked_for() -> None:
         "thundering_second": ("<=", 1.5),
         "thundering_second_wrong": ("<=", 0),
         "delay_off_cost": (">=", 0.99),
+        "view_read_ratio": ("<=", 0.1),
+        "view_read_bytes_ratio": ("<=", 0.02),
+        "view_all_ratio": ("<=", 1.3),
+        "view_owner_cpu_us": ("<=", 3),
+        "view_tail_wrong": ("<=", 0),
     }
 
 
