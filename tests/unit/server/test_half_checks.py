@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -96,6 +97,16 @@ async def test_redirects_are_not_followed_and_long_answers_are_cut(tmp_path: Pat
         for words in ("status 302", "status 500", "more than 65536 bytes"):
             with pytest.raises(KafkaError, match=words):
                 await posts.ask(f"http://127.0.0.1:{port}/", take)
+
+
+async def test_a_compressed_answer_is_not_opened(tmp_path: Path) -> None:
+    async def decide(request: bytes) -> bytes:
+        assert b"accept-encoding: identity" in request.lower()
+        return answer(200, gzip.compress(b'{"commit": [7]}' + b" " * 5_000_000), b"content-encoding: gzip")
+
+    async with serving(decide) as port, posting(tmp_path) as posts:
+        with pytest.raises(KafkaError, match="its answer"):
+            await posts.ask(f"http://127.0.0.1:{port}/", take)
 
 
 async def test_a_server_that_hangs_is_left_after_the_timeout(tmp_path: Path) -> None:
