@@ -88,6 +88,7 @@ PARTS: Final = (
             ("tests.simulation", "--seeds", "100"),
             ("tests.simulation", "--history", "share", "--seeds", "40"),
             ("tests.simulation", "--history", "delay", "--seeds", "40"),
+            ("tests.simulation", "--history", "half", "--seeds", "40"),
         ),
     ),
     Part(

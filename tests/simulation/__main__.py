@@ -233,6 +233,22 @@ FLOORS: Mapping[str, Mapping[str, float]] = {
         "base_records": 80,
         "lane_copies": 10,
     },
+    "half": {
+        "kills": 1,
+        "pauses": 0.7,
+        "hand_overs": 1,
+        "node_losses": 0.5,
+        "cuts": 3,
+        "moves": 6,
+        "deletions": 0.3,
+        "late_calls": 1,
+        "acknowledged_batches": 60,
+        "halves_delivered": 15,
+        "halves_rolled_back": 8,
+        "halves_given_up": 3,
+        "halves_checked": 30,
+        "halves_refused": 1,
+    },
 }
 FLOORS_FROM_SEEDS = 20  # fewer may be quiet by chance
 

@@ -40,7 +40,13 @@ def letter_of(record: Record) -> Letter:
 
 async def read_letters(client: Client, place: Place, position: int) -> tuple[list[Letter], int]:
     """Those from this offset to the end, and the end. Raises Disconnected, Unhappy."""
-    letters: list[Letter] = []
+    records, end = await read_records(client, place, position)
+    return [letter_of(record) for record in records], end
+
+
+async def read_records(client: Client, place: Place, position: int) -> tuple[list[Record], int]:
+    """The same of any records."""
+    records: list[Record] = []
     position = max(position, await start_offset(client, place))
     end = await end_offset(client, place, is_stable=False)
     while position < end:
@@ -57,8 +63,8 @@ async def read_letters(client: Client, place: Place, position: int) -> tuple[lis
         for at, header in batches(data.records or b""):
             verify_crc(data.records, at, header)
             found = decode_records(data.records, at)
-            letters += [letter_of(record) for record in found if record.offset >= position]
+            records += [record for record in found if record.offset >= position]
             position = header.end_offset
         if position == before:
             raise Unhappy(f"nothing at {position} of {place}")
-    return letters, end
+    return records, end

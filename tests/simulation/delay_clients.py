@@ -225,8 +225,16 @@ class Follower(Client):
 
 async def read_some(client: Client, partition: int, offset: int, max_wait_ms: int) -> tuple[list[Seen], int]:
     """Records from `offset` on, and where the next ones are. Raises Disconnected, Unhappy."""
+    found, end = await read_batches(client, partition, offset, max_wait_ms)
+    return [_seen(record, leader_epoch) for record, leader_epoch in found], end
+
+
+async def read_batches(
+    client: Client, partition: int, offset: int, max_wait_ms: int
+) -> tuple[list[tuple[Record, int]], int]:
+    """The same, each record with its batch's leader epoch."""
     data = await fetched_partition(client, partition, offset, max_wait_ms)
-    found: list[Seen] = []
+    found: list[tuple[Record, int]] = []
     end = offset
     for position, header in batches(data.records or b""):
         verify_crc(data.records, position, header)
@@ -240,7 +248,7 @@ async def read_some(client: Client, partition: int, offset: int, max_wait_ms: in
         if header.is_control:
             continue
         records = decode_records(data.records, position)
-        found += [_seen(one, header.leader_epoch) for one in records if one.offset >= offset]
+        found += [(one, header.leader_epoch) for one in records if one.offset >= offset]
     return found, end
 
 
@@ -252,13 +260,19 @@ def _seen(record: Record, leader_epoch: int) -> Seen:
 
 async def read_everything(client: Client, partition: int) -> tuple[int, list[Seen]]:
     """A partition from its start, which comes first, to its end, however often that has to be tried."""
+    start, found = await read_all_batches(client, partition)
+    return start, [_seen(record, leader_epoch) for record, leader_epoch in found]
 
-    async def attempt() -> tuple[int, list[Seen]]:
-        found: list[Seen] = []
+
+async def read_all_batches(client: Client, partition: int) -> tuple[int, list[tuple[Record, int]]]:
+    """The same, each record with its batch's leader epoch."""
+
+    async def attempt() -> tuple[int, list[tuple[Record, int]]]:
+        found: list[tuple[Record, int]] = []
         end = await listed_offset(client, partition, LATEST)
         start = place = await listed_offset(client, partition, EARLIEST)
         while place < end:
-            more, after = await read_some(client, partition, place, 1000)
+            more, after = await read_batches(client, partition, place, 1000)
             if after == place:
                 raise Violation(f"nothing at {place} of {partition} below the high watermark {end}")
             found += more

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from unittest.mock import patch
 
 from bmq.protocol.apis import ApiKey
@@ -72,21 +72,36 @@ class SkewedClock(SimulatedClock):
         return super().now_ms() + self._ahead_ms
 
 
+class Reader(Protocol):
+    """Everything of `partition` below `position` was read."""
+
+    partition: int
+    position: int
+
+
+class Deleted(Protocol):
+    """Takes note of what is deleted."""
+
+    def delete(self, partition: int, before_offset: int) -> None:
+        """Its records below are to be deleted."""
+
+
 class DelayChaos(ClusterChaos):
     """Deletes what its reader has read, and no more."""
 
-    def __init__(self, cluster: Delays, dice: Any) -> None:
+    def __init__(self, cluster: Cluster, dice: Any, followers: Sequence[Reader], history: Deleted) -> None:
         super().__init__(cluster, dice)
-        self._delays = cluster
+        self._followers = followers
+        self._history = history
 
     async def _delete_records(self) -> None:
-        follower = self._dice.choice(self._delays.followers)
+        follower = self._dice.choice(self._followers)
         before_offset = self._dice.randint(0, follower.position)
         wanted = delete_records_request.DeleteRecordsPartition(partition_index=follower.partition, offset=before_offset)
         topic = delete_records_request.DeleteRecordsTopic(name=TOPIC, partitions=[wanted])
         request = delete_records_request.DeleteRecordsRequest(topics=[topic], timeout_ms=5_000)
         client = self._cluster.client("deleter")
-        self._delays.delays.delete(follower.partition, before_offset)
+        self._history.delete(follower.partition, before_offset)
         try:
             answer = await client.request(ApiKey.DELETE_RECORDS, 2, request)
             result = answer.topics[0].partitions[0]
@@ -146,7 +161,7 @@ class Delays(Cluster):
             self.client(f"follower{number}", Follower, self.delays, number) for number in range(PARTITIONS)
         ]
         following = [self.loop.create_task(one.run()) for one in self.followers]
-        chaos = self.loop.create_task(DelayChaos(self, self._dice("chaos")).run())
+        chaos = self.loop.create_task(DelayChaos(self, self._dice("chaos"), self.followers, self.delays).run())
         sending = asyncio.gather(*(one.run(BATCHES_PER_PRODUCER, lambda: not chaos.done()) for one in producers))
         await until_done((chaos, sending), (watching, *following))
         watching.cancel()

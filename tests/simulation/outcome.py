@@ -79,6 +79,11 @@ class Outcome:
     lane_records: int = 0  # done by lanes' groups
     base_records: int = 0  # seen by the base group at their own offsets
     lane_copies: int = 0  # of what a lane left over
+    halves_delivered: int = 0  # half messages that were committed
+    halves_rolled_back: int = 0
+    halves_given_up: int = 0
+    halves_checked: int = 0  # checks that were read
+    halves_refused: int = 0  # messages with a decision that was refused
     cleaners_hurt: int = 0  # dead or hanging between what they wrote and its swap
     simulated_s: float = 0.0
     callbacks: int = 0
@@ -119,7 +124,10 @@ class Outcome:
             f"{self.states_loaded} states loaded, {self.timers_delivered} timers delivered, "
             f"{self.timers_plain} plain beside them, {self.timers_cancelled} cancelled, "
             f"{self.timers_too_late} cancelled too late, {self.lane_stays} stays in lanes, {self.lane_records} records of lanes, "
-            f"{self.base_records} of the base group, {self.lane_copies} copied for it, {self.callbacks} callbacks, "
+            f"{self.base_records} of the base group, {self.lane_copies} copied for it, "
+            f"{self.halves_delivered} half messages delivered, "
+            f"{self.halves_rolled_back} rolled back, {self.halves_given_up} given up, {self.halves_checked} checks, "
+            f"{self.halves_refused} decisions refused, {self.callbacks} callbacks, "
             f"{self.simulated_s:.3f} s simulated: {verdict}"
         )
 

@@ -12,6 +12,7 @@ from tests.simulation.consumers import Consumers
 from tests.simulation.delays import Delays
 from tests.simulation.delegated import Delegated
 from tests.simulation.fault_rates import FaultRates
+from tests.simulation.halves import Halves
 from tests.simulation.lanes import Lanes
 from tests.simulation.outcome import Outcome
 from tests.simulation.owners import Owners
@@ -31,6 +32,7 @@ HISTORIES: dict[str, Callable[[int, FaultRates, bool], History]] = {
     "share": Shares,
     "delay": Delays,
     "lanes": Lanes,
+    "half": Halves,
 }
 # Those that cost as much as the others together take turns: (every so many seeds, beginning with which).
 TURNS = {
@@ -42,6 +44,7 @@ TURNS = {
     "share": (8, 2),
     "delay": (8, 6),
     "lanes": (8, 4),
+    "half": (8, 7),
 }
 
 

@@ -37,7 +37,19 @@ def test_some_seeds() -> None:
 
 @pytest.mark.parametrize(
     "history",
-    ["owners", "servers", "cluster", "transactions", "consumers", "compaction", "delegated", "share", "delay", "lanes"],
+    [
+        "owners",
+        "servers",
+        "cluster",
+        "transactions",
+        "consumers",
+        "compaction",
+        "delegated",
+        "share",
+        "delay",
+        "lanes",
+        "half",
+    ],
 )
 def test_a_seed_is_the_same_history_each_time(history: str) -> None:
     """Whether it is replayed alone or found by a search, and however sets of strings would be ordered otherwise."""
