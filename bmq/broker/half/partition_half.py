@@ -70,7 +70,7 @@ class PartitionHalf:
     def begin(self, position: Position) -> None:
         """Raises CorruptRecords."""
         found, self._replay = self._replay, HalfReplay()
-        self.order.recover(found.halves, found.decided, position)
+        self.order.recover(found.halves, found.decided, position, found.finished)
         self._schedule_all()
 
     def oldest_needed(self, high_watermark: int) -> int:

@@ -144,8 +144,19 @@ class HalfOrder:
 
     # --- what happens
 
-    def recover(self, halves: Iterable[Half], decided: Iterable[Decided], position: Position) -> None:
-        """What a replay found, in the order of the log; deliveries have come to `position`. Raises CorruptRecords."""
+    def recover(
+        self,
+        halves: Iterable[Half],
+        decided: Iterable[Decided],
+        position: Position,
+        finished: Iterable[Decided] = (),
+    ) -> None:
+        """What a replay found, in the order of the log; deliveries have come to `position`. Raises CorruptRecords.
+
+        `finished`: decisions about half messages that have left.
+        """
+        for one in finished:
+            self._remember(one.offset, one.outcome)
         for half in halves:
             self._halves[half.offset] = half
         for one in decided:

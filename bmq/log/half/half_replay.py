@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from struct import Struct
@@ -9,7 +10,7 @@ from typing import Final
 
 from bmq.log.half.half_announcement import HALF_TYPE, HalfAnnouncement, parse_half
 from bmq.log.half.half_headers import Outcome
-from bmq.log.half.half_order import Decided, Half
+from bmq.log.half.half_order import FINISHED_MAX, Decided, Half
 from bmq.log.timers.announcements import NamedBatch, Position
 from bmq.log.timers.waiting_records import Pending
 from bmq.protocol.compression import Buffer
@@ -34,11 +35,15 @@ class _Waiting:
 
 
 class HalfReplay:
-    """Implements replay.OtherReplay. `halves`, `decided`: in the order of the log, without those that have left."""
+    """Implements replay.OtherReplay. `halves`, `decided`: in the order of the log, without those that have left.
+
+    `finished`: the last decisions about those that have left, oldest first.
+    """
 
     def __init__(self) -> None:
         self._halves: dict[int, Half] = {}
         self._decided: dict[int, Decided] = {}
+        self._finished: OrderedDict[int, Decided] = OrderedDict()
         self._waiting: _Waiting | None = None
 
     @property
@@ -48,6 +53,10 @@ class HalfReplay:
     @property
     def decided(self) -> Iterable[Decided]:
         return self._decided.values()
+
+    @property
+    def finished(self) -> Iterable[Decided]:
+        return self._finished.values()
 
     def see(self, data: Buffer, place: int, header: BatchHeader) -> Iterable[Pending]:
         """The next batch of the log. Raises CorruptRecords."""
@@ -72,12 +81,13 @@ class HalfReplay:
         return pending
 
     def drop_delivered(self, position: Position) -> None:
-        """Forget what was committed and delivered."""
+        """Keep of what was committed and delivered that it was."""
         committed = [one for one in self._decided.values() if one.outcome is Outcome.COMMIT]
         for one in committed:
             if one.position <= position:
                 del self._decided[one.offset]
                 self._halves.pop(one.offset, None)
+                self._finish(one)
 
     def _count(self, announcement: HalfAnnouncement, announced_at: int, base_offset: int) -> list[Pending]:
         pending: list[Pending] = []
@@ -87,11 +97,17 @@ class HalfReplay:
             if decided.outcome in (Outcome.ROLLBACK, Outcome.GIVEN_UP):
                 self._halves.pop(decided.offset, None)
                 self._decided.pop(decided.offset, None)
+                self._finish(decided)
                 continue
             self._decided[decided.offset] = decided
             if decided.outcome is Outcome.COMMIT:
                 pending.append(Pending(*decided.position, announced_at))
         return pending
+
+    def _finish(self, decided: Decided) -> None:
+        self._finished[decided.offset] = decided
+        if len(self._finished) > FINISHED_MAX:
+            self._finished.popitem(last=False)
 
 
 def halves_of(announcement: HalfAnnouncement, announced_at: int, base_offset: int) -> list[Half]:

@@ -47,7 +47,7 @@ class Owner:
         self.order = DueOrder(replay.position)
         self.order.recover(replay.pending, replay.cancelled, replay.kept)
         self.halves = HalfOrder()
-        self.halves.recover(found.halves, found.decided, replay.position)
+        self.halves.recover(found.halves, found.decided, replay.position, found.finished)
 
     def hold(self, value: int) -> None:
         self._append([HalfRecord(NOW_MS, 0, f"id-{value}", b"%d" % value)], [])
@@ -250,6 +250,29 @@ def test_a_decided_message_is_remembered_for_a_while() -> None:
     order.synced(10**6)
     with pytest.raises(HalfRefused, match="no half message with offset 5 waits"):
         order.check(AskedDecision(Outcome.ROLLBACK, 5))
+
+
+def test_the_next_owner_knows_what_was_decided_about_those_that_have_left() -> None:
+    log = Log()
+    first = Owner(log, 1, (0, START))
+    for value in range(3):
+        first.hold(value)
+    first.sync(99)
+    committed, rolled_back, given_up = (half.offset for half in first.halves.undecided(0, 3))
+    decisions = ((committed, Outcome.COMMIT), (rolled_back, Outcome.ROLLBACK), (given_up, Outcome.GIVING_UP))
+    for offset, outcome in decisions:
+        assert first.decide(offset, outcome) == "placed"
+    first.sync(99)
+    assert first.decide(given_up, Outcome.GIVEN_UP) == "placed"
+    first.deliver(9)
+    first.sync(99)
+    assert len(first.halves) == 0
+    second = Owner(log, 2, (0, START))
+    assert len(second.halves) == 0
+    assert second.decide(committed, Outcome.COMMIT) == "again"
+    assert second.decide(rolled_back, Outcome.ROLLBACK) == "again"
+    assert second.decide(given_up, Outcome.GIVEN_UP) == "again"
+    assert second.decide(rolled_back, Outcome.COMMIT) == "refused"
 
 
 def test_given_up_ones_wait_for_their_copy_and_nobody_decides_them() -> None:
