@@ -6,90 +6,46 @@ from collections import Counter
 from contextlib import ExitStack, closing
 
 import pytest
-from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tests.e2e.conftest import TopicMaker, create_topic, unique_name
+from tests.support.lane_clients import Reader, enable_lanes, send
 from tests.support.processes import eventually
 from tests.support.servers import Server
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(120), pytest.mark.bmq_only]
 
 
-def enable_lanes(server: Server, group_id: str, **configs: str) -> None:
-    """`configs`: further ones, with underscores for dots."""
-    entries = [
-        ConfigEntry(name.replace("_", "."), value, incremental_operation=AlterConfigOpType.SET)
-        for name, value in {"bmq.lane.enable": "true", **configs}.items()
-    ]
-    resource = ConfigResource(ResourceType.GROUP, group_id, incremental_configs=entries)
-    admin = AdminClient({"bootstrap.servers": server.bootstrap})
-    admin.incremental_alter_configs([resource])[resource].result(20)
-
-
-class Reader:
-    """A consumer; `values` are those of its records so far."""
-
-    def __init__(self, server: Server, group_id: str, client_id: str, *topics: str, commits: bool = True) -> None:
-        self.values: Counter[str] = Counter()
-        self.topics: Counter[str] = Counter()
-        self.consumer = Consumer(
-            {
-                "bootstrap.servers": server.bootstrap,
-                "group.id": group_id,
-                "client.id": client_id,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": commits,
-            }
-        )
-        self.consumer.subscribe(list(topics))
-
-    def read(self) -> None:
-        for message in self.consumer.consume(100, timeout=0.2):
-            assert message.error() is None, message.error()
-            self.values[message.value().decode()] += 1
-            self.topics[message.topic()] += 1
-
-
-def send(server: Server, topic: str, values: list[tuple[str, str]], codec: str = "none") -> None:
-    """`values`: (value, lane)."""
-    producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 20, "compression.type": codec})
-    for value, lane in values:
-        producer.produce(topic, value.encode(), partition=0, headers=[("x-lane", lane.encode())] if lane else [])
-    assert producer.flush(30) == 0
-
-
 def test_lane_takes_its_records_from_the_base_group_once_it_is_there(server: Server, make_topic: TopicMaker) -> None:
     topic, group_id = make_topic(), unique_name("group")
     create_topic(server, f"{topic}.retry.{group_id}")
-    enable_lanes(server, group_id)
+    enable_lanes(server.bootstrap, group_id)
     with ExitStack() as stack:
-        base = Reader(server, group_id, f"lanes:{group_id}", topic, f"{topic}.retry.{group_id}")
+        base = Reader(server.bootstrap, group_id, f"lanes:{group_id}", topic, f"{topic}.retry.{group_id}")
         stack.callback(base.consumer.close)
-        other = Reader(server, unique_name("other"), "rdkafka", topic)
+        other = Reader(server.bootstrap, unique_name("other"), "rdkafka", topic)
         stack.callback(other.consumer.close)
         before = [("plain 0", ""), ("blue 0", "blue"), ("red 0", "red")]
-        send(server, topic, before)
+        send(server.bootstrap, topic, before)
 
         def base_has(*values: str) -> bool:
             base.read()
             return all(base.values[value] for value in values)
 
         eventually(lambda: base_has("plain 0", "blue 0", "red 0"), 60, "the base group has all records")
-        blue = Reader(server, f"{group_id}@blue", f"lanes:{group_id}@blue#1", topic)
+        blue = Reader(server.bootstrap, f"{group_id}@blue", f"lanes:{group_id}@blue#1", topic)
         stack.callback(blue.consumer.close)
         probes: list[tuple[str, str]] = []
 
         def is_taken() -> bool:
             probes.append((f"blue probe {len(probes)}", "blue"))
-            send(server, topic, probes[-1:])
+            send(server.bootstrap, topic, probes[-1:])
             blue.read()
             base.read()
             return bool(blue.values)
 
         eventually(is_taken, 60, "the lane is taken")
         after = [(f"{lane or 'plain'} {number}", lane) for number in range(1, 31) for lane in ("", "blue", "red")]
-        send(server, topic, after, "zstd")
+        send(server.bootstrap, topic, after, "zstd")
         all_of = {value for value, _ in (*before, *probes, *after)}
 
         def has_everything() -> bool:
@@ -106,20 +62,20 @@ def test_lane_takes_its_records_from_the_base_group_once_it_is_there(server: Ser
 def test_lane_that_comes_and_goes_loses_and_doubles_nothing(server: Server, make_topic: TopicMaker) -> None:
     topic, group_id = make_topic(), unique_name("group")
     create_topic(server, f"{topic}.retry.{group_id}")
-    enable_lanes(server, group_id, bmq_lane_grace_ms="200")
+    enable_lanes(server.bootstrap, group_id, bmq_lane_grace_ms="200")
     lanes_seen: Counter[str] = Counter()
     sent: list[str] = []
 
     def produce(count: int) -> None:
         values = [(f"{lane or 'plain'} {len(sent) + number}", lane) for number, lane in enumerate(["blue", ""] * count)]
-        send(server, topic, values, "lz4")
+        send(server.bootstrap, topic, values, "lz4")
         sent.extend(value for value, _ in values)
 
-    base = Reader(server, group_id, f"lanes:{group_id}", topic, f"{topic}.retry.{group_id}")
+    base = Reader(server.bootstrap, group_id, f"lanes:{group_id}", topic, f"{topic}.retry.{group_id}")
     with closing(base.consumer):
         produce(2)
         for commits in (True, True, False):
-            blue = Reader(server, f"{group_id}@blue", f"lanes:{group_id}@blue", topic, commits=commits)
+            blue = Reader(server.bootstrap, f"{group_id}@blue", f"lanes:{group_id}@blue", topic, commits=commits)
 
             def is_taken(reader: Reader = blue) -> bool:
                 produce(1)
@@ -144,8 +100,8 @@ def test_lane_that_comes_and_goes_loses_and_doubles_nothing(server: Server, make
 
 def test_consumer_without_the_mark_is_refused(server: Server, make_topic: TopicMaker) -> None:
     topic, group_id = make_topic(), unique_name("group")
-    enable_lanes(server, group_id)
-    with closing(Reader(server, group_id, "rdkafka", topic).consumer) as consumer:
+    enable_lanes(server.bootstrap, group_id)
+    with closing(Reader(server.bootstrap, group_id, "rdkafka", topic).consumer) as consumer:
         seen: list[str] = []
 
         def is_refused() -> bool:
