@@ -10,8 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from bmq.broker.admission import Admission
 from bmq.broker.append_budget import AppendBudget
+from bmq.broker.batch_validation import Admission
 from bmq.broker.opener import Opened, Opener
 from bmq.log.partition_log import AppendResult, ProducedBatch
 from bmq.protocol.error_codes import ErrorCode

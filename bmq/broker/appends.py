@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from bmq.broker.admission import Admission
 from bmq.broker.append_queue import AppendQueue
 from bmq.broker.batch_refusals import BatchRefusals
+from bmq.broker.batch_validation import Admission
 from bmq.broker.half.half_appends import HalfAppends
 from bmq.broker.lane_checks import check_lanes
 from bmq.broker.opener import Opened

@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from bmq.broker.admission import NotOneBatch
+from bmq.broker.batch_validation import NotOneBatch
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.ownership import Ownership
 from bmq.broker.record_refusals import RecordsRefused

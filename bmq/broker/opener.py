@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, Protocol
 
 from bmq.aio.loops import call_soon_unless_closed
-from bmq.broker.admission import Admission, AdmittedBatch
+from bmq.broker.batch_validation import Admission, AdmittedBatch
 from bmq.broker.opening_room import TURN_NS, TURN_SCRATCH_BYTES, OpeningBudget, TooMuchWork
 from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX
 from bmq.protocol.error_codes import ErrorCode

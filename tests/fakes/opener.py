@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from bmq.broker.admission import Admission
+from bmq.broker.batch_validation import Admission
 from bmq.broker.opener import Opened, admitted_at_once
 from bmq.broker.opening_room import TURN_NS, TooMuchWork
 

@@ -52,7 +52,7 @@ def split_half(
     has_delay: bool,
     level: int | None = None,
 ) -> HalfSplit | None:
-    """None: nothing of it is about half messages. The batch was checked record by record (broker/admission).
+    """None: nothing of it is about half messages. The batch was checked record by record (broker/batch_validation).
 
     `check` tells whether a decision is to be announced (False: it was made before, and changes nothing), and raises HalfRefused.
     `has_delay`: delay headers mean something on this topic. `level`: of the batch's codec. Raises TooMuchToHold, Damage.

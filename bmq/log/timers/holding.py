@@ -69,7 +69,7 @@ class Split(NamedTuple):
 
 
 def split(batch: memoryview, header: BatchHeader, delays: Delays, level: int | None = None) -> Split | None:
-    """None: nothing is to be held or cancelled. The batch was checked record by record (broker/admission).
+    """None: nothing is to be held or cancelled. The batch was checked record by record (broker/batch_validation).
 
     `level`: of its codec.
 

@@ -86,7 +86,7 @@ class _AttemptRefused(ValueError):
 
 
 def split_retries(batch: memoryview, header: BatchHeader, retries: Retries, level: int | None = None) -> Retried:
-    """The batch was checked record by record (broker/admission). `level`: of its codec. Raises TooMuchToHold."""
+    """The batch was checked record by record (broker/batch_validation). `level`: of its codec. Raises TooMuchToHold."""
     body = opened_body(batch, header)
     if header.record_count > RECORDS_MAX:
         raise TooMuchToHold(

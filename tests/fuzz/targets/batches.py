@@ -9,7 +9,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from bmq.broker.admission import Admission
+from bmq.broker.batch_validation import Admission
 from bmq.broker.opening_room import OpeningBudget, TooMuchWork
 from bmq.log.config import LogConfig
 from bmq.protocol.batch_records import iterate_records
@@ -109,5 +109,5 @@ def mutate(data: bytes, dice: Random) -> bytes:
 
 
 TARGET: Final = Target(
-    "batches", seeds, check, ("bmq.broker.admission", "bmq.protocol.record_batch", "bmq.records"), mutate
+    "batches", seeds, check, ("bmq.broker.batch_validation", "bmq.protocol.record_batch", "bmq.records"), mutate
 )

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from crc32c import crc32c
 
-from bmq.broker.admission import Admission
+from bmq.broker.batch_validation import Admission
 from bmq.broker.opener import Opened, ThreadOpener, admitted_at_once
 from bmq.broker.opening_room import TURN_SCRATCH_BYTES
 from bmq.protocol.batch_records import Record, encode_batch

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from bmq.broker.admission import DECOMPRESSION_NS_PER_BYTE, Admission, AdmittedBatch
+from bmq.broker.batch_validation import DECOMPRESSION_NS_PER_BYTE, Admission, AdmittedBatch
 from bmq.broker.opener import WAIT_MAX_S, Opened, ThreadOpener, TurnRoom, admitted_at_once
 from bmq.broker.opening_room import TURN_NS, TURN_SCRATCH_BYTES, OpeningBudget, TooMuchWork
 from bmq.log.config import LogConfig

@@ -6,7 +6,7 @@ import cramjam
 import pytest
 from crc32c import crc32c
 
-from bmq.broker.admission import Admission, AdmittedBatch
+from bmq.broker.batch_validation import Admission, AdmittedBatch
 from bmq.broker.opener import admitted_at_once
 from bmq.broker.opening_room import TooMuchWork
 from bmq.broker.record_refusals import RecordsRefused
@@ -218,7 +218,7 @@ def test_lz4_is_one_frame_of_independent_blocks() -> None:
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
 def test_a_bomb_is_too_large(codec: Compression, monkeypatch: pytest.MonkeyPatch) -> None:
     """The code has producers send a batch of several records again in halves."""
-    monkeypatch.setattr("bmq.broker.admission.DECOMPRESSED_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr("bmq.broker.batch_validation.DECOMPRESSED_BYTES_MAX", 1 << 20)
     bomb = encode_batch([Record(b"k", bytes(1 << 20), timestamp_ms=NOW_MS)], compression=codec)
     assert code_of(LogConfig(), bomb) is ErrorCode.MESSAGE_TOO_LARGE
 
@@ -250,10 +250,10 @@ def test_reading_many_records_counts_as_work() -> None:
 
 
 def test_without_the_kernel_a_batch_has_a_bounded_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bmq.broker.admission.batch_check", TwinCheck)
+    monkeypatch.setattr("bmq.broker.batch_validation.batch_check", TwinCheck)
     monkeypatch.setattr("bmq.records.batch_check_twin.RECORDS_MAX", 3)
     admit(LogConfig(), batch(3))
-    monkeypatch.setattr("bmq.broker.admission.UNCOUNTED_NS", 0)
+    monkeypatch.setattr("bmq.broker.batch_validation.UNCOUNTED_NS", 0)
     assert code_of(LogConfig(), batch(4)) is ErrorCode.MESSAGE_TOO_LARGE
     assert code_of(LogConfig(), batch(4, compression=Compression.LZ4)) is ErrorCode.MESSAGE_TOO_LARGE
 
