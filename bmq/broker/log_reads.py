@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.partition_events import OwnershipLost
-from bmq.broker.segment_lifecycle import SegmentLifecycle
+from bmq.broker.segment_files import SegmentLifecycle
 from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.damage import StateDamaged
 from bmq.log.partition_files import PartitionFiles

@@ -6,7 +6,7 @@ from bmq.broker.own_segment import OwnSegment
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.partition_events import OwnershipLost
 from bmq.broker.partition_states import Draining, Writing
-from bmq.broker.segment_lifecycle import SegmentLifecycle
+from bmq.broker.segment_files import SegmentLifecycle
 from bmq.log.store import FencedWriter, WriterBroken
 
 

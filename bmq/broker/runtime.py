@@ -49,7 +49,7 @@ from bmq.broker.partition_states import Fenced, Mending, Offline, Opening, Ownin
 from bmq.broker.placement import Placement
 from bmq.broker.placement_checks import PlacementChecks
 from bmq.broker.replica_guard import ReplicaGuard
-from bmq.broker.segment_lifecycle import SegmentLifecycle
+from bmq.broker.segment_files import SegmentLifecycle
 from bmq.broker.start_effects import StartEffects
 from bmq.broker.starting import Start
 from bmq.broker.tail_cache import PartitionTail

@@ -10,7 +10,7 @@ from bmq.broker import partition_events as ev
 from bmq.broker.manifest_changes import ManifestChanges
 from bmq.broker.own_directory import OwnDirectory
 from bmq.broker.owned_partition import OwnedPartition
-from bmq.broker.segment_lifecycle import SegmentLifecycle
+from bmq.broker.segment_files import SegmentLifecycle
 from bmq.broker.starting import Start
 from bmq.broker.timers.partition_timers import PartitionTimers
 from bmq.log.store import CorruptFile, FencedWriter, StoreError

@@ -11,7 +11,7 @@ from bmq.broker.own_segment import OwnSegment
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.partition_states import AwaitingSegment, Mending, Writing
 from bmq.broker.replica_guard import ReplicaGuard
-from bmq.broker.segment_lifecycle import SegmentLifecycle
+from bmq.broker.segment_files import SegmentLifecycle
 from bmq.log.partition_log import Batch
 from bmq.log.segment_roll import roll_due_ms
 

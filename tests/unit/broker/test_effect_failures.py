@@ -23,7 +23,7 @@ from bmq.broker.partition import step
 from bmq.broker.partition_retention import PartitionRetention
 from bmq.broker.partition_states import Offline, Writing
 from bmq.broker.runtime import _PERFORMERS, PartitionRuntime
-from bmq.broker.segment_lifecycle import SegmentLifecycle
+from bmq.broker.segment_files import SegmentLifecycle
 from bmq.broker.tail_cache import PartitionTail
 from bmq.log.index_cache import IndexCache
 from bmq.log.latency import LatencyHistogram
