@@ -21,7 +21,7 @@ from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, CurrentTopics
 from bmq.coordinator.transactions.config import TransactionConfig
 from bmq.coordinator.transactions.listing import STATE_NAMES, ListFilter, state_name
-from bmq.coordinator.transactions.markers import MarkerWriter
+from bmq.coordinator.transactions.marker_delivery import MarkerWriter
 from bmq.coordinator.transactions.metrics import TransactionMetrics
 from bmq.coordinator.transactions.transaction import (
     CONCURRENT,

@@ -23,7 +23,7 @@ from bmq.coordinator.runtime.moment import NEVER_MS, Moment
 from bmq.coordinator.runtime.shard import Shard
 from bmq.coordinator.topics import CurrentTopics
 from bmq.coordinator.transactions.config import TransactionConfig
-from bmq.coordinator.transactions.markers import MarkerDelivery, MarkerWriter
+from bmq.coordinator.transactions.marker_delivery import MarkerDelivery, MarkerWriter
 from bmq.coordinator.transactions.metrics import TransactionMetrics
 from bmq.coordinator.transactions.transaction import (
     abort_timed_out,

@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from bmq.coordinator.transactions.markers import ANSWER_TURNS, MarkerDelivery
+from bmq.coordinator.transactions.marker_delivery import ANSWER_TURNS, MarkerDelivery
 from bmq.coordinator.transactions.transaction import Partition
 from bmq.log.transactions import TransactionMarker
 from tests.unit.coordinator.transactions.world import FAST, World, virtual
