@@ -18,7 +18,7 @@ import structlog
 from bmq.log.clock import Clock
 from bmq.log.committed_offsets import CommittedOffsets
 from bmq.log.config import BacklogPolicy, LogConfig
-from bmq.log.group_retention import BacklogSize, consumed_by_all, excess_of, slowest_group
+from bmq.log.consumed_retention import BacklogSize, consumed_by_all, excess_of, slowest_group
 from bmq.log.names import partition_directory
 from bmq.log.partition_log import AppendResult, TopicPartition
 from bmq.protocol.error_codes import ErrorCode

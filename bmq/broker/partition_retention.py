@@ -1,4 +1,4 @@
-"""Deletes what retention and backlog quotas no longer keep of one partition; log/retention and log/group_retention decide."""
+"""Deletes what retention and backlog quotas no longer keep of one partition; log/retention and log/consumed_retention decide."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import structlog
 from bmq.broker.manifest_changes import ManifestChanges
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.log.config import LogConfig
-from bmq.log.group_retention import BacklogSize, evicted_to, held_back
+from bmq.log.consumed_retention import BacklogSize, evicted_to, held_back
 from bmq.log.partition_files import PartitionFiles
 from bmq.log.retention import ExtentKey, in_doubt, key_of, retained_from, with_known_times
 from bmq.log.store import StoreError

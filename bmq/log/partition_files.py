@@ -26,7 +26,7 @@ from crc32c import crc32c
 
 from bmq.aio.loop_turns import run_in_turns
 from bmq.log.aborted_file_writer import AbortedFileWriter
-from bmq.log.group_retention import BacklogSize, bytes_of_extent_from
+from bmq.log.consumed_retention import BacklogSize, bytes_of_extent_from
 from bmq.log.index_cache import IndexCache
 from bmq.log.manifest import (
     PRODUCERS_INLINE_BYTES_MAX,

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bmq.log.config import LogConfig
-from bmq.log.group_retention import (
+from bmq.log.consumed_retention import (
     BacklogSize,
     SlowestGroup,
     bytes_of_extent_from,
