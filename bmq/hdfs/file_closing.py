@@ -26,6 +26,7 @@ from bmq.hdfs.bad_nodes import BadNodes
 from bmq.hdfs.block_stream import BlockStream, Stage, StreamOpenFailed
 from bmq.hdfs.blocks import Block, DataNode, FileBlocks, LocatedBlock
 from bmq.hdfs.config import BLOCK_BYTES_MIN, HdfsConfig
+from bmq.hdfs.corrupt_block_repair import recover_replicas
 from bmq.hdfs.datanode_rpc import DataNodeRpc
 from bmq.hdfs.equalize import SourceFailed, equalize
 from bmq.hdfs.errors import AuthenticationRequired, LeaseLost, PermissionRefused, SetupRefused
@@ -33,7 +34,6 @@ from bmq.hdfs.lease_recovery import recover_lease
 from bmq.hdfs.namenode import NameNode
 from bmq.hdfs.reader import BlockReader
 from bmq.hdfs.replica_closing import close_replica
-from bmq.hdfs.replica_recovery import recover_replicas
 from bmq.hdfs.replica_states import (
     Agreement,
     BytesGone,
