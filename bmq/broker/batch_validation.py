@@ -47,7 +47,7 @@ from bmq.protocol.record_batch import (
     write_times,
 )
 from bmq.records.batch_check import BatchCheck, Result, Rules, reason_of
-from bmq.records.batch_checks import batch_check
+from bmq.records.batch_check_choice import batch_check
 from bmq.records.body_opening import BodyTooLong, open_body
 from bmq.records.body_parts import body_parts
 from bmq.records.buffers import Buffer
