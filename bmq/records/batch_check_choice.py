@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bmq.records.batch_check import BatchCheck, Rules
-from bmq.records.batch_check_twin import TwinCheck
+from bmq.records.batch_check_python import TwinCheck
 from bmq.records.native.library import kernel
 from bmq.records.native_check import NativeCheck
 
