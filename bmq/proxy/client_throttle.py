@@ -63,18 +63,18 @@ class ClientThrottle:
 
     def produced(self) -> int:
         """See Throttle."""
-        return self._told(PRODUCE, 0 if self._produce is None else self._produce.wait_ms())
+        return self._throttle_time_ms(PRODUCE, 0 if self._produce is None else self._produce.wait_ms())
 
     def fetch_wait_ms(self) -> int:
         """See Throttle."""
-        return self._told(FETCH, 0 if self._fetch is None else self._fetch.wait_ms())
+        return self._throttle_time_ms(FETCH, 0 if self._fetch is None else self._fetch.wait_ms())
 
     def fetched(self, size_bytes: int) -> int:
         """See Throttle."""
         if self._fetch is None:
-            return self._told(FETCH, 0)
+            return self._throttle_time_ms(FETCH, 0)
         self._fetch.take(size_bytes)
-        return self._told(FETCH, self._fetch.wait_ms())
+        return self._throttle_time_ms(FETCH, self._fetch.wait_ms())
 
     @property
     def fetch_bytes_max(self) -> int:
@@ -83,14 +83,14 @@ class ClientThrottle:
 
     def answered(self, told_ms: int) -> int:
         """See Throttle."""
-        return self._told(CONTROLLER_MUTATION, told_ms)
+        return self._throttle_time_ms(CONTROLLER_MUTATION, told_ms)
 
     def close(self) -> None:
         """The connection is gone."""
         if self._produce is not None:
             self._produce.leave(self._mute)
 
-    def _told(self, quota: str, wait_ms: int) -> int:
+    def _throttle_time_ms(self, quota: str, wait_ms: int) -> int:
         """The longer of this time and the one for the time that requests took; the connection is muted for it."""
         time_ms = 0 if self._time is None else self._time.wait_ms()
         if time_ms > wait_ms:

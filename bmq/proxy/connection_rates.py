@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from bmq.proxy.throttle_stats import CONNECTION, ThrottleStats
 from bmq.security.quotas.entities import Quotas
 from bmq.security.quotas.precedence import canonical_address, connection_rate_of
-from bmq.security.quotas.rate import WINDOW_MS, Rate, excess_ms
+from bmq.security.quotas.rate import WINDOW_MS, Rate, rate_throttle_ms
 
 ADDRESSES_MAX: Final = 10_000
 """Whose connections are counted; beyond it the one that made none for longest is forgotten."""
@@ -72,4 +72,4 @@ class ConnectionRates:
 def _recorded(rate: Rate, limit: float, now_ms: int) -> int:
     rate.record(1, now_ms)
     measured, over_ms = rate.measure(now_ms)
-    return min(excess_ms(measured, limit, over_ms), WINDOW_MS)
+    return min(rate_throttle_ms(measured, limit, over_ms), WINDOW_MS)

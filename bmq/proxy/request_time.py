@@ -12,7 +12,7 @@ from functools import partial
 from types import coroutine
 from typing import Any, TypeVar
 
-from bmq.security.quotas.rate import WINDOW_MS, Rate, excess_ms
+from bmq.security.quotas.rate import WINDOW_MS, Rate, rate_throttle_ms
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ class RequestTime:
     def wait_ms(self) -> int:
         """How long the client has to wait: at most one window, as in Kafka."""
         rate, measured_ms = self._rate.measure(self._now_ms())
-        return min(excess_ms(rate, self.limit, measured_ms), WINDOW_MS)
+        return min(rate_throttle_ms(rate, self.limit, measured_ms), WINDOW_MS)
 
     @property
     def is_idle(self) -> bool:

@@ -21,7 +21,7 @@ from bmq.controller.metrics import ActiveControllerMetrics, ControllerMetrics
 from bmq.controller.runtime import Controller
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.coordinator import GroupCoordinator
-from bmq.coordinator.offsets.committed_offsets import FetchedOffsets
+from bmq.coordinator.offsets.fetched_offsets import FetchedOffsets
 from bmq.coordinator.share_state.config import ShareStateConfig
 from bmq.coordinator.transactions.config import TransactionConfig
 from bmq.coordinator.transactions.coordinator import TransactionCoordinator

@@ -24,7 +24,7 @@ from bmq.broker.partition_states import Offline
 from bmq.controller.config import ControllerConfig
 from bmq.controller.runtime import Controller
 from bmq.coordinator.coordinator import GroupCoordinator
-from bmq.coordinator.offsets.committed_offsets import FetchedOffsets
+from bmq.coordinator.offsets.fetched_offsets import FetchedOffsets
 from bmq.coordinator.share_state.config import ShareStateConfig
 from bmq.coordinator.share_state.coordinator import ShareStateCoordinator
 from bmq.coordinator.transactions.coordinator import TransactionCoordinator

@@ -23,7 +23,6 @@ from bmq.coordinator.share_state.acquisition import Acquired, Acquisition, Held
 from bmq.coordinator.share_state.appends import Appends
 from bmq.coordinator.share_state.config import ShareStateConfig
 from bmq.coordinator.share_state.dead_letters import DeadLetterContext, DeadLetters
-from bmq.coordinator.share_state.deadlines import Deadlines
 from bmq.coordinator.share_state.decisions import (
     Ack,
     Outcome,
@@ -37,6 +36,7 @@ from bmq.coordinator.share_state.decisions import (
     release,
     without,
 )
+from bmq.coordinator.share_state.due_partitions import DuePartitions
 from bmq.coordinator.share_state.holder import Holder
 from bmq.coordinator.share_state.keys import PartitionKeys
 from bmq.coordinator.share_state.metrics import ShareStateMetrics
@@ -101,7 +101,7 @@ class ShareStateShard(Shard):
         self._is_live = False
         self._version = log.leader_epoch << 32  # higher than under any former owner
         self._watchers: dict[PartitionKey, dict[asyncio.Future[None], None]] = {}
-        self._deadlines = Deadlines()
+        self._deadlines = DuePartitions()
         self._appends = Appends(self, context.metrics, config.message_max_bytes)
         self._not_before_ms = 0.0
         self.dead_letters = None if context.dead_letters is None else DeadLetters(self, context.dead_letters)
@@ -386,8 +386,10 @@ class ShareStateShard(Shard):
 
     def tick(self, now: Moment) -> None:
         """Release records whose lock has run out, and give those again whose back-off is over."""
-        if now.loop_ms < self._not_before_ms:
-            return
+        if now.loop_ms >= self._not_before_ms:
+            self._release_expired_locks(now)
+
+    def _release_expired_locks(self, now: Moment) -> None:
         left = DUE_PER_TICK_MAX
         while left > 0 and (partition := self._deadlines.pop_due(now.loop_ms)) is not None:
             window = partition.window

@@ -66,7 +66,7 @@ class Rate:
         self._values[place] = 0.0
 
 
-def excess_ms(rate: float, limit: float, measured_ms: int) -> int:
+def rate_throttle_ms(rate: float, limit: float, measured_ms: int) -> int:
     """How long to wait until `rate`, measured over `measured_ms`, has come down to `limit`; 0: it is not above it."""
     if rate <= limit:
         return 0

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from bmq.coordinator.offsets.committed_offsets import PARTITIONS_ASKED_MAX, FetchedOffsets
+from bmq.coordinator.offsets.fetched_offsets import PARTITIONS_ASKED_MAX, FetchedOffsets
 from bmq.protocol.error_codes import ErrorCode
 from tests.unit.routing.group_cluster import GroupClient, GroupCluster, virtual
 

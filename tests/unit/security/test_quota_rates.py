@@ -11,7 +11,7 @@ import pytest
 
 from bmq.security.quotas.entities import PRODUCER_BYTE_RATE, entity_of
 from bmq.security.quotas.precedence import Limit, Sharers, canonical_address, connection_rate_of, limit_of
-from bmq.security.quotas.rate import Rate, excess_ms
+from bmq.security.quotas.rate import Rate, rate_throttle_ms
 from bmq.security.quotas.token_bucket import TokenBucket
 
 pytestmark = pytest.mark.unit
@@ -32,9 +32,10 @@ def test_rates_and_throttle_times_are_kafkas() -> None:
         if kind == "rate":
             rate.record(amount, now_ms)
             measured, over_ms = rate.measure(now_ms)
-            assert (excess_ms(measured, limit, over_ms), measured) == (throttle_ms, pytest.approx(value, rel=1e-9)), (
-                line
-            )
+            assert (rate_throttle_ms(measured, limit, over_ms), measured) == (
+                throttle_ms,
+                pytest.approx(value, rel=1e-9),
+            ), line
         else:
             bucket.take(amount, now_ms)
             assert (bucket.wait_ms(now_ms), bucket.tokens) == (throttle_ms, pytest.approx(value, rel=1e-9)), line

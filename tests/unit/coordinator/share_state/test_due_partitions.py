@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from bmq.coordinator.runtime.moment import NEVER_MS, Moment
-from bmq.coordinator.share_state.deadlines import Deadlines
+from bmq.coordinator.share_state.due_partitions import DuePartitions
 from bmq.coordinator.share_state.partition import PartitionKey, SharePartition
 from bmq.coordinator.share_state.window import ACKNOWLEDGED
 from bmq.protocol.share_state_records import LockedRecords, SnapshotValue, StateBatch, UpdateValue
@@ -35,12 +35,12 @@ def accept(made: SharePartition, offset: int) -> None:
     made.change(UpdateValue(state_batches=(done,)), NOW)
 
 
-def entries(deadlines: Deadlines) -> int:
+def entries(deadlines: DuePartitions) -> int:
     return len(deadlines._entries)
 
 
 def test_locks_of_a_partition_have_one_entry() -> None:
-    deadlines, made = Deadlines(), partition(0)
+    deadlines, made = DuePartitions(), partition(0)
     for offset in range(1_000):
         lock(made, offset, 100 + offset)
         deadlines.watch(made)
@@ -52,7 +52,7 @@ def test_locks_of_a_partition_have_one_entry() -> None:
 
 
 def test_what_ended_before_it_ran_out_is_looked_at_once_and_the_next_lock_in_time() -> None:
-    deadlines, made = Deadlines(), partition(0)
+    deadlines, made = DuePartitions(), partition(0)
     for offset, deadline_ms in ((0, 100), (1, 300)):
         lock(made, offset, deadline_ms)
         deadlines.watch(made)
@@ -66,7 +66,7 @@ def test_what_ended_before_it_ran_out_is_looked_at_once_and_the_next_lock_in_tim
 
 
 def test_an_earlier_deadline_wakes_earlier_and_what_the_heap_had_before_changes_nothing() -> None:
-    deadlines, made, other = Deadlines(), partition(0), partition(1)
+    deadlines, made, other = DuePartitions(), partition(0), partition(1)
     for one, offset, deadline_ms in ((made, 0, 300), (other, 0, 200), (made, 1, 100)):
         lock(one, offset, deadline_ms)
         deadlines.watch(one)
@@ -78,7 +78,7 @@ def test_an_earlier_deadline_wakes_earlier_and_what_the_heap_had_before_changes_
 
 
 def test_the_heap_is_bounded_by_its_partitions() -> None:
-    deadlines, made = Deadlines(), [partition(number) for number in range(10)]
+    deadlines, made = DuePartitions(), [partition(number) for number in range(10)]
     for number in range(20_000):
         one = made[number % 10]
         lock(one, 0, 30_000 - number)  # ever earlier: what the heap had before is later

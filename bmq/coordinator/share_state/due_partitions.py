@@ -11,7 +11,7 @@ from bmq.coordinator.share_state.partition import SharePartition
 _HEAP_MIN: Final = 1_024
 
 
-class Deadlines:
+class DuePartitions:
     """A heap by the loop's clock, of share partitions that have locks or delays. A partition's `wake_ms` is its present entry;
     what it had before stays in the heap until it is due, or until such entries outweigh the rest.
     """
