@@ -17,10 +17,10 @@ from bmq.log.half.half_announcement import HalfRecord, PlacedDecision, encode_ha
 from bmq.log.half.half_headers import AskedDecision, HalfRefused, Outcome
 from bmq.log.half.half_order import Decided, Half, HalfOrder
 from bmq.log.half.half_split import HalfSplit, split_half
+from bmq.log.opened_batch import BatchTooLong
 from bmq.log.partition_log import ProducedBatch
 from bmq.log.timers.announcements import NamedBatch, Position
 from bmq.log.timers.due_order import DueOrder
-from bmq.log.timers.holding import TooMuchToHold
 from bmq.log.timers.waiting_records import Pending
 from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
@@ -105,7 +105,7 @@ class HalfAppends:
                 has_delay=config.is_delay_enabled,
                 level=config.compression_level,
             )
-        except TooMuchToHold as error:
+        except BatchTooLong as error:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
         except Damage as error:  # of a compressed batch that the topic does not have validated
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error

@@ -11,9 +11,10 @@ from bmq.broker.record_refusals import refuse_named
 from bmq.broker.timers.dead_retries import DeadRetries
 from bmq.broker.timers.pairs import place_produced
 from bmq.broker.timers.partition_timers import PartitionTimers
+from bmq.log.opened_batch import BatchTooLong
 from bmq.log.partition_log import ProducedBatch
 from bmq.log.timers.announcements import NamedBatch, encode_held
-from bmq.log.timers.holding import Delays, RefusedDue, Split, TooMuchToHold, split
+from bmq.log.timers.holding import Delays, RefusedDue, Split, split
 from bmq.log.timers.retrying import Retries, split_retries
 from bmq.log.timers.waiting_records import held_at
 from bmq.protocol.error_codes import ErrorCode
@@ -75,7 +76,7 @@ class HeldAppends:
                     why_not = partial(timers.order.why_not_cancelled, is_in_run=lookups.is_in_run)
                     delays = delays._replace(why_not=why_not)
                 found = split(batch.view, header, delays, config.compression_level)
-        except TooMuchToHold as error:
+        except BatchTooLong as error:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
         except Damage as error:  # of a compressed batch that the topic does not have validated
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
@@ -92,7 +93,7 @@ class HeldAppends:
         return True
 
     def _retries(self, batch: ProducedBatch, header: BatchHeader, now_ms: int, floor_ms: int) -> Split:
-        """Raises TooMuchToHold."""
+        """Raises BatchTooLong."""
         config, topic = self._partition.config, retry_topic_of(self._partition.topic_name)
         retries = Retries(config.retry_levels_ms, "" if topic is None else topic.source, now_ms, floor_ms)
         found = split_retries(batch.view, header, retries, config.compression_level)

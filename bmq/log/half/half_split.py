@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 
 from bmq.log.half.half_announcement import HalfRecord
 from bmq.log.half.half_headers import COMMON_PREFIX, AskedDecision, HalfRefused, asked_by
-from bmq.log.timers.holding import RECORDS_MAX, TooMuchToHold, opened_body, require_few_headers, visible_batch
+from bmq.log.opened_batch import opened_body, require_few_headers, require_few_records
+from bmq.log.timers.holding import OPENED, visible_batch
 from bmq.protocol.record_batch import LOG_APPEND_TIME, NO_TIMESTAMP_MS, BatchHeader, assemble_batch
 from bmq.records.batch_layout import WANTS_HEADERS
 from bmq.records.records_twin import headers_of, record_places, varint, wrapped
@@ -55,16 +56,12 @@ def split_half(
     """None: nothing of it is about half messages. The batch was checked record by record (broker/batch_validation).
 
     `check` tells whether a decision is to be announced (False: it was made before, and changes nothing), and raises HalfRefused.
-    `has_delay`: delay headers mean something on this topic. `level`: of the batch's codec. Raises TooMuchToHold, Damage.
+    `has_delay`: delay headers mean something on this topic. `level`: of the batch's codec. Raises BatchTooLong, Damage.
     """
-    body = opened_body(batch, header)
+    body = opened_body(batch, header, OPENED)
     if COMMON_PREFIX not in body:
         return None
-    if header.record_count > RECORDS_MAX:
-        raise TooMuchToHold(
-            f"a batch of {header.record_count} records with headers of half messages, {RECORDS_MAX} are allowed: send "
-            "smaller ones"
-        )
+    require_few_records(header, "with headers of half messages")
     require_few_headers(body, header)
     found = HalfSplit(bytearray(), [], [], [], [])
     kept: list[bytes] = []

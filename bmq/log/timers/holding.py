@@ -9,33 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from bmq.log.opened_batch import opened_body, require_few_headers, require_few_records
 from bmq.log.timers.announcements import Cancel, HeldRecord, PackedHeld, Position
 from bmq.log.timers.cancel_headers import CANCEL, CancelRefused, cancelled_by
 from bmq.log.timers.due_headers import COMMON_PREFIX, LEVELS_MS, TIME_MS_MAX, DueRefused, due_ms_of
-from bmq.protocol.compression import BadCompressedData, Buffer, Compression, compress, decompress
+from bmq.protocol.compression import Buffer, Compression, compress
 from bmq.protocol.record_batch import (
     COMPRESSION_MASK,
-    HEADER_BYTES,
     LOG_APPEND_TIME,
     NO_TIMESTAMP_MS,
     BatchHeader,
     assemble_batch,
 )
-from bmq.records.batch_layout import WANTS_HEADERS, WANTS_VALUE
+from bmq.records.batch_layout import WANTS_HEADERS
 from bmq.records.delay_layout import DelayedSplit, DelayTerms
 from bmq.records.delays import split_delays
 from bmq.records.records_twin import headers_of, record_places, varint, wrapped
 
-OPENED_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Of the decompressed records of a batch on a delay topic: they are read on the event loop."""
-HEADERS_MAX: Final = 20_000
-"""Headers of a batch that is looked at record by record: each takes a microsecond or two of the event loop."""
-RECORDS_MAX: Final = 10_000
-"""Records of a batch that has a delay header: each takes some microseconds of the event loop."""
-
-
-class TooMuchToHold(ValueError):
-    """The batch is too long to look for delayed records in it. Its producer may send it in parts."""
+OPENED: Final = "for a topic with delay or half messages"
 
 
 class RefusedDue(NamedTuple):
@@ -73,15 +64,12 @@ def split(batch: memoryview, header: BatchHeader, delays: Delays, level: int | N
 
     `level`: of its codec.
 
-    Raises TooMuchToHold.
+    Raises BatchTooLong.
     """
-    body = opened_body(batch, header)
+    body = opened_body(batch, header, OPENED)
     if COMMON_PREFIX not in body and CANCEL not in body:
         return None
-    if header.record_count > RECORDS_MAX:
-        raise TooMuchToHold(
-            f"a batch of {header.record_count} records with delay headers, {RECORDS_MAX} are allowed: send smaller ones"
-        )
+    require_few_records(header, "with delay headers")
     found = split_delays(body, header.record_count, header.last_offset_delta, _terms(header, delays))
     if found is not None:
         return _split_of(found, header, level)
@@ -139,26 +127,6 @@ def _split_of(found: DelayedSplit, header: BatchHeader, level: int | None) -> Sp
         return None
     visible = visible_batch(header, found.kept, found.kept_count, found.newest_ms, level)
     return Split(visible, PackedHeld(found.entries, found.bodies), [])
-
-
-def opened_body(batch: memoryview, header: BatchHeader) -> bytes:
-    """The batch's records, decompressed. Raises TooMuchToHold."""
-    try:
-        return bytes(decompress(header.compression, batch[HEADER_BYTES : header.size_bytes], OPENED_BYTES_MAX))
-    except BadCompressedData as error:
-        raise TooMuchToHold(
-            f"a compressed batch for a topic with delay or half messages may have {OPENED_BYTES_MAX} bytes of records: {error}"
-        ) from error
-
-
-def require_few_headers(body: Buffer, header: BatchHeader) -> None:
-    """Raises TooMuchToHold for a batch with more than HEADERS_MAX, without reading them, and Damage."""
-    places = record_places(body, 0, len(body), header.record_count, header.last_offset_delta, WANTS_VALUE)
-    count = sum(max(varint(body, one.value + max(one.value_bytes, 0), one.stop)[0], 0) for one in places)
-    if count > HEADERS_MAX:
-        raise TooMuchToHold(
-            f"a batch whose records have {count} headers together, {HEADERS_MAX} are allowed: send smaller ones"
-        )
 
 
 def visible_batch(header: BatchHeader, kept: Buffer, count: int, newest_ms: int, level: int | None) -> bytearray:

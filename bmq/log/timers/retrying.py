@@ -11,14 +11,13 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from bmq.log.opened_batch import opened_body, require_few_headers, require_few_records
 from bmq.log.timers.announcements import HeldRecord
 from bmq.log.timers.delivering import CREATED_HEADER, DUE_HEADER, OFFSET_HEADER
 from bmq.log.timers.holding import (
+    OPENED,
     RefusedDue,
     Split,
-    TooMuchToHold,
-    opened_body,
-    require_few_headers,
     visible_batch,
 )
 from bmq.protocol.batch_records import Record, varint_bytes
@@ -86,12 +85,9 @@ class _AttemptRefused(ValueError):
 
 
 def split_retries(batch: memoryview, header: BatchHeader, retries: Retries, level: int | None = None) -> Retried:
-    """The batch was checked record by record (broker/batch_validation). `level`: of its codec. Raises TooMuchToHold."""
-    body = opened_body(batch, header)
-    if header.record_count > RECORDS_MAX:
-        raise TooMuchToHold(
-            f"a batch of {header.record_count} records for a retry topic, {RECORDS_MAX} are allowed: send smaller ones"
-        )
+    """The batch was checked record by record (broker/batch_validation). `level`: of its codec. Raises BatchTooLong."""
+    body = opened_body(batch, header, OPENED)
+    require_few_records(header, "for a retry topic", RECORDS_MAX)
     require_few_headers(body, header)
     held: list[HeldRecord] = []
     refused: list[RefusedDue] = []

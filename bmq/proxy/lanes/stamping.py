@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from bmq.log.lanes.produced_batch import TooManyRecords, stamped
+from bmq.log.lanes.produced_batch import stamped
 from bmq.log.lanes.record_lane import DEFAULT_HEADER
 from bmq.log.lanes.stamps import lane_of_producer
+from bmq.log.opened_batch import BatchTooLong
 from bmq.log.partition_log import AppendResult, ProducedBatch
 from bmq.metadata.image import TopicImage
 from bmq.protocol.error_codes import ErrorCode
@@ -38,7 +39,7 @@ def stamp(batch: ProducedBatch, lane: str) -> AppendResult | None:
         verify_crc(records, 0, header)
         validate_client_batch(header)
         again = stamped(records, header, _HEADER, lane)
-    except TooManyRecords as error:  # the code has producers send the batch again in two halves
+    except BatchTooLong as error:  # the code has producers send the batch again in two halves
         return AppendResult(ErrorCode.MESSAGE_TOO_LARGE, message=str(error))
     except (BmqError, Damage):
         return None

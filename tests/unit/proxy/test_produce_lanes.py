@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bmq.log.lanes import produced_batch
+from bmq.log import opened_batch
 from bmq.log.lanes.stamps import lane_rules
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
@@ -77,7 +77,7 @@ async def test_batch_that_is_too_long_for_it_is_refused_alone(
     proxy: Proxy, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     set_rules(proxy, "client:blue=blue")
-    monkeypatch.setattr(produced_batch, "RECORDS_MAX", 2)
+    monkeypatch.setattr(opened_batch, "RECORDS_MAX", 2)
     answered = await produce(client, "blue", p0=batch(b"a", b"b", b"c"), p1=batch(b"a", b"b"))
     assert answered == {0: ErrorCode.MESSAGE_TOO_LARGE, 1: 0}
     assert lanes(proxy, 1) == [[b"blue"], [b"blue"]]

@@ -17,8 +17,8 @@ from bmq.log.half.half_announcement import (
 )
 from bmq.log.half.half_headers import AskedDecision, HalfRefused, Outcome
 from bmq.log.half.half_split import HalfSplit, empty_batch, split_half
+from bmq.log.opened_batch import HEADERS_MAX, BatchTooLong
 from bmq.log.timers.announcements import NamedBatch, parse_announcement
-from bmq.log.timers.holding import HEADERS_MAX, TooMuchToHold
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import Compression
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
@@ -99,16 +99,16 @@ def test_delay_and_half_are_refused_together_where_both_mean_something() -> None
 
 
 def test_too_many_records_or_bytes_are_refused() -> None:
-    with pytest.raises(TooMuchToHold, match="10001 records"):
+    with pytest.raises(BatchTooLong, match="10001 records"):
         split_of([half(b"")] * 10_001)
-    with pytest.raises(TooMuchToHold, match="bytes of records"):
+    with pytest.raises(BatchTooLong, match="bytes of records"):
         split_of([half(b"x" * 5_000_000)], compression=Compression.ZSTD)
 
 
 def test_too_many_headers_are_refused_before_they_are_read() -> None:
     many = Record(None, b"", [("bmq-half", b"id"), *[("", None)] * (HEADERS_MAX - 1)])
     assert split_of([many]) is not None
-    with pytest.raises(TooMuchToHold, match=f"{HEADERS_MAX + 1} headers"):
+    with pytest.raises(BatchTooLong, match=f"{HEADERS_MAX + 1} headers"):
         split_of([many, Record(None, b"", [("", None)])])
 
 

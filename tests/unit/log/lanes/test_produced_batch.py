@@ -6,8 +6,9 @@ from random import Random
 
 import pytest
 
-from bmq.log.lanes import produced_batch
-from bmq.log.lanes.produced_batch import TooManyRecords, refused_lanes, stamped
+from bmq.log import opened_batch
+from bmq.log.lanes.produced_batch import refused_lanes, stamped
+from bmq.log.opened_batch import BatchTooLong
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import Compression
 from bmq.protocol.record_batch import BatchHeader, verify_crc
@@ -82,15 +83,15 @@ def test_random_batches_are_stamped_in_all_and_nothing_else() -> None:
 
 def test_batches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     lane: Headers = (("x-lane", b"blue"),)
-    monkeypatch.setattr(produced_batch, "RECORDS_MAX", 3)
-    with pytest.raises(TooManyRecords, match="4 records"):
+    monkeypatch.setattr(opened_batch, "RECORDS_MAX", 3)
+    with pytest.raises(BatchTooLong, match="4 records"):
         refused_lanes(*produced(*[lane] * 4), NAME)
-    with pytest.raises(TooManyRecords, match="4 records"):
+    with pytest.raises(BatchTooLong, match="4 records"):
         stamped(*produced(*[()] * 4), NAME, "blue")
     assert refused_lanes(*produced(*[(("h", b"v"),)] * 4), NAME) == [], "nothing of lanes in it"
-    monkeypatch.setattr(produced_batch, "HEADERS_MAX", 3)
-    with pytest.raises(TooManyRecords, match="4 headers"):
+    monkeypatch.setattr(opened_batch, "HEADERS_MAX", 3)
+    with pytest.raises(BatchTooLong, match="4 headers"):
         refused_lanes(*produced(lane * 4), NAME)
-    monkeypatch.setattr(produced_batch, "OPENED_BYTES_MAX", 100)
-    with pytest.raises(TooManyRecords, match="100"):
+    monkeypatch.setattr(opened_batch, "OPENED_BYTES_MAX", 100)
+    with pytest.raises(BatchTooLong, match="100"):
         stamped(*produced((("h", b"v" * 200),), codec=Compression.ZSTD), NAME, "blue")

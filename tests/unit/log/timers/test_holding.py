@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bmq.log.opened_batch import HEADERS_MAX, BatchTooLong
 from bmq.log.timers.announcements import (
     Cancel,
     Delivery,
@@ -20,7 +21,7 @@ from bmq.log.timers.announcements import (
     parse_announcement,
 )
 from bmq.log.timers.delivering import DueRecord, delivered_batch
-from bmq.log.timers.holding import HEADERS_MAX, Delays, Split, TooMuchToHold, split
+from bmq.log.timers.holding import Delays, Split, split
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import Compression
 from bmq.protocol.control_batch import (
@@ -95,9 +96,9 @@ def test_all_refused_records_are_named_and_nothing_is_held() -> None:
 
 
 def test_batches_too_long_to_look_into_are_refused() -> None:
-    with pytest.raises(TooMuchToHold, match="4194304"):
+    with pytest.raises(BatchTooLong, match="4194304"):
         split_of([record(bytes(5 << 20), 5)], compression=Compression.ZSTD)
-    with pytest.raises(TooMuchToHold, match="10001 records"):
+    with pytest.raises(BatchTooLong, match="10001 records"):
         split_of([record(b"", 5)] * 10_001)
 
 
@@ -192,7 +193,7 @@ def test_a_batch_of_many_headers_is_refused_if_it_has_to_be_looked_at() -> None:
     many = Record(None, b"", [delay, *[("", None)] * HEADERS_MAX])
     found = split_of([many])
     assert found is not None and len(found.held) == 1, "the kernel reads as many as there are"
-    with pytest.raises(TooMuchToHold, match="headers together"):
+    with pytest.raises(BatchTooLong, match="headers together"):
         split_of([many, Record(None, b"", [("bmq-other", b"")])])
 
 

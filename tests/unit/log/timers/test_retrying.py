@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bmq.log.opened_batch import HEADERS_MAX, BatchTooLong
 from bmq.log.timers.delivering import DueRecord, delivered_batch
-from bmq.log.timers.holding import HEADERS_MAX, TooMuchToHold
 from bmq.log.timers.retrying import RECORDS_MAX, Retried, Retries, dead_body, split_retries
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import Compression
@@ -124,14 +124,14 @@ def test_two_counts_are_refused() -> None:
 
 
 def test_a_batch_of_too_many_records_is_refused_before_they_are_read() -> None:
-    with pytest.raises(TooMuchToHold, match="send smaller ones"):
+    with pytest.raises(BatchTooLong, match="send smaller ones"):
         split_of([Record(None, None)] * (RECORDS_MAX + 1))
 
 
 def test_a_batch_of_too_many_headers_is_refused_before_they_are_read() -> None:
     headers: list[Header] = [("", None)] * (HEADERS_MAX - 1)
     assert split_of([Record(None, None, headers), Record(b"k", b"v", [("", None)])]).split.held
-    with pytest.raises(TooMuchToHold, match=f"{HEADERS_MAX + 1} headers"):
+    with pytest.raises(BatchTooLong, match=f"{HEADERS_MAX + 1} headers"):
         split_of([Record(None, None, headers), Record(b"k", b"v", [("", None)] * 2)])
 
 

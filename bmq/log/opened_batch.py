@@ -1,0 +1,48 @@
+"""Opens a produced batch whose records are looked at one by one on the event loop, within bounds. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from bmq.protocol.compression import BadCompressedData, Buffer, decompress
+from bmq.protocol.record_batch import HEADER_BYTES, BatchHeader
+from bmq.records.batch_layout import WANTS_VALUE
+from bmq.records.records_twin import record_places, varint
+
+OPENED_BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of the decompressed records."""
+RECORDS_MAX: Final = 10_000
+"""Each takes some microseconds of the event loop."""
+HEADERS_MAX: Final = 20_000
+"""Headers of all records together: each takes a microsecond or two of the event loop."""
+
+
+class BatchTooLong(ValueError):
+    """The batch is too long to look at its records. Its producer may send it in parts."""
+
+
+def opened_body(batch: memoryview, header: BatchHeader, which: str) -> bytes:
+    """The batch's records, decompressed. `which`: tells people what batches are opened. Raises BatchTooLong."""
+    try:
+        return bytes(decompress(header.compression, batch[HEADER_BYTES : header.size_bytes], OPENED_BYTES_MAX))
+    except BadCompressedData as error:
+        raise BatchTooLong(
+            f"a compressed batch {which} may have {OPENED_BYTES_MAX} bytes of records: {error}"
+        ) from error
+
+
+def require_few_records(header: BatchHeader, which: str, records_max: int | None = None) -> None:
+    """Raises BatchTooLong for a batch with more than `records_max` records, or RECORDS_MAX."""
+    bound = RECORDS_MAX if records_max is None else records_max
+    if header.record_count > bound:
+        raise BatchTooLong(f"a batch of {header.record_count} records {which}, {bound} are allowed: send smaller ones")
+
+
+def require_few_headers(body: Buffer, header: BatchHeader) -> None:
+    """Raises BatchTooLong for a batch with more than HEADERS_MAX, without reading them, and Damage."""
+    places = record_places(body, 0, len(body), header.record_count, header.last_offset_delta, WANTS_VALUE)
+    count = sum(max(varint(body, one.value + max(one.value_bytes, 0), one.stop)[0], 0) for one in places)
+    if count > HEADERS_MAX:
+        raise BatchTooLong(
+            f"a batch whose records have {count} headers together, {HEADERS_MAX} are allowed: send smaller ones"
+        )
