@@ -6,22 +6,10 @@ records keep their offset and time deltas, so those that stay are copied as they
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from bmq.protocol.compression import Buffer, compress
 from bmq.protocol.record_batch import COMPRESSION_MASK, BatchHeader, assemble_batch
-from bmq.records.records_twin import RecordPlaces, varint
-
-
-def headers_of(body: Buffer, record: RecordPlaces) -> Iterator[tuple[bytes, bytes | None]]:
-    """Name and value of each header of a record, whose places were read with WANTS_HEADERS."""
-    count, place = varint(body, record.headers, record.stop)
-    for _ in range(count):
-        length, place = varint(body, place, record.stop)
-        name = bytes(body[place : place + length])
-        length, place = varint(body, place + length, record.stop)
-        yield name, None if length < 0 else bytes(body[place : place + length])
-        place += max(length, 0)
 
 
 def with_records(header: BatchHeader, body: Buffer, kept: Sequence[slice]) -> bytearray:

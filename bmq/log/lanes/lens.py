@@ -14,8 +14,8 @@ from bmq.log.lanes.record_lane import NO_LANE, may_have_lane, read_lane_of
 from bmq.protocol.compression import Buffer, decompress
 from bmq.protocol.record_batch import HEADER_BYTES, BatchHeader, batches
 from bmq.records.batch_layout import WANTS_HEADERS
-from bmq.records.records_twin import record_places
-from bmq.records.selected_records import headers_of, with_records
+from bmq.records.records_twin import headers_of, record_places
+from bmq.records.selected_records import with_records
 
 
 class Lens(NamedTuple):
@@ -62,9 +62,7 @@ def _seen_batch(batch: memoryview, header: BatchHeader, lens: Lens) -> Buffer:
     near = lens._replace(intervals=concerning(lens.intervals, header.base_offset, header.last_offset))
     if not near.intervals:
         return batch if lens.lane == NO_LANE else with_records(header, b"", ())
-    body = decompress(header.compression, batch[HEADER_BYTES:])
-    if not isinstance(body, bytes | bytearray):
-        body = bytes(body)
+    body = bytes(decompress(header.compression, batch[HEADER_BYTES:]))
     if not may_have_lane(body, lens.header):
         return batch if lens.lane == NO_LANE else with_records(header, b"", ())
     kept = []
