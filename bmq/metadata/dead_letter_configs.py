@@ -13,7 +13,8 @@ PREFIX: Final = "errors.deadletterqueue.topic.name.prefix"
 INTERNAL_PREFIX: Final = "__"
 
 
-def _topic_name(name: str, value: Value) -> None:
+def check_topic_name(name: str, value: Value, why_not_internal: str) -> None:
+    """Of a topic that a server writes records of clients into; empty: none. Raises InvalidConfig."""
     text = str(value)
     if not text:
         return
@@ -22,9 +23,11 @@ def _topic_name(name: str, value: Value) -> None:
     except InvalidTopicName as error:
         raise InvalidConfig(f"Invalid value {value} for configuration {name}: {error}") from error
     if text.startswith(INTERNAL_PREFIX):
-        raise InvalidConfig(
-            f"Invalid value {value} for configuration {name}: dead letters do not go into internal topics ({INTERNAL_PREFIX}…)"
-        )
+        raise InvalidConfig(f"Invalid value {value} for configuration {name}: {why_not_internal}")
+
+
+def _topic_name(name: str, value: Value) -> None:
+    check_topic_name(name, value, f"dead letters do not go into internal topics ({INTERNAL_PREFIX}…)")
 
 
 def _prefix(name: str, value: Value) -> None:

@@ -8,9 +8,8 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from bmq.metadata.config_keys import ConfigKey, ConfigType, InvalidConfig, Value, between
-from bmq.metadata.dead_letter_configs import INTERNAL_PREFIX
+from bmq.metadata.dead_letter_configs import check_topic_name
 from bmq.protocol.retry_topics import LEVELS_CONFIG
-from bmq.protocol.topic_names import InvalidTopicName, validate_name
 
 ENABLE: Final = "bmq.half.enable"
 CHECK_FIRST_MS: Final = "bmq.half.check.first.ms"
@@ -73,15 +72,7 @@ def _url(name: str, value: Value) -> None:
 
 
 def _topic(name: str, value: Value) -> None:
-    text = str(value)
-    if not text:
-        return
-    try:
-        validate_name(text)
-    except InvalidTopicName as error:
-        raise InvalidConfig(f"Invalid value {value} for configuration {name}: {error}") from error
-    if text.startswith(INTERNAL_PREFIX):
-        raise InvalidConfig(f"Invalid value {value} for configuration {name}: names of internal topics begin so")
+    check_topic_name(name, value, "names of internal topics begin so")
 
 
 HALF_CONFIGS: Final = (
