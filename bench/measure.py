@@ -100,3 +100,10 @@ def versions() -> dict[str, str]:
         "python": platform.python_version(),
         "java": java.splitlines()[0],
     }
+
+
+def hadoop_versions() -> dict[str, str]:
+    """As `versions`, of a bench of HDFS clients alone."""
+    hadoop = next(iter((JARS / "hadoop").glob("hadoop-hdfs-client-*.jar"))).stem.removeprefix("hadoop-hdfs-client-")
+    known = {name: value for name, value in versions().items() if name in ("python", "java")}
+    return {**known, "hadoop": hadoop}

@@ -27,11 +27,11 @@ from bench.hdfs.cluster import BenchCluster, bench_cluster
 from bench.hdfs.commands import prepare_process
 from bench.hdfs.contender import JVM_OPTIONS, Contender, ContenderFailed, contender_command
 from bench.hdfs.plan import Plan, plan_of
-from bench.measure import versions
+from bench.measure import hadoop_versions
 from bench.runner import Bench, main
 from bench.time_limit import seconds_since
 from bmq.hdfs.config import Address
-from tests.support.processes import JARS, REPOSITORY
+from tests.support.processes import REPOSITORY
 
 DATA: Final = REPOSITORY / ".cache" / "bench-hdfs"
 SEED: Final = 1
@@ -174,9 +174,7 @@ def measure(plan: Plan, findings: Findings) -> dict[str, float]:
 
 def hdfs_versions() -> dict[str, str]:
     """Versions of everything that takes part."""
-    hadoop = next(iter((JARS / "hadoop").glob("hadoop-hdfs-client-*.jar"))).stem.removeprefix("hadoop-hdfs-client-")
-    known = {name: value for name, value in versions().items() if name in ("python", "java")}
-    return {**known, "hadoop": hadoop, "hdfs-native": version("hdfs-native")}
+    return {**hadoop_versions(), "hdfs-native": version("hdfs-native")}
 
 
 BENCH: Final = Bench(

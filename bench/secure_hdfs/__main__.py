@@ -24,7 +24,7 @@ from bench.hdfs.cluster import bench_cluster
 from bench.hdfs.commands import prepare_process
 from bench.hdfs.contender import JAVA as JAVA_CLIENT
 from bench.hdfs.contender import Contender, ContenderFailed, contender_command
-from bench.measure import versions
+from bench.measure import hadoop_versions
 from bench.runner import Bench, main
 from bench.secure_hdfs import criteria, tuning
 from bench.secure_hdfs.cluster import Site, secure_site
@@ -32,7 +32,7 @@ from bench.secure_hdfs.criteria import APPEND, BULK, JAVA, OPEN, PRIVACY, PROTEC
 from bench.secure_hdfs.plan import Plan, plan_of
 from bench.time_limit import seconds_since
 from bmq.hdfs.security import Protection
-from tests.support.processes import JARS, REPOSITORY
+from tests.support.processes import REPOSITORY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -180,13 +180,6 @@ def measure(plan: Plan, findings: Findings) -> dict[str, float]:
         shutil.rmtree(DATA / "open", ignore_errors=True)
 
 
-def secure_hdfs_versions() -> dict[str, str]:
-    """Versions of everything that takes part."""
-    hadoop = next(iter((JARS / "hadoop").glob("hadoop-hdfs-client-*.jar"))).stem.removeprefix("hadoop-hdfs-client-")
-    known = {name: value for name, value in versions().items() if name in ("python", "java")}
-    return {**known, "hadoop": hadoop}
-
-
 BENCH: Final = Bench(
     name="secure_hdfs",
     doc=__doc__,
@@ -197,7 +190,7 @@ BENCH: Final = Bench(
     evaluate=criteria.judge,
     definitions={},
     settings=tuning.SETTINGS,
-    versions=secure_hdfs_versions,
+    versions=hadoop_versions,
     data=DATA,
     sides=(BMQ,),
 )
