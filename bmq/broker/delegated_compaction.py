@@ -44,7 +44,7 @@ _log = structlog.get_logger("bmq.broker")
 
 
 class DelegatingLog(Protocol):
-    """What is to be compacted of a partition that this process owns, or owned."""
+    """The log of a partition that this process owns or has owned, for whoever compacts it."""
 
     @property
     def is_being_compacted(self) -> bool:

@@ -48,7 +48,7 @@ class NobodyAsked(KafkaError):
 
 
 class HalfChecker(Protocol):
-    """Of a process; how many it asks at once is bounded."""
+    """One for a process. It bounds how many requests are on their way at once."""
 
     async def ask(self, target: CheckTarget, take: Callable[[], Awaitable[CheckRequest | None]]) -> CheckAnswer | None:
         """Call `take` when it is its turn, and ask at once. None: nothing was to be asked any more.

@@ -135,7 +135,7 @@ class ClusterPlan:
 
     @property
     def addresses(self) -> tuple[Address, ...]:
-        """Of the NameNodes and DataNodes."""
+        """The addresses of all NameNodes and DataNodes."""
         return tuple(address for node in self.hadoop_nodes for address in node.addresses)
 
     @classmethod

@@ -251,7 +251,7 @@ class HdfsCluster:
 
     @property
     def client_settings(self) -> Mapping[str, str]:
-        """Of a server's table `[hdfs]`: nothing that it would not find by itself."""
+        """Settings for a server's table `[hdfs]`: none, it finds all by itself."""
         return {}
 
     @property

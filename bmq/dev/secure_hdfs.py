@@ -129,7 +129,7 @@ class SecureHdfsCluster:
 
     @property
     def client_settings(self) -> Mapping[str, str]:
-        """Of a server's table `[hdfs]`."""
+        """Settings for a server's table `[hdfs]`."""
         return {"principal": self.realm.principal, "keytab": str(self.realm.keytab)}
 
     @property

@@ -31,7 +31,7 @@ class SecuredFiles:
 
     @classmethod
     def of(cls, data: Path) -> SecuredFiles:
-        """Of the cluster in this directory, whether they exist or not."""
+        """The files of the cluster in this directory, whether they exist or not."""
         return cls(data.resolve() / DIRECTORY)
 
     @property

@@ -145,7 +145,7 @@ class HalfChecks:
         await self._give_up()
 
     async def _take(self) -> CheckRequest | None:
-        """What is undecided now, by an owner: what another one was told is not asked about."""
+        """The checks that are due, of messages that are undecided. Proves first that we own the partition: a next owner may know decisions."""
         await self._ownership.prove()
         partition, order = self._partition, self._half.order
         checks = []

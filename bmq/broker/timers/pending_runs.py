@@ -24,7 +24,7 @@ from bmq.log.timers.waiting_records import Pending
 LOAD_AHEAD_MS: Final = 500
 """Blocks are read so long before they are due, once deliveries are under way."""
 LOAD_BYTES_MAX: Final = 256 * 1024
-"""What is read of one run at once; a single block may be longer."""
+"""One read of a run has at most so many bytes, or one block that is longer."""
 
 
 class RunKey(NamedTuple):
