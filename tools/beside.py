@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 NICE: Final = 5
 """A process at 0 gets three times the time of one at 5. Lower, tests of this lane would meet their own time limits."""
+SHARE: Final = 0.25
+"""Of the processors, the least that this lane has: what one process at its priority has beside one at 0 that never waits."""
 
 
 def lowered(command: Sequence[str]) -> list[str]:

@@ -63,6 +63,15 @@ def failed_tests(directory: Path) -> tuple[set[str], set[str]]:
     return failed, {line["name"] for line in lines if line["is_safety"]}
 
 
+def errors_of_tests(directory: Path) -> dict[str, str]:
+    """By the name of each test that failed, the first line of what it failed with."""
+    return {
+        line["name"]: (line["error"].splitlines() or [""])[0]
+        for line in _lines(directory)
+        if line["outcome"] == "failed"
+    }
+
+
 def tests_in_stalls(directory: Path, stalls: Sequence[Stall]) -> set[str]:
     """Names of the tests that ran while the machine stood still. Both clocks are the system's monotonic one, in seconds."""
     return {

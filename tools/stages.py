@@ -40,9 +40,9 @@ sys.path.insert(0, str(REPOSITORY))
 from tests.support.measured_tests import VARIABLE as MEASURED  # noqa: E402
 from tests.support.patience import SLOWNESS, STALLS, measured_slowness  # noqa: E402
 from tests.support.running_test import VARIABLE, overdue_tests, running_tests  # noqa: E402  # found by the line above
-from tools.beside import Beside, lowered  # noqa: E402
+from tools.beside import SHARE, Beside, lowered  # noqa: E402
 from tools.campaign_record import RECORD, described_record, read_record  # noqa: E402
-from tools.durations import Cost, failed_tests, read_costs, tests_in_stalls  # noqa: E402
+from tools.durations import Cost, errors_of_tests, failed_tests, read_costs, tests_in_stalls  # noqa: E402
 from tools.durations import described as described_costs  # noqa: E402
 from tools.machine_lock import machine_lock  # noqa: E402
 from tools.machine_state import MARK, described, left_behind, machine_state, mark_of, pressure  # noqa: E402
@@ -186,6 +186,9 @@ def judged(outcome: Outcome, measured: Path) -> Outcome:
     Failures of tests in quarantine alone leave a stage green. A test that failed while the machine stood still makes it
     invalid, which is neither green nor red; one that judges safety, or any other that failed, makes it red.
     """
+    if not outcome.passed and outcome.code != TESTS_FAILED:
+        # Pytest was ended, so it could not say which of its tests had failed until then.
+        print("\n".join(f"failed before: {name}: {error}" for name, error in errors_of_tests(measured).items()))
     if outcome.passed or outcome.code != TESTS_FAILED:
         return outcome
     failed, safety = failed_tests(measured)
@@ -268,8 +271,7 @@ def run_noting(
         os.killpg(process.pid, signal.SIGKILL)
 
     last_lines: collections.deque[str] = collections.deque(maxlen=1)
-    # Beside others it has half of the processors, and no more than that is promised.
-    limit_s = stage.limit_s * slower * (2 if beside else 1)
+    limit_s = stage.limit_s * slower * (1 / SHARE if beside else 1)
     limit = threading.Timer(limit_s, out_of_time)
     limit.start()
     is_over = threading.Event()

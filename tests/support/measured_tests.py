@@ -1,8 +1,9 @@
 """A pytest plugin that writes down what each test costs (`-p tests.support.measured_tests`).
 
 One line of JSON for each test goes to the end of a file of its process, in the directory that BMQ_MEASURED_TESTS names: its name,
-place, seconds and outcome with its fixtures, when it began on the system's monotonic clock, processor seconds of this process and of children that ended, starts of Java, and
-the largest share of its patience that any of its waits used.
+place, seconds and outcome with its fixtures, the sentence that it failed with, when it began on the system's monotonic
+clock, processor seconds of this process and of children that ended, starts of Java, and the largest share of its
+patience that any of its waits used.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from tests.support.patience import largest_used_share
 from tests.support.places import place_of
 
 VARIABLE: Final = "BMQ_MEASURED_TESTS"
+ERROR_CHARACTERS_MAX: Final = 400
 
 
 class MeasuredTests:
@@ -28,6 +30,7 @@ class MeasuredTests:
         self._file = file
         self._java_starts = 0
         self._outcome = "passed"
+        self._error = ""
         sys.addaudithook(self._hear)
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -38,7 +41,7 @@ class MeasuredTests:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[object]:
         largest_used_share()
-        self._java_starts, self._outcome = 0, "passed"
+        self._java_starts, self._outcome, self._error = 0, "passed", ""
         began_s, began_cpu = time.monotonic(), os.times()
         result = yield  # type: ignore[misc]
         ended_cpu = os.times()
@@ -47,6 +50,7 @@ class MeasuredTests:
             "place": place_of(item.iter_markers()),
             "is_safety": item.get_closest_marker("safety") is not None,
             "outcome": self._outcome,
+            "error": self._error,
             "began_s": round(began_s, 3),
             "seconds": round(time.monotonic() - began_s, 3),
             "cpu_s": round(sum(ended_cpu[:4]) - sum(began_cpu[:4]), 3),
@@ -60,6 +64,9 @@ class MeasuredTests:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             self._outcome = "failed"
+            crash = getattr(report.longrepr, "reprcrash", None)
+            message = str(crash.message if crash is not None else report.longrepr)
+            self._error = self._error or message[:ERROR_CHARACTERS_MAX]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -209,6 +209,34 @@ def test_a_stage_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch, capfd
     assert "FAILED hang " in shown
 
 
+FAILS_AND_IS_KILLED = """
+import os
+import pytest
+
+pytestmark = pytest.mark.unit
+
+def test_fails():
+    assert 3 == 4, "another number"
+
+def test_is_killed():
+    os.kill(os.getpid(), 9)
+"""
+
+
+def test_a_stage_that_is_ended_tells_what_had_failed_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stages, "measured_slowness", lambda: 1.0)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    story = tmp_path / "test_story.py"
+    story.write_text(FAILS_AND_IS_KILLED)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.measured_tests", "--rootdir", str(tmp_path)]
+    outcomes, _ = stages.run_measured([Stage("short", [*command, str(story)], 600)])
+    assert [outcome.passed for outcome in outcomes] == [False]
+    shown = capfd.readouterr().out
+    assert "failed before: test_story.py::test_fails: AssertionError: another number\n" in shown
+
+
 @pytest.mark.parametrize(("code", "passed"), [(0, True), (3, False), (-9, False)])
 def test_the_verdict_of_a_stage(code: int, passed: bool) -> None:
     story = (
@@ -266,6 +294,7 @@ def test_a_stage_is_not_red_for_tests_in_quarantine_alone(
         {
             "name": f"tests/e2e/test_a.py::{name}",
             "outcome": "failed",
+            "error": "assert 3 == 4",
             "is_safety": name in safety,
             "began_s": 5.0,
             "seconds": 1.0,
@@ -283,7 +312,14 @@ STALL = Stall(end_s=20.0, length_s=8.0)
 
 
 def ran(name: str, began_s: float, seconds: float, outcome: str = "failed", is_safety: bool = False) -> str:
-    line = {"name": name, "outcome": outcome, "is_safety": is_safety, "began_s": began_s, "seconds": seconds}
+    line = {
+        "name": name,
+        "outcome": outcome,
+        "error": "",
+        "is_safety": is_safety,
+        "began_s": began_s,
+        "seconds": seconds,
+    }
     return f"{json.dumps(line)}\n"
 
 
