@@ -26,7 +26,6 @@ from bmq.hdfs.bad_nodes import BadNodes
 from bmq.hdfs.block_stream import BlockStream, Stage, StreamOpenFailed
 from bmq.hdfs.blocks import Block, DataNode, FileBlocks, LocatedBlock
 from bmq.hdfs.config import BLOCK_BYTES_MIN, HdfsConfig
-from bmq.hdfs.corrupt_block_repair import recover_replicas
 from bmq.hdfs.datanode_rpc import DataNodeRpc
 from bmq.hdfs.equalize import SourceFailed, equalize
 from bmq.hdfs.errors import AuthenticationRequired, LeaseLost, PermissionRefused, SetupRefused
@@ -48,6 +47,7 @@ from bmq.hdfs.replica_states import (
 )
 from bmq.hdfs.replica_survey import ReplicaSurvey
 from bmq.hdfs.resync import Resync
+from bmq.hdfs.stale_replica_repair import recover_replicas
 from bmq.hdfs.stamped_end import publish_stamp
 from bmq.log.store import CorruptFile, FileMissing, StorageUnavailable, StoreError, WriterBroken
 

@@ -1,4 +1,4 @@
-"""Block recovery of a closed file whose replicas a power loss has set back to an older stamp.
+"""Repairs stale replicas of a closed file: a power loss has set them back to an older stamp, and HDFS calls the block corrupt.
 
 Lease recovery has the DataNodes give their replicas a new stamp and then closes the file, and nobody syncs either. If all
 of them lose their power before that has reached their disks, only the NameNode knows the stamp: it takes every replica for

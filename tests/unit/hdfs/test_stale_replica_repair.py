@@ -8,7 +8,6 @@ import pytest
 
 from bmq.hdfs.blocks import Block, DataNode
 from bmq.hdfs.config import Address, HdfsConfig
-from bmq.hdfs.corrupt_block_repair import recover_replicas
 from bmq.hdfs.datanode_rpc import INTER_DATANODE_PROTOCOL, DataNodeRpc
 from bmq.hdfs.proto.namenode_pb2 import (
     InitReplicaRecoveryRequest,
@@ -17,6 +16,7 @@ from bmq.hdfs.proto.namenode_pb2 import (
     UpdateReplicaUnderRecoveryRequest,
     UpdateReplicaUnderRecoveryResponse,
 )
+from bmq.hdfs.stale_replica_repair import recover_replicas
 from tests.fakes.hadoop_ipc import ReceivedCall, Script, ScriptedServer
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
