@@ -10,7 +10,7 @@ import structlog
 from bmq.broker.batch_validation import NotOneBatch
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.ownership import Ownership
-from bmq.broker.record_refusals import RecordsRefused
+from bmq.broker.record_errors import RecordsRefused
 from bmq.broker.replica_guard import ReplicaGuard
 from bmq.log.partition_log import AppendResult, ProducedBatch
 from bmq.log.refused_sequences import RefusedSequences

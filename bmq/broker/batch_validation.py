@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 from crc32c import crc32c
 
 from bmq.broker.opening_room import OpeningBudget, Room, TooMuchWork
-from bmq.broker.record_refusals import NAMED_MAX, refuse_records
+from bmq.broker.record_errors import NAMED_MAX, refuse_records
 from bmq.log.config import LogConfig
 from bmq.protocol.compression import (
     DECOMPRESSED_BYTES_MAX,

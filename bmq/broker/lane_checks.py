@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from bmq.broker.record_refusals import refuse_named
+from bmq.broker.record_errors import refuse_named
 from bmq.log.lanes.produced_batch import refused_lanes
 from bmq.log.lanes.record_lane import DEFAULT_HEADER
 from bmq.log.opened_batch import BatchTooLong

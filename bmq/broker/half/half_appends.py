@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bmq.broker.batch_refusals import BatchRefusals
 from bmq.broker.half.partition_half import UNDECIDED_MAX, PartitionHalf
 from bmq.broker.owned_partition import OwnedPartition
-from bmq.broker.record_refusals import RecordsRefused, refuse_named
+from bmq.broker.record_errors import RecordsRefused, refuse_named
 from bmq.broker.timers.dead_retries import DeadRetries
 from bmq.broker.timers.holds import HeldAppends
 from bmq.broker.timers.pairs import place_produced

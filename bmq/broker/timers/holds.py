@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from bmq.broker.batch_refusals import BatchRefusals
 from bmq.broker.owned_partition import OwnedPartition
-from bmq.broker.record_refusals import refuse_named
+from bmq.broker.record_errors import refuse_named
 from bmq.broker.timers.dead_retries import DeadRetries
 from bmq.broker.timers.pairs import place_produced
 from bmq.broker.timers.partition_timers import PartitionTimers

@@ -9,7 +9,7 @@ from crc32c import crc32c
 from bmq.broker.batch_validation import Admission, AdmittedBatch
 from bmq.broker.opener import admitted_at_once
 from bmq.broker.opening_room import TooMuchWork
-from bmq.broker.record_refusals import RecordsRefused
+from bmq.broker.record_errors import RecordsRefused
 from bmq.log.config import LogConfig
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import Compression, compress

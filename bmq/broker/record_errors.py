@@ -1,6 +1,6 @@
-"""Names the records of a batch that a topic refuses, each by its place, in Kafka's words (LogValidator, KIP-467).
+"""The errors of single records in the answer to a produce: each record's place in its batch and Kafka's text (KIP-467). Pure.
 
-Pure.
+bmq/records/batch_check decides which records are wrong. Source of the texts: Kafka's LogValidator.
 """
 
 from __future__ import annotations

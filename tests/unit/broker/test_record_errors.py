@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bmq.broker.record_refusals import TEXTS_MAX, RecordsRefused, refuse_records
+from bmq.broker.record_errors import TEXTS_MAX, RecordsRefused, refuse_records
 from bmq.protocol.error_codes import ErrorCode
 from bmq.records.batch_check import RefusalKind, RefusedRecord
 
