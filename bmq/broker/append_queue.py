@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from bmq.broker.append_budget import AppendBudget
-from bmq.broker.batch_validation import Admission
+from bmq.broker.batch_validation import BatchValidator
 from bmq.broker.opener import Opened, Opener
 from bmq.log.partition_log import AppendResult, ProducedBatch
 from bmq.protocol.error_codes import ErrorCode
@@ -47,7 +47,7 @@ class AppendQueue:
         self.appends.append(batch)
         return True
 
-    def open(self, batch: ProducedBatch, opener: Opener, admission: Admission, now_ms: int) -> bool:
+    def open(self, batch: ProducedBatch, opener: Opener, validator: BatchValidator, now_ms: int) -> bool:
         """Have it opened; it goes in front of those that wait. False: too many bytes are on their way."""
         if not self._budget.take(len(batch.records)):
             return False
@@ -59,7 +59,7 @@ class AppendQueue:
                 self._opening = None
                 self._next(outcome, now_ms)
 
-        opener.open(admission, batch.records, now_ms, opened)
+        opener.open(validator, batch.records, now_ms, opened)
         return True
 
     def refuse_all(self, code: ErrorCode) -> int:

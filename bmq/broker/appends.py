@@ -6,7 +6,7 @@ import asyncio
 
 from bmq.broker.append_queue import AppendQueue
 from bmq.broker.batch_refusals import BatchRefusals
-from bmq.broker.batch_validation import Admission
+from bmq.broker.batch_validation import BatchValidator
 from bmq.broker.half.half_appends import HalfAppends
 from bmq.broker.lane_checks import check_lanes
 from bmq.broker.opener import Opened
@@ -46,7 +46,7 @@ class PartitionAppends:
         self._holds = holds
         self._context = partition.context
         self._turns = partition.context.turns
-        self._admission = self._admission_by(partition.config)
+        self._validator = self._validator_by(partition.config)
         self._holds_records = partition.config.holds_records
         self._queue = AppendQueue(asyncio.get_running_loop(), partition.context.budget, self._take_up)
 
@@ -65,15 +65,15 @@ class PartitionAppends:
 
     def config_changed(self, config: LogConfig) -> None:
         """Raises only before anything has changed."""
-        self._admission = self._admission_by(config)
+        self._validator = self._validator_by(config)
         self._holds_records = config.holds_records
 
     def refuse_waiting(self, code: ErrorCode) -> int:
         """Answer all that wait to be opened, and behind those. How many."""
         return self._queue.refuse_all(code)
 
-    def _admission_by(self, config: LogConfig) -> Admission:
-        return Admission(config, f"{self._partition.topic_name}-{self._partition.topic_partition.partition}")
+    def _validator_by(self, config: LogConfig) -> BatchValidator:
+        return BatchValidator(config, f"{self._partition.topic_name}-{self._partition.topic_partition.partition}")
 
     def _append(self, batch: ProducedBatch) -> None:
         """As append, for the next append of this partition."""
@@ -84,9 +84,9 @@ class PartitionAppends:
                 self._placement.place(self._internal_batches(batch), batch)
                 return
             now_ms = self._context.clock.now_ms()
-            view, header = self._admission.admit(batch.records, batch.header, now_ms, self._context.turn_room)
+            view, header = self._validator.validate(batch.records, batch.header, now_ms, self._context.turn_room)
         except TooMuchWork:
-            if not self._queue.open(batch, self._context.opener, self._admission, now_ms):
+            if not self._queue.open(batch, self._context.opener, self._validator, now_ms):
                 self._refuse_over_append_budget(batch)
         except Exception as error:  # noqa: BLE001 any bug is answered or logged
             self._refusals.for_error(error, batch)
@@ -109,7 +109,7 @@ class PartitionAppends:
             self._place(batch, view, header, now_ms)
 
     def _place(self, batch: ProducedBatch, view: memoryview, header: BatchHeader, now_ms: int) -> None:
-        """Give an admitted batch its offset, unless its producer, its transaction or a limit says otherwise."""
+        """Give a valid batch its offset, unless its producer, its transaction or a limit says otherwise."""
         partition = self._partition
         batch.view = view
         batch.header = header
@@ -150,7 +150,7 @@ class PartitionAppends:
         """The checked batches of one internal append; only the last one answers it. Raises BmqError."""
         producers = self._partition.producers
         batches = []
-        for view, header in self._admission.admit_internal(append.records):
+        for view, header in self._validator.validate_internal(append.records):
             if header.producer_id >= 0:
                 marker = parse_end_transaction_marker(view) if header.is_control else None
                 if marker is not None:

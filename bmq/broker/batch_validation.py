@@ -1,7 +1,7 @@
 """Checks a produce before it gets an offset: size, format, checksum, every record, keys, times, codec. Pure.
 
 Every record of every batch is read, by bmq/records; compressed ones too, unless the topic switches that off. The header's
-greatest time becomes that of the records. Opening may take long: `admit` does it as far as its room goes, in one piece;
+greatest time becomes that of the records. Opening may take long: `validate` does it as far as its room goes, in one piece;
 `opening` takes any batch, in parts.
 Source: Kafka's LogValidator and UnifiedLog.
 """
@@ -61,10 +61,10 @@ DECOMPRESSION_NS_PER_BYTE: Final = 2
 _UNUSUAL: Final = ~(COMPRESSION_MASK | LOG_APPEND_TIME) | 0b100
 """Attributes with which a batch is looked at more closely."""
 
-AdmittedBatch = tuple[memoryview, BatchHeader]
-Opening = Generator[None, None, AdmittedBatch]
-"""Yields after each part of the body; returns the batch, or raises as `Admission.admit`. The batch's bytes are not written to:
-its header may have other times than they, which `write_times` puts in."""
+ValidBatch = tuple[memoryview, BatchHeader]
+Opening = Generator[None, None, ValidBatch]
+"""Yields after each part of the body; returns the batch, or raises as `BatchValidator.validate`. The batch's bytes are not
+written to: its header may have other times than they, which `write_times` puts in."""
 
 _CODECS: Final = {
     "uncompressed": Compression.NONE,
@@ -79,7 +79,7 @@ class NotOneBatch(InvalidRecords):
     """The records of a partition are not one whole batch: Kafka refuses them before any log sees them."""
 
 
-class Admission:
+class BatchValidator:
     """The checks under one topic's settings, for one thread. Made anew when they change.
 
     `partition_name`: for people, "topic-0".
@@ -118,10 +118,10 @@ class Admission:
         self._check: BatchCheck = batch_check(rules, self._before_max_ms, self._after_max_ms)
         self._uncounted_records = UNCOUNTED_NS // self._check.costs_per_record_ns
 
-    def for_another_thread(self) -> Admission:
-        return Admission(self._config, self._partition_name)
+    def for_another_thread(self) -> BatchValidator:
+        return BatchValidator(self._config, self._partition_name)
 
-    def admit(self, records: memoryview, header: BatchHeader | None, now_ms: int, room: Room) -> AdmittedBatch:
+    def validate(self, records: memoryview, header: BatchHeader | None, now_ms: int, room: Room) -> ValidBatch:
         """The one batch of a client's produce, perhaps rewritten. The buffer is writable. `header`: as in it, if it was read.
 
         Raises BmqError with the code for the client, and TooMuchWork, after which the same may be tried in a larger room.
@@ -157,7 +157,7 @@ class Admission:
         return records, header
 
     def opening(self, records: memoryview, now_ms: int, budget: OpeningBudget, *, is_last: bool = True) -> Opening:
-        """As `admit`, in parts of which each takes a bounded time and buffer. The budget is the whole batch's.
+        """As `validate`, in parts of which each takes a bounded time and buffer. The budget is the whole batch's.
 
         `is_last`: there is no larger budget, so what is beyond it is refused, in place of TooMuchWork. Nothing is written to
         `records`, so that they can be answered and sent on while another thread is in here.
@@ -176,17 +176,17 @@ class Admission:
                 ) from None
         return self._stamped(records, header, now_ms)
 
-    def admit_internal(self, records: memoryview) -> list[AdmittedBatch]:
+    def validate_internal(self, records: memoryview) -> list[ValidBatch]:
         """The batches of the server's own append: only checks that they are whole and countable. Raises BmqError."""
-        admitted = []
+        valid = []
         for position, header in batches(records):
             validate_records_count(header)
-            admitted.append((records[position : position + header.size_bytes], header))
-        if not admitted:
+            valid.append((records[position : position + header.size_bytes], header))
+        if not valid:
             raise InvalidRecords("an append without a record batch")
-        return admitted
+        return valid
 
-    def _whole_batch(self, records: memoryview, header: BatchHeader) -> AdmittedBatch:
+    def _whole_batch(self, records: memoryview, header: BatchHeader) -> ValidBatch:
         """The one batch, after the checks that need none of its records."""
         _, length, _, _, crc, attributes, last_offset_delta, _, _, producer_id, epoch, sequence, record_count = header
         size = length + LENGTH_OVERHEAD_BYTES
@@ -205,7 +205,7 @@ class Admission:
             validate_client_batch(header)
         return records, header
 
-    def _stamped(self, records: memoryview, header: BatchHeader, now_ms: int) -> AdmittedBatch:
+    def _stamped(self, records: memoryview, header: BatchHeader, now_ms: int) -> ValidBatch:
         """With the time that the topic wants; and small enough for a segment."""
         if self._is_append_time:
             header = with_log_append_time(records, 0, header, now_ms)
@@ -227,8 +227,8 @@ class Admission:
             _refuse_stream(f"the records are not compressed by {codec.name.lower()}")
         return True
 
-    def _opened(self, records: memoryview, header: BatchHeader, now_ms: int, room: Room) -> AdmittedBatch:
-        """As admit, for a batch that is compressed, or will be."""
+    def _opened(self, records: memoryview, header: BatchHeader, now_ms: int, room: Room) -> ValidBatch:
+        """As validate, for a batch that is compressed, or will be."""
         codec = header.compression
         target_codec = codec if self._codec is None else self._codec
         if codec is target_codec and self._is_believed(records, header, now_ms):
@@ -275,7 +275,7 @@ class Admission:
             header = self._corrected(result, records, header, now_ms)
         return (records, header) if compressor is None else self._again(header, target_codec, compressor.finish())
 
-    def _again(self, header: BatchHeader, codec: Compression, body: Buffer) -> AdmittedBatch:
+    def _again(self, header: BatchHeader, codec: Compression, body: Buffer) -> ValidBatch:
         """The batch with its body compressed by another codec.
 
         The records stay as they are: what their deltas count from stays in the header.

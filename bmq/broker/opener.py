@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple, Protocol
 
 from bmq.aio.loops import call_soon_unless_closed
-from bmq.broker.batch_validation import Admission, AdmittedBatch
+from bmq.broker.batch_validation import BatchValidator, ValidBatch
 from bmq.broker.opening_room import TURN_NS, TURN_SCRATCH_BYTES, OpeningBudget, TooMuchWork
 from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX
 from bmq.protocol.error_codes import ErrorCode
@@ -30,15 +30,15 @@ WAIT_MAX_S: Final = 20.0
 """Batches that wait longer are refused unopened: clients give a request up after 30 s (`request.timeout.ms`), and are to learn
 before which of its batches were taken."""
 
-Opened = AdmittedBatch | Exception
-"""A batch that is admitted, whose header is still to be written into it (`write_times`), or why it is not: a BmqError with the
+Opened = ValidBatch | Exception
+"""A batch that is valid, whose header is still to be written into it (`write_times`), or why it is not: a BmqError with the
 code for the client, or a failure of ours."""
 
 
 class Opener(Protocol):
     """Opens batches elsewhere."""
 
-    def open(self, admission: Admission, records: memoryview, now_ms: int, done: Callable[[Opened], None]) -> None:
+    def open(self, validator: BatchValidator, records: memoryview, now_ms: int, done: Callable[[Opened], None]) -> None:
         """Call `done` from the event loop, later and once. `records` are only read."""
 
     def close(self) -> None:
@@ -46,7 +46,7 @@ class Opener(Protocol):
 
 
 class _Job(NamedTuple):
-    admission: Admission
+    validator: BatchValidator
     records: memoryview
     now_ms: int
     done: Callable[[Opened], None]
@@ -119,9 +119,9 @@ class ThreadOpener:
         self._waiting = _Waiting()
         self._is_closed = False
 
-    def open(self, admission: Admission, records: memoryview, now_ms: int, done: Callable[[Opened], None]) -> None:
+    def open(self, validator: BatchValidator, records: memoryview, now_ms: int, done: Callable[[Opened], None]) -> None:
         ends_s = self._clock_s() + WAIT_MAX_S
-        self._waiting.add(_Job(admission, records, now_ms, done, ends_s))
+        self._waiting.add(_Job(validator, records, now_ms, done, ends_s))
         self._thread.submit(self._open_next)
 
     def close(self) -> None:
@@ -152,19 +152,19 @@ class ThreadOpener:
         if not self._is_closed:
             call_soon_unless_closed(self._loop, job.done, opened)
 
-    def _opened(self, job: _Job, stage: int, budget: OpeningBudget) -> AdmittedBatch:
+    def _opened(self, job: _Job, stage: int, budget: OpeningBudget) -> ValidBatch:
         is_last = stage == len(STAGE_BYTES) - 1
         # Made here, so that what waits holds no memory of checks.
-        admission = job.admission.for_another_thread()
-        opening = admission.opening(job.records, job.now_ms, budget, is_last=is_last)
+        validator = job.validator.for_another_thread()
+        opening = validator.opening(job.records, job.now_ms, budget, is_last=is_last)
         while True:
             if self._clock_s() > job.ends_s or self._is_closed:
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the batch waited too long to be decompressed")
             try:
                 next(opening)
             except StopIteration as end:
-                admitted: AdmittedBatch = end.value
-                return admitted
+                valid: ValidBatch = end.value
+                return valid
             self._open_shorter_ones(stage)
 
     def _open_shorter_ones(self, stage: int) -> None:
@@ -178,15 +178,15 @@ def _stage_for(work_bytes: int) -> int:
     return sum(work_bytes > size for size in STAGE_BYTES[:-1])
 
 
-def admitted_at_once(admission: Admission, records: memoryview, now_ms: int) -> Opened:
+def validated_at_once(validator: BatchValidator, records: memoryview, now_ms: int) -> Opened:
     """The outcome of as much work as any batch may take."""
-    opening = admission.opening(records, now_ms, OpeningBudget(STAGE_BYTES[-1]))
+    opening = validator.opening(records, now_ms, OpeningBudget(STAGE_BYTES[-1]))
     try:
         while True:
             next(opening)
     except StopIteration as end:
-        admitted: AdmittedBatch = end.value
-        return admitted
+        valid: ValidBatch = end.value
+        return valid
     except Exception as error:  # noqa: BLE001 any bug is answered or logged
         return error
 

@@ -13,7 +13,7 @@ PART_COST_BYTES: Final = 16 * 1024
 
 
 class TooMuchWork(Exception):
-    """The batch takes more time or memory than there is here. It is neither refused nor admitted."""
+    """The batch takes more time or memory than there is here. It is neither refused nor accepted."""
 
 
 class Room(Protocol):

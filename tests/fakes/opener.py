@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from bmq.broker.batch_validation import Admission
-from bmq.broker.opener import Opened, admitted_at_once
+from bmq.broker.batch_validation import BatchValidator
+from bmq.broker.opener import Opened, validated_at_once
 from bmq.broker.opening_room import TURN_NS, TooMuchWork
 
 
@@ -24,8 +24,8 @@ class FakeOpener:
         self.opened = 0
         self.outcome: Exception | None = None
 
-    def open(self, admission: Admission, records: memoryview, now_ms: int, done: Callable[[Opened], None]) -> None:
-        outcome = self.outcome or admitted_at_once(admission.for_another_thread(), records, now_ms)
+    def open(self, validator: BatchValidator, records: memoryview, now_ms: int, done: Callable[[Opened], None]) -> None:
+        outcome = self.outcome or validated_at_once(validator.for_another_thread(), records, now_ms)
         self.opened += 1
         self._loop.call_later(self._random.uniform(0, self._takes_s_max), self._tell, done, outcome)
 

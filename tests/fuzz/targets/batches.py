@@ -1,4 +1,4 @@
-"""A record batch of a client: admitted in a turn and in parts alike, and what is admitted can be read."""
+"""A record batch of a client: validated in a turn and in parts alike; what is valid can be read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 from crc32c import crc32c
 
-from bmq.broker.batch_validation import Admission
+from bmq.broker.batch_validation import BatchValidator
 from bmq.broker.opening_room import OpeningBudget, TooMuchWork
 from bmq.log.config import LogConfig
 from bmq.protocol.batch_records import iterate_records
@@ -30,7 +30,7 @@ _CONFIGS: Final = (
     LogConfig(compression_type="uncompressed", max_message_bytes=2048),
     LogConfig(validates_compressed=False),
 )
-_admissions: Final = tuple(Admission(config, "t-0") for config in _CONFIGS)
+_validators: Final = tuple(BatchValidator(config, "t-0") for config in _CONFIGS)
 
 
 class _Room:
@@ -60,7 +60,7 @@ def check(data: bytes) -> bool:
         records[17:21] = _CRC.pack(crc32c(memoryview(records)[CHECKSUMMED_POSITION:]))
     in_parts = _in_parts(number, bytearray(records))
     try:
-        at_once: Verdict = bytes(_admissions[number].admit(memoryview(records), None, NOW_MS, _room)[0])
+        at_once: Verdict = bytes(_validators[number].validate(memoryview(records), None, NOW_MS, _room)[0])
     except TooMuchWork:
         at_once = in_parts
     except BmqError as error:
@@ -78,7 +78,7 @@ def check(data: bytes) -> bool:
 
 
 def _in_parts(number: int, records: bytearray) -> Verdict:
-    opening = _admissions[number].opening(memoryview(records), NOW_MS, OpeningBudget(128 * 1024 * 1024))
+    opening = _validators[number].opening(memoryview(records), NOW_MS, OpeningBudget(128 * 1024 * 1024))
     try:
         while True:
             next(opening)

@@ -10,8 +10,8 @@ from random import Random
 import pytest
 from crc32c import crc32c
 
-from bmq.broker.batch_validation import Admission
-from bmq.broker.opener import Opened, ThreadOpener, admitted_at_once
+from bmq.broker.batch_validation import BatchValidator
+from bmq.broker.opener import Opened, ThreadOpener, validated_at_once
 from bmq.broker.opening_room import TURN_SCRATCH_BYTES
 from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.compression import Compression
@@ -120,9 +120,9 @@ class LateOpener:
     def __init__(self) -> None:
         self.records = memoryview(b"")
 
-    def open(self, admission: Admission, records: memoryview, now_ms: int, done: Callable[[Opened], None]) -> None:
+    def open(self, validator: BatchValidator, records: memoryview, now_ms: int, done: Callable[[Opened], None]) -> None:
         self.records = records
-        self._open = lambda: done(admitted_at_once(admission.for_another_thread(), records, now_ms))
+        self._open = lambda: done(validated_at_once(validator.for_another_thread(), records, now_ms))
 
     def go_on(self) -> None:
         self._open()

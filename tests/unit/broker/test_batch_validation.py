@@ -6,8 +6,8 @@ import cramjam
 import pytest
 from crc32c import crc32c
 
-from bmq.broker.batch_validation import Admission, AdmittedBatch
-from bmq.broker.opener import admitted_at_once
+from bmq.broker.batch_validation import BatchValidator, ValidBatch
+from bmq.broker.opener import validated_at_once
 from bmq.broker.opening_room import TooMuchWork
 from bmq.broker.record_errors import RecordsRefused
 from bmq.log.config import LogConfig
@@ -30,10 +30,10 @@ def batch(count: int = 3, **options: object) -> bytearray:
     return flagged_batch(records, **options)  # type: ignore[arg-type]
 
 
-def admit(config: LogConfig, data: bytes | bytearray, name: str = "") -> AdmittedBatch:
+def validate(config: LogConfig, data: bytes | bytearray, name: str = "") -> ValidBatch:
     """In as much room as any batch may take."""
     view = data if isinstance(data, memoryview) else memoryview(data)
-    opened = admitted_at_once(Admission(config, name), view, NOW_MS)
+    opened = validated_at_once(BatchValidator(config, name), view, NOW_MS)
     if isinstance(opened, Exception):
         raise opened
     write_times(opened[0], 0, opened[1])
@@ -48,21 +48,21 @@ def signed(data: bytearray) -> bytearray:
 
 def code_of(config: LogConfig, data: bytes | bytearray) -> ErrorCode:
     with pytest.raises(BmqError) as caught:
-        admit(config, bytearray(data))
+        validate(config, bytearray(data))
     return caught.value.code
 
 
 def named(config: LogConfig, data: bytearray) -> list[int]:
     with pytest.raises(RecordsRefused) as caught:
-        admit(config, data, "t-0")
+        validate(config, data, "t-0")
     return [error.batch_index for error in caught.value.record_errors]
 
 
 def test_a_good_batch_passes_untouched() -> None:
     data = batch(compression=Compression.LZ4, producer_id=7, producer_epoch=0, base_sequence=0)
     view = memoryview(data)
-    admitted, header = admit(LogConfig(), view)  # type: ignore[arg-type]
-    assert admitted is view
+    valid, header = validate(LogConfig(), view)  # type: ignore[arg-type]
+    assert valid is view
     assert header == BatchHeader.parse(data)
 
 
@@ -87,7 +87,7 @@ def test_refusals_have_kafkas_codes() -> None:
 @pytest.mark.parametrize("count", [1, 11, 12, 16, 40])
 def test_the_beginning_of_another_batch_is_cut_off(count: int) -> None:
     good = batch()
-    view, header = admit(LogConfig(), good + good[:count])
+    view, header = validate(LogConfig(), good + good[:count])
     assert view == good
     assert header.size_bytes == len(good)
 
@@ -106,7 +106,7 @@ def test_a_batch_of_an_unknown_format_behind_another_is_refused() -> None:
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
 def test_what_does_not_begin_as_its_codec_is_refused(codec: Compression) -> None:
     """Snappy without a frame begins like anything."""
-    assert admit(LogConfig(), batch(compression=codec))[1].compression is codec
+    assert validate(LogConfig(), batch(compression=codec))[1].compression is codec
     wrong = batch()
     wrong[22] |= codec
     wrong[17:21] = crc32c(bytes(wrong[21:])).to_bytes(4, "big")
@@ -124,7 +124,7 @@ def test_zstd_may_begin_with_a_frame_to_be_skipped() -> None:
     framed = bytearray(data[:61] + body)
     framed[8:12] = (len(framed) - 12).to_bytes(4, "big")
     framed[17:21] = crc32c(bytes(framed[21:])).to_bytes(4, "big")
-    assert admit(LogConfig(), framed)[1].record_count == 3
+    assert validate(LogConfig(), framed)[1].record_count == 3
 
 
 def test_a_batch_may_not_grow_beyond_the_limit_by_being_recompressed() -> None:
@@ -135,7 +135,7 @@ def test_a_batch_may_not_grow_beyond_the_limit_by_being_recompressed() -> None:
     assert code_of(config, small) is ErrorCode.MESSAGE_TOO_LARGE
     large = encode_batch(records)
     assert code_of(LogConfig(compression_type="gzip", max_message_bytes=2_000), large) is ErrorCode.MESSAGE_TOO_LARGE
-    admit(LogConfig(compression_type="uncompressed"), small)
+    validate(LogConfig(compression_type="uncompressed"), small)
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD])
@@ -153,7 +153,7 @@ def test_what_cannot_be_opened_is_not_asked_for_again(codec: Compression) -> Non
         LogConfig(validates_compressed=False, message_timestamp_after_max_ms=0),
     ):
         assert code_of(config, lying) is ErrorCode.UNKNOWN_SERVER_ERROR
-    admit(LogConfig(validates_compressed=False), lying)
+    validate(LogConfig(validates_compressed=False), lying)
 
 
 @pytest.mark.parametrize("codec", list(Compression))
@@ -170,9 +170,9 @@ def test_records_have_to_be_those_that_the_header_counts(codec: Compression) -> 
 def test_the_greatest_time_becomes_that_of_the_records(codec: Compression, says_ms: int) -> None:
     lying = batch(3, compression=codec)
     lying[35:43] = says_ms.to_bytes(8, signed=True)
-    admitted, header = admit(LogConfig(), signed(lying))
-    verify_crc(admitted, 0, header)
-    assert header == BatchHeader.parse(admitted)
+    valid, header = validate(LogConfig(), signed(lying))
+    verify_crc(valid, 0, header)
+    assert header == BatchHeader.parse(valid)
     assert header.max_timestamp_ms == NOW_MS + 2
 
 
@@ -183,9 +183,9 @@ def test_an_opening_only_reads_the_batch(codec: Compression, is_append_time: boo
     data[35:43] = bytes(8)  # not its records' greatest time
     signed(data)
     config = LogConfig(message_timestamp_type_is_append_time=is_append_time)
-    opened = admitted_at_once(Admission(config), memoryview(bytes(data)).toreadonly(), NOW_MS)
+    opened = validated_at_once(BatchValidator(config), memoryview(bytes(data)).toreadonly(), NOW_MS)
     assert not isinstance(opened, Exception)
-    _, header = Admission(config).admit(memoryview(data), None, NOW_MS, OneRoom(1 << 20))
+    _, header = BatchValidator(config).validate(memoryview(data), None, NOW_MS, OneRoom(1 << 20))
     assert opened[1] == header == BatchHeader.parse(data)
     verify_crc(data, 0, header)
 
@@ -193,8 +193,8 @@ def test_an_opening_only_reads_the_batch(codec: Compression, is_append_time: boo
 def test_a_header_is_believed_where_the_topic_says_so() -> None:
     lying = batch(3, compression=Compression.ZSTD)
     lying[35:43] = NOW_MS.to_bytes(8)
-    assert admit(LogConfig(validates_compressed=False), signed(lying))[1].max_timestamp_ms == NOW_MS
-    assert admit(LogConfig(validates_compressed=False, cleanup_policy=frozenset({"compact"})), lying)[
+    assert validate(LogConfig(validates_compressed=False), signed(lying))[1].max_timestamp_ms == NOW_MS
+    assert validate(LogConfig(validates_compressed=False, cleanup_policy=frozenset({"compact"})), lying)[
         1
     ].max_timestamp_ms == (NOW_MS + 2)
     ahead = encode_batch([Record(b"k", b"v", timestamp_ms=NOW_MS * 2)], compression=Compression.ZSTD)
@@ -232,10 +232,10 @@ def test_what_is_too_much_for_a_room_is_neither_refused_nor_changed(codec: Compr
     rooms = [OneRoom(1024), OneRoom(1 << 20, 1000)]
     for room in rooms:
         with pytest.raises(TooMuchWork):
-            Admission(LogConfig()).admit(memoryview(data), None, NOW_MS, room)
+            BatchValidator(LogConfig()).validate(memoryview(data), None, NOW_MS, room)
     assert bytes(data) == before
     room = OneRoom(1 << 20, 10_000_000)
-    _, header = Admission(LogConfig()).admit(memoryview(data), None, NOW_MS, room)
+    _, header = BatchValidator(LogConfig()).validate(memoryview(data), None, NOW_MS, room)
     assert header.max_timestamp_ms == NOW_MS + 2999
     assert room.left_ns is not None and 0 < 10_000_000 - room.left_ns < 1_000_000
 
@@ -243,16 +243,16 @@ def test_what_is_too_much_for_a_room_is_neither_refused_nor_changed(codec: Compr
 def test_reading_many_records_counts_as_work() -> None:
     data = batch(3000)
     room = OneRoom(8, 100_000)
-    Admission(LogConfig()).admit(memoryview(data), None, NOW_MS, room)
+    BatchValidator(LogConfig()).validate(memoryview(data), None, NOW_MS, room)
     with pytest.raises(TooMuchWork):
-        Admission(LogConfig()).admit(memoryview(data), None, NOW_MS, room)
-    Admission(LogConfig()).admit(memoryview(batch(3)), None, NOW_MS, room)
+        BatchValidator(LogConfig()).validate(memoryview(data), None, NOW_MS, room)
+    BatchValidator(LogConfig()).validate(memoryview(batch(3)), None, NOW_MS, room)
 
 
 def test_without_the_kernel_a_batch_has_a_bounded_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bmq.broker.batch_validation.batch_check", TwinCheck)
     monkeypatch.setattr("bmq.records.batch_check_python.RECORDS_MAX", 3)
-    admit(LogConfig(), batch(3))
+    validate(LogConfig(), batch(3))
     monkeypatch.setattr("bmq.broker.batch_validation.UNCOUNTED_NS", 0)
     assert code_of(LogConfig(), batch(4)) is ErrorCode.MESSAGE_TOO_LARGE
     assert code_of(LogConfig(), batch(4, compression=Compression.LZ4)) is ErrorCode.MESSAGE_TOO_LARGE
@@ -264,8 +264,8 @@ def test_timestamps_have_bounds() -> None:
     without = encode_batch([Record(None, b"v")])
     assert code_of(LogConfig(), late) is ErrorCode.INVALID_TIMESTAMP
     assert code_of(LogConfig(message_timestamp_before_max_ms=1000), early) is ErrorCode.INVALID_TIMESTAMP
-    admit(LogConfig(message_timestamp_before_max_ms=1000), without)
-    admit(LogConfig(message_timestamp_before_max_ms=1001), early)
+    validate(LogConfig(message_timestamp_before_max_ms=1000), without)
+    validate(LogConfig(message_timestamp_before_max_ms=1001), early)
 
 
 def test_records_at_fault_are_named() -> None:
@@ -286,67 +286,67 @@ def test_records_at_fault_are_named() -> None:
 def test_log_append_time_replaces_any_timestamp() -> None:
     late = encode_batch([Record(None, b"v", timestamp_ms=NOW_MS * 2)])
     config = LogConfig(message_timestamp_type_is_append_time=True)
-    admitted, header = admit(config, late)
-    verify_crc(admitted, 0, header)
+    valid, header = validate(config, late)
+    verify_crc(valid, 0, header)
     assert header.timestamp_type is TimestampType.LOG_APPEND_TIME
-    assert [record.timestamp_ms for record in decode_records(admitted)] == [NOW_MS]
+    assert [record.timestamp_ms for record in decode_records(valid)] == [NOW_MS]
 
 
 @pytest.mark.parametrize("codec", list(Compression))
 def test_a_producers_log_append_time_becomes_create_time(codec: Compression) -> None:
     """Where the topic's times are the producers' Kafka takes the batch, judges it by its greatest time, and clears the bit."""
     stamped = batch(3, timestamp_type=TimestampType.LOG_APPEND_TIME, compression=codec)
-    admitted, header = admit(LogConfig(), stamped)
-    verify_crc(admitted, 0, header)
-    assert header == BatchHeader.parse(admitted)
+    valid, header = validate(LogConfig(), stamped)
+    verify_crc(valid, 0, header)
+    assert header == BatchHeader.parse(valid)
     assert header.timestamp_type is TimestampType.CREATE_TIME
     assert header.max_timestamp_ms == NOW_MS + 2 and header.compression is codec
-    assert [record.timestamp_ms for record in decode_records(admitted)] == [NOW_MS, NOW_MS + 1, NOW_MS + 2]
+    assert [record.timestamp_ms for record in decode_records(valid)] == [NOW_MS, NOW_MS + 1, NOW_MS + 2]
     times = [NOW_MS - 5_000, NOW_MS]
     long = [Record(b"k", b"v", timestamp_ms=time_ms) for time_ms in times]
     bounded = LogConfig(message_timestamp_before_max_ms=1_000)
     assert named(bounded, encode_batch(long)) == [0]
-    admit(bounded, encode_batch(long, attributes=LOG_APPEND_TIME))
+    validate(bounded, encode_batch(long, attributes=LOG_APPEND_TIME))
     late = [Record(b"k", b"v", timestamp_ms=time_ms) for time_ms in (NOW_MS, NOW_MS + 3_600_001)]
     assert named(LogConfig(), encode_batch(late, attributes=LOG_APPEND_TIME)) == [0, 1]
 
 
 def test_a_log_append_time_is_cleared_in_a_batch_that_is_recompressed() -> None:
     stamped = batch(3, timestamp_type=TimestampType.LOG_APPEND_TIME)
-    admitted, header = admit(LogConfig(compression_type="zstd"), stamped)
-    verify_crc(admitted, 0, header)
+    valid, header = validate(LogConfig(compression_type="zstd"), stamped)
+    verify_crc(valid, 0, header)
     assert header.timestamp_type is TimestampType.CREATE_TIME and header.compression is Compression.ZSTD
 
 
 @pytest.mark.parametrize("codec", list(Compression))
 def test_another_codec_than_the_topics_is_recompressed(codec: Compression) -> None:
     data = batch(compression=codec, producer_id=7, producer_epoch=1, base_sequence=9)
-    admitted, header = admit(LogConfig(compression_type="zstd"), data)
-    verify_crc(admitted, 0, header)
+    valid, header = validate(LogConfig(compression_type="zstd"), data)
+    verify_crc(valid, 0, header)
     assert header.compression is Compression.ZSTD
     assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 1, 9)
-    assert decode_records(admitted) == decode_records(data)
-    assert (admitted.obj is data) == (codec is Compression.ZSTD)
+    assert decode_records(valid) == decode_records(data)
+    assert (valid.obj is data) == (codec is Compression.ZSTD)
 
 
 def test_a_compacted_topic_needs_keys() -> None:
     config = LogConfig(cleanup_policy=frozenset({"compact"}))
     keyless = encode_batch([Record(b"k", b"v", timestamp_ms=NOW_MS), Record(None, b"v", timestamp_ms=NOW_MS)])
     assert code_of(config, keyless) is ErrorCode.INVALID_RECORD
-    admit(config, batch())
+    validate(config, batch())
 
 
 def test_the_server_itself_may_append_several_batches_and_control_records() -> None:
-    admission = Admission(LogConfig())
+    validator = BatchValidator(LogConfig())
     first, second = batch(2), batch(1, is_control=True)
-    admitted = admission.admit_internal(memoryview(first + second))
-    assert [(bytes(view), header.record_count) for view, header in admitted] == [
+    valid = validator.validate_internal(memoryview(first + second))
+    assert [(bytes(view), header.record_count) for view, header in valid] == [
         (bytes(first), 2),
         (bytes(second), 1),
     ]
     for data in (b"", first[:-1]):
         with pytest.raises(BmqError):
-            admission.admit_internal(memoryview(data))
+            validator.validate_internal(memoryview(data))
 
 
 def test_recompressing_has_the_topics_level() -> None:
@@ -354,7 +354,7 @@ def test_recompressing_has_the_topics_level() -> None:
     sizes = []
     for level in (1, 22):
         config = LogConfig(compression_type="zstd", compression_level=level)
-        data, header = admit(config, encode_batch([Record(b"k", records, timestamp_ms=NOW_MS)]))
+        data, header = validate(config, encode_batch([Record(b"k", records, timestamp_ms=NOW_MS)]))
         assert header.compression is Compression.ZSTD
         assert [record.value for record in decode_records(data)] == [records]
         sizes.append(header.length)

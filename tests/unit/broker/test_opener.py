@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from bmq.broker.batch_validation import DECOMPRESSION_NS_PER_BYTE, Admission, AdmittedBatch
-from bmq.broker.opener import WAIT_MAX_S, Opened, ThreadOpener, TurnRoom, admitted_at_once
+from bmq.broker.batch_validation import DECOMPRESSION_NS_PER_BYTE, BatchValidator, ValidBatch
+from bmq.broker.opener import WAIT_MAX_S, Opened, ThreadOpener, TurnRoom, validated_at_once
 from bmq.broker.opening_room import TURN_NS, TURN_SCRATCH_BYTES, OpeningBudget, TooMuchWork
 from bmq.log.config import LogConfig
 from bmq.protocol.batch_records import Record, encode_batch
@@ -30,7 +30,7 @@ def opened_in_a_turn(room: TurnRoom, data: bytearray, count: int) -> int:
     opened = 0
     for _ in range(count):
         try:
-            Admission(LogConfig()).admit(memoryview(data), None, NOW_MS, room)
+            BatchValidator(LogConfig()).validate(memoryview(data), None, NOW_MS, room)
         except TooMuchWork:
             continue
         opened += 1
@@ -62,7 +62,7 @@ async def test_reading_many_small_records_counts_too() -> None:
 
 
 class Steps:
-    """In place of an Admission: each opening has so many parts of a MiB, and writes down how far it is."""
+    """In place of a BatchValidator: each opening has so many parts of a MiB, and writes down how far it is."""
 
     def __init__(self, name: str, mebibytes: int, log: list[str], gate: threading.Event) -> None:
         self._name = name
@@ -76,7 +76,7 @@ class Steps:
 
     def opening(
         self, records: memoryview, now_ms: int, budget: OpeningBudget, *, is_last: bool
-    ) -> Generator[None, None, AdmittedBatch]:
+    ) -> Generator[None, None, ValidBatch]:
         self._gate.wait()
         self._log.append(f"{self._name} begins")
         for _ in range(self._mebibytes):
@@ -104,7 +104,7 @@ class Openings:
         """Those of one name are of one request."""
         request = self._requests.setdefault(name, bytearray(RECORDS))
         told: asyncio.Future[Opened] = self._loop.create_future()
-        steps = cast(Admission, self.steps(name, mebibytes, self.log, self.gate))
+        steps = cast(BatchValidator, self.steps(name, mebibytes, self.log, self.gate))
         self.opener.open(steps, memoryview(request), NOW_MS, told.set_result)
         return told
 
@@ -134,15 +134,15 @@ async def test_some_bombs_of_a_request_are_taken_though_there_is_no_time_for_all
     openings = Openings(lambda: parts[0] / 250)  # looked at before each part of a MiB
 
     class Counting(Steps):
-        def opening(self, *arguments: Any, **options: Any) -> Generator[None, None, AdmittedBatch]:
+        def opening(self, *arguments: Any, **options: Any) -> Generator[None, None, ValidBatch]:
             opening = super().opening(*arguments, **options)
             while True:
                 parts[0] += 1
                 try:
                     next(opening)
                 except StopIteration as end:
-                    admitted: AdmittedBatch = end.value
-                    return admitted
+                    valid: ValidBatch = end.value
+                    return valid
                 yield
 
     openings.steps = Counting
@@ -164,7 +164,7 @@ async def test_a_batch_that_comes_between_two_parts_of_a_bomb_is_next() -> None:
     go_on = threading.Event()
 
     class Pausing(Steps):
-        def opening(self, *arguments: Any, **options: Any) -> Generator[None, None, AdmittedBatch]:
+        def opening(self, *arguments: Any, **options: Any) -> Generator[None, None, ValidBatch]:
             opening = super().opening(*arguments, **options)
             for number in range(60):
                 next(opening)
@@ -175,7 +175,7 @@ async def test_a_batch_that_comes_between_two_parts_of_a_bomb_is_next() -> None:
             return (yield from opening)
 
     told: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
-    bomb = cast(Admission, Pausing("bomb", 60, openings.log, openings.gate))
+    bomb = cast(BatchValidator, Pausing("bomb", 60, openings.log, openings.gate))
     openings.gate.set()
     openings.opener.open(bomb, memoryview(bytearray(RECORDS)), NOW_MS, told.set_result)
     await asyncio.to_thread(inside.wait)
@@ -223,7 +223,9 @@ async def test_bombs_are_refused_and_what_is_long_is_taken(codec: Compression) -
     for sizes in ((66,), (20, 20), (1,)):
         records = [Record(b"k", bytes(size << 20), timestamp_ms=NOW_MS) for size in sizes]
         one: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
-        opener.open(Admission(config), memoryview(encode_batch(records, compression=codec)), NOW_MS, one.set_result)
+        opener.open(
+            BatchValidator(config), memoryview(encode_batch(records, compression=codec)), NOW_MS, one.set_result
+        )
         told.append(one)
     too_long, long, usual = await asyncio.gather(*told)
     assert isinstance(too_long, KafkaError) and too_long.code is ErrorCode.MESSAGE_TOO_LARGE
@@ -237,5 +239,5 @@ def test_a_body_of_many_tiny_parts_is_too_much_work() -> None:
     blocks = b"".join(b"\0\0\0\3\1\0" + bytes([byte]) for byte in records)
     header = BatchHeader.parse(encode_batch([Record(b"k", bytes(20_000), timestamp_ms=NOW_MS)]))
     data = assemble_batch(header._replace(attributes=int(Compression.SNAPPY)), b"\x82SNAPPY\0\0\0\0\1\0\0\0\1" + blocks)
-    opened = admitted_at_once(Admission(LogConfig()), memoryview(data), NOW_MS)
+    opened = validated_at_once(BatchValidator(LogConfig()), memoryview(data), NOW_MS)
     assert isinstance(opened, KafkaError) and opened.code is ErrorCode.MESSAGE_TOO_LARGE
