@@ -14,9 +14,9 @@ from uuid import UUID
 
 from bmq.coordinator.config import ShareConfig
 from bmq.coordinator.runtime.moment import Moment
-from bmq.coordinator.share.draft import ShareDraft
-from bmq.coordinator.share.heartbeat import Beat, ShareContext, heartbeat, initialized
-from bmq.coordinator.share.share_group import ShareGroup, StateTopic
+from bmq.coordinator.share_membership.draft import ShareDraft
+from bmq.coordinator.share_membership.heartbeat import Beat, ShareContext, heartbeat, initialized
+from bmq.coordinator.share_membership.share_group import ShareGroup, StateTopic
 from bmq.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from bmq.protocol.share_group_records import RECORD_TYPES
 

@@ -37,9 +37,9 @@ from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.runtime.shard import Shard
 from bmq.coordinator.runtime.wake_ups import WakeUps
-from bmq.coordinator.share.assignor import Target
-from bmq.coordinator.share.share_group import ShareGroup
 from bmq.coordinator.share_groups import ShareGroups
+from bmq.coordinator.share_membership.assignor import Target
+from bmq.coordinator.share_membership.share_group import ShareGroup
 from bmq.coordinator.snapshot import ShardState, decode_snapshot, encode_snapshot
 from bmq.coordinator.streams.streams_group import StreamsGroup
 from bmq.coordinator.streams_groups import StreamsGroups

@@ -14,11 +14,11 @@ from bmq.coordinator.modern.cached_responses import RequestKey
 from bmq.coordinator.modern.group_runtime import Counts, GroupRuntime, Host, Volatile
 from bmq.coordinator.modern.member_timers import Due, TimerKind, TimerOrder
 from bmq.coordinator.runtime.moment import Moment
-from bmq.coordinator.share.activation import Activation
-from bmq.coordinator.share.assignor import Target
-from bmq.coordinator.share.draft import ShareDraft
-from bmq.coordinator.share.heartbeat import ShareContext, expire
-from bmq.coordinator.share.share_group import SHARE, ShareGroup, StateTopics
+from bmq.coordinator.share_membership.activation import Activation
+from bmq.coordinator.share_membership.assignor import Target
+from bmq.coordinator.share_membership.draft import ShareDraft
+from bmq.coordinator.share_membership.heartbeat import ShareContext, expire
+from bmq.coordinator.share_membership.share_group import SHARE, ShareGroup, StateTopics
 from bmq.coordinator.subscription_type import SubscriptionType, subscription_of
 from bmq.coordinator.topics import CurrentTopics
 from bmq.protocol.group_terms_cache import NO_CONFIGS, GroupTermsCache

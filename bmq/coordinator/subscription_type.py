@@ -1,6 +1,6 @@
 """The types of share groups' subscriptions: a config of the group says which. Pure.
 
-What they mean: bmq/coordinator/share/subscription.py.
+What they mean: bmq/coordinator/share_membership/subscription.py.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from bmq.server.share_reading import share_consumers
 
 
 class PartitionEnds:
-    """Implements bmq.coordinator.share.states.EndOffsets."""
+    """Implements bmq.coordinator.share_membership.states.EndOffsets."""
 
     def __init__(self, partitions: Partitions) -> None:
         self._partitions = partitions

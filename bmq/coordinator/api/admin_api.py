@@ -14,8 +14,8 @@ from bmq.coordinator.consumer.consumer_group import CONSUMER
 from bmq.coordinator.group_shard import GroupShard, NewRuntime
 from bmq.coordinator.modern.group_draft import GroupDraft
 from bmq.coordinator.runtime.log_errors import coordinator_error, deletion_error
-from bmq.coordinator.share.offsets import all_topics
-from bmq.coordinator.share.share_group import SHARE
+from bmq.coordinator.share_membership.offsets import all_topics
+from bmq.coordinator.share_membership.share_group import SHARE
 from bmq.coordinator.streams.streams_group import STREAMS
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError, as_message

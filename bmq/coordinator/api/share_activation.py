@@ -1,4 +1,4 @@
-"""Tells the shards of share partitions which member alone may acquire (see bmq/coordinator/share/activation.py)."""
+"""Tells the shards of share partitions which member alone may acquire (see bmq/coordinator/share_membership/activation.py)."""
 
 from __future__ import annotations
 

@@ -10,10 +10,18 @@ from bmq.coordinator.api.share_activation import activate
 from bmq.coordinator.api.share_states_api import ShareStatesApi
 from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.runtime.log_errors import coordinator_error
-from bmq.coordinator.share.description import described
-from bmq.coordinator.share.draft import ShareDraft
-from bmq.coordinator.share.heartbeat import Answered, Beat, ShareContext, check, heartbeat, initialized, reassign
-from bmq.coordinator.share.member import JOIN_EPOCH
+from bmq.coordinator.share_membership.description import described
+from bmq.coordinator.share_membership.draft import ShareDraft
+from bmq.coordinator.share_membership.heartbeat import (
+    Answered,
+    Beat,
+    ShareContext,
+    check,
+    heartbeat,
+    initialized,
+    reassign,
+)
+from bmq.coordinator.share_membership.member import JOIN_EPOCH
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.share_group_describe_request import ShareGroupDescribeRequest

@@ -9,10 +9,10 @@ from bmq.coordinator.api.context import CoordinatorContext
 from bmq.coordinator.api.share_states_api import UNKNOWN, ShareStatesApi
 from bmq.coordinator.group_shard import GroupShard
 from bmq.coordinator.runtime.log_errors import coordinator_error
-from bmq.coordinator.share.heartbeat import initialized
-from bmq.coordinator.share.offsets import alter, with_state
-from bmq.coordinator.share.readable import readable_topic
-from bmq.coordinator.share.share_group import ShareGroup, StateTopic
+from bmq.coordinator.share_membership.heartbeat import initialized
+from bmq.coordinator.share_membership.offsets import alter, with_state
+from bmq.coordinator.share_membership.readable import readable_topic
+from bmq.coordinator.share_membership.share_group import ShareGroup, StateTopic
 from bmq.coordinator.topics import Topic
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError, as_message

@@ -15,11 +15,11 @@ from uuid import UUID
 import structlog
 
 from bmq.coordinator.group_shard import GroupShard
-from bmq.coordinator.share.assignor import Target
-from bmq.coordinator.share.draft import ShareDraft
-from bmq.coordinator.share.heartbeat import ShareContext, delete_topics, deleted
-from bmq.coordinator.share.share_group import StateTopic, StateTopics
-from bmq.coordinator.share.states import EndOffsets, ShareStates
+from bmq.coordinator.share_membership.assignor import Target
+from bmq.coordinator.share_membership.draft import ShareDraft
+from bmq.coordinator.share_membership.heartbeat import ShareContext, delete_topics, deleted
+from bmq.coordinator.share_membership.share_group import StateTopic, StateTopics
+from bmq.coordinator.share_membership.states import EndOffsets, ShareStates
 from bmq.coordinator.topics import CurrentTopics
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError

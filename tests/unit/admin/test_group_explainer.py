@@ -31,7 +31,7 @@ from tests.fakes.partition_log import FakePartitionLog, FakePartitions
 from tests.unit.admin.rest.cluster import NODES
 from tests.unit.broker.world import virtual
 from tests.unit.coordinator.cluster import FakeTopics, request_context
-from tests.unit.coordinator.share.test_share_api import Shares
+from tests.unit.coordinator.share_membership.test_share_api import Shares
 
 pytestmark = pytest.mark.unit
 

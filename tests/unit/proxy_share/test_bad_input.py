@@ -8,13 +8,13 @@
 | a session that does not fit in place of the member's earlier one | here |
 | MaxRecords negative, BatchSize 0 or negative | here |
 | 10,000 partitions in one session, 100,000 sessions | here |
-| member id of 37 characters | test_share_fetch (78, 79), coordinator/share/test_bad_share_groups (76) |
+| member id of 37 characters | test_share_fetch (78, 79), coordinator/share_membership/test_bad_share_groups (76) |
 | acknowledgements unsorted, overlapping, without a type; a renewal without the flag | test_acknowledgements |
 | AcknowledgementBatches null | conformance/cases/frames: null in each field that cannot be null |
 | by_duration:PT-1S | controller/test_config_requests, test_group_terms |
 | limits lowered while records are out | coordinator/share_state/test_lowered_limits |
 | a damaged snapshot of a shard | coordinator/share_state/test_shard, coordinator/test_damaged_snapshot |
-| a group of another type with the name | coordinator/share/test_share_api, coordinator/share/test_bad_share_groups |
+| a group of another type with the name | coordinator/share_membership/test_share_api, coordinator/share_membership/test_bad_share_groups |
 """
 
 from __future__ import annotations

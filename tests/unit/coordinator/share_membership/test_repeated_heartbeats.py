@@ -20,7 +20,7 @@ from bmq.protocol.messages.share_group_heartbeat_request import ShareGroupHeartb
 from bmq.protocol.messages.share_group_heartbeat_response import ShareGroupHeartbeatResponse
 from bmq.protocol.request_context import Received, RequestContext
 from tests.unit.broker.world import virtual
-from tests.unit.coordinator.share.test_share_api import AT_ONCE, Shares, assigned
+from tests.unit.coordinator.share_membership.test_share_api import AT_ONCE, Shares, assigned
 
 pytestmark = pytest.mark.unit
 

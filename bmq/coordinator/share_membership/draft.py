@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from bmq.coordinator.modern.group_draft import EncodedRecord, GroupDraft
-from bmq.coordinator.share.share_group import ShareGroup, StatePartitions
+from bmq.coordinator.share_membership.share_group import ShareGroup, StatePartitions
 from bmq.protocol.share_group_records import (
     EpochKey,
     EpochValue,

@@ -15,8 +15,8 @@ from typing import ClassVar, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from bmq.coordinator.modern.modern_group import ModernGroup
-from bmq.coordinator.share.assignor import Target
-from bmq.coordinator.share.member import NOTHING, ShareMember, parts_of, target_of
+from bmq.coordinator.share_membership.assignor import Target
+from bmq.coordinator.share_membership.member import NOTHING, ShareMember, parts_of, target_of
 from bmq.protocol import share_group_records as records
 from bmq.protocol.share_group_records import ShareKey, ShareValue
 

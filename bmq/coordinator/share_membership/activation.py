@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from uuid import UUID
 
-from bmq.coordinator.share.assignor import Place, Target
+from bmq.coordinator.share_membership.assignor import Place, Target
 
 NO_EPOCH = -1
 

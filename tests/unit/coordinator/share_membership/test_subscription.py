@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from bmq.coordinator.share.activation import Activation
-from bmq.coordinator.share.assignor import AssignedMember
-from bmq.coordinator.share.subscription import marked_hash, targets_of
+from bmq.coordinator.share_membership.activation import Activation
+from bmq.coordinator.share_membership.assignor import AssignedMember
+from bmq.coordinator.share_membership.subscription import marked_hash, targets_of
 from bmq.coordinator.subscription_type import SubscriptionType, subscription_of
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
@@ -29,7 +29,7 @@ from bmq.protocol.share_state_messages import (
     ShareActivateRequest,
 )
 from tests.unit.broker.world import virtual
-from tests.unit.coordinator.share.test_share_api import Shares, T, U, assigned
+from tests.unit.coordinator.share_membership.test_share_api import Shares, T, U, assigned
 from tests.unit.coordinator.share_state.states import States
 
 pytestmark = pytest.mark.unit

@@ -9,7 +9,7 @@ import pytest
 from bmq.protocol.error_codes import ErrorCode
 from tests.unit.broker.world import virtual
 from tests.unit.coordinator.cluster import FakeTopic
-from tests.unit.coordinator.share.test_share_api import Shares
+from tests.unit.coordinator.share_membership.test_share_api import Shares
 
 pytestmark = pytest.mark.unit
 

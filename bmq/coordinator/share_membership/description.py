@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bmq.coordinator.share.assignor import SIMPLE, Target
-from bmq.coordinator.share.member import ShareMember
-from bmq.coordinator.share.share_group import ShareGroup
+from bmq.coordinator.share_membership.assignor import SIMPLE, Target
+from bmq.coordinator.share_membership.member import ShareMember
+from bmq.coordinator.share_membership.share_group import ShareGroup
 from bmq.coordinator.topics import Topics
 from bmq.protocol.messages.share_group_describe_response import Assignment, DescribedGroup, Member, TopicPartitions
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
-from bmq.coordinator.share.draft import ShareDraft
-from bmq.coordinator.share.share_group import StateTopics
+from bmq.coordinator.share_membership.draft import ShareDraft
+from bmq.coordinator.share_membership.share_group import StateTopics
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 

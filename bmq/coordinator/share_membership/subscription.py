@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
-from bmq.coordinator.share.assignor import AssignedMember, Target, assign
+from bmq.coordinator.share_membership.assignor import AssignedMember, Target, assign
 from bmq.coordinator.subscription_type import SubscriptionType
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError

@@ -23,7 +23,7 @@ from bmq.protocol.share_state_messages import (
     ShareReleaseRequest,
 )
 from tests.unit.broker.world import virtual
-from tests.unit.coordinator.share.test_share_api import AT_ONCE, Shares, T
+from tests.unit.coordinator.share_membership.test_share_api import AT_ONCE, Shares, T
 
 pytestmark = pytest.mark.unit
 

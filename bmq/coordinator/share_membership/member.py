@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
 
-from bmq.coordinator.share.assignor import Target
+from bmq.coordinator.share_membership.assignor import Target
 from bmq.protocol import share_group_records as records
 from bmq.protocol.share_group_records import TopicPartitions
 

@@ -11,7 +11,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.consumer_group_heartbeat_request import ConsumerGroupHeartbeatRequest
 from bmq.protocol.messages.share_group_heartbeat_request import ShareGroupHeartbeatRequest
 from tests.unit.broker.world import virtual
-from tests.unit.coordinator.share.test_share_api import Shares
+from tests.unit.coordinator.share_membership.test_share_api import Shares
 
 pytestmark = pytest.mark.unit
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.coordinator.share.share_group import ShareGroup
+from bmq.coordinator.share_membership.share_group import ShareGroup
 from bmq.protocol import share_group_records as records
 from tests.unit.broker.world import virtual
-from tests.unit.coordinator.share.test_share_api import Shares, T, U
+from tests.unit.coordinator.share_membership.test_share_api import Shares, T, U
 
 pytestmark = pytest.mark.unit
 

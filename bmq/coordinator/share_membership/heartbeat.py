@@ -19,12 +19,12 @@ from bmq.coordinator.modern.cached_responses import CacheableResponse, RequestKe
 from bmq.coordinator.modern.member_timers import TimerKind
 from bmq.coordinator.modern.subscribed_topics import metadata_hash
 from bmq.coordinator.runtime.moment import Moment
-from bmq.coordinator.share.assignor import AssignedMember, Target
-from bmq.coordinator.share.draft import ShareDraft
-from bmq.coordinator.share.member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember, parts_of
-from bmq.coordinator.share.readable import readable_topic, require_readable
-from bmq.coordinator.share.share_group import ShareGroup, StateTopic, StateTopics
-from bmq.coordinator.share.subscription import marked_hash, require_admission, targets_of
+from bmq.coordinator.share_membership.assignor import AssignedMember, Target
+from bmq.coordinator.share_membership.draft import ShareDraft
+from bmq.coordinator.share_membership.member import JOIN_EPOCH, LEAVE_EPOCH, ShareMember, parts_of
+from bmq.coordinator.share_membership.readable import readable_topic, require_readable
+from bmq.coordinator.share_membership.share_group import ShareGroup, StateTopic, StateTopics
+from bmq.coordinator.share_membership.subscription import marked_hash, require_admission, targets_of
 from bmq.coordinator.subscription_type import SubscriptionType
 from bmq.coordinator.topics import Topics
 from bmq.protocol import share_group_records as records
