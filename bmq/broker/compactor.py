@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from bmq.broker.compaction_share import CompactionShare
+from bmq.broker.compaction.cpu_share import CleanerCpuShare
 from bmq.broker.context import BrokerContext
 from bmq.broker.runtime import PartitionRuntime
 from bmq.log.compaction import Cleanable, CleanerUnavailable, LogCleaning, Uncleanable, is_due
@@ -40,7 +40,7 @@ class Compactor:
         self._context = context
         self._cleaning = cleaning
         self._pacing = CompactionPacing(context)
-        self._share = CompactionShare(context, cleaning)
+        self._share = CleanerCpuShare(context, cleaning)
         self._runtimes = runtimes
         self._refused: set[PartitionRuntime] = set()  # their logs cannot be decoded
         self._changed = asyncio.Event()

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from bmq.broker.compaction import Compaction
+from bmq.broker.compaction.segment_rewrite import SegmentRewrite
 from bmq.broker.delegated_compaction import DelegatedCompaction
 from bmq.broker.manifest_changes import ManifestChanges
 from bmq.broker.owned_partition import OwnedPartition
@@ -102,10 +102,10 @@ class PartitionCompaction:
         await self.remove_unnamed()
         # Else each try would leave another file: on a full disk, where not even a manifest can be written.
         await self._changes.let_go()
-        compaction = self._compaction(files, pace)
+        rewrite = self._rewrite(files, pace)
         self.is_being_compacted = True
         try:
-            return await compaction.run(compaction.plan(found, now_ms), cleaning)
+            return await rewrite.run(rewrite.plan(found, now_ms), cleaning)
         finally:
             self.is_being_compacted = False
 
@@ -114,10 +114,10 @@ class PartitionCompaction:
         found, files = self.cleanable(now_ms), self._partition.files
         if found is None or not found.dirty_bytes or files is None:
             return None
-        return files, self._compaction(files, _at_once).plan(found, now_ms, later_ms=later_ms)
+        return files, self._rewrite(files, _at_once).plan(found, now_ms, later_ms=later_ms)
 
-    def _compaction(self, files: PartitionFiles, pace: Callable[[int], Awaitable[None]]) -> Compaction:
-        return Compaction(self._partition, self._changes, files, pace)
+    def _rewrite(self, files: PartitionFiles, pace: Callable[[int], Awaitable[None]]) -> SegmentRewrite:
+        return SegmentRewrite(self._partition, self._changes, files, pace)
 
     async def remove_unnamed(self) -> None:
         """Delete, after file.delete.delay.ms, what compactions of older owners never swapped in. Never raises a StoreError:

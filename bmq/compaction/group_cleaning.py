@@ -21,7 +21,7 @@ from bmq.log.manifest import Extent
 from bmq.log.store import Durability, SegmentStore, SegmentWriter, StoreError
 
 GROWTH_MAX: Final = 3
-"""As in bmq.broker.compaction."""
+"""As in bmq.broker.compaction.segment_rewrite."""
 
 
 class SegmentNotes:

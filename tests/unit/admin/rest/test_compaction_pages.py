@@ -15,8 +15,8 @@ from bmq.metadata.image import Node, TopicImage
 from bmq.spark.jobs.outcome import BrokenOff, JobFailed
 from bmq.spark.jobs.partition_owner import PartitionOwner
 from tests.fakes.cluster_controller import image_of, topic_image
-from tests.unit.broker.test_compaction import COMPACT, filled, newest, read
-from tests.unit.broker.test_delegated_compaction import clean
+from tests.unit.broker.compaction.test_compaction import COMPACT, filled, newest, read
+from tests.unit.broker.compaction.test_delegation import clean
 from tests.unit.broker.world import KEY, World, virtual
 
 pytestmark = pytest.mark.unit

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.broker.compaction_share import DOUBLED_AFTER_S, LOOK_S, CompactionShare, share_of_time
+from bmq.broker.compaction.cpu_share import DOUBLED_AFTER_S, LOOK_S, CleanerCpuShare, share_of_time
 from bmq.log.compaction import CleaningEvent, CleaningPlan
 from tests.unit.broker.world import World, virtual
 
@@ -59,7 +59,7 @@ def test_a_cleaning_is_told_of_producers_while_there_is_something_to_clean() -> 
     async def main() -> None:
         context = World(compaction_busy_share=0.125).owner().manager.context
         cleaning = Told()
-        share = CompactionShare(context, cleaning)
+        share = CleanerCpuShare(context, cleaning)
         share.begin()
         for appended in (0, 3, 1, 0):
             context.counts.appended_batches += appended

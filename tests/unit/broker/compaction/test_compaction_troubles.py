@@ -18,7 +18,7 @@ from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 from tests.fakes.clock import FakeClock
-from tests.unit.broker.test_compaction import (
+from tests.unit.broker.compaction.test_compaction import (
     COMPACT,
     Interrupted,
     cleaning_of,

@@ -18,7 +18,7 @@ from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode
 from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.record_batch import TRANSACTIONAL
 from tests.support import delegated_job
-from tests.unit.broker.test_compaction import (
+from tests.unit.broker.compaction.test_compaction import (
     COMPACT,
     Interrupted,
     at_once,

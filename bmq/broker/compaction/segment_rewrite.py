@@ -1,8 +1,7 @@
-"""Compacts one partition of this process: has its segments cleaned, writes what is left, and swaps it in.
+"""Rewrites the segments of a partition that is compacted: writes the records that are left, and swaps the new segments in.
 
-The log stays as it was until a manifest names the new segment, group by group; readers find the old files until these are
-deleted, after file.delete.delay.ms. Whatever ends a compaction in the middle leaves a whole log, and at worst an unnamed
-file.
+The log does not change until a manifest names the new segment, group by group. Readers find the old files until these are
+deleted, after file.delete.delay.ms. A compaction that ends in the middle leaves a whole log, and at worst an unnamed file.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ GROWTH_MAX: Final = 3
 _log = structlog.get_logger("bmq.broker")
 
 
-class Compaction:
-    """One compaction. `pace` is awaited after each append, with its bytes: it may take its time."""
+class SegmentRewrite:
+    """One compaction of one log. `pace` is awaited after each append, with its bytes: it may take its time."""
 
     def __init__(
         self,

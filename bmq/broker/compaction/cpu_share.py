@@ -1,8 +1,8 @@
-"""How much of the time the process that cleans may run, beside producers.
+"""The share of a CPU that the process that cleans logs may use while producers write.
 
-Two processors that are busy slow each other down, whatever their priorities, so a cleaning that shall not be noticed
-by producers runs now and then only. One that is not done for long takes more of the time: logs must not grow faster than they
-are cleaned.
+Two processors that are busy slow each other down, whatever their priorities. So that producers do not notice a cleaning,
+it runs for a part of the time only. A cleaning that goes on for long gets more of the time, because logs must not grow
+faster than they are cleaned.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def share_of_time(busy_share: float, at_work_s: float, *, are_producers_there: b
     return min(WHOLE, busy_share * float(1 << int(doublings)))
 
 
-class CompactionShare:
-    """Tells a cleaning its share while there is something to clean."""
+class CleanerCpuShare:
+    """Sets a cleaning's share of the CPU while there is something to clean."""
 
     def __init__(self, context: BrokerContext, cleaning: LogCleaning) -> None:
         self._context = context
@@ -37,7 +37,7 @@ class CompactionShare:
         self._next: asyncio.TimerHandle | None = None
 
     def begin(self) -> None:
-        """There is something to clean. Until `end`. Who wrote since then is taken for a producer at first."""
+        """There is something to clean, until `end`. At first anything written since then counts as a producer's."""
         if self._next is None:
             self._began_s = asyncio.get_running_loop().time()
             self._look()
