@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from bmq.broker.compaction.delegation import DelegatedCompaction
 from bmq.broker.compaction.segment_rewrite import SegmentRewrite
-from bmq.broker.delegated_compaction import DelegatedCompaction
 from bmq.broker.manifest_changes import ManifestChanges
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.log.compaction import COMPACT_POLICY, Cleanable, CleaningEnd, CleaningPlan, LogCleaning, cleanable
@@ -25,7 +25,7 @@ async def _at_once(_: int) -> None:
 
 
 class PartitionCompaction:
-    """Implements delegated_compaction.DelegatingLog.
+    """Implements delegation.DelegatingLog.
 
     `delegation`: compactions that a job outside of the servers carries out.
     """

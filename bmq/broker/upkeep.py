@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from bmq.broker import partition_events as ev
-from bmq.broker.delegated_compaction import DelegatedCompaction
+from bmq.broker.compaction.delegation import DelegatedCompaction
 from bmq.broker.in_flight_batches import InFlightBatches
 from bmq.broker.own_segment import OwnSegment
 from bmq.broker.owned_partition import OwnedPartition

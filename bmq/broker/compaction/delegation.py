@@ -1,7 +1,7 @@
-"""Gives the compaction of a partition of this process to somebody else, and swaps in what comes back.
+"""Delegates a partition's compaction to a job outside of the servers, checks the job's files, and swaps them in.
 
-One at a time for each partition. What was promised is in memory only: a restart or a takeover forgets it, and whoever
-works on it finds the plan refused. Nothing of the log depends on it: until a manifest names a file, it counts for nothing.
+A partition has one delegation at a time. The reservation is in memory only: a restart or a takeover forgets it, and the job
+finds its plan refused. The log does not depend on it: a file counts only once a manifest names it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class DelegatingLog(Protocol):
 
 
 class DelegatedCompaction:
-    """The compaction of one partition, as another process does it."""
+    """The delegation of one partition's compaction."""
 
     def __init__(self, partition: OwnedPartition, changes: ManifestChanges, log: DelegatingLog) -> None:
         self._context = partition.context
