@@ -25,6 +25,7 @@ import structlog
 from bmq.broker import partition_events as ev
 from bmq.broker.appends import PartitionAppends
 from bmq.broker.batch_refusals import BatchRefusals
+from bmq.broker.compaction.partition_compaction import PartitionCompaction
 from bmq.broker.context import BrokerContext
 from bmq.broker.group_backlog import Backlog, lift_refusal
 from bmq.broker.half.half_appends import HalfAppends
@@ -40,7 +41,6 @@ from bmq.broker.own_directory import OwnDirectory
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.ownership import Ownership
 from bmq.broker.partition import offline, step
-from bmq.broker.partition_compaction import PartitionCompaction
 from bmq.broker.partition_load import PartitionLoad
 from bmq.broker.partition_offline import PartitionOffline
 from bmq.broker.partition_retention import PartitionRetention
