@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 
-from bmq.broker.compactor import Compactor
+from bmq.broker.compaction.scheduler import CompactionScheduler
 from bmq.broker.context import USUAL_RETRY, BrokerContext, BrokerSettings, CompactionPace, VerificationRetry
 from bmq.broker.group_backlog import GroupBacklogs
 from bmq.broker.half_checker import HalfChecker
@@ -111,7 +111,7 @@ class PartitionManager:
         self._retention_timer = self._loop.call_later(
             self.settings.retention_check_interval_ms / 1000, self._begin_retention
         )
-        self._compactor: Compactor | None = None
+        self._compaction_scheduler: CompactionScheduler | None = None
         self._is_closed = False
         self._on_owned: Callable[[], None] = _nobody_listens
 
@@ -136,20 +136,22 @@ class PartitionManager:
 
     def use_cleaning(self, cleaning: LogCleaning) -> None:
         """Compact logs from now on."""
-        assert self._compactor is None
-        self._compactor = Compactor(self.context, cleaning, lambda: self._started)
+        assert self._compaction_scheduler is None
+        self._compaction_scheduler = CompactionScheduler(
+            self.context, cleaning, lambda: (runtime.compaction for runtime in self._started)
+        )
 
     @property
     def problems(self) -> tuple[str, ...]:
         """What an operator has to look at, a sentence each."""
-        problem = None if self._compactor is None else self._compactor.problem
+        problem = None if self._compaction_scheduler is None else self._compaction_scheduler.problem
         return () if problem is None else (problem,)
 
     def pace_compaction(self, pace: CompactionPace) -> None:
         """From the next look, the next compaction and the next append on."""
         self.context.compaction = pace
-        if self._compactor is not None:
-            self._compactor.pace_changed()
+        if self._compaction_scheduler is not None:
+            self._compaction_scheduler.pace_changed()
 
     def expire_producer_ids_after(self, idle_ms: int) -> None:
         """Producers that are silent for so long are forgotten, from the next check of retention on."""
@@ -476,8 +478,8 @@ class PartitionManager:
             if task is not None:
                 task.cancel()
                 await asyncio.wait({task})
-        if self._compactor is not None:
-            await self._compactor.close()
+        if self._compaction_scheduler is not None:
+            await self._compaction_scheduler.close()
         await self._backlogs.close()
         runtimes = tuple(self._started)
         for runtime in runtimes:

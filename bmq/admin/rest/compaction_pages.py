@@ -13,7 +13,7 @@ from bmq.admin.rest.parameters import NUMBER, DryRun, PartitionNumber, TopicName
 from bmq.admin.rest.problems import ElsewhereError, ProblemError, errors
 from bmq.admin.rest.sources import RestSources
 from bmq.admin.rest.views import url_of
-from bmq.broker.compactor import CompactionPacing
+from bmq.broker.compaction.pacing import CompactionPacing
 from bmq.log.delegated_compaction import TIME_LIMIT_MS_MAX
 from bmq.log.partition_log import PartitionStarting, TopicPartition
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import structlog
 
@@ -38,6 +39,10 @@ class PartitionCompaction:
         # (leader epoch, roll) of the first dirty segment when it was last looked at, and its first timestamp.
         self._first_dirty: tuple[tuple[int, int], int] | None = None
         self._is_searched = False  # for what compactions of older owners left behind
+
+    def names(self) -> dict[str, Any]:
+        """As OwnedPartition.names."""
+        return self._partition.names()
 
     @property
     def config(self) -> LogConfig:

@@ -677,7 +677,7 @@ def test_a_topic_on_disk_has_its_compacted_segments_on_disk() -> None:
     virtual(main)
 
 
-# --- the compactor
+# --- the scheduler
 
 
 class Counting:
@@ -695,7 +695,7 @@ class Counting:
         self.is_closed = True
 
 
-def test_the_compactor_compacts_what_is_due_and_then_rests() -> None:
+def test_the_scheduler_compacts_what_is_due_and_then_rests() -> None:
     async def main() -> None:
         owner = World(compaction_check_interval_ms=1_000).owner(COMPACT)
         log = await filled(owner)

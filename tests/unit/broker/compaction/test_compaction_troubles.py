@@ -221,7 +221,7 @@ def test_a_topic_deleted_while_it_is_compacted_stays_deleted(count: int, is_made
     virtual(main)
 
 
-def test_the_compactor_goes_on_when_a_topic_was_deleted_under_it() -> None:
+def test_the_scheduler_goes_on_when_a_topic_was_deleted_under_it() -> None:
     async def main() -> None:
         owner = World(compaction_check_interval_ms=1_000).owner(replace(COMPACT, durability=Durability.HSYNC))
         log = await filled(owner)

@@ -1,7 +1,6 @@
-"""Compacts the partitions of this process, one at a time, the dirtiest first.
+"""Decides when which log of this process is compacted: one at a time, the dirtiest first.
 
-Source: Kafka's LogCleaner and LogCleanerManager.grabFilthiestCompactedLog. It runs beside producers and gives way to them:
-after each append it waits for as long again as the event loop kept it waiting, many times over.
+Source: Kafka's LogCleaner and LogCleanerManager.grabFilthiestCompactedLog.
 """
 
 from __future__ import annotations
@@ -14,39 +13,37 @@ from typing import Final
 import structlog
 
 from bmq.broker.compaction.cpu_share import CleanerCpuShare
+from bmq.broker.compaction.pacing import CompactionPacing
+from bmq.broker.compaction.partition_compaction import PartitionCompaction
 from bmq.broker.context import BrokerContext
-from bmq.broker.runtime import PartitionRuntime
 from bmq.log.compaction import Cleanable, CleanerUnavailable, LogCleaning, Uncleanable, is_due
 from bmq.protocol.errors import BmqError
 
-LAG_FACTOR: Final = 4
-PAUSE_MAX_S: Final = 0.5
 UNAVAILABLE_REST_MAX_S: Final = 600.0
-"""The longest rest after failures of whoever cleans. They double the usual one each time."""
-_PROBE_S: Final = 0.001
+"""The longest rest after failures of the cleaner. Each doubles the usual one."""
 
 _log = structlog.get_logger("bmq.broker")
 
 
-class Compactor:
-    """`runtimes`: those of this process, whatever they do."""
+class CompactionScheduler:
+    """`partitions`: all of this process, whatever their state."""
 
     def __init__(
         self,
         context: BrokerContext,
         cleaning: LogCleaning,
-        runtimes: Callable[[], Iterable[PartitionRuntime]],
+        partitions: Callable[[], Iterable[PartitionCompaction]],
     ) -> None:
         self._context = context
         self._cleaning = cleaning
         self._pacing = CompactionPacing(context)
         self._share = CleanerCpuShare(context, cleaning)
-        self._runtimes = runtimes
-        self._refused: set[PartitionRuntime] = set()  # their logs cannot be decoded
+        self._partitions = partitions
+        self._refused: set[PartitionCompaction] = set()  # their logs cannot be decoded
         self._changed = asyncio.Event()
         self._unavailable = 0  # how often in a row the cleaning process has failed
         self.problem: str | None = None
-        """Why no log is compacted, in one sentence, while whoever cleans is unavailable."""
+        """Why no log is compacted, in one sentence, while the cleaner is unavailable."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
@@ -62,11 +59,11 @@ class Compactor:
         while True:
             await self._rest(looked_s)
             looked_s = asyncio.get_running_loop().time()
-            tried: set[PartitionRuntime] = set()
-            while (runtime := await self._next(tried)) is not None:
-                tried.add(runtime)
+            tried: set[PartitionCompaction] = set()
+            while (partition := await self._next(tried)) is not None:
+                tried.add(partition)
                 self._share.begin()
-                await self.compact(runtime)
+                await self.compact(partition)
                 if self.problem is not None:
                     break  # other logs would fare no better
             self._share.end()
@@ -91,38 +88,38 @@ class Compactor:
                     await self._changed.wait()
         await asyncio.sleep(0)  # others have their turn even without an interval
 
-    async def _next(self, tried: set[PartitionRuntime]) -> PartitionRuntime | None:
+    async def _next(self, tried: set[PartitionCompaction]) -> PartitionCompaction | None:
         """The partition to compact now: the one with the greatest share of dirty bytes; None when none is due."""
         now_ms = self._context.clock.now_ms()
-        runtimes = tuple(self._runtimes())
-        self._refused &= set(runtimes)
-        found: list[tuple[float, PartitionRuntime]] = []
-        for runtime in runtimes:
-            if runtime in tried or runtime in self._refused or runtime.compaction.delegation.is_reserved:
+        partitions = tuple(self._partitions())
+        self._refused &= set(partitions)
+        found: list[tuple[float, PartitionCompaction]] = []
+        for partition in partitions:
+            if partition in tried or partition in self._refused or partition.delegation.is_reserved:
                 continue
-            cleanable = runtime.compaction.cleanable(now_ms)
-            if cleanable is not None and await self._is_due(runtime, cleanable, now_ms):
-                found.append((cleanable.dirty_ratio, runtime))
+            cleanable = partition.cleanable(now_ms)
+            if cleanable is not None and await self._is_due(partition, cleanable, now_ms):
+                found.append((cleanable.dirty_ratio, partition))
         return max(found, key=lambda pair: pair[0])[1] if found else None
 
-    async def _is_due(self, runtime: PartitionRuntime, cleanable: Cleanable, now_ms: int) -> bool:
-        if is_due(cleanable, runtime.config, now_ms=now_ms, first_dirty_timestamp_ms=None):
+    async def _is_due(self, partition: PartitionCompaction, cleanable: Cleanable, now_ms: int) -> bool:
+        if is_due(cleanable, partition.config, now_ms=now_ms, first_dirty_timestamp_ms=None):
             return True
         try:
-            timestamp_ms = await runtime.compaction.first_dirty_timestamp_ms(cleanable)
+            timestamp_ms = await partition.first_dirty_timestamp_ms(cleanable)
         except BmqError:
             return False  # the store is away, or the partition moved: another time
-        return is_due(cleanable, runtime.config, now_ms=now_ms, first_dirty_timestamp_ms=timestamp_ms)
+        return is_due(cleanable, partition.config, now_ms=now_ms, first_dirty_timestamp_ms=timestamp_ms)
 
-    async def compact(self, runtime: PartitionRuntime) -> None:
+    async def compact(self, partition: PartitionCompaction) -> None:
         """One compaction, whatever becomes of it."""
         now_ms, counts = self._context.clock.now_ms(), self._context.counts
         began_s = asyncio.get_running_loop().time()
-        names = {"topic": runtime.topic_name, "partition": runtime.topic_partition.partition}
+        names = partition.names()
         try:
-            end = await runtime.compaction.run(self._cleaning, now_ms, self._pacing.pace)
+            end = await partition.run(self._cleaning, now_ms, self._pacing.pace)
         except Uncleanable as error:
-            self._refused.add(runtime)
+            self._refused.add(partition)
             counts.uncleanable += 1
             _log.error("compaction_refused", **names, reason=str(error))
         except CleanerUnavailable as error:
@@ -134,7 +131,7 @@ class Compactor:
             _log.warning("compaction_interrupted", **names, reason=str(error))
         except Exception:  # noqa: BLE001 any bug is answered or logged
             # The log is whole; what is wrong here must not end the compaction of others.
-            self._refused.add(runtime)
+            self._refused.add(partition)
             counts.uncleanable += 1
             _log.exception("compaction_failed", **names)
         else:
@@ -153,20 +150,3 @@ class Compactor:
                 bytes_kept=end.bytes_kept,
                 seconds=round(asyncio.get_running_loop().time() - began_s, 3),
             )
-
-
-class CompactionPacing:
-    """Gives way to producers: waits after so many bytes as long as the event loop kept it waiting, several times over."""
-
-    def __init__(self, context: BrokerContext) -> None:
-        self._context = context
-
-    async def pace(self, size_bytes: int) -> None:
-        loop = asyncio.get_running_loop()
-        began_s = loop.time()
-        await asyncio.sleep(_PROBE_S)
-        lag_s = loop.time() - began_s - _PROBE_S
-        rate_s = size_bytes / self._context.compaction.bytes_per_s_max
-        pause_s = max(min(PAUSE_MAX_S, lag_s * LAG_FACTOR), rate_s)
-        if pause_s > _PROBE_S:
-            await asyncio.sleep(pause_s)
