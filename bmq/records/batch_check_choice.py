@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bmq.records.batch_check import BatchCheck, Rules
-from bmq.records.batch_check_python import TwinCheck
+from bmq.records.batch_check_native import NativeCheck
+from bmq.records.batch_check_twin import TwinCheck
 from bmq.records.native.library import kernel
-from bmq.records.native_check import NativeCheck
 
 
 def batch_check(rules: Rules, before_max_ms: int, after_max_ms: int) -> BatchCheck:

@@ -11,7 +11,7 @@ from typing import Final
 
 from bmq.protocol.batch_records import Record, encode_batch
 from bmq.records.batch_check import Result, Rules
-from bmq.records.batch_check_python import TwinCheck
+from bmq.records.batch_check_twin import TwinCheck
 from bmq.records.delays_twin import split_with_status
 from bmq.records.lz4_frames import is_one_frame_twin
 from bmq.records.native import library

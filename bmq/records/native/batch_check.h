@@ -1,4 +1,4 @@
-/* Validates the records of one produced batch, as Kafka's LogValidator does. bmq/records/batch_check_python.py gives the
+/* Validates the records of one produced batch, as Kafka's LogValidator does. bmq/records/batch_check_twin.py gives the
  * same answers in Python; a change here is a change there.
  */
 #ifndef BMQ_BATCH_CHECK_H
