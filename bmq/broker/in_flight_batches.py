@@ -49,11 +49,11 @@ class InFlightBatches:
         """The current segment's size limit: by the topic's settings, and by the size it was opened for."""
         return min(limits.segment_bytes, self.segment_bytes_max)
 
-    def is_nearly_full(self, limits: Limits) -> bool:
+    def is_segment_nearly_full(self, limits: Limits) -> bool:
         """Whether to open the next segment ahead of need: at the same share of a small segment as of a large one."""
         return self.segment_bytes >= limits.preopen_bytes * self.bytes_max(limits) // limits.segment_bytes
 
-    def take_fitting(self, limits: Limits) -> tuple[Batch, ...]:
+    def take_for_segment(self, limits: Limits) -> tuple[Batch, ...]:
         """Move what fits into the segment from waiting to written. An empty segment takes a batch of any size."""
         waiting = self.waiting
         room = self.bytes_max(limits) - self.segment_bytes

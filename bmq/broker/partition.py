@@ -258,7 +258,7 @@ def _write(state: Writing, outstanding: int = 0) -> Step:
     own = len(log.append_ends)
     may_append = not own or max(own, outstanding) < limits.appends_outstanding_max
     if log.waiting and not state.is_roll_due and may_append:
-        batches = log.take_fitting(limits)
+        batches = log.take_for_segment(limits)
         if batches:
             effects.append(WriteBatches(state.segment, batches))
         if log.waiting:
@@ -266,7 +266,7 @@ def _write(state: Writing, outstanding: int = 0) -> Step:
     if state.roll_reason is not RollReason.NONE and state.next.is_ready() and not state.is_roll_due:
         state, more = _weigh(state)
         effects += more
-    if state.is_roll_due or state.roll_reason is not RollReason.NONE or log.is_nearly_full(limits):
+    if state.is_roll_due or state.roll_reason is not RollReason.NONE or log.is_segment_nearly_full(limits):
         if state.is_roll_due and not log.written:
             after, rolling = _roll(state)
             return after, (*effects, *rolling)
@@ -282,7 +282,7 @@ def _weigh(state: Writing) -> tuple[Writing, Effects]:
     if state.roll_reason is RollReason.AGE or state.next.replicas > state.replicas:
         return replace(state, is_roll_due=True, roll_reason=RollReason.NONE), ()
     state = replace(state, roll_reason=RollReason.NONE)
-    if state.log.is_nearly_full(state.limits):
+    if state.log.is_segment_nearly_full(state.limits):
         return state, ()  # the next segment is needed soon anyway
     discard = DiscardSegment(state.next.roll_after(state.segment))
     return replace(state, next=state.next.discarded()), (discard,)
@@ -458,7 +458,7 @@ def _drain(state: Writing) -> Step:
     log = state.log
     effects: list[Effect] = []
     if log.waiting and not state.is_roll_due:
-        batches = log.take_fitting(state.limits)
+        batches = log.take_for_segment(state.limits)
         if batches:
             effects.append(WriteBatches(state.segment, batches))
     if log.waiting:

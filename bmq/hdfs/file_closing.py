@@ -275,7 +275,7 @@ class FileClosing:
                 await self._complete(last.block.with_length(length_bytes), last.offset + length_bytes)
                 self._nodes = nodes
             case SetUpEmpty(nodes):
-                new = await self._bump(last)
+                new = await self._fence_by_new_stamp(last)
                 stream = await self._open(
                     replace(new, nodes=nodes), Stage.PIPELINE_SETUP_CREATE, last.block, new_stamp=0
                 )
@@ -309,7 +309,7 @@ class FileClosing:
 
     async def _renew(self, last: LocatedBlock, steps: Renew) -> None:
         """The usual way: new stamp, equalize, close."""
-        new = await self._bump(last)
+        new = await self._fence_by_new_stamp(last)
         stamp = new.block.generation_stamp
         assert self.survey.oldest is not None
         # Nodes that are listed no longer may have the first stamp still, the others have at least the newest.
@@ -333,7 +333,7 @@ class FileClosing:
         finally:
             stream.abort()
 
-    async def _bump(self, last: LocatedBlock) -> LocatedBlock:
+    async def _fence_by_new_stamp(self, last: LocatedBlock) -> LocatedBlock:
         return await self._namenode.bump(last.block, holder=self._holder)
 
     async def _open(self, located: LocatedBlock, stage: Stage, listed: Block, *, new_stamp: int) -> BlockStream:

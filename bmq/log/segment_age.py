@@ -1,4 +1,4 @@
-"""Decides when a segment has to roll: by its age, by the time between its records, by retention. Times in milliseconds. Pure.
+"""Decides when a segment is old enough to roll: by its age, the time between its records, retention. Times in ms. Pure.
 
 Source: Kafka's LogSegment.shouldRoll. Its size is checked where batches are taken into it (broker/in_flight_batches.py).
 """
