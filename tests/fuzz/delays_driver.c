@@ -4,24 +4,13 @@
  * A case is one byte each for record count, last delta, and whether the batch has one append time; then a body. The terms are
  * those of tests/unit/records/delay_cases.py.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "cases.h"
 #include "delays.h"
 
 #define HEAD_BYTES 3
 #define NOW_MS INT64_C(1700000000000)
 
 static const int64_t LEVELS_MS[] = {1000, 5000, 10000};
-
-/* Memory of exactly this size, so that a sanitizer sees each byte too many. */
-static uint8_t *exactly(size_t bytes) {
-    uint8_t *memory = calloc(bytes ? bytes : 1, 1);
-    if (!memory)
-        exit(1);
-    return memory;
-}
 
 static void put_hex(const uint8_t *data, int64_t bytes) {
     printf(" ");
@@ -31,11 +20,10 @@ static void put_hex(const uint8_t *data, int64_t bytes) {
 
 static void split_case(const uint8_t *data, size_t bytes) {
     const size_t body_bytes = bytes - HEAD_BYTES;
-    uint8_t *body = exactly(body_bytes), *entries = exactly(BMQ_HELD_ENTRY_BYTES * (size_t)data[0]);
+    uint8_t *body = copied(data + HEAD_BYTES, body_bytes), *entries = exactly(BMQ_HELD_ENTRY_BYTES * (size_t)data[0]);
     uint8_t *bodies = exactly(body_bytes), *kept = exactly(body_bytes);
     struct bmq_delay_split split;
     struct bmq_delay_terms terms = {LEVELS_MS, 3, NOW_MS, 3600000, INT64_C(1) << 42, NOW_MS + 20, NOW_MS - 100, NOW_MS, data[2]};
-    memcpy(body, data + HEAD_BYTES, body_bytes);
     const int64_t status =
         bmq_split_delays(body, (int64_t)body_bytes, data[0], data[1], &terms, entries, bodies, kept, &split);
     printf("%lld", (long long)status);
@@ -52,15 +40,5 @@ static void split_case(const uint8_t *data, size_t bytes) {
 }
 
 int main(void) {
-    uint8_t length[4];
-    while (fread(length, 1, 4, stdin) == 4) {
-        const size_t bytes = length[0] | (size_t)length[1] << 8 | (size_t)length[2] << 16 | (size_t)length[3] << 24;
-        uint8_t *data = exactly(bytes);
-        if (bytes < HEAD_BYTES || fread(data, 1, bytes, stdin) != bytes)
-            return 1;
-        split_case(data, bytes);
-        putchar('\n');
-        free(data);
-    }
-    return 0;
+    return answer_cases(HEAD_BYTES, split_case);
 }

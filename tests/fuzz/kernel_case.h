@@ -3,10 +3,7 @@
  * An input is one byte of settings and the bytes of a batch. Each buffer is allocated at exactly its size, so that a
  * sanitizer sees a read of one byte too many. tests/fuzz/kernel_cases.py has the same for the twins.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "cases.h"
 #include "batch_check.h"
 #include "delays.h"
 #include "lz4_frame.h"
@@ -17,14 +14,6 @@
 #define HEADER_BYTES 61
 
 static const int64_t BOUNDS_MS[] = {0, 5, 3600000, INT64_MAX};
-
-static uint8_t *copied(const uint8_t *data, size_t bytes) {
-    uint8_t *copy = malloc(bytes ? bytes : 1);
-    if (!copy)
-        abort();
-    memcpy(copy, data, bytes);
-    return copy;
-}
 
 static const size_t PART_BYTES[] = {1, 2, 7, 61};
 
@@ -51,10 +40,8 @@ static int64_t split_status(const uint8_t *header, const uint8_t *body, size_t b
     const int64_t count = header[60] & 63, last_delta = header[26];
     const struct bmq_delay_terms terms = {levels_ms, 3, NOW_MS, 3600000, INT64_C(1) << 42, NOW_MS + 20, NOW_MS - 100, 0, 0};
     struct bmq_delay_split split;
-    uint8_t *entries = calloc(count ? (size_t)count : 1, BMQ_HELD_ENTRY_BYTES);
-    uint8_t *bodies = malloc(body_bytes ? body_bytes : 1), *kept = malloc(body_bytes ? body_bytes : 1);
-    if (!entries || !bodies || !kept)
-        abort();
+    uint8_t *entries = exactly((size_t)count * BMQ_HELD_ENTRY_BYTES), *bodies = exactly(body_bytes);
+    uint8_t *kept = exactly(body_bytes);
     const int64_t status =
         bmq_split_delays(body, (int64_t)body_bytes, count, last_delta, &terms, entries, bodies, kept, &split);
     free(entries);
@@ -70,9 +57,7 @@ static int64_t passing_status(const uint8_t *header, const uint8_t *body, size_t
     const struct bmq_record_filter filter = {texts, strings, terms, 2, 0xe};
     const int64_t count = header[60] & 63, last_delta = header[26];
     struct bmq_passing passing = {0, -1, 0, 0};
-    int64_t *runs = calloc(count ? (size_t)count : 1, 16);
-    if (!runs)
-        abort();
+    int64_t *runs = exactly(16 * (size_t)count);
     const int64_t status =
         bmq_passing_records(body, (int64_t)body_bytes, count, last_delta, &filter, runs, &passing);
     free(runs);
@@ -85,10 +70,8 @@ static void run_case(const uint8_t *data, size_t bytes, FILE *out) {
     const uint8_t settings = bytes ? data[0] : 0;
     const size_t batch_bytes = bytes ? bytes - 1 : 0;
     uint8_t *batch = copied(bytes ? data + 1 : data, batch_bytes);
-    struct bmq_refused_record *refused = calloc(REFUSED_MAX, sizeof(*refused));
+    struct bmq_refused_record *refused = exactly(REFUSED_MAX * sizeof(*refused));
     struct bmq_batch_check check;
-    if (!refused)
-        abort();
     memset(&check, 0, sizeof(check));
     check.rules = settings & 3;
     check.before_max_ms = BOUNDS_MS[settings >> 2 & 3];

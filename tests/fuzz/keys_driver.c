@@ -4,25 +4,13 @@
  * end, me, records_max (a byte each), then states, hashes (a byte each, 0 to 3 and 255 for none), numbers, and the numbers of
  * locks that are the member's. All owners are 1.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "cases.h"
 #include "keys.h"
-
-/* Memory of exactly this size, so that a sanitizer sees each byte too many. */
-static void *exactly(size_t bytes) {
-    void *memory = calloc(bytes ? bytes : 1, 1);
-    if (!memory)
-        exit(1);
-    return memory;
-}
 
 static void hash_case(const uint8_t *data, size_t bytes) {
     const int64_t count = data[0], last_delta = data[1];
-    uint8_t *body = exactly(bytes - 2);
+    uint8_t *body = copied(data + 2, bytes - 2);
     uint16_t *hashes = exactly(2 * ((size_t)last_delta + 1));
-    memcpy(body, data + 2, bytes - 2);
     printf("%lld", (long long)bmq_key_hashes(body, 0, (int64_t)bytes - 2, count, last_delta, hashes));
     for (int64_t number = 0; number <= last_delta; number++)
         printf(" %u", hashes[number]);
@@ -66,25 +54,19 @@ static void take_case(const uint8_t *data, size_t bytes) {
     free(spans);
 }
 
+static void answer(const uint8_t *data, size_t bytes) {
+    if (data[0])
+        take_case(data + 1, bytes - 1);
+    else
+        hash_case(data + 1, bytes - 1);
+}
+
 int main(void) {
-    uint8_t length[4];
     uint64_t *seeds = exactly(2 * sizeof *seeds);
     uint16_t *owners = exactly(2 * BMQ_KEY_SLOTS);
     if (bmq_own_slots(seeds, 2, owners) || !bmq_own_slots(seeds, 0, owners))
         return 1;
     free(seeds);
     free(owners);
-    while (fread(length, 1, 4, stdin) == 4) {
-        const size_t bytes = length[0] | (size_t)length[1] << 8 | (size_t)length[2] << 16 | (size_t)length[3] << 24;
-        uint8_t *data = exactly(bytes);
-        if (bytes < 8 || fread(data, 1, bytes, stdin) != bytes)
-            return 1;
-        if (data[0])
-            take_case(data + 1, bytes - 1);
-        else
-            hash_case(data + 1, bytes - 1);
-        putchar('\n');
-        free(data);
-    }
-    return 0;
+    return answer_cases(8, answer);
 }

@@ -1,10 +1,7 @@
 /* Reads cases of the kernel's filters of records, each with its length in front (32 bits, little-endian), and writes a line of answers for
  * each: how it ends, and for each step its places, counts and runs. Cases and filters are those of tests/unit/records/passing_cases.py.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "cases.h"
 #include "passing.h"
 
 #define HEAD_BYTES 4
@@ -22,30 +19,20 @@ static const int64_t TERMS[FILTERS][24] = {{TAG}, {KEY}, {TAG, KEY, X}, {0}, {X,
 static const int64_t TERM_COUNTS[FILTERS] = {1, 1, 3, 0, 6};
 static const uint64_t TRUTHS[FILTERS] = {2, 2, 0xea, 1, UINT64_C(0x8000000000000006)};
 
-/* Memory of exactly this size, so that a sanitizer sees each byte too many. */
-static void *exactly(const void *data, size_t bytes) {
-    void *memory = calloc(bytes ? bytes : 1, 1);
-    if (!memory)
-        exit(1);
-    if (bytes && data)
-        memcpy(memory, data, bytes);
-    return memory;
-}
-
 static void passing_case(const uint8_t *data, size_t bytes) {
     const size_t number = data[3] % FILTERS;
     const int64_t last_delta = data[1], step = data[2] ? data[2] : 1;
     int64_t left = data[0], status = 0;
-    uint8_t *body = exactly(data + HEAD_BYTES, bytes - HEAD_BYTES), *texts = exactly(TEXTS, sizeof TEXTS);
-    int64_t *strings = exactly(STRINGS, sizeof STRINGS);
-    int64_t *terms = exactly(TERMS[number], 32 * (size_t)TERM_COUNTS[number]);
+    uint8_t *body = copied(data + HEAD_BYTES, bytes - HEAD_BYTES), *texts = copied(TEXTS, sizeof TEXTS);
+    int64_t *strings = copied(STRINGS, sizeof STRINGS);
+    int64_t *terms = copied(TERMS[number], 32 * (size_t)TERM_COUNTS[number]);
     const struct bmq_record_filter filter = {texts, strings, terms, TERM_COUNTS[number], TRUTHS[number]};
     struct bmq_passing passing = {0, -1, 0, 0};
-    char *line = exactly(NULL, 65536);
+    char *line = exactly(65536);
     size_t at = 0;
     while (left && !status) {
         const int64_t count = left < step ? left : step;
-        int64_t *runs = exactly(NULL, 16 * (size_t)count);
+        int64_t *runs = exactly(16 * (size_t)count);
         status = bmq_passing_records(body, (int64_t)(bytes - HEAD_BYTES), count, last_delta, &filter, runs, &passing);
         left -= count;
         if (!status) {
@@ -65,15 +52,5 @@ static void passing_case(const uint8_t *data, size_t bytes) {
 }
 
 int main(void) {
-    uint8_t length[4];
-    while (fread(length, 1, 4, stdin) == 4) {
-        const size_t bytes = length[0] | (size_t)length[1] << 8 | (size_t)length[2] << 16 | (size_t)length[3] << 24;
-        uint8_t *data = exactly(NULL, bytes);
-        if (bytes < HEAD_BYTES || fread(data, 1, bytes, stdin) != bytes)
-            return 1;
-        passing_case(data, bytes);
-        putchar('\n');
-        free(data);
-    }
-    return 0;
+    return answer_cases(HEAD_BYTES, passing_case);
 }
