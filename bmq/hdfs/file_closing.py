@@ -141,7 +141,7 @@ class FileClosing:
         CorruptFile (the NameNode counts other bytes than the replicas have), AcknowledgedBytesGone.
         """
         reason = ""
-        backoff = Backoff(self._random, first_s=BACKOFF_FIRST_S, max_s=BACKOFF_MAX_S)
+        backoff = Backoff(self._random, first_s=BACKOFF_FIRST_S, max_s=BACKOFF_MAX_S, tries_max=PAUSE_TRIES_MAX)
         loop = asyncio.get_running_loop()
         for _ in range(TRIES_MAX):
             began_s = loop.time()
@@ -160,8 +160,7 @@ class FileClosing:
                 reason = str(error)
                 _log.info("closing_is_tried_again", path=self._path, reason=reason)
                 if not self.survey.has_learned:
-                    spread_s = (loop.time() - began_s) * min(2**backoff.failures, PAUSE_TRIES_MAX)
-                    await asyncio.sleep(max(backoff.next_s(), self._random.uniform(0, spread_s)))
+                    await backoff.pause(loop.time() - began_s)
         return await self.recover(reason)
 
     async def recover(self, reason: str) -> Closed:

@@ -35,6 +35,27 @@ def test_jitter_takes_up_to_a_half(seed: int, first_s: float, max_s: float, coun
         assert longest_s / 2 <= spread.next_s() <= longest_s
 
 
+def test_pauses_of_long_tries_are_as_long_as_tries_up_to_the_bound() -> None:
+    backoff = Backoff(None, first_s=0.01, max_s=0.05, tries_max=4)
+    assert [backoff.next_s(1.0) for _ in range(4)] == [1.0, 2.0, 4.0, 4.0]
+    assert backoff.next_s(0.001) == 0.05, "short tries have the usual pauses"
+
+
+@given(st.integers(), st.floats(0.0, 100.0), st.integers(1, 8), st.integers(1, 60))
+def test_pauses_of_rivals_are_spread_over_the_length_of_tries(
+    seed: int, try_s: float, tries_max: int, count: int
+) -> None:
+    longest = Backoff(None, first_s=0.01, max_s=1.0, tries_max=tries_max)
+    spread = Backoff(Random(seed), first_s=0.01, max_s=1.0, tries_max=tries_max)
+    usual = Backoff(None, first_s=0.01, max_s=1.0)
+    for _ in range(count):
+        assert usual.next_s() / 2 <= spread.next_s(try_s) <= longest.next_s(try_s)
+
+
+def test_a_long_try_changes_no_pause_where_no_rival_is_thought_of() -> None:
+    assert Backoff(None, first_s=0.01, max_s=0.05).next_s(100.0) == 0.01
+
+
 def test_a_pause_takes_its_time() -> None:
     loop = VirtualTimeLoop()
     backoff = Backoff(None, first_s=1.0, max_s=10.0)
