@@ -172,7 +172,7 @@ def client_metrics(world: World) -> None:
 @CASES.of(CONFIGS, "quotas of users, clients and addresses")
 def quotas(world: World) -> None:
     rate = ("--add-config", "producer_byte_rate=1000")
-    for entity in (
+    entities = (
         ("--user", "anna"),
         ("--user-defaults",),
         ("--client", "app"),
@@ -181,19 +181,27 @@ def quotas(world: World) -> None:
         ("--entity-type", "users", "--entity-name", "anna"),
         ("--entity-type", "users", "--entity-default"),
         ("--entity-type", "clients", "--entity-name", "app"),
-    ):
+    )
+    addresses = (("--ip", "127.0.0.1"), ("--ip-defaults",), ("--entity-type", "ips", "--entity-name", "127.0.0.1"))
+    for entity in entities:
         world.run("--describe", *entity)
         world.run("--alter", *entity, *rate)
-    for entity in (("--ip", "127.0.0.1"), ("--ip-defaults",), ("--entity-type", "ips", "--entity-name", "127.0.0.1")):
-        world.run("--describe", *entity)
-        world.run("--alter", *entity, "--add-config", "connection_creation_rate=10")
+    for address in addresses:
+        world.run("--describe", *address)
+        world.run("--alter", *address, "--add-config", "connection_creation_rate=10")
     world.run("--describe", "--entity-type", "users")
     world.run("--describe", "--entity-type", "clients")
     world.run("--alter", "--user", "anna", "--add-config", "SCRAM-SHA-256=[password=secret]")
     world.run("--alter", "--user", "anna", "--delete-config", "SCRAM-SHA-512")
     world.run("--alter", "--user", "anna", "--add-config", "no.such=1")
     world.run("--describe", "--ip", "not an address")
-    world.run("--alter", "--user", "anna", "--delete-config", "producer_byte_rate")
+    # A quota that stays slows the clients of later cases down, and has both servers close connections beyond the rate.
+    for entity in entities:
+        world.run("--alter", *entity, "--delete-config", "producer_byte_rate")
+    for address in addresses:
+        world.run("--alter", *address, "--delete-config", "connection_creation_rate")
+    for kind in ("users", "clients", "ips"):
+        world.run("--describe", "--entity-type", kind, is_unordered=True)
 
 
 # -- kafka-client-metrics ----------------------------------------------------------------------------------------------

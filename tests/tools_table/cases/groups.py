@@ -258,9 +258,14 @@ def regex(world: World) -> None:
 
 
 def streams_group(world: World, what: str = "streams") -> str:
+    """A group with one member whose target is there: a group that was empty is assigning for three seconds before."""
     group, topic = world.name(what), filled_topic(world, f"{what}-source")
     request = heartbeat(group, world.name("member"), topology=topology(topic))
     world.wire.until(lambda: world.wire.call(88, 0, **request), lambda answer: not answer["error_code"])
+    world.wire.until(
+        lambda: world.wire.call(89, 0, group_ids=[group]),
+        lambda answer: answer["groups"][0]["group_state"] not in ("NotReady", "Assigning"),
+    )
     return group
 
 
