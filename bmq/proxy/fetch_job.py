@@ -23,7 +23,7 @@ from bmq.protocol.messages.fetch_request import FetchRequest
 from bmq.protocol.parts import Part
 from bmq.proxy.catch_up import CaughtUp, bytes_behind, next_offset_of
 from bmq.proxy.fetch_reader import NOBODY, Reader, is_of_replica
-from bmq.proxy.fetch_refusal import throttled_fetch
+from bmq.proxy.fetch_refusal import failed_fetch, throttled_fetch
 from bmq.proxy.fetch_results import endpoints, error_result, known_aborted, response_topics, without_records
 from bmq.proxy.fetch_session import FetchScope, Interest
 from bmq.proxy.fetch_wait import gather_time_s
@@ -590,11 +590,4 @@ class FetchJob:
             return
         self._is_done = True
         self._stop_waiting()
-        self._reply(
-            encode_fetch_response(
-                self._header.api_version,
-                self._header.correlation_id,
-                (),
-                error_code=ErrorCode.UNKNOWN_SERVER_ERROR,
-            )
-        )
+        self._reply(failed_fetch(self._header))

@@ -45,3 +45,10 @@ def throttled_fetch(header: RequestHeader, answered: tuple[int, int], throttle_t
         session_id=session_id,
         throttle_time_ms=throttle_time_ms,
     )
+
+
+def failed_fetch(header: RequestHeader) -> list[Part]:
+    """The answer after a bug of ours, whole: no version has a place for what went wrong."""
+    return encode_fetch_response(
+        header.api_version, header.correlation_id, (), error_code=ErrorCode.UNKNOWN_SERVER_ERROR
+    )

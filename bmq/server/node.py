@@ -38,7 +38,8 @@ from bmq.server.client_listeners import ClientListeners
 from bmq.server.internode_tls import InternodeTls
 from bmq.server.live_summary import Summary
 from bmq.server.native_kernel import warn_without_kernel
-from bmq.server.node_roles import NodeDependencies, NodeHooks, NodeRoles
+from bmq.server.node_dependencies import NodeDependencies, NodeHooks
+from bmq.server.node_roles import NodeRoles
 from bmq.server.own_root import new_holder, open_own_root
 from bmq.server.settings import Settings, split_address
 from bmq.server.start_retry import StartRetry

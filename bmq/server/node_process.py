@@ -27,8 +27,8 @@ from bmq.server.heartbeat import Heartbeat
 from bmq.server.internode_tls import InternodeTls
 from bmq.server.live_summary import live_summary
 from bmq.server.node import NodeServer
+from bmq.server.node_dependencies import NodeHooks
 from bmq.server.node_rest import NodeRest
-from bmq.server.node_roles import NodeHooks
 from bmq.server.process import (
     AddressInUse,
     SystemClock,

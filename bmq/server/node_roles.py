@@ -6,11 +6,9 @@ Complete as soon as it is made; nothing runs before `node.py` runs it.
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from prometheus_client import CollectorRegistry
@@ -19,25 +17,17 @@ from bmq.broker.manager import PartitionManager
 from bmq.controller.config import ControllerConfig
 from bmq.controller.metrics import ActiveControllerMetrics, ControllerMetrics
 from bmq.controller.runtime import Controller
-from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.coordinator import GroupCoordinator
 from bmq.coordinator.offsets.fetched_offsets import FetchedOffsets
-from bmq.coordinator.share_state.config import ShareStateConfig
-from bmq.coordinator.transactions.config import TransactionConfig
 from bmq.coordinator.transactions.coordinator import TransactionCoordinator
 from bmq.coordinator.transactions.group_partitions import GroupPartitions
-from bmq.election.election import ControllerClaim, Election, Member
-from bmq.internode_client.link_tls import LinkTls
+from bmq.election.election import ControllerClaim, Member
 from bmq.internode_client.links import Links
 from bmq.internode_server.local_markers import LocalMarkers
 from bmq.internode_server.local_roles import LocalController, LocalShards, NodeReleases
 from bmq.internode_server.services import InternalServices
-from bmq.log.clock import Clock
-from bmq.log.compaction import LogCleaning
-from bmq.log.config import LogConfig
 from bmq.log.partition_log import ReplayableLog
 from bmq.log.root import ClusterRoot
-from bmq.log.store import SegmentStore
 from bmq.membership.assignments import Assignments
 from bmq.membership.controller_leadership import ControllerLeadership
 from bmq.membership.known_controller import KnownController
@@ -61,15 +51,12 @@ from bmq.metadata.image import (
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.broker_registration_request import BrokerRegistrationRequest, Feature, Listener
 from bmq.proxy.appender import Appender
-from bmq.proxy.batch_opener import BatchOpener, RunAside
+from bmq.proxy.batch_opener import BatchOpener
 from bmq.proxy.fetcher import Fetcher
-from bmq.proxy.log_levels import LogLevels
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.services import Services
 from bmq.proxy.share.requests import ShareRequests
 from bmq.proxy.share.share_metrics import ShareCollector
-from bmq.proxy.stall_watch import StallWatch
-from bmq.proxy.stats import ProxyStats
 from bmq.proxy.throttles import Throttles
 from bmq.routing.controller_requests import RemoteController
 from bmq.routing.groups import RoutedGroups, RoutedGroupsConfig
@@ -92,69 +79,13 @@ from bmq.server.dynamic_configs import follow
 from bmq.server.half_checks import half_checks
 from bmq.server.lane_calls import wire_lanes
 from bmq.server.login_threads import LoginThreads, sasl_logins
+from bmq.server.node_dependencies import NodeDependencies
 from bmq.server.otlp_endpoint import client_telemetry
 from bmq.server.own_log import ManagedLog
-from bmq.server.settings import Settings, split_address, split_roles
+from bmq.server.settings import split_address
 from bmq.server.share_roles import PartitionEnds, ShareRoles
 
-ImageChanged = Callable[[MetadataImage, MetadataImage], None]
-
-
-def _nothing(*_: Any) -> None:
-    """The default for hooks that are not set."""
-
-
 _UNREACHABLE: Final = "cannot be reached"  # by the links between nodes
-
-
-@dataclass(frozen=True, slots=True)
-class NodeHooks:
-    """Optional hooks into a node, for observers outside.
-
-    `on_image(old, new)`: the node has acted on a new image. `on_controller_image`: the same for the active controller
-    here, before its answers leave. `on_elected`: a controller was made here. `on_controller_ended`: it is no longer
-    here. `cleaning`: None if nothing is to be compacted. `log_config`: of each topic's logs here.
-    `trim_memory`: see KafkaServer. `run_aside`: opens large batches (BatchOpener).
-    """
-
-    on_image: ImageChanged = _nothing
-    on_controller_image: ImageChanged = _nothing
-    on_elected: Callable[[], None] = _nothing
-    on_controller_ended: Callable[[], None] = _nothing
-    controller_config: Callable[[ControllerConfig], ControllerConfig] = lambda config: config
-    coordinator_config: Callable[[CoordinatorConfig], CoordinatorConfig] = lambda config: config
-    transaction_config: Callable[[TransactionConfig], TransactionConfig] = lambda config: config
-    share_state: ShareStateConfig = field(default_factory=ShareStateConfig)
-    log_config: Callable[[LogConfig], LogConfig] = lambda config: config
-    cleaning: LogCleaning | None = None
-    run_aside: RunAside = asyncio.to_thread
-    trim_memory: Callable[[], object] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NodeDependencies:
-    """A node's dependencies, handed in from outside before its roles are made.
-
-    `stats`: of the listener for clients; `internal_stats`: of the one between nodes. `rest`: where this node's REST API
-    listens. `link_tls`: see Links.
-    """
-
-    settings: Settings
-    store: SegmentStore
-    election: Election
-    clock: Clock
-    rng: random.Random
-    stalls: StallWatch
-    rest: tuple[str, int]
-    hooks: NodeHooks
-    stats: ProxyStats = field(default_factory=ProxyStats)
-    internal_stats: ProxyStats = field(default_factory=ProxyStats)
-    link_tls: Callable[[], LinkTls | None] = lambda: None
-    log_levels: LogLevels = field(default_factory=LogLevels)
-
-    @property
-    def roles(self) -> frozenset[str]:
-        return split_roles(self.settings.roles)
 
 
 class NodeRoles:

@@ -17,7 +17,7 @@ from typing import Any
 from bmq.membership.controller_leadership import ElectionBehindLog
 from bmq.metadata.image import MetadataImage, PartitionImage
 from bmq.server.node import NodeServer
-from bmq.server.node_roles import NodeHooks
+from bmq.server.node_dependencies import NodeHooks
 from bmq.server.settings import load_settings
 from tests.fakes.election import FakeElectionService
 from tests.fakes.store import FakeStore, Faults

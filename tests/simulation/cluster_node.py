@@ -11,7 +11,8 @@ from bmq.coordinator.share_state.config import ShareStateConfig
 from bmq.log.partition_log import TopicPartition
 from bmq.metadata.image import MetadataImage
 from bmq.server.node import NodeServer
-from bmq.server.node_roles import NodeHooks, NodeRoles
+from bmq.server.node_dependencies import NodeHooks
+from bmq.server.node_roles import NodeRoles
 from tests.fakes.election import FakeElection
 from tests.fakes.store import FakeClient
 from tests.simulation.cluster_kind import ClusterKind

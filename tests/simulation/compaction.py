@@ -18,7 +18,7 @@ from bmq.log.config import LogConfig
 from bmq.log.names import partition_directory
 from bmq.log.partition_log import TopicPartition
 from bmq.protocol.record_batch import batches
-from bmq.server.node_roles import NodeHooks
+from bmq.server.node_dependencies import NodeHooks
 from tests.fakes.namespace import Directory, files_below
 from tests.simulation.cleaning_watch import watched_cleaning
 from tests.simulation.clients import TOPIC, Client, Unhappy, create_topic

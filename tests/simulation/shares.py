@@ -22,7 +22,7 @@ from bmq.protocol.dead_letters import TOPIC_CONFIG
 from bmq.protocol.messages import incremental_alter_configs_request as altering
 from bmq.protocol.messages import metadata_request
 from bmq.protocol.retry_backoff import backoff_of
-from bmq.server.node_roles import NodeHooks
+from bmq.server.node_dependencies import NodeHooks
 from tests.simulation.aged_log import AgedTerms
 from tests.simulation.aged_topic import NAME as AGED
 from tests.simulation.aged_topic import AgedKind, listed

@@ -1,0 +1,82 @@
+"""What a cluster node is given from outside: settings, store, election, clock, random numbers, and hooks of observers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from bmq.controller.config import ControllerConfig
+from bmq.coordinator.config import CoordinatorConfig
+from bmq.coordinator.share_state.config import ShareStateConfig
+from bmq.coordinator.transactions.config import TransactionConfig
+from bmq.election.election import Election
+from bmq.internode_client.link_tls import LinkTls
+from bmq.log.clock import Clock
+from bmq.log.compaction import LogCleaning
+from bmq.log.config import LogConfig
+from bmq.log.store import SegmentStore
+from bmq.metadata.image import MetadataImage
+from bmq.proxy.batch_opener import RunAside
+from bmq.proxy.log_levels import LogLevels
+from bmq.proxy.stall_watch import StallWatch
+from bmq.proxy.stats import ProxyStats
+from bmq.server.settings import Settings, split_roles
+
+ImageChanged = Callable[[MetadataImage, MetadataImage], None]
+
+
+def _nothing(*_: Any) -> None:
+    """The default for hooks that are not set."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHooks:
+    """Optional hooks into a node, for observers outside.
+
+    `on_image(old, new)`: the node has acted on a new image. `on_controller_image`: the same for the active controller
+    here, before its answers leave. `on_elected`: a controller was made here. `on_controller_ended`: it is no longer
+    here. `cleaning`: None if nothing is to be compacted. `log_config`: of each topic's logs here.
+    `trim_memory`: see KafkaServer. `run_aside`: opens large batches (BatchOpener).
+    """
+
+    on_image: ImageChanged = _nothing
+    on_controller_image: ImageChanged = _nothing
+    on_elected: Callable[[], None] = _nothing
+    on_controller_ended: Callable[[], None] = _nothing
+    controller_config: Callable[[ControllerConfig], ControllerConfig] = lambda config: config
+    coordinator_config: Callable[[CoordinatorConfig], CoordinatorConfig] = lambda config: config
+    transaction_config: Callable[[TransactionConfig], TransactionConfig] = lambda config: config
+    share_state: ShareStateConfig = field(default_factory=ShareStateConfig)
+    log_config: Callable[[LogConfig], LogConfig] = lambda config: config
+    cleaning: LogCleaning | None = None
+    run_aside: RunAside = asyncio.to_thread
+    trim_memory: Callable[[], object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeDependencies:
+    """A node's dependencies, handed in from outside before its roles are made.
+
+    `stats`: of the listener for clients; `internal_stats`: of the one between nodes. `rest`: where this node's REST API
+    listens. `link_tls`: see Links.
+    """
+
+    settings: Settings
+    store: SegmentStore
+    election: Election
+    clock: Clock
+    rng: random.Random
+    stalls: StallWatch
+    rest: tuple[str, int]
+    hooks: NodeHooks
+    stats: ProxyStats = field(default_factory=ProxyStats)
+    internal_stats: ProxyStats = field(default_factory=ProxyStats)
+    link_tls: Callable[[], LinkTls | None] = lambda: None
+    log_levels: LogLevels = field(default_factory=LogLevels)
+
+    @property
+    def roles(self) -> frozenset[str]:
+        return split_roles(self.settings.roles)
