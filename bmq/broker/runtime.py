@@ -43,6 +43,7 @@ from bmq.broker.ownership import Ownership
 from bmq.broker.partition import offline, step
 from bmq.broker.partition_load import PartitionLoad
 from bmq.broker.partition_offline import PartitionOffline
+from bmq.broker.partition_reports import PartitionReports
 from bmq.broker.partition_retention import PartitionRetention
 from bmq.broker.partition_start import start
 from bmq.broker.partition_states import Fenced, Mending, Offline, Opening, Owning, Recovering, State
@@ -61,7 +62,6 @@ from bmq.broker.transaction_verification import TransactionVerification
 from bmq.broker.upkeep import Upkeep
 from bmq.log.aborted_transactions import AbortedTransactions
 from bmq.log.config import LogConfig
-from bmq.log.damage import Damage, StateDamaged
 from bmq.log.names import PartitionPaths
 from bmq.log.partition_files import PartitionFiles
 from bmq.log.partition_log import (
@@ -79,7 +79,7 @@ from bmq.log.timers.announcements import Position
 from bmq.log.timers.delayed_page import DelayedPage
 from bmq.log.transactions import ActiveProducer, TransactionMarker
 from bmq.protocol.error_codes import ErrorCode
-from bmq.protocol.errors import BmqError, KafkaError
+from bmq.protocol.errors import KafkaError
 
 PREOPEN_SHARE: Final = 0.75  # the next segment is opened when this share of the current one is written
 
@@ -142,9 +142,6 @@ class PartitionRuntime:
         self._turns = context.turns
         self.tasks: dict[asyncio.Task[None], None] = {}  # ended in this order
         self._open_backoff = context.backoff()
-        self._started_s = 0.0
-        self._offline_reason = ""
-        self._offline_damage: Damage | None = None
         self._is_given_up = False
         self._is_feeding = False
         self._events: deque[ev.Event] = deque()
@@ -167,6 +164,7 @@ class PartitionRuntime:
         self._start = Start(
             context, paths, directory, config.segment_index_interval_bytes, durability=config.durability
         )
+        self._reports = PartitionReports(partition, self._start)
         self._outbox = Outbox(partition)
         self._guards = guards = TransactionGuards()
         self._ownership = Ownership(partition, lifecycle)
@@ -192,7 +190,7 @@ class PartitionRuntime:
 
     def begin(self) -> None:
         """Start. `started` resolves when it owns the partition, or fails with the reason."""
-        self._started_s = self._loop.time()
+        self._reports.begin()
         effects, self._first_effects = self._first_effects, ()
         try:
             self._perform(effects)
@@ -230,7 +228,7 @@ class PartitionRuntime:
 
     def offline_error(self) -> PartitionOffline:
         """The error for callers while the partition is offline."""
-        return PartitionOffline(self._offline_reason, self._offline_damage)
+        return self._reports.offline_error()
 
     @property
     def is_owning(self) -> bool:
@@ -387,7 +385,7 @@ class PartitionRuntime:
         else:
             _, more = offline(state)
             effects = (*effects, *more)
-            self._report_offline(error)
+            self._reports.offline(error)
         if log is not None:
             log.taken = ()
         for effect in effects:
@@ -413,7 +411,7 @@ class PartitionRuntime:
             if not self.started.done():
                 self.started.set_result(None)
             self._on_change(self)
-            self._report_started()
+            self._reports.started()
             self.timers.start_looking()
             if self.compaction.is_allowed:
                 self.spawn(self.compaction.remove_unnamed())
@@ -441,7 +439,7 @@ class PartitionRuntime:
     def fail(self, error: BaseException) -> None:
         """As Machine.fail."""
         if not self.state.is_final:
-            self._report_offline(error)
+            self._reports.offline(error)
             self.feed(ev.EffectFailed())
 
     def _persist(self, action: Callable[[], Coroutine[Any, Any, ev.Event | None]]) -> None:
@@ -552,28 +550,6 @@ class PartitionRuntime:
     def upkeep(self, now_s: float, now_ms: int) -> None:
         """Called every second or so: roll by age, close a segment that nobody writes to, look for lost replicas."""
         self._upkeep.run(now_s, now_ms)
-
-    # --- what an operator reads
-
-    def _report_started(self) -> None:
-        recovered = self._start.recovered
-        assert recovered is not None
-        was_clean = not recovered.scanned_bytes and not self._start.open_files
-        (_log.debug if was_clean else _log.info)(
-            "partition_started",
-            **self._partition.names(),
-            end_offset=recovered.end_offset,
-            scanned_bytes=recovered.scanned_bytes,
-            files_closed=len(self._start.open_files),
-            seconds=round(self._loop.time() - self._started_s, 4),
-        )
-
-    def _report_offline(self, error: BaseException) -> None:
-        self._context.counts.offline += 1
-        self._offline_reason = str(error) if isinstance(error, BmqError) else f"{type(error).__name__}: {error}"
-        self._offline_damage = error.damage if isinstance(error, StateDamaged) else None
-        reason = f"{type(error).__name__}: {error}"
-        _log.error("partition_offline", **self._partition.names(), reason=reason, exc_info=error)
 
 
 _PERFORMERS: Final[dict[type[ev.Effect], Callable[[PartitionRuntime, Any], object]]] = {

@@ -20,6 +20,7 @@ from bmq.broker.log_writes import LogWrites
 from bmq.broker.manager import PartitionManager
 from bmq.broker.own_segment import OwnSegment
 from bmq.broker.partition import step
+from bmq.broker.partition_reports import PartitionReports
 from bmq.broker.partition_retention import PartitionRetention
 from bmq.broker.partition_states import Offline, Writing
 from bmq.broker.runtime import _PERFORMERS, PartitionRuntime
@@ -259,7 +260,7 @@ def calls(*names: tuple[type, str]) -> list[Any]:
         (PartitionManager, "_changed"),
         (PartitionRuntime, "spawn"),
         (PartitionRuntime, "_changed"),
-        (PartitionRuntime, "_report_started"),
+        (PartitionReports, "started"),
         (LogWrites, "_report_written"),
     ),
 )
