@@ -41,14 +41,14 @@ class AppendQueue:
         self._is_due = False
 
     def add(self, batch: ProducedBatch) -> bool:
-        """Let it wait behind the others. False: too many bytes are on their way."""
+        """Queue an append behind the others. False: too many bytes are on their way."""
         if not self._budget.take(len(batch.records)):
             return False
         self.appends.append(batch)
         return True
 
     def open(self, batch: ProducedBatch, opener: Opener, validator: BatchValidator, now_ms: int) -> bool:
-        """Have it opened; it goes in front of those that wait. False: too many bytes are on their way."""
+        """Have a batch opened, in front of the queue. False: too many bytes are on their way."""
         if not self._budget.take(len(batch.records)):
             return False
         self.appends.appendleft(batch)
@@ -63,7 +63,7 @@ class AppendQueue:
         return True
 
     def refuse_all(self, code: ErrorCode) -> int:
-        """Answer all that wait, also the one that is being opened. How many."""
+        """Refuse all queued appends, and the one that is being opened. Returns their number."""
         appends, self.appends = self.appends, deque()
         self._opening = None
         for batch in appends:

@@ -1,4 +1,4 @@
-"""The way of an append at a partition's owner, from its bytes to an offset. No task and no await unless it has to wait."""
+"""Takes appends at a partition's owner: validates a batch and gives it an offset. No task and no await unless it has to wait."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class PartitionAppends:
         self._holds_records = config.holds_records
 
     def refuse_waiting(self, code: ErrorCode) -> int:
-        """Answer all that wait to be opened, and behind those. How many."""
+        """Refuse the appends that wait to be opened, and those behind them. Returns their number."""
         return self._queue.refuse_all(code)
 
     def _validator_by(self, config: LogConfig) -> BatchValidator:

@@ -57,7 +57,7 @@ class BatchRefusals:
         batch.complete(refusal)
 
     def for_error(self, error: Exception, batch: ProducedBatch) -> None:
-        """A check has raised: the client's fault, or ours if it is no BmqError."""
+        """Refuse a batch because a check raised: a BmqError is the client's fault, any other error is ours."""
         if not isinstance(error, BmqError):
             # A check failed in a way no client can cause. Nothing was placed, so only this produce is refused.
             reason = f"{type(error).__name__}: {error}"
@@ -91,7 +91,7 @@ class BatchRefusals:
         self.refuse(AppendResult(ErrorCode.REQUEST_TIMED_OUT, message=message), batch)
 
     def for_want_of_replicas(self, batch: ProducedBatch) -> None:
-        """Nothing was written. A new segment is tried until there are nodes again."""
+        """Refuse a batch because too few nodes hold the segment. Nothing was written; new segments are tried until there are nodes."""
         self._guard.tracker.has_refused = True
         self.remembered(AppendResult(ErrorCode.NOT_ENOUGH_REPLICAS, message=TOO_FEW_REPLICAS), batch)
 

@@ -45,8 +45,8 @@ class OpenFile:
 class Leftovers:
     """What older owners left in directories that were looked at.
 
-    `delegated`: directories of compactions that somebody else was to carry out. No manifest names anything in them, so
-    files that are open there do not matter.
+    `delegated`: directories of delegated compactions. No manifest names anything in them, so files that are open
+    there do not matter.
     """
 
     open_files: tuple[OpenFile, ...]

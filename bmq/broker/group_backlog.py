@@ -33,7 +33,7 @@ _log = structlog.get_logger("bmq.broker")
 
 
 class Backlog:
-    """What one partition's owner knows of the slowest group named by its topic.
+    """What one partition's owner knows of the slowest of the groups that its topic names.
 
     `refusal`: the answer to produces while the quota is exceeded. `consumed_offset`: as last known; `asked_s`: when, by
     the loop's time. `seen_offset`: the high watermark up to which the quotas are known to hold.
@@ -54,7 +54,7 @@ class Backlog:
 
 
 class Retention(Protocol):
-    """What deletes the head of a partition's log."""
+    """The part that deletes the head of a partition's log."""
 
     def expire_producers(self, now_ms: int) -> None: ...
     def is_due(self, now_ms: int) -> bool: ...
@@ -214,7 +214,7 @@ class GroupBacklogs:
 
 
 def refusal_of(policy: BacklogPolicy, reason: str) -> AppendResult:
-    """What a produce is answered while the quota is exceeded.
+    """The answer to a produce while the quota is exceeded.
 
     NOT_ENOUGH_REPLICAS, where producers are to wait, is the one code that Java's client and librdkafka both retry as
     surely not written and without asking for metadata. THROTTLING_QUOTA_EXCEEDED is permanent to librdkafka, and

@@ -1,4 +1,4 @@
-"""What a partition's owner needs to have half messages checked: something that asks, and that writes copies of those given up."""
+"""The port by which a partition's owner has half messages checked, and copies of those given up written."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bmq.protocol.errors import KafkaError
 
 
 class CheckTarget(NamedTuple):
-    """Whom to ask: an address, or by a record in a topic. One of them is empty."""
+    """Where a check goes: to an address, or as a record into a topic. One of the two is empty."""
 
     url: str
     topic: str
@@ -34,7 +34,7 @@ class CheckRequest(NamedTuple):
 
 
 class CheckAnswer(NamedTuple):
-    """Offsets of those that are decided; about the others nothing was said."""
+    """The offsets of decided half messages. Those that it does not name stay undecided."""
 
     committed: tuple[int, ...] = ()
     rolled_back: tuple[int, ...] = ()
@@ -51,7 +51,7 @@ class HalfChecker(Protocol):
     """One for a process. It bounds how many requests are on their way at once."""
 
     async def ask(self, target: CheckTarget, take: Callable[[], Awaitable[CheckRequest | None]]) -> CheckAnswer | None:
-        """Call `take` when it is its turn, and ask at once. None: nothing was to be asked any more.
+        """Call `take` when there is room for a request, and send it. None: there was nothing left to ask.
 
         Raises NobodyAsked; BmqError if there was no answer, or what `take` raises.
         """

@@ -1,4 +1,4 @@
-"""Writes a partition's batches to its open segment, and takes what is durable into memory."""
+"""Writes a partition's batches to its open segment, and puts durable batches into the tail cache."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Changes to what a partition's manifest names: records deleted, snapshots saved, segments replaced.
 
-A change writes a newer manifest; what it no longer names is deleted after file.delete.delay.ms (rule 2).
+A change writes a newer manifest; files that it no longer names are deleted after file.delete.delay.ms (rule 2).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ManifestChanges:
             self._orphaned_files = (*self._orphaned_files, *((files.newest_manifest, path) for path in paths))
 
     def compacted_below(self, offset: int) -> None:
-        """Forget what memory has of the log below, and tell readers elsewhere: they find less there now."""
+        """Forget batches in memory below this offset, and tell readers on other nodes that compaction dropped records there."""
         self._partition.tail.drop_below(offset)
         # No offset moves, but readers on other nodes have to hear of it.
         self._partition.waiters.wake_all()

@@ -42,7 +42,7 @@ class Opener(Protocol):
         """Call `done` from the event loop, later and once. `records` are only read."""
 
     def close(self) -> None:
-        """What waits is not opened any more, and nobody is told."""
+        """Batches that wait are not opened any more, and `done` is not called for them."""
 
 
 class _Job(NamedTuple):
@@ -179,7 +179,7 @@ def _stage_for(work_bytes: int) -> int:
 
 
 def validated_at_once(validator: BatchValidator, records: memoryview, now_ms: int) -> Opened:
-    """The outcome of as much work as any batch may take."""
+    """Validate a batch in one go, with the largest budget that any batch may have."""
     opening = validator.opening(records, now_ms, OpeningBudget(STAGE_BYTES[-1]))
     try:
         while True:

@@ -10,7 +10,7 @@ from bmq.protocol.error_codes import ErrorCode
 
 
 class Outbox:
-    """`is_wake_due`: the high watermark or the state has moved, which waiters have to hear of."""
+    """`is_wake_due`: the high watermark or the state has moved, so waiters have to be woken."""
 
     __slots__ = ("_is_sending", "_partition", "batches", "is_wake_due")
 

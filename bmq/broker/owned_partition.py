@@ -1,4 +1,4 @@
-"""What one partition's owner has in memory of it. The parts of a PartitionRuntime share it; each reads what it needs.
+"""The memory of one partition's owner. The parts of a PartitionRuntime share it; each reads what it needs.
 
 Only the runtime's machine changes `state` and `log`; `files` and `producers` are set once, when the log was walked.
 """
@@ -45,7 +45,7 @@ class Machine(Protocol):
 
 
 class Timers(Protocol):
-    """What has to follow the log of a partition with delayed records."""
+    """The part that follows the log of a partition with delayed records."""
 
     def synced(self, high_watermark: int, size_bytes: int) -> None:
         """Everything below is durable, `size_bytes` more than before."""
@@ -54,7 +54,7 @@ class Timers(Protocol):
         """Batches that were placed at or past this offset were refused: the log ends here."""
 
     async def make_room(self, offset: int) -> None:
-        """Have the log below `offset` needed no more, if that can be done. Never raises a BmqError."""
+        """Try to need nothing of the log below `offset` any more. Never raises a BmqError."""
 
 
 class OwnedPartition:

@@ -1,4 +1,4 @@
-"""The error for callers of a partition that serves nobody."""
+"""The error for callers of a partition that is offline."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bmq.protocol.errors import KafkaError
 
 
 class PartitionOffline(KafkaError):
-    """The partition serves nobody until an operator has decided (rules 5 and 25)."""
+    """The partition is offline until an operator has decided (rules 5 and 25)."""
 
     def __init__(self, reason: str, damage: Damage | None) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"the partition is offline: {reason}")

@@ -14,7 +14,7 @@ from bmq.protocol.record_batch import BatchHeader
 
 
 class Placement:
-    """Into one partition's log. `guards`: a marker ends the wait of its producer's batches."""
+    """Places batches in one partition's log. `guards`: a marker ends the wait of its producer's batches."""
 
     def __init__(self, partition: OwnedPartition, guards: TransactionGuards, refusals: BatchRefusals) -> None:
         self._partition = partition
@@ -22,7 +22,7 @@ class Placement:
         self._refusals = refusals
 
     def place(self, batches: Sequence[ProducedBatch], append: ProducedBatch) -> None:
-        """All batches of one append, if there is room for their bytes; else it is refused."""
+        """Place all batches of one append; refuse it when there is no room for its bytes."""
         partition = self._partition
         if not partition.context.budget.take(sum(batch.size_bytes for batch in batches)):
             self._refusals.over_append_budget(append)

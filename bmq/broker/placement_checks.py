@@ -1,4 +1,4 @@
-"""Whether a checked batch may get an offset now: not one that is in the log already, nor one that a limit forbids."""
+"""Checks whether a validated batch may get an offset now: the log does not have it yet, and no limit forbids it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class PlacementChecks:
         return True
 
     def is_new(self, batch: ProducedBatch, header: BatchHeader, now_ms: int) -> bool:
-        """Whether a producer's batch is neither a repeated nor an overtaking one, nor of a producer too many.
+        """Whether a producer's batch is its next one, and the partition has room for its producer.
 
         Raises BmqError.
         """
@@ -61,7 +61,7 @@ class PlacementChecks:
         return True
 
     def pass_again(self, batch: ProducedBatch, header: BatchHeader) -> bool:
-        """All of these checks, for a batch of a producer that has waited. Raises BmqError."""
+        """Repeat all checks for a batch that had to wait. Raises BmqError."""
         return (
             self.may_write(batch)
             and self.is_new(batch, header, self._partition.context.clock.now_ms())

@@ -1,4 +1,4 @@
-"""How many producers a partition remembers: beyond that those longest silent are forgotten, or new ones have to wait.
+"""Limits the producers that a partition remembers: beyond that it forgets the longest silent ones, or new ones have to wait.
 
 Each costs its owner about half a kilobyte of memory, and up to PRODUCER_BYTES_MAX in every index; any batch with a new
 producer id makes one. Kafka has no such bound (KIP-936 is not built there).
@@ -36,9 +36,9 @@ class ProducerLimit:
         self._reported_ms = -REPORTS_MS_MIN
 
     def refusal_of(self, producers: ProducerStates, producer_id: int, now_ms: int) -> AppendResult | None:
-        """None if the producer is known or there is room for it, if need be in place of some long silent ones.
+        """None if the producer is known or there is room for it, after forgetting long silent ones where needed.
 
-        The refusal's code is the one that all clients take for "surely not written, send it again".
+        All clients read the refusal's code as "not written, send it again".
         """
         if len(producers) < self._count_max or producers.entry(producer_id) is not None:
             return None

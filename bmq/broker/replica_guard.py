@@ -12,7 +12,7 @@ from bmq.protocol.record_batch import BatchHeader
 
 
 class ReplicaGuard:
-    """`is_on`: acks=all may have to be refused; while it is not, nobody has to ask."""
+    """While `is_on` is False acks=all is never refused, so callers need not ask."""
 
     __slots__ = ("_loop", "_partition", "is_on", "tracker")
 

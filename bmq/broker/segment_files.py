@@ -280,7 +280,7 @@ class SegmentLifecycle:
             await asyncio.wait(either, timeout=INDEX_LOOK_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED)
 
     def leave(self) -> None:
-        """A planned stop has begun: what would be done later is done now."""
+        """A planned stop has begun: do the delayed work now."""
         if not self._leaving.done():
             self._leaving.set_result(None)
 

@@ -1,7 +1,7 @@
-"""The order in which partitions of a process are started, and when: those that somebody waits for first.
+"""The order in which partitions of a process are started, and when: those that callers wait for come first.
 
 Starts run at once as far as `StartPace` allows. One that lasts longer than START_SLOW_S (for a lease, or a store that does
-not answer) waits more than it works, so it is not counted and another one may begin. What starts left undone for later
+not answer) waits more than it works, so it is not counted and another one may begin. Work that starts leave for later
 (indexes of what they had to read) waits until no start does, so that it takes nothing from those, and is done with rests.
 """
 
@@ -99,7 +99,7 @@ class StartQueue:
         return turn
 
     def ask(self, key: Hashable) -> None:
-        """Somebody waits for this start now."""
+        """A caller waits for this start now."""
         turn = self._unasked.pop(key, None)
         if turn is not None:
             self._awaited[key] = turn

@@ -31,7 +31,7 @@ from bmq.log.store import Durability, FileMissing
 class Start:
     """The findings of one start so far. `files` is set once the log was walked.
 
-    `orphans`: directories of compactions that somebody else was to carry out for an older owner.
+    `orphans`: directories of compactions that an older owner had delegated.
     """
 
     context: BrokerContext

@@ -44,7 +44,7 @@ _log = structlog.get_logger("bmq.broker")
 
 
 class DelegatingLog(Protocol):
-    """The log of a partition that this process owns or has owned, for whoever compacts it."""
+    """The log of a partition that this process owns or has owned, as a delegation needs it."""
 
     @property
     def is_being_compacted(self) -> bool:
@@ -119,7 +119,7 @@ class DelegatedCompaction:
         return plan
 
     def release(self, reservation: str) -> None:
-        """The job gives up; its files are removed. Fine when it has nothing. Raises DelegationRefused in the middle of a swap."""
+        """Release the job's reservation and remove its files. Without one it does nothing. Raises DelegationRefused during a swap."""
         if self._plan is not None and self._plan.reservation == reservation:
             if self._swap is not None:
                 raise DelegationRefused(f"what {reservation} has cleaned is being swapped in")
@@ -132,7 +132,7 @@ class DelegatedCompaction:
             self._forget()
 
     async def swap(self, reservation: str, leader_epoch: int, pace: Callable[[int], Awaitable[None]]) -> DelegationEnd:
-        """Swap in what the job has cleaned: all of it, or nothing. May be asked again. Raises DelegationRefused, KafkaError.
+        """Swap in all files of the job, or none of them. May be repeated. Raises DelegationRefused, KafkaError.
 
         A refused reservation is over, and the broker compacts the partition itself again.
         """

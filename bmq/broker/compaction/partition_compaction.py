@@ -64,7 +64,7 @@ class PartitionCompaction:
         return COMPACT_POLICY in self.config.cleanup_policy and not self.config.is_state_log
 
     def cleanable(self, now_ms: int) -> Cleanable | None:
-        """What a compaction would go through; None if the log is not to be compacted, or is not owned here."""
+        """The extents that a compaction would read; None if the topic is not compacted, or the log not owned here."""
         files = self._partition.files
         if files is None or not self.is_owning or not self.is_allowed:
             return None
@@ -98,7 +98,7 @@ class PartitionCompaction:
     async def run(
         self, cleaning: LogCleaning, now_ms: int, pace: Callable[[int], Awaitable[None]]
     ) -> CleaningEnd | None:
-        """Compact what may be; None when there is nothing. Raises CleaningInterrupted, Uncleanable, BmqError."""
+        """Compact the log; None when there is nothing to compact. Raises CleaningInterrupted, Uncleanable, BmqError."""
         if self.delegation.is_reserved or self.is_being_compacted:
             return None
         found, files = self.cleanable(now_ms), self._partition.files
@@ -125,8 +125,8 @@ class PartitionCompaction:
         return SegmentRewrite(self._partition, self._changes, files, pace)
 
     async def remove_unnamed(self) -> None:
-        """Delete, after file.delete.delay.ms, what compactions of older owners never swapped in. Never raises a StoreError:
-        it is tried again before the next compaction."""
+        """Delete, after file.delete.delay.ms, files that compactions of older owners never swapped in. Never raises a
+        StoreError: it is tried again before the next compaction."""
         files = self._partition.files
         if self._is_searched or files is None or not self.is_owning:
             return

@@ -112,7 +112,7 @@ class CompactionScheduler:
         return is_due(cleanable, partition.config, now_ms=now_ms, first_dirty_timestamp_ms=timestamp_ms)
 
     async def compact(self, partition: PartitionCompaction) -> None:
-        """One compaction, whatever becomes of it."""
+        """Compact one partition; log and count the outcome. Raises nothing."""
         now_ms, counts = self._context.clock.now_ms(), self._context.counts
         began_s = asyncio.get_running_loop().time()
         names = partition.names()

@@ -1,4 +1,4 @@
-"""Has undecided half messages checked when it is time, decides what was answered, and gives up those that nobody decides."""
+"""Has undecided half messages checked when they are due, decides them by the answers, and gives up those without one."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class HalfChecks:
     # --- when
 
     def look(self) -> None:
-        """Have what is due checked, and what is given up copied."""
+        """Have the half messages that are due checked, and those given up copied."""
         partition, config = self._partition, self._partition.config
         if partition.closed_code() is not ErrorCode.NONE or not partition.is_owning or self._checker() is None:
             return

@@ -1,4 +1,4 @@
-"""Appends the owner's own decisions about half messages: what a check answered, and what is given up."""
+"""Appends the owner's own decisions about half messages: by a check's answer, or because a message is given up."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class HalfDecisions:
         self._guard = guard
 
     async def append(self, asked: Sequence[AskedDecision]) -> str | None:
-        """Those that still change something, in front of an empty batch. None: all that stand are durable. Else the reason."""
+        """Append the decisions that still change something, with an empty batch. None: they are durable; else the reason why not."""
         partition, due_order = self._partition, self._timers.order
         closed = partition.closed_code()
         if closed is not ErrorCode.NONE or due_order is None:

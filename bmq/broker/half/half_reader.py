@@ -1,4 +1,4 @@
-"""Reads half messages from the log of their partition. What was read last is kept for the next ones."""
+"""Reads half messages from the log of their partition. The batch read last is kept for the next ones."""
 
 from __future__ import annotations
 

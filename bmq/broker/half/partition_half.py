@@ -26,13 +26,13 @@ class Checks(Protocol):
     """Has half messages checked, and those given up copied."""
 
     def look(self) -> None:
-        """Something may be due, or be to be copied."""
+        """Look for half messages to check or to copy."""
 
     def end(self) -> None:
         """The partition's machine has ended."""
 
     async def decide(self, asked: Sequence[AskedDecision]) -> str | None:
-        """All of them or none; None: they are durable. Else why the log did not take them. Raises HalfRefused."""
+        """Decide all of these or none. None: the decisions are durable; else the reason why not. Raises HalfRefused."""
 
 
 class PartitionHalf:
@@ -50,7 +50,7 @@ class PartitionHalf:
     # --- as OtherHolds
 
     def config_changed(self, config: LogConfig) -> None:
-        """Under other terms the checks that were made are counted by time, as a new owner counts them."""
+        """Under new settings the checks made so far are counted by time, as a new owner counts them."""
         terms = terms_of(config)
         if terms != self.schedule.terms:
             self.schedule = CheckSchedule(terms)
