@@ -1,4 +1,4 @@
-"""Whether the sender of a commit is the group's member that it says it is, in its present generation or epoch."""
+"""Checks that the sender of a commit is a member of the group, in its present generation or epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every API of the group coordinator works with: the shards of this process, the topics, the settings."""
+"""The context of the group coordinator's APIs: the shards of this process, the topics, the settings."""
 
 from __future__ import annotations
 

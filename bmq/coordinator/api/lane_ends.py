@@ -1,4 +1,4 @@
-"""Ends the intervals of lanes that went, and has copied for the base group what they left over.
+"""Ends the intervals of lanes without consumers, and has their unread records copied for the base group.
 
 One task watches all lanes of a shard. It ends when no lane is taken and nothing waits for its copy.
 """
@@ -42,7 +42,7 @@ class LaneEnds:
         self._watched: set[GroupShard] = set()
 
     def watch(self, shard: GroupShard) -> None:
-        """Until no lane of the shard is taken and nothing waits for its copy."""
+        """Watch the shard's lanes until none is taken and no record waits for its copy."""
         if shard not in self._watched and _unfinished(shard):
             self._watched.add(shard)
             shard.spawn(self._watch(shard))

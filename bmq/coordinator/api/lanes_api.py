@@ -1,4 +1,4 @@
-"""The coordinator's internal calls about lanes: which intervals concern what was read, and who is in a lane's group.
+"""The coordinator's internal calls about lanes: which intervals concern a read, and which members a lane's group has.
 
 See docs/decisions/0063-lanes-by-client-id-and-logged-intervals.md.
 """
@@ -47,7 +47,7 @@ _log = structlog.get_logger("bmq.coordinator")
 
 
 class LanesApi:
-    """`use` says how it reaches the rest; before, no lane is taken."""
+    """Before `use` is called no lane is taken."""
 
     def __init__(self, context: CoordinatorContext) -> None:
         self._context = context
@@ -62,7 +62,7 @@ class LanesApi:
         self._ends = LaneEnds(self._context, calls, bounds, copies)
 
     def loaded(self, shard: GroupShard) -> None:
-        """Go on with what the shard's former owner has not finished."""
+        """Continue the work that the shard's former owner left unfinished."""
         if self._ends is not None:
             self._ends.watch(shard)
 
@@ -203,7 +203,7 @@ class LanesApi:
         _check_marks(place.group_id, shard.client_ids(place.group_id))
 
     def topics_gone(self, shard: GroupShard, gone: Container[UUID]) -> None:
-        """Delete the intervals of deleted topics. What a shard that is not loaded has is deleted when it changes next."""
+        """Delete the intervals of deleted topics. A shard that is not loaded deletes them with its next change."""
         records = [(encode_key(key), None) for key, _ in shard.lanes.states.entries() if key.topic_id in gone]
         if records:
             shard.append(records)

@@ -16,7 +16,7 @@ _log: Final = structlog.get_logger("bmq.coordinator")
 
 
 async def activate(shard: GroupShard, group_id: str, states: ShareStatesApi) -> None:
-    """Tell them what they do not know; those that cannot be reached are told with the group's next heartbeat."""
+    """Tell the shards the members that they do not know yet. A shard that cannot be reached is told with the next heartbeat."""
     group, activation = shard.share.find(group_id), shard.share.activation(group_id)
     if group is None or activation is None:
         return

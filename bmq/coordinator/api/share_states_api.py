@@ -1,4 +1,4 @@
-"""What the group coordinator has done with the state of share partitions: begun, described, altered, deleted (KIP-932).
+"""Has the state of share partitions begun, described, altered and deleted, for the group coordinator (KIP-932).
 
 State begins in two steps: a record of the group says "initializing", the state's shard begins it, another record says
 "initialized". It ends in two steps as well, with "deleting" between them. A step that fails, or that a crash prevents, is
@@ -70,7 +70,7 @@ class ShareStatesApi:
     # ---------------------------------------------------------------- beginning
 
     async def initialize(self, shard: GroupShard, group_id: str, missing: StateTopics) -> StateTopics:
-        """Begin the state of these; those of which it succeeded."""
+        """Begin the state of these partitions. Returns those where it succeeded."""
         group = shard.share.find(group_id)
         with shard.share.initializing(group_id, missing):
             wanted = [

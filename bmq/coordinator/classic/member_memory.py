@@ -1,4 +1,4 @@
-"""Memory of what members of classic groups have said and no record has: names, subscriptions, member ids given out.
+"""Memory that members of classic groups take outside of the log: names, subscriptions, member ids given out.
 
 A JoinGroup is kept before anything of it is durable, for as long as its session may last, so its bytes are counted: for
 each shard, and for all shards of the process. Groups of the newer protocols keep nothing that is not in the log.
@@ -30,7 +30,7 @@ class ShardMemory:
         self.held_bytes = 0
 
     def has_room(self, added_bytes: int) -> bool:
-        """Whether members may take so much more. Taking no more than before is always possible."""
+        """Whether members may take that much more memory. Taking no more than before is always allowed."""
         return added_bytes <= 0 or (
             self.held_bytes + added_bytes <= self._bytes_max
             and self._process.held_bytes + added_bytes <= self._process.bytes_max
@@ -40,7 +40,7 @@ class ShardMemory:
         return self._by_group.get(group_id, 0)
 
     def holds(self, group_id: str, members_bytes: int) -> None:
-        """The group's members have so much now."""
+        """The group's members take that much memory now."""
         size_bytes = members_bytes + len(group_id) + GROUP_BYTES
         grown_bytes = size_bytes - self._by_group.get(group_id, 0)
         self._by_group[group_id] = size_bytes

@@ -1,4 +1,4 @@
-"""Which requests a classic group accepts from whom: members, generations, commits of offsets. Decisions only.
+"""Checks the requests to a classic group: the member, its generation, its commits of offsets. Decisions only.
 
 Source: Kafka's ClassicGroup (4.x).
 """
