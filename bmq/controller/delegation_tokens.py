@@ -101,7 +101,7 @@ def _fault_of(request: CreateDelegationTokenRequest, requester: str, count: int)
 def decide_renew(
     tokens: Tokens, request: RenewDelegationTokenRequest, principal: str, macs: TokenMacs, times: TokenTimes
 ) -> Decision[RenewDelegationTokenResponse]:
-    """`principal`: TYPE:NAME of who asks."""
+    """`principal`: TYPE:NAME of the sender."""
     try:
         token = _found(tokens, bytes(request.hmac), macs)
         if is_expired(token, times.now_ms):

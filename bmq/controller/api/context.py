@@ -1,4 +1,4 @@
-"""What every API of the active controller works with: the metadata log, the nodes' reports, ids, time and settings."""
+"""The context of the active controller's APIs: the metadata log, the nodes' reports, ids, time and settings."""
 
 from __future__ import annotations
 

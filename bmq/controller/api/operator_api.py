@@ -1,4 +1,4 @@
-"""What operators order of the active controller, and what they see of it: drains, moves, loads, tables."""
+"""The operators' orders to the active controller (drains, moves, tables), and the loads that it shows them."""
 
 from __future__ import annotations
 

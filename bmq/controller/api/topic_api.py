@@ -136,7 +136,7 @@ class TopicApi:
         return self._mutations.charge(quotas, api_key, context.api_version, context.principal, context.client_id)
 
     async def auto_create_topic(self, name: str) -> None:
-        """Create a topic with the server's defaults; fine when it is there. Internal topics get their own settings.
+        """Create a topic with the server's defaults; succeed when it exists. Internal topics get their own settings.
 
         Calls for one name share one creation. Raises KafkaError with the code and message CreateTopics would give.
         """
