@@ -1,4 +1,5 @@
-"""What a client may do at this listener, and the audit of it in the words of Kafka's `kafka.authorizer.logger`."""
+"""Decides which operations a client may perform at this listener, and audits them in the words of Kafka's
+`kafka.authorizer.logger`."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ class Access:
         return granted
 
     def grant_topic(self, granted: set[str], name: str) -> None:
-        """The client was allowed the operation with it."""
+        """Remember that the client was allowed the operation with this topic."""
         granted.add(name)
         self._count_granted()
 

@@ -1,4 +1,4 @@
-"""Writes a connection's answers: by its transport; once one has parts in files, past it on the socket; or through TLS."""
+"""Writes a connection's answers through its transport or through TLS. Answers with parts in files go directly to the socket."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class AnswerWriter:
             self._encrypted.begin()
 
     def write(self, parts: Sequence[Part], *, has_files: bool) -> None:
-        """Send these behind all earlier ones."""
+        """Send these buffers behind all earlier ones."""
         if self._encrypted is not None:
             self._encrypted.send(parts)
             self._look_at(self._encrypted)
@@ -68,7 +68,7 @@ class AnswerWriter:
 
     @property
     def unsent_bytes(self) -> int:
-        """Of what the transport does not have yet."""
+        """Bytes that the transport does not have yet."""
         sender = self._encrypted or self._sender
         return 0 if sender is None else sender.unsent_bytes
 

@@ -1,4 +1,5 @@
-"""The gate of a connection whose listener demands a login: nothing else passes before it, or after the session's end.
+"""The gate of a connection whose listener demands a login: before the login and after the session's end it lets no other
+request pass.
 
 Made with the connection; a login without an end takes it away again, so that requests afterwards cost nothing more.
 One exchange at a time: requests from before are answered first, and none is begun until an exchange has ended.
@@ -75,7 +76,7 @@ class SaslGate:
         self._timer: asyncio.TimerHandle | None = loop.call_later(LOGIN_S_MAX, self._took_too_long)
 
     def close(self) -> None:
-        """Cancel what is due later."""
+        """Cancel all timers."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

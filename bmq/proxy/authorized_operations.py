@@ -1,4 +1,7 @@
-"""The operations a client may perform, as bits of AclOperation (KIP-430). There are no ACLs yet, so all are allowed."""
+"""The operations on a topic and on the cluster, as bits of AclOperation (KIP-430). Without an authorizer a client may perform all.
+
+With one, bmq/proxy/authorization puts the operations that the ACLs allow into answers.
+"""
 
 from __future__ import annotations
 

@@ -197,7 +197,7 @@ class ExtentWalk:
 
 
 class CatchUp:
-    """Reads that the tail cache can no longer serve. `now_s`: the loop's time. `spawn`: runs what nobody waits for."""
+    """Reads that the tail cache can no longer serve. `now_s`: the loop's time. `spawn`: runs tasks in the background."""
 
     def __init__(self, cache: ReadCache, config: FetchSettings, now_s: Callable[[], float], spawn: Spawn) -> None:
         self._cache = cache

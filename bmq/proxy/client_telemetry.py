@@ -1,4 +1,4 @@
-"""Clients' metrics of one node: who is asked for which, and the receiver of what they push (KIP-714)."""
+"""Metrics of one node's clients: the subscription that each client gets, and the receiver of pushed metrics (KIP-714)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TELEMETRY_MAX_BYTES_DEFAULT = 1024 * 1024
 
 
 class ClientTelemetry:
-    """Without a receiver, what is pushed is counted and dropped. `telemetry_max_bytes`: telemetry.max.bytes."""
+    """Without a receiver pushed metrics are counted and dropped. `telemetry_max_bytes`: telemetry.max.bytes."""
 
     def __init__(
         self,

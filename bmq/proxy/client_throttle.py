@@ -1,4 +1,4 @@
-"""What one connection may do under its client's quotas: implements bmq.protocol.request_context.Throttle.
+"""Applies a client's quotas to one connection: implements bmq.protocol.request_context.Throttle.
 
 An answer leaves at once, with the time to wait in it, and then the connection is muted for that time (KIP-219): clients
 that do not wait by themselves are held up by that. A produce is not begun while its bucket owes something.
@@ -78,7 +78,7 @@ class ClientThrottle:
 
     @property
     def fetch_bytes_max(self) -> int:
-        """What the quota allows in ten seconds, as in Kafka: more at once would only be waited for longer."""
+        """The bytes that the quota allows in ten seconds, as in Kafka: a larger answer would only mean a longer wait."""
         return _NO_LIMIT if self._fetch is None else max(int(self._fetch.limit * _WINDOW_S), 1)
 
     def answered(self, told_ms: int) -> int:

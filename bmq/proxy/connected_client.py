@@ -1,4 +1,4 @@
-"""What a connection knows of its client: address, principal, software, and the quotas that hold for it."""
+"""The client of a connection: its address, principal and software, and the quotas that hold for it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class ConnectedClient:
         self.mute: Mute | None = None
 
     def has_address(self, host: str, port: int) -> None:
-        """Where it connects from."""
+        """The client connects from this address."""
         self.host, self._port = host, port
 
     def is_named(self, principal: str, *, is_token: bool = False) -> None:
@@ -75,7 +75,7 @@ class ConnectedClient:
         self.forget()
 
     def has_software(self, name: str, version: str) -> None:
-        """What it says it is (KIP-511)."""
+        """The client names its software (KIP-511)."""
         self._software = (name[:KEPT_NAME_CHARS_MAX], version[:KEPT_NAME_CHARS_MAX])
         self._context = None
 

@@ -55,7 +55,7 @@ ONLY: Final = Entrance()
 
 
 class Listener(Protocol):
-    """What connections need of the listener that accepted them; see bmq.proxy.server.KafkaServer."""
+    """The part of a listener that its connections use; see bmq.proxy.server.KafkaServer."""
 
     limits: ProxyLimits
     loop: asyncio.AbstractEventLoop
@@ -360,7 +360,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._client.may_begin(header, len(frame))
 
     def quotas_changed(self) -> None:
-        """Others are in force."""
+        """Other quotas are in force now."""
         self._client.forget()
 
     def _turn_soon(self) -> None:

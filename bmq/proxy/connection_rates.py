@@ -20,7 +20,7 @@ ADDRESSES_MAX: Final = 10_000
 
 
 class Arrival(NamedTuple):
-    """What becomes of a new connection."""
+    """Whether a new connection is served, delayed or closed."""
 
     wait_ms: int = 0
     is_refused: bool = False

@@ -40,8 +40,8 @@ class ConsumerPace:
         self.due_s = 0.0
 
     def answered(self, arrived_s: float, now_s: float, size_bytes: int) -> None:
-        """So many bytes of records go out now, for a fetch that arrived then. What was read from the store in between says
-        nothing of the client."""
+        """Count the bytes of records that go out now, for a fetch that arrived then. The time of reads from the store is not
+        the client's."""
         if size_bytes < FULL_BYTES:
             return
         taken_s = max(0.0, min(now_s, max(arrived_s, self.due_s)) - self._last_s)

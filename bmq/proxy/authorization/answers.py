@@ -1,4 +1,4 @@
-"""Parts of answers for what a client may not see or do. Decisions only."""
+"""Parts of answers about topics and groups that a client may not see or use. Decisions only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules about topics: what may not be described is answered as if nobody knew whether it exists."""
+"""Rules about topics. The answer about a topic that the client may not describe does not tell whether it exists."""
 
 from __future__ import annotations
 

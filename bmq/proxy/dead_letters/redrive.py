@@ -1,5 +1,5 @@
-"""Delivers dead letters of a share group, or of a group's retry topic, again: from their topic into one that is named, as far as
-they go now.
+"""Delivers the dead letters of a share group, or of a group's retry topic, again: from their topic into a named one, up to the
+end that their topic has now.
 
 How far it is stands in the committed offsets of a consumer group of its own, so a redrive that was cancelled, or whose node
 was lost, goes on where it was. A record is written twice if that happens between its append and the commit.
