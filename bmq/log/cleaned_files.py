@@ -1,4 +1,4 @@
-"""Checks a file of cleaned batches that somebody else wrote, batch by batch, and makes its index from what is in it."""
+"""Checks a file of cleaned batches that a job wrote, batch by batch, and makes its index from its batches."""
 
 from __future__ import annotations
 

@@ -160,13 +160,13 @@ CleaningEvent = CleanedBytes | CleanedGroup | CleaningEnd
 
 
 class CleaningInterrupted(BmqError):
-    """The store did not answer, or whoever cleans ended; worth another try."""
+    """The store did not answer, or the cleaner ended. Another try may succeed."""
 
     code: ClassVar[ErrorCode] = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class CleanerUnavailable(CleaningInterrupted):
-    """Whoever cleans cannot be begun, or ended by itself: the next log would fare no better."""
+    """The cleaner cannot be started, or ended by itself: the next log would fail the same way."""
 
 
 class Uncleanable(BmqError):

@@ -1,9 +1,9 @@
-"""A compaction that somebody outside of the servers carries out for a partition's owner: what is promised, and what is refused.
+"""The plan of a delegated compaction, and the checks of its files: a job outside of the servers cleans for a partition's owner.
 
 The owner gives a plan and a directory inside its own (`delegated.<reservation>`), and leaves the partition's compaction
-alone for a while. Into that directory the other one writes a file of cleaned batches for each group of the plan, and
-then a description of it. The owner checks all of them, and swaps them in with one manifest. A takeover moves the
-directory away with everything in it, so whoever still writes there writes for nobody. Pure.
+alone for a while. Into that directory the job writes a file of cleaned batches for each group of the plan, and then a
+description of it. The owner checks all of them, and swaps them in with one manifest. A takeover moves the
+directory away with everything in it, so nothing that a job still writes there counts. Pure.
 
     00000003.<attempt>.cleaned   the batches of group 3; a second attempt has another name (rule 21)
     00000003.<attempt>.json      its description, written last

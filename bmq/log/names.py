@@ -81,7 +81,7 @@ def draft_name(name: str, attempt: int) -> str:
 
 
 def delegated_name(reservation: str) -> str:
-    """The directory, inside an epoch's, of a compaction that somebody else carries out."""
+    """The directory of a delegated compaction, inside an epoch's directory."""
     return f"{_DELEGATED_PREFIX}{reservation}"
 
 
