@@ -28,13 +28,13 @@ _PARTITIONS: Final = (
 
 @with_login
 def explain(
-    group: Annotated[str, typer.Argument(metavar="GROUP", help="A share group, or one of consumers")],
+    group: Annotated[str, typer.Argument(metavar="GROUP", help="A share group or a consumer group")],
     topic: Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only of this topic")] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="Largest number of partitions")] = 1_000,
     rest: Rest = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Why is nothing delivered: no members, nothing new, all locked and by whom, back-off, dead letters that wait, an open transaction, an owner
+    """Say why a group gets no records: no members, nothing new, all locked and by whom, back-off, dead letters that wait, an open transaction, an owner
     away.
     """
     with ClusterClient(rest) as client:

@@ -20,11 +20,19 @@ _PAGE: Final = 1_000
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic", autocompletion=complete_topics)]
 Partition = Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Only this partition [all]")]
 Commit = Annotated[
-    list[int] | None, typer.Option("--commit", metavar="OFFSET", min=0, help="Deliver it; may be repeated; needs -p")
+    list[int] | None,
+    typer.Option(
+        "--commit", metavar="OFFSET", min=0, help="Deliver the half message at this offset; may be repeated; needs -p"
+    ),
 ]
 Rollback = Annotated[
     list[int] | None,
-    typer.Option("--rollback", metavar="OFFSET", min=0, help="Never deliver it; may be repeated; needs -p"),
+    typer.Option(
+        "--rollback",
+        metavar="OFFSET",
+        min=0,
+        help="Never deliver the half message at this offset; may be repeated; needs -p",
+    ),
 ]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=100_000, metavar="N", help="Show N messages at most")]
 
@@ -40,7 +48,7 @@ def half(
     rest: Rest = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Half messages that are undecided; with --commit or --rollback decide some, all of them or none."""
+    """Show undecided half messages. --commit and --rollback decide the named ones, all of them or none."""
     with ClusterClient(rest) as client:
         if not commit and not rollback:
             _show(client, topic, partition, limit, as_json=as_json)

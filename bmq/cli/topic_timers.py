@@ -57,7 +57,7 @@ def timers(
     rest: Rest = DEFAULT_URL,
     as_json: AsJson = False,
 ) -> None:
-    """Delayed records that wait: how many in each partition, when the next one is due, and with --partition which."""
+    """Show delayed records that wait: how many in each partition, when the next one is due; with --partition the records."""
     if partition is None and (cancelled is not None or from_time is not None):
         raise typer.BadParameter("--cancel and --from need --partition")
     with ClusterClient(rest) as client:

@@ -69,7 +69,7 @@ def explain(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     kafka: KafkaSettings = None,
 ) -> None:
-    """Say whether a record with these headers, key and time would pass a view's filter, or is unknown and does not."""
+    """Say whether a record with these headers, key and time passes a view's filter."""
     if view is None:
         text = _text_of(condition, tags)
     else:
