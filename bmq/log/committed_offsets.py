@@ -15,6 +15,6 @@ class CommittedOffsets(Protocol):
     ) -> Mapping[int, Mapping[str, int]]:
         """By partition, then by group: its committed offset, or -1 when it has none.
 
-        As of some moment after the call. Groups whose coordinators give no answer are left out. Never raises for others'
-        faults.
+        The offsets are those of some moment after the call. Groups whose coordinators do not answer are left out; nothing is
+        raised for them.
         """

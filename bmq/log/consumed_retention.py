@@ -1,7 +1,7 @@
 """How consumer groups that a topic names hold its retention back, and what they have left to consume. Pure.
 
 Offsets that groups have committed come by group id; -1 says that the group has committed none, and a group that is
-missing is one whose coordinator gave no answer. What is not known keeps more and refuses nothing.
+missing is one whose coordinator gave no answer. An unknown offset keeps more records, and no produce is refused for it.
 
 Source: Pulsar's durable subscriptions, which keep what is not acknowledged, and its backlog quotas.
 """

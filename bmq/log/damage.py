@@ -132,7 +132,7 @@ async def require_accepted(store: SegmentStore, damage: Damage) -> None:
 
 
 async def accept(store: SegmentStore, damage: Damage, *, holder: str, now_ms: int) -> None:
-    """Write down that the loss is accepted. Fine when it was before. Raises StoreError."""
+    """Record that the loss is accepted; does nothing when it was before. Raises StoreError."""
     content = {**asdict(damage), "accepted_at_ms": now_ms}
     try:
         await store.write_file(damage.acceptance, json.dumps(content, indent=2).encode() + b"\n", holder=holder)

@@ -59,7 +59,7 @@ class CheckSchedule:
         return None
 
     def add(self, half: Half, now_ms: int) -> None:
-        """It was held just now, or by a former owner. The next check is never further away than one interval: clocks differ."""
+        """The message was held just now, or by a former owner. The next check is never further away than one interval: clocks differ."""
         first_ms, interval_ms, checks_max = self.terms
         first_at_ms = half.held_ms + first_ms
         passed = 0 if first_at_ms > now_ms else (now_ms - first_at_ms) // interval_ms + 1
@@ -90,7 +90,7 @@ class CheckSchedule:
         return taken
 
     def not_made(self, offsets: Iterable[int]) -> None:
-        """These checks were taken, and nobody could be asked: they do not count."""
+        """These checks were taken but could not be sent: they do not count."""
         for offset in offsets:
             scheduled = self._scheduled.get(offset)
             if scheduled is not None and scheduled.made:

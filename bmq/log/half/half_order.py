@@ -1,4 +1,4 @@
-"""Which half messages of one partition are undecided, which are decided, and what is on its way into the log. Pure.
+"""The half messages of one partition: which are undecided, which are decided, and which are on their way into the log. Pure.
 
 It follows the log as DueOrder does: what is placed counts when it is durable, and is taken back when it is refused. A half
 message leaves when its delivery is durable, when it was rolled back, or when its copy for those given up is written.
