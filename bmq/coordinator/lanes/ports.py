@@ -1,4 +1,4 @@
-"""What lanes need of the rest of the cluster. Ports only. Pure."""
+"""The ports by which lanes reach the rest of the cluster. Ports only. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ProvenBounds(Protocol):
 
 
 class LaneCopies(Protocol):
-    """Copies what lanes have left over."""
+    """Copies the records that lanes have not consumed."""
 
     async def producer(self, base: str, topic_id: UUID, partition: int) -> tuple[int, int]:
         """A new producer id, and the partition for copies from this one. Raises KafkaError."""

@@ -1,4 +1,4 @@
-"""The lanes of one shard: their intervals, and what only this process knows: which partitions change, who read them when."""
+"""The lanes of one shard: their intervals in the log, and in memory the partitions that change and the times of their reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What consumer and streams groups share (KIP-848, KIP-1071): epochs, members, and each member's target. Pure.
+"""The common part of consumer, share and streams groups (KIP-848, KIP-1071): epochs, members, and each member's target. Pure.
 
 `apply` takes records in any order, also of deleted members and groups: the state of a key is its last record, so a log
 that was compacted, or is loaded from the middle, gives the same group.

@@ -1,4 +1,4 @@
-"""What a member asks of one share partition, what it gets, and which of its locks a release is about. Decisions only."""
+"""A member's request for records of one share partition, its result, and the locks that a release names. Decisions only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Appends of a shard of share partitions: what is decided goes to the log, and its records are reserved until it is durable."""
+"""Appends a shard's decisions about share partitions to its log, and reserves their records until they are durable."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AppendingShard(Protocol):
         """The change is durable."""
 
     def news(self, partition: SharePartition) -> None:
-        """More can be acquired."""
+        """More records can be acquired."""
 
 
 class Appends:

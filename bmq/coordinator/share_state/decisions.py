@@ -1,4 +1,4 @@
-"""What acquiring, acknowledging and releasing records of a share partition change (KIP-932). Decisions only.
+"""Decides how acquiring, acknowledging and releasing records change a share partition (KIP-932). Decisions only.
 
 A decision looks at a window and changes nothing. It returns the change as its record has it.
 Source: Kafka's core/src/main/java/kafka/server/share/SharePartition.java (4.3).
@@ -133,7 +133,7 @@ def _of_batch(window: Window, batch: Span, taking: _Taking) -> Iterator[Given]:
 
 
 def without(batches: Iterable[Span], unseen: Sequence[Span]) -> Iterator[Span]:
-    """The record batches without what no consumer has to see; both in order of offsets, the latter without overlaps."""
+    """The record batches without the offsets that no consumer has to see; both in order of offsets, the latter without overlaps."""
     place = 0
     for first, last in batches:
         while place < len(unseen) and unseen[place].last < first:
@@ -275,7 +275,7 @@ def _require_once(settled: Settled) -> None:
 
 
 def release(window: Window, spans: Iterable[Span], limit: int, outcome: Outcome = PLAIN) -> list[StateBatch]:
-    """Locked records are available again, if need be after a while; given up if they were given so often."""
+    """Make locked records available again, at once or after their back-off; give up those at the limit of deliveries."""
     batches = []
     for span in spans:
         for first, last, count in window.counted(span.first, span.last):

@@ -1,4 +1,4 @@
-"""When locks of a shard run out and back-offs are over, for all its share partitions."""
+"""Finds the share partitions of a shard whose locks or back-offs have ended."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a share partition is like, for the question why nothing is delivered: who has locked what until when, what is in
-back-off, and which dead letters wait.
+"""Explains why a share partition delivers nothing: the locks with their holders and deadlines, the records in back-off, and
+the dead letters that wait.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a process knows of share groups by name, for metrics: records locked, and how long the oldest open record is open. Pure.
+"""Metrics of share groups by name: locked records, and the age of the oldest open record. Pure.
 
 Names of groups are labels, so their number is bounded: groups that hold something up come first.
 """

@@ -2,8 +2,8 @@
 
 A record of a key may be given to a member if no other member has one of the key, none of the key is in transition or waits for
 its back-off, and all earlier ones of the key are done, or the member's. So locks, which the log has, say who has a key.
-What is here is in memory alone: hashes of keys, which proxies tell again if they are not known (no record behind an
-unknown one is given), and which members there are, among whom ranges of hashes are spread.
+In memory alone are hashes of keys, which proxies send again if they are not known (no record behind an unknown one is
+given), and the members, among whom ranges of hashes are spread.
 
 A range moves when members come and go. Its hashes are given to the next member once the former one has none of their
 records; until then no member is given more of them.
