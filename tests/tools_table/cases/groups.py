@@ -22,8 +22,8 @@ def own(world: World) -> str:
 
 
 def filled_topic(world: World, what: str = "t", partitions: int = 2, records: int = 5) -> str:
-    """Records of 1970, a second from each other."""
-    topic = world.wire.topic(what, partitions)
+    """Records of 1970, a second from each other. Retention would find them in a run of more than five minutes."""
+    topic = world.wire.topic(what, partitions, {"retention.ms": "-1"})
     for partition in range(partitions):
         for index in range(records):
             world.wire.produce(topic, [b"v"], partition, timestamp_ms=1000 * (index + 1))

@@ -148,7 +148,7 @@ def delete(world: World) -> None:
 
 @CASES.of(OFFSETS, "offsets")
 def offsets(world: World) -> None:
-    topic = world.wire.topic(partitions=3)
+    topic = world.wire.topic(partitions=3, configs={"retention.ms": "-1"})
     for partition, count in ((0, 3), (1, 1)):
         for index in range(count):
             world.wire.produce(topic, [b"v"], partition, timestamp_ms=1000 * (index + 1))
@@ -336,7 +336,7 @@ def reassignments(world: World) -> None:
     world.run("--cancel", "--reassignment-json-file", same, "--preserve-throttles", is_unordered=True)
     world.run("--execute")
     world.run("--list", "--command-config", world.file("client", "client.id=table\n"))
-    world.run("--list", "--bootstrap-controller", "127.0.0.1:1", bootstrap=False)
+    world.run("--list", "--bootstrap-controller", "127.0.0.1:1", *world.impatient(), bootstrap=False)
     world.run()
 
 
