@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import UUID
 
+from bmq.metadata.image import MetadataImage, TopicImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages import (
@@ -22,7 +23,11 @@ from bmq.protocol.messages import (
     txn_offset_commit_response,
 )
 from bmq.protocol.messages.add_partitions_to_txn_request import AddPartitionsToTxnTopic
-from bmq.protocol.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
+from bmq.protocol.messages.add_partitions_to_txn_response import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
 from bmq.protocol.messages.create_acls_response import AclCreationResult, CreateAclsResponse
 from bmq.protocol.messages.delete_acls_response import DeleteAclsFilterResult, DeleteAclsResponse
 from bmq.protocol.messages.delete_groups_response import DeletableGroupResult
@@ -189,14 +194,30 @@ def deleted_group_refused(group_id: str, code: ErrorCode) -> DeletableGroupResul
 
 
 def topics_of_txn_refused(
-    denied: Sequence[AddPartitionsToTxnTopic], others: Sequence[AddPartitionsToTxnTopic], code: ErrorCode
+    denied: Sequence[AddPartitionsToTxnTopic], others: Sequence[AddPartitionsToTxnTopic], image: MetadataImage
 ) -> AddPartitionsToTxnResponse:
-    """AddPartitionsToTxn before version 4: one denied topic keeps the others from being added."""
+    """AddPartitionsToTxn before version 4: one denied topic keeps the others from being added, but not from being looked at."""
     return AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=[
-            *partitions_refused(denied, code),
-            *partitions_refused(others, ErrorCode.OPERATION_NOT_ATTEMPTED),
+            *partitions_refused(denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+            *(_not_added(topic, image.topics.get(topic.name)) for topic in others),
         ]
+    )
+
+
+def _not_added(asked: AddPartitionsToTxnTopic, topic: TopicImage | None) -> AddPartitionsToTxnTopicResult:
+    count = 0 if topic is None else len(topic.partitions)
+    return AddPartitionsToTxnTopicResult(
+        name=asked.name,
+        results_by_partition=[
+            AddPartitionsToTxnPartitionResult(
+                partition_index=number,
+                partition_error_code=ErrorCode.OPERATION_NOT_ATTEMPTED
+                if 0 <= number < count
+                else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            )
+            for number in asked.partitions
+        ],
     )
 
 

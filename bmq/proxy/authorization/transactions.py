@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from bmq.metadata.image import INTERNAL_TOPICS
 from bmq.protocol.messages.add_partitions_to_txn_response import AddPartitionsToTxnResponse
-from bmq.protocol.refusals import refused
+from bmq.protocol.refusals import partitions_refused, refused
 from bmq.proxy.authorization.answers import (
     topics_of_txn_refused,
 )
@@ -14,7 +15,6 @@ from bmq.proxy.authorization.asked import (
     CLUSTER_DENIED,
     GROUP_DENIED,
     ID_DENIED,
-    TOPIC_DENIED,
     Answer,
     Asked,
     parted,
@@ -42,14 +42,18 @@ async def add_partitions(asked: Asked, answer: Answer) -> Any:
             return AddPartitionsToTxnResponse(error_code=CLUSTER_DENIED)
         return await answer(request)
     if not asked.transaction(Operation.WRITE, request.v3_and_below_transactional_id):
-        return topics_of_txn_refused(request.v3_and_below_topics, (), ID_DENIED)
+        return AddPartitionsToTxnResponse(
+            results_by_topic_v3_and_below=partitions_refused(request.v3_and_below_topics, ID_DENIED)
+        )
     allowed, denied = parted(
         request.v3_and_below_topics,
-        lambda one: asked.topic(Operation.WRITE, one.name, count=len(one.partitions)),
+        lambda one: (
+            one.name not in INTERNAL_TOPICS and asked.topic(Operation.WRITE, one.name, count=len(one.partitions))
+        ),
     )
     if not denied:
         return await answer(request)
-    return topics_of_txn_refused(denied, allowed, TOPIC_DENIED)
+    return topics_of_txn_refused(denied, allowed, asked.image)
 
 
 async def add_offsets(asked: Asked, answer: Answer) -> Any:

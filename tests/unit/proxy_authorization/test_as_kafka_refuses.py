@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, Final
@@ -12,6 +13,7 @@ import pytest
 
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
+from bmq.protocol.messages.add_partitions_to_txn_request import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from bmq.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from bmq.protocol.messages.delete_share_group_offsets_request import (
     DeleteShareGroupOffsetsRequest,
@@ -42,13 +44,14 @@ from tests.unit.proxy_authorization.requests import full_request
 pytestmark = pytest.mark.unit
 
 TOPIC: Final = "there"
+OFFSETS_TOPIC: Final = "__consumer_offsets"
 TOPIC_ID: Final = UUID(int=77)
 IMAGE: Final = image_of(topic_image(TOPIC, TOPIC_ID, 1))
 DENIED: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def access_of(*rights: tuple[Operation, ResourceType]) -> Access:
-    """Of a client who has these rights over everything of the type."""
+def access_of(*rights: tuple[Operation, ResourceType], beside: Sequence[Acl] = ()) -> Access:
+    """Of a client who has these rights over everything of the type; `beside`: other ACLs."""
     numbers = count(1)
     acls = {
         UUID(int=next(numbers)): Acl(
@@ -62,6 +65,7 @@ def access_of(*rights: tuple[Operation, ResourceType]) -> Access:
         )
         for operation, kind in rights
     }
+    acls.update((UUID(int=next(numbers)), acl) for acl in beside)
     return Access(Decider(), lambda: acls)
 
 
@@ -197,3 +201,37 @@ def test_who_fetches_as_a_replica_needs_the_cluster_and_no_topic(version: int, r
     assert isinstance(rights, ReplicaRights)
     assert TOPIC not in rights.granted
     assert rights.allow(TOPIC, TOPIC_ID) is is_allowed
+
+
+def test_beside_a_denied_topic_a_transactions_other_partitions_are_told_what_is_wrong_with_them() -> None:
+    acl = Acl(ResourceType.TOPIC, "denied", PatternType.LITERAL, "User:guest", "*", Operation.WRITE, Permission.DENY)
+    access = access_of(
+        (Operation.WRITE, ResourceType.TRANSACTIONAL_ID), (Operation.WRITE, ResourceType.TOPIC), beside=(acl,)
+    )
+    topics = {TOPIC: [0, 1, -1], "none": [0], "denied": [0], OFFSETS_TOPIC: [0]}
+    request = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="id",
+        v3_and_below_topics=[
+            AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()
+        ],
+    )
+
+    async def answer(allowed: Any) -> Any:
+        raise AssertionError("nothing is added")
+
+    image = image_of(topic_image(TOPIC, TOPIC_ID, 1), topic_image(OFFSETS_TOPIC, UUID(int=78), 1, is_internal=True))
+    api_key = ApiKey.ADD_PARTITIONS_TO_TXN
+    answered = asyncio.run(authorized(api_key, request, context_of(3), access, image, answer))
+    found = {
+        (topic.name, one.partition_index): ErrorCode(one.partition_error_code)
+        for topic in answered.results_by_topic_v3_and_below
+        for one in topic.results_by_partition
+    }
+    assert found == {
+        (TOPIC, 0): ErrorCode.OPERATION_NOT_ATTEMPTED,
+        (TOPIC, 1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        (TOPIC, -1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("none", 0): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ("denied", 0): DENIED,
+        (OFFSETS_TOPIC, 0): DENIED,
+    }
