@@ -8,12 +8,12 @@ import pytest
 
 from tests.conformance.compare import differences
 from tests.conformance.intended import INTENDED, reason_for
-from tests.conformance.rights.asked import asked_cases, in_turn
+from tests.conformance.rights.asked import NOT_ASKED, asked_cases
 from tests.conformance.rights.intended import RIGHTS_INTENDED
 from tests.conformance.rights.judged import Judged
-from tests.conformance.rights.personas import drawn
+from tests.conformance.rights.random_sets import ask_in_waves, drawn_waves
 from tests.conformance.rights.recorded import key_of, recorded, sample
-from tests.conformance.rights.run import ask_all
+from tests.conformance.rights.run import all_versions, ask_all
 from tests.conformance.rights.sides import BMQ, started
 
 ERRORS_SHOWN = 100
@@ -53,9 +53,11 @@ def test_every_version_of_every_api_refuses_as_kafka(tmp_path: Path) -> None:
 @pytest.mark.campaign("kafka")
 @pytest.mark.timeout(900)
 def test_users_with_random_acls_are_refused_as_at_kafka(tmp_path: Path) -> None:
-    judged, users = Judged(), drawn(SEED, SETS)
+    judged, waves = Judged(), drawn_waves(SEED, SETS)
+    users = [user for wave in waves for user in wave.users]
     with started(directory=tmp_path / "servers", personas=users) as sides:
-        for asked in ask_all(sides, asked_cases(), in_turn(users)):
-            judged.add(asked)
+        ask_in_waves(sides, waves, asked_cases(), judged)
+        served = all_versions(sides, NOT_ASKED)
     assert list(judged.lines())[:ERRORS_SHOWN] == []
-    assert judged.requests > 2_000
+    assert judged.versions == served
+    assert len(judged.users) == SETS

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import cycle, islice
+from collections.abc import Iterator
 from typing import Final
 
 from bmq.protocol.apis import ApiKey
@@ -42,7 +41,7 @@ _CASES: Final = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: "an unknown group and an empty name|a group twice, with authorized operations",
     ApiKey.INIT_PRODUCER_ID: "a transactional id|an empty transactional id",
     ApiKey.ADD_PARTITIONS_TO_TXN: "an unknown topic|good and bad partitions|several transactions",
-    ApiKey.TXN_OFFSET_COMMIT: "an unknown topic",
+    ApiKey.TXN_OFFSET_COMMIT: "an unknown topic|good and bad partitions",
     ApiKey.WRITE_TXN_MARKERS: "unknown topics and partitions",
     ApiKey.DESCRIBE_TRANSACTIONS: "unknown ids and one that is empty",
     ApiKey.LIST_TRANSACTIONS: "by state",
@@ -115,7 +114,6 @@ _WANTED: Final = {
 """Whose lack Kafka's answer may show. APIs that are not named ask for rights over the cluster."""
 _OF_CLUSTER: Final = "ALTER CLUSTER, DESCRIBE CLUSTER, CLUSTER_ACTION CLUSTER"
 
-DRAWN_EACH: Final = 4
 NOT_ASKED: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
 """They are the login itself."""
 
@@ -147,12 +145,6 @@ def _is_asked(case: Case) -> bool:
 def wanted(api_key: int) -> list[Right]:
     texts = _WANTED.get(ApiKey(api_key), _OF_CLUSTER).split(", ")
     return [Right(Operation[operation], ResourceType[resource]) for operation, resource in map(str.split, texts)]
-
-
-def in_turn(drawn: Sequence[Persona]) -> Callable[[Case], Iterator[Persona]]:
-    """A few of these for each case and version, until all were asked and then from the beginning."""
-    turns = cycle(drawn)
-    return lambda _: islice(turns, DRAWN_EACH)
 
 
 def personas(case: Case) -> Iterator[Persona]:

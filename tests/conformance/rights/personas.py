@@ -1,9 +1,7 @@
-"""The users of the comparison: one with no right, one with each right alone, one with all but each right, one with all,
-and users with ACLs that were drawn."""
+"""The users of the comparison: one with no right, one with each right alone, one with all but each right, one with all."""
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -43,11 +41,15 @@ class Grant(NamedTuple):
     permission: Permission = Permission.ALLOW
     name: str = "*"
     pattern: PatternType = PatternType.LITERAL
+    host: str = "*"
+
+
+EVERYBODY: Final = "*"
 
 
 @dataclass(frozen=True, slots=True)
 class Persona:
-    """A user."""
+    """A user; EVERYBODY: whoever asks."""
 
     name: str
     acls: tuple[Grant, ...] = ()
@@ -57,6 +59,10 @@ class Persona:
         """The name to log in with."""
         return self.name.lower().replace(" ", "-")
 
+    @property
+    def principal(self) -> str:
+        return f"User:{self.user}"
+
     def creations(self) -> Iterator[dict[str, Any]]:
         """Its ACLs as CreateAcls takes them."""
         for one in self.acls:
@@ -64,8 +70,8 @@ class Persona:
                 "resource_type": one.resource,
                 "resource_name": CLUSTER_NAME if one.resource is ResourceType.CLUSTER else one.name,
                 "resource_pattern_type": one.pattern,
-                "principal": f"User:{self.user}",
-                "host": "*",
+                "principal": self.principal,
+                "host": one.host,
                 "operation": one.operation,
                 "permission_type": one.permission,
             }
@@ -77,31 +83,3 @@ EVERYTHING: Final = Persona("everything", _ALL)
 ONLY: Final = {right: Persona(f"only {right}", (Grant(*right),)) for right in RIGHTS}
 ALL_BUT: Final = {right: Persona(f"all but {right}", (*_ALL, Grant(*right, Permission.DENY))) for right in RIGHTS}
 PERSONAS: Final = (NOBODY, *ONLY.values(), *ALL_BUT.values(), EVERYTHING)
-
-_NAMES: Final = ("*", "*", "shared-read", "s", "shared-", "f", "d", "describe", "none")
-_GRANTS_MAX: Final = 12
-
-
-def drawn(seed: int, count: int) -> list[Persona]:
-    """Users with random sets of ACLs: of all operations, allowed and denied, by names and by prefixes."""
-    dice = random.Random(seed)
-    return [
-        Persona(
-            f"drawn {seed} {number}", tuple(dict.fromkeys(_grant(dice) for _ in range(dice.randint(1, _GRANTS_MAX))))
-        )
-        for number in range(count)
-    ]
-
-
-def _grant(dice: random.Random) -> Grant:
-    right = dice.choice(RIGHTS)
-    operation = Operation.ALL if dice.random() < 0.15 else right.operation
-    permission = Permission.DENY if dice.random() < 0.2 else Permission.ALLOW
-    if right.resource is ResourceType.CLUSTER:
-        return Grant(operation, right.resource, permission)
-    # Servers draw the ids of tokens, so that a prefix would meet others on each.
-    name = "*" if right.resource is ResourceType.DELEGATION_TOKEN else dice.choice(_NAMES)
-    is_prefix = name != "*" and dice.random() < 0.7
-    return Grant(
-        operation, right.resource, permission, name, PatternType.PREFIXED if is_prefix else PatternType.LITERAL
-    )

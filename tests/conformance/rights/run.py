@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
@@ -55,6 +55,18 @@ def versions_of(sides: Sequence[Side], case: Case) -> list[int]:
     if ranges is None or ranges.bmq is None or ranges.kafka is None:
         return []
     return [one for one in ranges.bmq if one in ranges.kafka and case.versions(one)]
+
+
+def all_versions(sides: Sequence[Side], not_asked: Collection[int]) -> set[tuple[int, int]]:
+    """Each API in each version that all sides serve, without `not_asked`."""
+    worlds = [side.world for side in sides]
+    return {
+        (api_key, version)
+        for api_key, ranges in served_by(worlds[0], worlds[-1]).items()
+        if ranges.bmq is not None and ranges.kafka is not None and api_key not in not_asked
+        for version in ranges.bmq
+        if version in ranges.kafka
+    }
 
 
 def ask_all(

@@ -22,7 +22,7 @@ from tests.support.wire import WireClient
 DATA: Final = REPOSITORY / ".cache" / "rights"
 PASSWORD: Final = "of-every-persona"
 _SALT: Final = b"of every persona"
-_ALTER_SCRAM, _DESCRIBE_ACLS, _CREATE_ACLS = (51, 0), (29, 3), (30, 3)
+_ALTER_SCRAM, _DESCRIBE_ACLS, _CREATE_ACLS, _DELETE_ACLS = (51, 0), (29, 3), (30, 3), (31, 3)
 _ANY: Final = 1
 _ANY_ACL: Final[Mapping[str, Any]] = {
     "resource_type_filter": _ANY,
@@ -60,16 +60,43 @@ class Guests:
         upsertions = [{"name": one.user, **keys} for one in personas]
         self._world.call(*_ALTER_SCRAM, deletions=[], upsertions=upsertions)
         creations = [creation for one in personas for creation in one.creations()]
-        made = self._world.call(*_CREATE_ACLS, creations=creations)["results"]
-        assert not any(one["error_code"] for one in made), made
+        self._create(creations)
         self._world.until(
             lambda: self._world.call(*_DESCRIBE_ACLS, **_ANY_ACL),
             lambda answer: sum(len(one["acls"]) for one in answer["resources"]) == len(creations),
         )
 
+    def allow(self, everybody: Persona) -> None:
+        """From here on everybody's ACLs are these, in place of earlier ones."""
+        filters = {**_ANY_ACL, "principal_filter": everybody.principal}
+        removed = self._world.call(*_DELETE_ACLS, filters=[filters])["filter_results"]
+        assert not any(one["error_code"] for one in removed), removed
+        creations = list(everybody.creations())
+        self._create(creations)
+        wanted = {tuple(one.values()) for one in creations}
+        self._world.until(
+            lambda: self._world.call(*_DESCRIBE_ACLS, **filters), lambda answer: _acls_in(answer) == wanted
+        )
+
+    def listed(self, **filters: Any) -> set[tuple[Any, ...]]:
+        """What the server lists of the ACLs that the filters name, in the order of `Persona.creations`."""
+        return _acls_in(self._world.call(*_DESCRIBE_ACLS, **{**_ANY_ACL, **filters}))
+
+    def _create(self, creations: Sequence[Mapping[str, Any]]) -> None:
+        made = self._world.call(*_CREATE_ACLS, creations=creations)["results"]
+        assert not any(one["error_code"] for one in made), made
+
     def close(self) -> None:
         for asker in self._askers.values():
             asker.close()
+
+
+def _acls_in(answer: Mapping[str, Any]) -> set[tuple[Any, ...]]:
+    return {
+        (one["resource_type"], one["resource_name"], one["pattern_type"], *acl.values())
+        for one in answer["resources"]
+        for acl in one["acls"]
+    }
 
 
 class Side:
