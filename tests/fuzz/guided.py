@@ -102,6 +102,7 @@ def main() -> None:
             raise
 
     limits = [f"-rss_limit_mb={MEMORY_MB_MAX}", f"-timeout={INPUT_WALL_S_MAX}", f"-max_len={INPUT_BYTES_MAX}"]
+    limits.append(f"-report_slow_units={INPUT_WALL_S_MAX}")  # its own limit of 10 s finds fault with a busy machine
     atheris.Setup(
         [sys.argv[0], *limits, "-print_final_stats=1", *options],
         keep_faults,
