@@ -2,6 +2,7 @@
 
 asyncio's own TLS server tells nobody about a connection before its handshake is done, or why one failed. This one knows
 each from its first moment, and takes the listener's current context for it: a renewed certificate needs no new socket.
+Until a client's first record is here it costs no more than a socket (client_hello).
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from typing import Any, Final
 
 import structlog
 
+from bmq.proxy.client_hello import TLS_RECORD, ClientHello
 from bmq.proxy.entrance import TLS_HANDSHAKE_S, Entrance
 from bmq.proxy.pending_connections import PendingConnections
 
 log = structlog.get_logger("bmq.proxy")
 
-TLS_RECORD: Final = b"\x16"
-"""Every handshake begins with it. It would announce a Kafka request of 369 MB, which no listener takes."""
 ACCEPT_RETRY_S: Final = 1.0
 """After the system had no descriptor or memory for a connection."""
+_LEFT_LEAST_S: Final = 0.001
 
 
 class TlsAcceptor:
@@ -48,7 +49,7 @@ class TlsAcceptor:
         self._refused = refused
         self._handshake_s = handshake_s
         self._sockets: list[socket.socket] = []
-        self._accepting: list[asyncio.Task[None]] = []
+        self._retries: dict[socket.socket, asyncio.TimerHandle] = {}
         self._handshakes: dict[_Handshake, None] = {}
 
     async def bind(self, host: str, port: int) -> tuple[str, int]:
@@ -79,15 +80,20 @@ class TlsAcceptor:
         """Begin to accept. Raises OSError when the port is taken."""
         for one in self._sockets:
             one.listen(backlog)
-        self._accepting = [self._loop.create_task(self._accept(one)) for one in self._sockets]
+        for one in self._sockets:
+            self._loop.add_reader(one, self._accept, one)
 
     async def close(self) -> None:
         """Accept nothing more and drop handshakes under way; connections that are made stay."""
-        tasks = [*self._accepting, *(one.task for one in self._handshakes)]
-        for task in tasks:
-            task.cancel()
+        for one in self._sockets:
+            self._loop.remove_reader(one)
+        for retry in self._retries.values():
+            retry.cancel()
+        self._retries.clear()
+        tasks = [one.task for one in self._handshakes if one.task is not None]
+        for handshake in tuple(self._handshakes):
+            handshake.drop()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._accepting.clear()
         self._close_sockets()
 
     def _close_sockets(self) -> None:
@@ -95,63 +101,53 @@ class TlsAcceptor:
             one.close()
         self._sockets.clear()
 
-    async def _accept(self, listening: socket.socket) -> None:
-        while True:
-            try:
-                accepted, address = await self._loop.sock_accept(listening)
-            except ConnectionAbortedError:
-                continue  # it left before it was taken out of the queue
-            except OSError as error:
-                log.warning("accept_failed", listener=self._entrance.name, reason=error.strerror)
-                await asyncio.sleep(ACCEPT_RETRY_S)
-                continue
-            handshake = _Handshake(self, accepted, str(address[0]))
-            self._handshakes[handshake] = None
-            self._pending.add(handshake.host, handshake)
-            await asyncio.sleep(0)  # one in each turn: a thousand at once would hold up all other clients
+    def _accept(self, listening: socket.socket) -> None:
+        """One in each turn of the loop: a thousand at once would hold up all other clients."""
+        try:
+            accepted, address = listening.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return  # it left before it was taken out of the queue
+        except OSError as error:
+            log.warning("accept_failed", listener=self._entrance.name, reason=error.strerror)
+            self._loop.remove_reader(listening)
+            self._retries[listening] = self._loop.call_later(ACCEPT_RETRY_S, self._accept_again, listening)
+            return
+        accepted.setblocking(False)
+        handshake = _Handshake(self, self._loop, accepted, str(address[0]), self._handshake_s)
+        self._handshakes[handshake] = None
+        self._pending.add(handshake.host, handshake)
 
-    async def shake_hands(self, accepted: socket.socket, host: str) -> None:
-        """Make one handshake; a client whose handshake fails is closed."""
+    def _accept_again(self, listening: socket.socket) -> None:
+        del self._retries[listening]
+        self._loop.add_reader(listening, self._accept, listening)
+
+    async def shake_hands(self, accepted: socket.socket, host: str, first: bytes, left_s: float) -> None:
+        """Make one handshake within `left_s`; a client whose handshake fails is closed. `first`: its first byte."""
         with contextlib.suppress(OSError):  # it may have left already
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        is_plain = self._entrance.allows_plaintext and not await self._begins_tls(accepted, host)
-        if accepted.fileno() < 0:
-            return
+        is_plain = self._entrance.allows_plaintext and first != TLS_RECORD
         try:
             await self._loop.connect_accepted_socket(
                 self._make_connection,
                 accepted,
                 ssl=None if is_plain else self._entrance.context,
-                ssl_handshake_timeout=None if is_plain else self._handshake_s,
+                ssl_handshake_timeout=None if is_plain else left_s,
             )
         except ssl.SSLError as error:
             self.refuse(host, self._entrance.failure(error.reason, getattr(error, "verify_message", "")))
         except ConnectionAbortedError:
-            self.refuse(host, f"its TLS handshake was not done within {self._handshake_s:g} s")
+            self.refuse_late(host, is_begun=True)
         except ConnectionError:
             log.debug("handshake_left", client=host)
         except OSError as error:
             self.refuse(host, f"its TLS handshake failed: {error.strerror}")
 
-    async def _begins_tls(self, accepted: socket.socket, host: str) -> bool:
-        """Whether the first byte is TLS's; it stays unread. The socket is closed if none comes."""
-        try:
-            async with asyncio.timeout(self._handshake_s):
-                await _readable(self._loop, accepted)
-            first = accepted.recv(1, socket.MSG_PEEK)
-        except TimeoutError:
-            accepted.close()
-            self.refuse(host, f"it sent nothing within {self._handshake_s:g} s")
-            return False
-        except OSError:
-            first = b""
-        except BaseException:
-            accepted.close()
-            raise
-        if not first:
-            accepted.close()
-            log.debug("handshake_left", client=host)
-        return first == TLS_RECORD
+    def refuse_late(self, host: str, *, is_begun: bool) -> None:
+        """It took too long. `is_begun`: it is known to speak TLS."""
+        what = (
+            "its TLS handshake was not done" if is_begun or not self._entrance.allows_plaintext else "it sent nothing"
+        )
+        self.refuse(host, f"{what} within {self._handshake_s:g} s")
 
     def refuse(self, host: str, reason: str) -> None:
         self._refused(host, reason)
@@ -163,23 +159,61 @@ class TlsAcceptor:
 
 
 class _Handshake:
-    """One client's; implements Pending."""
+    """One client's; implements Pending. `task`: None until its first record is here."""
 
-    def __init__(self, acceptor: TlsAcceptor, accepted: socket.socket, host: str) -> None:
+    def __init__(
+        self,
+        acceptor: TlsAcceptor,
+        loop: asyncio.AbstractEventLoop,
+        accepted: socket.socket,
+        host: str,
+        handshake_s: float,
+    ) -> None:
         self.host = host
+        self.task: asyncio.Task[None] | None = None
         self._acceptor = acceptor
+        self._loop = loop
         self._accepted = accepted
         self._has_begun = False
-        self.task = asyncio.get_running_loop().create_task(self._run())
-        self.task.add_done_callback(self._done)
+        self._hello = ClientHello(loop, accepted, self._begin)
+        self._ends_s = loop.time() + handshake_s
+        self._timer = loop.call_later(handshake_s, self._took_too_long)
 
     def close(self, reason: str) -> None:
         self._acceptor.refuse(self.host, reason)
-        self.task.cancel()
+        self.drop()
 
-    async def _run(self) -> None:
+    def drop(self) -> None:
+        """Close it without a word."""
+        if self.task is not None:
+            self.task.cancel()
+            return
+        self._hello.close()
+        self._end()
+
+    def _end(self) -> None:
+        """Before it has a task."""
+        self._timer.cancel()
+        self._accepted.close()
+        self._acceptor.ended(self)
+
+    def _took_too_long(self) -> None:
+        self._acceptor.refuse_late(self.host, is_begun=False)
+        self.drop()
+
+    def _begin(self, first: bytes) -> None:
+        if not first:
+            log.debug("handshake_left", client=self.host)
+            self._end()
+            return
+        self._timer.cancel()
+        left_s = max(self._ends_s - self._loop.time(), _LEFT_LEAST_S)
+        self.task = self._loop.create_task(self._run(first, left_s))
+        self.task.add_done_callback(self._done)
+
+    async def _run(self, first: bytes, left_s: float) -> None:
         self._has_begun = True
-        await self._acceptor.shake_hands(self._accepted, self.host)
+        await self._acceptor.shake_hands(self._accepted, self.host, first, left_s)
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._acceptor.ended(self)
@@ -187,21 +221,6 @@ class _Handshake:
             self._accepted.close()  # else its transport does
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("handshake_failed", client=self.host, error=repr(error))
-
-
-async def _readable(loop: asyncio.AbstractEventLoop, accepted: socket.socket) -> None:
-    """Wait until it has bytes or has ended."""
-    ready = loop.create_future()
-
-    def tell() -> None:
-        if not ready.done():
-            ready.set_result(None)
-
-    loop.add_reader(accepted, tell)
-    try:
-        await ready
-    finally:
-        loop.remove_reader(accepted)
 
 
 async def _addresses(loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[tuple[int, tuple[Any, ...]]]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import datetime
+import errno
 import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
@@ -14,6 +16,7 @@ import trustme
 
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
+from bmq.proxy import tls_acceptor
 from bmq.proxy.entrance import Entrance
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.pending_connections import PendingConnections
@@ -302,3 +305,110 @@ async def test_stopping_drops_handshakes(listener: Listener) -> None:
     assert len(listener.proxy.server.pending) == 0
     for one in (silent, client):
         await one.close()
+
+
+class Made:
+    """An acceptor, and the protocols that it made."""
+
+    def __init__(self, *, allows_plaintext: bool = False, handshake_s: float = 5) -> None:
+        self.protocols: list[asyncio.Protocol] = []
+        self.refused: list[str] = []
+        self.pending = PendingConnections(10, 10)
+        self.acceptor = TlsAcceptor(
+            asyncio.get_running_loop(),
+            Entrance(NAMED, server_context(), allows_plaintext=allows_plaintext),
+            self._made,
+            self.pending,
+            lambda host, reason: self.refused.append(reason),
+            handshake_s=handshake_s,
+        )
+
+    def _made(self) -> asyncio.Protocol:
+        self.protocols.append(asyncio.Protocol())
+        return self.protocols[-1]
+
+    async def start(self) -> tuple[str, int]:
+        address = await self.acceptor.bind("127.0.0.1", 0)
+        self.acceptor.start(BACKLOG)
+        return address
+
+
+def client_hello() -> tuple[ssl.SSLObject, ssl.MemoryBIO, ssl.MemoryBIO, bytes]:
+    """A client's TLS with what it reads and writes, and its first record."""
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    tls = client_context().wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with pytest.raises(ssl.SSLWantReadError):
+        tls.do_handshake()
+    return tls, incoming, outgoing, outgoing.read()
+
+
+@pytest.mark.parametrize("sent", [0, 1, 4, 5, 9, -1], ids=str)
+async def test_until_its_first_record_is_whole_a_client_gets_nothing_of_tls(sent: int) -> None:
+    made = Made()
+    tls, incoming, outgoing, hello = client_hello()
+    reader, writer = await asyncio.open_connection(*await made.start())
+    writer.write(hello[:sent])
+    await until(lambda: len(made.pending) == 1)
+    # The next client is accepted behind the first, and goes through: what the first one sent has been looked at.
+    _, other = await asyncio.open_connection(
+        *writer.get_extra_info("peername"), ssl=client_context(), server_hostname="localhost"
+    )
+    await until(lambda: len(made.pending) == 1)
+    assert len(made.protocols) == 1
+    writer.write(hello[sent:])
+    incoming.write(await reader.read(2**16))
+    tls.do_handshake()
+    writer.write(outgoing.read())
+    await until(lambda: len(made.pending) == 0)
+    assert len(made.protocols) == 2 and made.refused == []
+    for one in (writer, other):
+        one.close()
+    await made.acceptor.close()
+
+
+@pytest.mark.parametrize("sent", [0, 3, 9], ids=str)
+async def test_a_client_that_leaves_before_its_first_record_is_whole_is_forgotten(sent: int) -> None:
+    made = Made()
+    _, writer = await asyncio.open_connection(*await made.start())
+    await until(lambda: len(made.pending) == 1)
+    writer.write(client_hello()[3][:sent])
+    writer.close()
+    await until(lambda: len(made.pending) == 0)
+    assert made.refused == []
+    await made.acceptor.close()
+
+
+async def test_a_client_that_stops_in_its_first_record_is_closed_in_time() -> None:
+    made = Made(handshake_s=0.05)
+    reader, writer = await asyncio.open_connection(*await made.start())
+    writer.write(client_hello()[3][:9])
+    with contextlib.suppress(ConnectionResetError):
+        assert await reader.read(1) == b""
+    await until(lambda: made.refused == ["its TLS handshake was not done within 0.05 s"])
+    assert made.protocols == [] and len(made.pending) == 0
+    writer.close()
+    await made.acceptor.close()
+
+
+async def test_without_a_descriptor_for_a_client_it_is_accepted_later(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class WithoutDescriptors(socket.socket):
+        failures = 1
+
+        def accept(self) -> Any:
+            if self.failures:
+                self.failures -= 1
+                raise OSError(errno.EMFILE, "Too many open files")
+            return super().accept()
+
+    monkeypatch.setattr(tls_acceptor, "ACCEPT_RETRY_S", 0.001)
+    made = Made()
+    bound = WithoutDescriptors()
+    bound.bind(("127.0.0.1", 0))
+    made.acceptor.take(bound)
+    made.acceptor.start(BACKLOG)
+    _, writer = await asyncio.open_connection(*bound.getsockname(), ssl=client_context(), server_hostname="localhost")
+    assert "accept_failed" in capsys.readouterr().out
+    writer.close()
+    await made.acceptor.close()
