@@ -9,7 +9,7 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Final
 
@@ -21,6 +21,7 @@ from bmq.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
 # The head of a record of 512 bytes that holds a ClientHello, and four bytes of it.
 HALF_CLIENT_HELLO: Final = bytes.fromhex("1603010200010001fc")
 HALF_SASL: Final = _framed(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism=MECHANISM)) + b"\x00\x00"
+_HALVES: Final = {SSL: HALF_CLIENT_HELLO, SASL: HALF_SASL}
 ADDRESSES: Final = 250
 LOOK_S: Final = 0.01
 """How often it is looked which were closed, and how evenly places are taken again."""
@@ -51,12 +52,18 @@ class Places:
 
 
 class Strangers:
-    """`count` of them, half to the TLS and half to the SASL listener; `returns_per_s`: see Places. A context: all are closed
-    behind it. `opened`, `closed`: connections so far.
+    """`count` of them, to each of `listeners` in turn; `returns_per_s`: see Places. A context: all are closed behind it.
+    `opened`, `closed`: connections so far.
     """
 
-    def __init__(self, ports: Mapping[str, int], count: int, returns_per_s: float | None) -> None:
-        self._targets = ((ports[SSL], HALF_CLIENT_HELLO), (ports[SASL], HALF_SASL))
+    def __init__(
+        self,
+        ports: Mapping[str, int],
+        count: int,
+        returns_per_s: float | None,
+        listeners: Sequence[str] = (SSL, SASL),
+    ) -> None:
+        self._targets = [(ports[one], _HALVES[one]) for one in listeners]
         self._count = count
         self._returns_per_s = returns_per_s
         self._selector = selectors.DefaultSelector()
@@ -77,7 +84,7 @@ class Strangers:
     def _open(self) -> bool:
         """Whether the server took it, as far as it can be seen."""
         number = next(self._numbers)
-        port, half = self._targets[number % 2]
+        port, half = self._targets[number % len(self._targets)]
         stranger = socket.socket()
         try:
             stranger.bind((f"127.0.1.{1 + number % ADDRESSES}", 0))
