@@ -15,13 +15,14 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Final
 
+from bench.criteria import BMQ
 from bench.measure import cpu_seconds
-from bench.security.sides import SASL, SSL, Certificates, Secured, SecuredBmq
+from bench.security.sides import MAKERS, SASL, SSL, Certificates, Secured
 from bench.security.strangers import Strangers
 
 WARMING: Final = 2_000
 RETURNS_PER_S: Final = 0.001
-"""So good as none."""
+"""None, in the time that a round takes."""
 SETTLED_S: Final = 1.0
 
 
@@ -52,7 +53,7 @@ def main() -> None:
     try:
         certificates = Certificates(directory / "certificates")
         for number in range(given.rounds):
-            side = SecuredBmq(directory / f"{number}", certificates, {})
+            side = MAKERS[BMQ](directory / f"{number}", certificates, {})
             side.server.start()
             try:
                 found = {listener: cpu_us_each(side, listener, given.count) for listener in (SSL, SASL)}
