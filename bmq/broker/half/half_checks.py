@@ -27,7 +27,7 @@ CHECKS_MAX: Final = 500
 COPIES_BYTES_MAX: Final = 512 * 1024
 """Given-up messages that are copied at once, but for the last one."""
 PAUSE_S: Final = 0.2
-"""Between two looks, so that checks that are due one by one are asked together."""
+"""Between two looks, so that checks that are due one by one are asked together. There is none while more is due than is asked at once."""
 LOOK_S_MAX: Final = 1.0
 """While something is undecided, the wall clock is looked at so often: it may be set."""
 COPY_RETRY_S_MAX: Final = 30.0
@@ -53,6 +53,7 @@ class HalfChecks:
         self._loop = asyncio.get_running_loop()
         self._wake: asyncio.TimerHandle | None = None
         self._running: set[str] = set()
+        self._is_behind = False  # more is due than was taken
         self._to_give_up: list[int] = []
         self._copied: set[int] = set()  # whose copies are durable, and whose end is not
         self._has_warned = False
@@ -73,10 +74,15 @@ class HalfChecks:
         if config.half_given_up_topic and self._half.order.given_up_count:
             self._begin("copies", self._copy)
         next_ms = self._half.schedule.next_ms if self._target() is not None else None
-        if next_ms is None or self._wake is not None or "checks" in self._running:
+        if next_ms is None or "checks" in self._running:
             return
         wait_s = (next_ms - partition.context.clock.now_ms()) / 1000
-        self._wake = self._loop.call_later(min(max(PAUSE_S, wait_s), LOOK_S_MAX), self._wake_up)
+        wait_s = min(max(0.0 if self._is_behind else PAUSE_S, wait_s), LOOK_S_MAX)
+        if self._wake is not None:
+            if self._wake.when() <= self._loop.time() + wait_s:
+                return
+            self._wake.cancel()  # it was for a later check
+        self._wake = self._loop.call_later(wait_s, self._wake_up)
 
     def end(self) -> None:
         """The machine has ended."""
@@ -134,6 +140,7 @@ class HalfChecks:
             self._has_warned = False
         except (BmqError, StoreError) as error:
             counts.half_checks_failed += len(asked)
+            self._is_behind = False
             if isinstance(error, NobodyAsked):
                 self._half.schedule.not_made([one.offset for one in asked])
             if not self._has_warned:
@@ -157,6 +164,8 @@ class HalfChecks:
                 self._to_give_up.append(due.offset)
             else:
                 checks.append(Check(half.offset, half.check_id, due.number))
+        next_ms = self._half.schedule.next_ms
+        self._is_behind = next_ms is not None and next_ms <= partition.context.clock.now_ms()
         if not checks:
             return None
         return CheckRequest(partition.topic_name, partition.topic_partition.partition, tuple(checks))

@@ -339,6 +339,34 @@ def test_checks_come_at_their_times_and_none_after_a_decision() -> None:
     virtual(main)
 
 
+def test_many_that_are_due_at_once_are_asked_about_without_a_pause() -> None:
+    async def main() -> None:
+        world, checker = World(), FakeChecker()
+        log = await checked(world, checker).log()
+        for _ in range(20):
+            await sent(log, *(half(b"a") for _ in range(500)))
+        await pass_time(world, 5_000)
+        assert checker.requests == []
+        world.clock.advance(1_000)
+        await asyncio.sleep(1.5)
+        assert [len(request.checks) for _, request in checker.requests] == [500] * 20
+
+    virtual(main)
+
+
+def test_a_check_that_is_due_before_those_known_is_not_late() -> None:
+    async def main() -> None:
+        world, checker = World(), FakeChecker()
+        log = await checked(world, checker, replace(CHECKED, half_check_first_ms=100)).log()
+        for number in range(1, 6):  # those before are checked again in 30 s
+            await sent(log, half(b"a", f"check {number}"))
+            world.clock.advance(100)
+            await asyncio.sleep(0.3)
+            assert len(checker.numbers) == number
+
+    virtual(main)
+
+
 def test_what_a_check_answers_is_decided() -> None:
     async def main() -> None:
         world, checker = World(), FakeChecker()
