@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+
+def _listed(value: object) -> object:
+    """An environment variable has text: `a,b` or `["a", "b"]`."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return tuple(json.loads(value))
+    except (ValueError, TypeError):
+        return tuple(host for part in value.split(",") if (host := part.strip()))
 
 
 @dataclass(frozen=True, slots=True)
 class HalfCheckSettings:
     """The table `[half_checks]`."""
 
-    hosts: tuple[str, ...] = ()
+    hosts: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
     """Hosts that checks may be posted to, `HOST` or `HOST:PORT`; empty: none are posted."""
     secret_file: str = ""
     """File with the secret that signs checks, at least 16 bytes; without it none are posted."""

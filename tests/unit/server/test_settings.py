@@ -68,6 +68,23 @@ def test_in_front_of_hdfs_caches_are_a_share_of_the_memory_unless_they_are_set(
     assert sources_of(loaded)["fetch.read_cache_bytes_max"] == "environment"
 
 
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ('["orders:80", "[::1]:8080"]', ("orders:80", "[::1]:8080")),
+        ("orders:80, [::1]:8080", ("orders:80", "[::1]:8080")),
+        ("[::1]:8080", ("[::1]:8080",)),
+        ("4711", ("4711",)),
+        ("", ()),
+    ],
+)
+def test_hosts_of_checks_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, text: str, hosts: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("BMQ_HALF_CHECKS__HOSTS", text)
+    assert load_settings({}, None).settings.half_checks.hosts == hosts
+
+
 @pytest.mark.parametrize("value", ["9092", "host:", "host:70000", ":9092", "host:port"])
 def test_a_bad_address_is_named_with_its_value_and_source(value: str) -> None:
     with pytest.raises(BadSettings, match="listen") as caught:
