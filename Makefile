@@ -117,7 +117,7 @@ bench-security: $(VENV)/.installed-bench $(VENV)/.compiled tools $(JARS)/kafka/.
 	@$(BIN)/python -m bench.plot security
 	@$(BIN)/python -m bench.readme
 
-bench-queues: $(VENV)/.installed-bench $(VENV)/.compiled tools $(JARS)/kafka/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## share groups beside Apache Kafka's, on one node and on three -> bench/results/queues.json
+bench-queues: $(VENV)/.installed-bench $(VENV)/.compiled tools $(JARS)/kafka/.fetched $(JARS)/hadoop/.fetched $(JARS)/zookeeper/.fetched ## share groups, half messages beside Apache Kafka, delay, views, lanes -> bench/results/queues.json
 	@deploy/dev/install-tools.sh librdkafka
 	@$(ALONE) $(BIN)/python -m bench.queues
 	@$(BIN)/python -m bench.plot queues

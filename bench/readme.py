@@ -117,7 +117,9 @@ CHAPTERS: Final[Mapping[str, tuple[str, str, str]]] = {
         "Kafka brokers (replication 3; CPU and memory of HDFS and ZooKeeper count on bmq's side), all on one machine. Backlogs are read by "
         "Kafka's own share consumer tool, and on bmq also by plain consumers with the settings of Kafka's consumer tool; rates count from "
         "the first record on. Members that fetch and accept one record at a time, and idle members, are a client in C. Plain loads "
-        "before and after share groups are prepared frames. `make bench-queues` repeats all of it.",
+        "before and after share groups are prepared frames. Half messages, each with the record that commits it, stand beside transactions "
+        "of one record by the same client in C on one Apache Kafka node, 16 producers with one of them under way each; delayed records, "
+        "views, checks of undecided half messages and lanes are of bmq alone. `make bench-queues` repeats all of it.",
         "share groups of bmq beside Apache Kafka's",
     ),
     "core": (

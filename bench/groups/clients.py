@@ -31,14 +31,17 @@ class Transactor:
         warm_s: float,
         seconds: float,
         rate_per_s: float = 0,
+        is_half: bool = False,
     ) -> dict[str, Any]:
         """Transactions of so many records each: `rate_per_s` of them from all producers together, or (0) one behind the
-        other from each. Raises LoadFailed.
+        other from each. `is_half`: half messages, each with the record that commits it, in place of transactions; bmq alone.
+        `all`: those of the whole run. Raises LoadFailed.
         """
         command = [
             *(str(self._program), "--bootstrap", target.bootstrap, "--topic", topic, "--partitions", str(partitions)),
             *("--producers", str(producers), "--records", str(records), "--record-bytes", str(record_bytes)),
             *("--rate", str(rate_per_s), "--warm-s", str(warm_s), "--seconds", str(seconds)),
+            *(["--half"] if is_half else []),
         ]
         return measured(command, target.pids)
 

@@ -1,5 +1,5 @@
 """Share groups of one bmq node beside those of one Apache Kafka node, and of three nodes on HDFS beside three brokers; delayed
-records beside plain ones, and views beside their base.
+records beside plain ones, views beside their base, half messages beside transactions, and lanes that come and go.
 
 Each pair is every load on both sides, in changing order; the criterion is the median of the pairs' ratios. Writes
 bench/results/queues.json (machine, versions, every sample and the criteria) and prints a table. Exit code 0 says that it
@@ -8,10 +8,12 @@ ran; whether a criterion holds is in the file and in the table.
 
 from __future__ import annotations
 
+import json
 import resource
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from secrets import token_hex
 from typing import Any, Final
 
 from bench.cluster.run import cluster_versions
@@ -22,6 +24,7 @@ from bench.core.client import Client as FrameClient
 from bench.core.revisions import checked_out
 from bench.criteria import BMQ
 from bench.findings import Findings, say
+from bench.groups.clients import Transactor
 from bench.groups.target import Target, three_nodes
 from bench.hdfs.commands import prepare_process
 from bench.loads.client import Client
@@ -30,6 +33,10 @@ from bench.queues import criteria, failover, idle, kills, locks, moves, plain, t
 from bench.queues import plan as plan_module
 from bench.queues.client import Members
 from bench.queues.criteria import ACKS, CONSUME, FAILOVER, IDLE, KILLS, LOCKS, MOVES, OLD, PLAIN, THREE
+from bench.queues.half import checks, commits
+from bench.queues.half.criteria import BY_HTTP, BY_RECORD, CHECKS, HALF
+from bench.queues.lanes import flips
+from bench.queues.lanes.criteria import LANES
 from bench.queues.loads import run_acks, run_consumers
 from bench.queues.plan import Plan
 from bench.queues.target import one_node
@@ -203,6 +210,37 @@ class Measuring:
             for number in range(self.plan.view_rounds):
                 done(tail.measure(target, self.plan.view_tail_s, number))
 
+    def half(self) -> None:
+        plan, client = self.plan, Transactor(DATA / "half")
+
+        def run(target: Target, raw: dict[str, Any]) -> None:
+            commits.measure(target, client, plan.warming_s, plan.warm_ups_max, plan.warm_s, plan.seconds, raw)
+
+        self.pairs(HALF, plan.half_pairs, self.one, run)
+
+    def half_checks(self) -> None:
+        """By records, and by HTTP."""
+        done = self.findings.rounds(CHECKS, BMQ, 1)
+        secret = DATA / "secret"
+        secret.write_text(token_hex(32))
+        service = checks.Service(secret.read_bytes())
+        self.stage.down()
+        with self.findings.attempt([CHECKS], BMQ), checks.served(service) as port:
+            environment = {
+                "BMQ_HALF_CHECKS__HOSTS": json.dumps([f"127.0.0.1:{port}"]),
+                "BMQ_HALF_CHECKS__SECRET_FILE": str(secret),
+            }
+            with self.stage.bmq(ALONE, environment=environment) as side:
+                side.wait_whole()
+                count = self.plan.undecided
+                by_record = checks.by_record(side, count)
+                done({BY_RECORD: by_record, BY_HTTP: checks.by_http(side, service, port, count)})
+
+    def lanes(self) -> None:
+        done = self.findings.rounds(LANES, BMQ, 1)
+        with self.findings.attempt([LANES], BMQ), self.alone() as side:
+            done(flips.measure(side, self.plan.flips))
+
     def failover(self) -> None:
         for name in self.plan.sides:
             self.stage.down()
@@ -256,6 +294,9 @@ def measure(plan: Plan, findings: Findings) -> dict[str, float]:
             OFF: measuring.delay_off,
             READS: measuring.view_reads,
             TAIL: measuring.view_tail,
+            HALF: measuring.half,
+            CHECKS: measuring.half_checks,
+            LANES: measuring.lanes,
             FAILOVER: measuring.failover,
             MOVES: measuring.moves,
             KILLS: measuring.kills,

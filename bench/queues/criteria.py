@@ -1,4 +1,6 @@
-"""What share groups have to reach beside Apache Kafka's, and beside a plain consumer of bmq; with what delayed records and views have to."""
+"""What share groups have to reach beside Apache Kafka's, and beside a plain consumer of bmq; with what delayed records, views, half
+messages and lanes have to.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +22,8 @@ from bench.criteria import (
     judge_ratio,
     parts_by_id,
 )
+from bench.queues.half import criteria as half
+from bench.queues.lanes import criteria as lanes
 from bench.queues.timers import criteria as timers
 from bench.queues.views import criteria as views
 
@@ -207,6 +211,8 @@ PART_OF: Final = {
     "timer_insert_ratio": timers.INSERT,
     "delay_off_cost": timers.OFF,
     **views.PART_OF,
+    **half.PART_OF,
+    **lanes.PART_OF,
 }
 
 
@@ -220,6 +226,8 @@ def judge(evidence: Evidence) -> list[Criterion]:
         *({**_unjudged(judge_ratio(one, evidence)), "id": name} for name, one in DETAILS.items()),
         *timers.judge(evidence),
         *views.judge(evidence),
+        *half.judge(evidence),
+        *lanes.judge(evidence),
     ]
 
 

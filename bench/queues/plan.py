@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from bench.queues.criteria import ACKS, CONSUME, FAILOVER, IDLE, KILLS, LOCKS, MOVES, PLAIN, THREE
+from bench.queues.half.criteria import CHECKS, HALF
+from bench.queues.lanes.criteria import LANES
 from bench.queues.timers.criteria import ERROR, INSERT, KILLED, OFF, PENDING, THUNDER
 from bench.queues.views.criteria import READS, TAIL
 from bench.runner import QUICK, SMOKE
@@ -29,9 +31,13 @@ LIMITS_S: Final[Mapping[str, float]] = {
     OFF: 300,
     READS: 300,
     TAIL: 180,
+    HALF: 420,
+    CHECKS: 420,
+    LANES: 900,
 }
 """The longest that each part may take. All of share groups together are expected to take less than 40 minutes on two quiet
-processors, with three nodes last, those of delayed records 35 more, and those of views 5.
+processors, with three nodes last, those of delayed records 35 more, those of views 5, those of half
+messages 7, and those of lanes 10.
 """
 PARTS: Final = tuple(LIMITS_S)
 
@@ -45,6 +51,8 @@ class Plan:
     `insert_s`: of each load of `insert_pairs`. `error_rate` records per second are due for `error_s`; `thunder_records` in one
     second, beside `thunder_other_rate` others per second, which had `thunder_calm_s` of calm. `pending_records`: held at once.
     `view_records` of 1 KiB are read in each of `view_pairs`; records come for `view_tail_s` with each kind of readers.
+    `half_pairs`: of half messages beside transactions. So many half messages stay `undecided`; a lane's consumer joins and
+    leaves in each of `flips`.
     `limits_s`: the longest that each part may take.
     """
 
@@ -94,6 +102,9 @@ class Plan:
     view_records: int = 250_000
     view_rounds: int = 2
     view_tail_s: float = 6
+    half_pairs: int = 3
+    undecided: int = 100_000
+    flips: int = 200
     limits_s: Mapping[str, float] = field(default_factory=lambda: dict(LIMITS_S))
 
 
@@ -107,6 +118,7 @@ def plan_of(parts: tuple[str, ...], sides: tuple[str, ...], size: str) -> Plan:
             plain_backlog_bytes=4 * 1024 * 1024, kills=1, kill_records=5_000, insert_s=1, error_rate=500, error_s=3, thunder_records=5_000,
             thunder_other_rate=100, thunder_calm_s=2, timer_kills=1, pending_records=50_000,
             view_pairs=1, view_records=20_000, view_rounds=1, view_tail_s=1,
+            undecided=5_000, flips=2,
         )  # fmt: skip
     return _quick(plan) if size == QUICK else plan
 
@@ -117,4 +129,5 @@ def _quick(plan: Plan) -> Plan:
         seconds=5, idle_s=8, plain_pairs=2, plain_s=1, failovers=1, moves=1, kills=6, kill_records=60_000,
         insert_pairs=1, insert_s=5, error_s=15, thunder_records=200_000, timer_kills=6, pending_records=1_000_000,
         view_pairs=2, view_records=100_000, view_rounds=1, view_tail_s=3,
+        half_pairs=1, flips=20,
     )  # fmt: skip

@@ -110,6 +110,11 @@ def test_the_bounds_are_those_that_were_asked_for() -> None:
         "view_all_ratio": ("<=", 1.3),
         "view_owner_cpu_us": ("<=", 3),
         "view_tail_wrong": ("<=", 0),
+        "half_message_ratio": (">=", 3),
+        "check_back": (">=", 100),
+        "lane_flips_skipped": ("<=", 0),
+        "lane_flips_doubled": ("<=", 0),
+        "lane_flips_misrouted": ("<=", 0),
     }
 
 
