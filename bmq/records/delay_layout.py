@@ -10,6 +10,9 @@ DELIVER_AFTER: Final = b"bmq-deliver-after"
 OUR_PREFIX: Final = b"bmq-"
 TIMER_PREFIX: Final = b"bmq-timer-"
 """Delivered records have headers that begin so, and may be produced again."""
+OFFSET_HEADER: Final = b"bmq-timer-offset"
+DUE_HEADER: Final = b"bmq-timer-due"
+CREATED_HEADER: Final = b"bmq-timer-created"
 ENTRY_BYTES: Final = 24
 """Length of a held record's entry in an announcement: due time, own time, offset delta, bytes of its body."""
 UNUSUAL: Final = 1

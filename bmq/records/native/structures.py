@@ -183,3 +183,23 @@ class Passing(ctypes.Structure):
     """struct bmq_passing"""
 
     _fields_ = (("place", _Int64), ("previous", _Int64), ("run_count", _Int64), ("passed", _Int64))
+
+
+class DueTerms(ctypes.Structure):
+    """struct bmq_due_terms"""
+
+    _fields_ = (
+        ("base_offset", _Int64),
+        ("bodies_bytes", _Int64),
+        ("start", _Int64),
+        ("above_ms", _Int64),
+        ("above_name", _Int64),
+        ("until_ms", _Int64),
+        ("until_name", _Int64),
+    )
+
+
+class DeliveredPart(ctypes.Structure):
+    """struct bmq_delivered_part"""
+
+    _fields_ = (("data", _Pointer), ("bytes", _Int64))

@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from bmq.protocol.batch_records import Record, encode_records
-from bmq.records import held_rows_twin, keys_twin
+from bmq.records import deliveries_twin, held_rows_twin, keys_twin
 from tests.fuzz.kernel_cases import SANITIZED, answers, build, differences, mutated, seeds
-from tests.unit.records import held_row_cases
+from tests.unit.records import delivery_cases, held_row_cases
 from tests.unit.records.delay_cases import random_case, split_line
 from tests.unit.records.key_cases import hash_line, random_take, take_line
 from tests.unit.records.passing_cases import HEAD_BYTES, looked
@@ -83,6 +83,14 @@ def test_rows_of_held_records_are_written_as_by_the_twin(tmp_path: Path) -> None
     cases = [held_row_cases.random_case(dice) for _ in range(600)]
     inputs = [one for one in [*cases, *mutated(cases, dice, 3_000)] if len(one) >= held_row_cases.HEAD.size]
     assert answers(driver, inputs) == [held_row_cases.line_by(held_rows_twin, one) for one in inputs]
+
+
+def test_deliveries_are_made_as_by_the_twin(tmp_path: Path) -> None:
+    driver = build("cc", "deliveries_driver", tmp_path / "driver", *SANITIZED)
+    dice = Random(53)
+    cases = [delivery_cases.random_case(dice) for _ in range(600)]
+    inputs = [one for one in [*cases, *mutated(cases, dice, 3_000)] if len(one) >= delivery_cases.HEAD.size]
+    assert answers(driver, inputs) == [delivery_cases.line_by(deliveries_twin, one) for one in inputs]
 
 
 def test_records_pass_filters_as_by_the_twin(tmp_path: Path) -> None:
