@@ -14,14 +14,14 @@ from bmq.broker.manifest_changes import ManifestChanges
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.replica_guard import ReplicaGuard
 from bmq.broker.timers.dead_retries import DeadRetries
-from bmq.broker.timers.hold_reader import HoldReader
+from bmq.broker.timers.hold_reader import AHEAD_MS, HoldReader
 from bmq.broker.timers.pairs import place_pair
 from bmq.broker.timers.partition_timers import OtherHolds, PartitionTimers
 from bmq.broker.timers.pending_runs import PendingRuns
 from bmq.log.partition_log import AppendResult, ProducedBatch, internal_batch
-from bmq.log.store import StoreError
+from bmq.log.store import CorruptFile, StoreError
 from bmq.log.timers.announcements import Delivery, NamedBatch, encode_delivery
-from bmq.log.timers.delivering import DueRecord, delivered_batch
+from bmq.log.timers.delivering import DeliveryDraft, delivered_batch
 from bmq.log.timers.due_order import DueOrder
 from bmq.log.timers.waiting_records import Pending
 from bmq.protocol.error_codes import ErrorCode
@@ -29,7 +29,9 @@ from bmq.protocol.errors import BmqError
 from bmq.protocol.record_batch import BatchHeader
 
 RECORDS_MAX: Final = 500
-"""Of one delivery: some 10 ms of the event loop."""
+"""Of one delivery: some 2 ms of the event loop."""
+OPENED_RECORDS_MAX: Final = 1_000
+"""Records of holds that are sorted in one turn of it: some 1 ms."""
 BYTES_MAX: Final = 1024 * 1024
 """The same, but for the last record."""
 
@@ -64,20 +66,23 @@ class Deliveries:
     async def _run(self) -> None:
         partition, order, lifecycle = self._partition, self.timers.order, self.timers.lifecycle
         assert order is not None and lifecycle is not None
-        backoff = partition.context.backoff()
-        holds = HoldReader(self._reads.read, self._other.record)
+        backoff, turns = partition.context.backoff(), partition.context.delivery_turns
+        runs = lifecycle.runs
+        holds = HoldReader(self._reads.read, order, runs.bodies, turns)
         try:
             while not partition.state.is_final and partition.closed_code() is ErrorCode.NONE:
                 lifecycle.settle()
                 now_ms = partition.context.clock.now_ms()
-                not_loaded = await self._load(lifecycle.runs, now_ms)
+                not_loaded = await self._load(runs, now_ms)
+                await turns.next()
+                while order.open_due(now_ms + AHEAD_MS, OPENED_RECORDS_MAX):
+                    await turns.next()
                 due = order.take(now_ms, RECORDS_MAX)
                 if not due and not_loaded is None:
-                    lifecycle.runs.forget(due)
                     return
                 reason = await self._deliver(order, holds, due) if due else not_loaded
                 if reason is None:
-                    lifecycle.runs.forget(due)
+                    runs.bodies.drop_passed(order.position)
                     backoff.reset()
                     continue
                 if not backoff.failures:
@@ -99,41 +104,51 @@ class Deliveries:
     async def _deliver(self, order: DueOrder, holds: HoldReader, due: list[Pending]) -> str | None:
         """Returns why it did not, if so: then all of them are pending again."""
         try:
-            records = await self._records(holds, due)
-            living = await self._dead.living(records)
+            count, batch = await self._made(order, holds, due)
         except (BmqError, StoreError) as error:
             order.give_back(due)
             return str(error) or type(error).__name__
         except BaseException:
             order.give_back(due)
             raise
-        order.give_back(due[len(records) :])
-        return await self._append(order, due[: len(records)], living)
+        order.give_back(due[count:])
+        return await self._append(order, due[:count], batch)
 
-    async def _records(self, holds: HoldReader, due: list[Pending]) -> list[DueRecord]:
+    async def _made(self, order: DueOrder, holds: HoldReader, due: list[Pending]) -> tuple[int, bytearray]:
+        """How many of them are delivered, and the batch that consumers get. Raises BmqError, StoreError."""
+        clock = self._partition.context.clock
+        await holds.gather(due, clock.now_ms())
+        draft = await self._draft(order, due)
+        if not self._partition.config.retry_levels_ms:
+            return len(draft), draft.batch(clock.now_ms())
+        living = await self._dead.living(draft.records())
+        return len(draft), delivered_batch(living, clock.now_ms())
+
+    async def _draft(self, order: DueOrder, due: list[Pending]) -> DeliveryDraft:
         """The first of them, one at least, up to BYTES_MAX."""
-        records: list[DueRecord] = []
-        size_bytes = 0
+        draft = DeliveryDraft()
         assert self.timers.lifecycle is not None
-        runs = self.timers.lifecycle.runs
-        for pending in due:
-            record = runs.record(pending) if pending.is_in_run else await holds.record(pending)
-            records.append(record)
-            size_bytes += len(record.body)
-            if size_bytes >= BYTES_MAX:
-                break
-        return records
+        bodies = self.timers.lifecycle.runs.bodies
+        if order.has_kept:
+            for number, pending in enumerate(due):
+                if len(draft) < number or draft.size_bytes >= BYTES_MAX:
+                    break
+                if not order.is_kept(pending):
+                    bodies.put((pending,), draft, BYTES_MAX)
+                elif (record := await self._other.record(pending)) is not None:
+                    draft.add_record(record)
+        else:
+            bodies.put(due, draft, BYTES_MAX)
+        if not draft:
+            raise CorruptFile(f"the delayed record {due[0].offset} is not where it is held")
+        return draft
 
-    async def _append(self, order: DueOrder, due: list[Pending], records: list[DueRecord]) -> str | None:
-        """`records`: those of `due` that consumers get."""
+    async def _append(self, order: DueOrder, due: list[Pending], made: bytearray) -> str | None:
+        """`made`: the batch of those of `due` that consumers get."""
         partition = self._partition
         answer: asyncio.Future[AppendResult]
         answer, done = awaited_answer()
-        try:
-            view = memoryview(delivered_batch(records, partition.context.clock.now_ms()))
-        except BmqError as error:
-            order.give_back(due)
-            return str(error)
+        view = memoryview(made)
         header = BatchHeader.parse(view)
         batch = internal_batch(partition.topic_partition, view, done)
         batch.header, batch.offset_count, batch.size_bytes = header, header.last_offset_delta + 1, len(view)

@@ -1,66 +1,123 @@
-"""Reads held records from the log of their partition. What was read last is kept for the next ones."""
+"""Reads held records from the log of their partition, those that are due now and soon in one go through the log.
+
+Records that are due one after the other may each lie in another hold. So what is read is kept until it is delivered, and
+nothing is read twice because of the order.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from cachetools import LRUCache
-
+from bmq.aio.loop_turns import Turns
 from bmq.log.partition_log import WholeBatches
-from bmq.log.store import CorruptFile
+from bmq.log.store import CorruptFile, StoreError
 from bmq.log.timers.announcements import Held, parse_announcement
-from bmq.log.timers.delivering import DueRecord
+from bmq.log.timers.due_bodies import DueBodies, DueDraft, NotHeld
+from bmq.log.timers.due_order import DueOrder
 from bmq.log.timers.waiting_records import Pending
+from bmq.protocol.compression import Buffer
+from bmq.protocol.errors import BmqError
 from bmq.protocol.record_batch import batches
 
-READ_BYTES: Final = 64 * 1024
-"""Of one read, which some hundred small holds are: all of them are parsed, as they are often due together."""
-KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
+READ_BYTES: Final = 256 * 1024
+"""Of one read, where several holds are wanted: those behind the first are mostly among them."""
+ONE_READ_BYTES: Final = 64 * 1024
+AHEAD_MS: Final = 500
+"""What is due so soon is read with what is due now."""
+AHEAD_RECORDS_MAX: Final = 10_000
+BYTES_MAX: Final = 4 * 1024 * 1024
+"""Of bodies in memory. What is due now is read in any case, MORE_BYTES_MAX of it."""
+MORE_BYTES_MAX: Final = 1024 * 1024
+
+
+class _Unread(Exception):
+    """The hold at `hold_offset` was not read, since there was an error, its cause."""
+
+    def __init__(self, hold_offset: int) -> None:
+        super().__init__()
+        self.hold_offset = hold_offset
 
 
 class HoldReader:
-    """`read`: as ReplayableLog.read. `other`: finds records that are held in another way; None: it is none of them."""
+    """`read`: as ReplayableLog.read. Its work is done in `turns` of the event loop, some ms at most in each."""
 
     def __init__(
         self,
         read: Callable[[int, int], Awaitable[WholeBatches | None]],
-        other: Callable[[Pending], Awaitable[DueRecord | None]],
+        order: DueOrder,
+        bodies: DueBodies,
+        turns: Turns,
     ) -> None:
         self._read = read
-        self._other = other
-        self._kept: LRUCache[int, Held] = LRUCache(KEPT_BYTES_MAX, getsizeof=_bytes_of)
+        self._order = order
+        self._bodies = bodies
+        self._turns = turns
 
-    async def record(self, pending: Pending) -> DueRecord:
-        """Raises KafkaError, CorruptRecords, CorruptFile, BadCompressedData."""
-        other = await self._other(pending)
-        if other is not None:
-            return other
-        held = self._kept.get(pending.hold_offset)
-        if held is None:
-            held = await self._found(pending.hold_offset)
-        try:
-            record = held.record(pending.offset - pending.hold_offset - 1)
-        except KeyError as error:
-            raise CorruptFile(f"the delayed record {pending.offset} is not where it is held") from error
-        return DueRecord(pending.offset, record.due_ms, record.timestamp_ms, record.body)
-
-    async def _found(self, hold_offset: int) -> Held:
-        chunk = await self._read(hold_offset, READ_BYTES)
-        found: Held | None = None
-        for position, header in batches(b"" if chunk is None else chunk.data):
-            if not header.is_control or header.has_producer_id:
+    async def gather(self, due: Sequence[Pending], now_ms: int) -> None:
+        """Have the bodies of held records that were taken, the first of them at least. Raises BmqError, StoreError."""
+        bodies, order = self._bodies, self._order
+        missing = [record for record in due if record.offset not in bodies and not order.is_kept(record)]
+        if not missing:
+            return
+        bytes_max = max(BYTES_MAX - bodies.size_bytes, MORE_BYTES_MAX)
+        draft, pages = DueDraft(bytes_max), [missing]
+        draft.want(missing)
+        for page in order.upcoming(now_ms + AHEAD_MS, AHEAD_RECORDS_MAX):
+            pages.append([record for record in page if record.offset not in bodies])
+            draft.want(pages[-1])
+            await self._turns.next()
+        while True:
+            try:
+                await self._gather(draft)
+            except _Unread as error:
+                # What comes before that hold's first record can be delivered.
+                first = draft.first_of(error.hold_offset)
+                pages = [[record for record in page if record.position < first] for page in pages]
+                if not any(pages):
+                    assert error.__cause__ is not None
+                    raise error.__cause__ from None
+                draft = DueDraft(bytes_max)
+                for page in pages:
+                    draft.want(page)
                 continue
-            announcement = parse_announcement(chunk.data, position) if chunk is not None else None
-            if isinstance(announcement, Held):
-                if header.base_offset == hold_offset:
-                    found = announcement
-                if _bytes_of(announcement) <= KEPT_BYTES_MAX:
-                    self._kept[header.base_offset] = announcement
-        if found is None:
-            raise CorruptFile(f"no delayed records are held at offset {hold_offset}")
-        return found
+            bodies.add(*draft.finish())
+            return
+
+    async def _gather(self, draft: DueDraft) -> None:
+        """Raises _Unread."""
+        hold_offsets, place = draft.hold_offsets, 0
+        while place < len(hold_offsets):
+            length_bytes = READ_BYTES if place + 1 < len(hold_offsets) else ONE_READ_BYTES
+            try:
+                chunk = await self._read(hold_offsets[place], length_bytes)
+                place = _added(draft, b"" if chunk is None else chunk.data, hold_offsets, place)
+            except (BmqError, StoreError) as error:
+                raise _Unread(hold_offsets[place]) from error
+            await self._turns.next()
 
 
-def _bytes_of(held: Held) -> int:
-    return len(held.packed) + held.columns.bodies_bytes
+def _added(draft: DueDraft, data: Buffer, hold_offsets: Sequence[int], place: int) -> int:
+    """Add what is wanted of these batches; where to go on in `hold_offsets`. Raises _Unread."""
+    first = place
+    for position, header in batches(data):
+        if place == len(hold_offsets) or hold_offsets[place] < header.base_offset:
+            break
+        if hold_offsets[place] > header.base_offset:
+            continue
+        try:
+            is_ours = header.is_control and not header.has_producer_id
+            announcement = parse_announcement(data, position) if is_ours else None
+            if not isinstance(announcement, Held):
+                break
+            draft.add(announcement, header.base_offset)
+        except NotHeld as error:
+            raise _Unread(header.base_offset) from CorruptFile(str(error))
+        except BmqError as error:
+            raise _Unread(header.base_offset) from error
+        place += 1
+    if place == first:
+        raise _Unread(hold_offsets[place]) from CorruptFile(
+            f"no delayed records are held at offset {hold_offsets[place]}"
+        )
+    return place

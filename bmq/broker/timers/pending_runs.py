@@ -13,13 +13,13 @@ from bmq.log.names import run_name
 from bmq.log.partition_files import PartitionFiles
 from bmq.log.store import CorruptFile, FileMissing
 from bmq.log.timers.announcements import Position
-from bmq.log.timers.delivering import DueRecord
+from bmq.log.timers.due_bodies import DueBodies, without_cancellations
 from bmq.log.timers.due_order import DueOrder
 from bmq.log.timers.run_file import BLOCK_BYTES
 from bmq.log.timers.run_merging import merged
 from bmq.log.timers.run_reader import RunReader
 from bmq.log.timers.run_reference import RunReference
-from bmq.log.timers.waiting_records import Pending
+from bmq.records.held_row_layout import ROW_FIELDS
 
 LOAD_AHEAD_MS: Final = 500
 """Blocks are read so long before they are due, once deliveries are under way."""
@@ -46,13 +46,13 @@ class _Cursor:
 
 
 class PendingRuns:
-    """`order` is told what has to be loaded before it is passed, and what was."""
+    """`order` is told what has to be loaded before it is passed, and what was. `bodies`: of records that were loaded."""
 
     def __init__(self, partition: OwnedPartition, order: DueOrder, runs: Iterable[RunReference] = ()) -> None:
         self._partition = partition
         self._order = order
         self._cursors: dict[RunKey, _Cursor] = {}
-        self._records: dict[int, DueRecord] = {}  # those that were loaded, by name
+        self.bodies = DueBodies()
         order.may_be_in_run = self._may_have
         self.add(runs)
 
@@ -89,7 +89,7 @@ class PendingRuns:
         for run in replaced:
             self._cursors.pop(RunKey.of(run), None)
         self.add(runs)
-        self._records.clear()
+        self.bodies.clear()
         self._order.unload()
         self._order.unloaded.clear()
         for key, cursor in self._cursors.items():
@@ -137,20 +137,6 @@ class PendingRuns:
 
     # --- its records
 
-    def record(self, pending: Pending) -> DueRecord:
-        """One that was loaded, and not forgotten since."""
-        return self._records[pending.offset]
-
-    def forget(self, taken: Iterable[Pending]) -> None:
-        """Those of them that were delivered durably, and what was cancelled."""
-        position, dropped = self._order.position, self._order.dropped
-        for pending in dropped:
-            self._records.pop(pending.offset, None)
-        dropped.clear()
-        for pending in taken:
-            if pending.is_in_run and pending.position <= position:
-                self._records.pop(pending.offset, None)
-
     async def load(self, now_ms: int) -> None:
         """Read what is due now and not in memory. Raises StateDamaged, KafkaError, StorageUnavailable."""
         unloaded = self._order.unloaded
@@ -172,14 +158,11 @@ class PendingRuns:
             above = index.block_above(order.position)
             cursor.next_block = len(index) if above is None else above
         if cursor.next_block < len(index):
-            blocks = await reader.read(cursor.next_block, order.position, until_ms=until_ms, bytes_max=LOAD_BYTES_MAX)
+            blocks = await reader.read_rows(cursor.next_block, order.position, LOAD_BYTES_MAX, until_ms=until_ms)
             cursor.next_block = blocks.next_block
-            places: tuple[list[Position], list[Position]] = [], []
-            for record in blocks.records:
-                places[record.is_cancellation].append(Position(record.due_ms, record.offset))
-                if not record.is_cancellation:
-                    self._records[record.offset] = record
-            order.load(*places)
+            rows, cancelled = without_cancellations(blocks.rows)
+            self.bodies.add(rows, blocks.data)
+            order.load(zip(rows[::ROW_FIELDS], rows[1::ROW_FIELDS], strict=True), cancelled)
         if cursor.next_block < len(index):
             order.unloaded[key] = index.first_of(cursor.next_block)
             cursor.left_count = index.count - index.counts[cursor.next_block]

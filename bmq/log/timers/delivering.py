@@ -7,18 +7,16 @@ so that retention counts from there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from array import array
+from collections.abc import Hashable, Iterable
+from typing import NamedTuple
 
-from bmq.protocol.batch_records import encode_batch, encode_batch_of, varint_bytes
+from bmq.protocol.batch_records import encode_batch, encode_batch_of
 from bmq.protocol.compression import Buffer
 from bmq.protocol.record_batch import BatchHeader, CorruptRecords, assemble_batch
-from bmq.records.records_twin import Damage, append_varint, varint
-
-OFFSET_HEADER: Final = b"bmq-timer-offset"
-DUE_HEADER: Final = b"bmq-timer-due"
-CREATED_HEADER: Final = b"bmq-timer-created"
-_ADDED: Final = 3
+from bmq.records.deliveries import delivered_records
+from bmq.records.held_row_layout import ROW_FIELDS
+from bmq.records.records_twin import Damage
 
 
 class DueRecord(NamedTuple):
@@ -34,44 +32,63 @@ class DueRecord(NamedTuple):
     is_cancellation: bool = False
 
 
-def delivered_batch(records: Sequence[DueRecord], now_ms: int) -> bytearray:
-    """One uncompressed batch, in the order given; with one offset and no time, if there are no records. Raises CorruptRecords
-    for a body that is no record's.
+class DeliveryDraft:
+    """Records of a delivery, in order. Nothing is copied before the batch is made.
+
+    `rows`: of records (records/held_row_layout); `part_of`: for each, the number of the part that has its body. `size_bytes`: of bodies.
     """
-    if not records:
-        empty = BatchHeader.parse(encode_batch(()))
-        return assemble_batch(empty._replace(last_offset_delta=0), b"")
-    out = bytearray()
-    for delta, record in enumerate(records):
-        _append(out, record, delta)
-    return encode_batch_of(out, len(records), now_ms)
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        self.rows = array("q")
+        self.part_of = array("q")
+        self._parts: list[Buffer] = []
+        self._numbers: dict[Hashable, int] = {}
+
+    def __len__(self) -> int:
+        """Records."""
+        return len(self.part_of)
+
+    def number_of(self, key: Hashable, part: Buffer) -> int:
+        """The number of a part: one for each `key`."""
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self._parts)
+            self._parts.append(part)
+        return number
+
+    def add_record(self, record: DueRecord) -> None:
+        """One that is alone."""
+        size_bytes = len(record.body)
+        self.rows.extend((record.due_ms, record.offset, record.created_ms, 0, size_bytes))
+        self.part_of.append(self.number_of(object(), record.body))
+        self.size_bytes += size_bytes
+
+    def records(self) -> list[DueRecord]:
+        """For those who look at each."""
+        found: list[DueRecord] = []
+        for place, number in zip(range(0, len(self.rows), ROW_FIELDS), self.part_of, strict=True):
+            due_ms, name, created_ms, start, length = self.rows[place : place + ROW_FIELDS]
+            found.append(DueRecord(name, due_ms, created_ms, memoryview(self._parts[number])[start : start + length]))
+        return found
+
+    def batch(self, now_ms: int) -> bytearray:
+        """One uncompressed batch; with one offset and no time, if there are no records. Raises CorruptRecords for a body that is
+        no record's.
+        """
+        if not self:
+            empty = BatchHeader.parse(encode_batch(()))
+            return assemble_batch(empty._replace(last_offset_delta=0), b"")
+        try:
+            body = delivered_records(self.rows, self.part_of, self._parts)
+        except (Damage, ValueError) as error:
+            raise CorruptRecords(f"a held record: {error}") from error
+        return encode_batch_of(body, len(self), now_ms)
 
 
-def _append(out: bytearray, record: DueRecord, delta: int) -> None:
-    body = record.body
-    try:
-        count_start = _behind_field(body, _behind_field(body, 0))
-        count, headers_start = varint(body, count_start, len(body))
-    except Damage as error:
-        raise CorruptRecords(f"a held record: {error}") from error
-    data = bytearray(b"\0\0")  # attributes, and no time behind the batch's
-    append_varint(data, delta)
-    data += body[:count_start]
-    append_varint(data, count + _ADDED)
-    data += body[headers_start:]
-    for name, number in (
-        (OFFSET_HEADER, record.offset),
-        (DUE_HEADER, record.due_ms),
-        (CREATED_HEADER, record.created_ms),
-    ):
-        value = b"%d" % number
-        data += varint_bytes(len(name)) + name + varint_bytes(len(value)) + value
-    append_varint(out, len(data))
-    out += data
-
-
-def _behind_field(body: Buffer, place: int) -> int:
-    length, place = varint(body, place, len(body))
-    if length > len(body) - place:
-        raise CorruptRecords("a held record whose field runs past its end")
-    return place + max(length, 0)
+def delivered_batch(records: Iterable[DueRecord], now_ms: int) -> bytearray:
+    """As DeliveryDraft.batch."""
+    draft = DeliveryDraft()
+    for record in records:
+        draft.add_record(record)
+    return draft.batch(now_ms)

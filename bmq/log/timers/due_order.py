@@ -15,19 +15,22 @@ and they cannot be cancelled. Who keeps their holds says from where the log is n
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from sortedcontainers import SortedDict
 
 from bmq.log.timers.announcements import START, Position
-from bmq.log.timers.waiting_records import Hold, Pending, WaitingRecords
+from bmq.log.timers.waiting_records import Hold, Pending, WaitingRecords, pending_of
 
 CANCELLED_MAX: Final = 10_000
 """Cancelled records that are remembered, so that a cancellation may be sent again."""
+PAGE_RECORDS: Final = 1_000
+"""Of `upcoming` at a time: some 1 ms."""
 
 
 _LAST: Final = Position(2**63, 0)
@@ -65,7 +68,6 @@ class _Window:
 class DueOrder:
     """`position`: of what is durable. `delivered_count`, `cancelled_count`: since the partition is owned.
 
-    `dropped`: records that were loaded from a run and are cancelled; whoever has them in memory empties it.
     `sealed_below`: what is held below this offset is set apart for runs; 0: nothing is. `unloaded`: for each run that has more
     than was loaded, by its key, a place that none of it is before. `may_be_in_run`: tells of a place in the order.
     """
@@ -77,7 +79,6 @@ class DueOrder:
         self.may_be_in_run: Callable[[Position], bool] = lambda _: False
         self.delivered_count = 0
         self.cancelled_count = 0
-        self.dropped: list[Pending] = []
         self._floor = position  # of all that was ever taken: the clock may be set back before that is placed
         self._window = _Window()
         self._sealed = _Window()
@@ -165,6 +166,15 @@ class DueOrder:
         return target in self._cancels
 
     @property
+    def has_kept(self) -> bool:
+        """Whether committed half messages wait, or are taken."""
+        return bool(self._kept_holds)
+
+    def is_kept(self, record: Pending) -> bool:
+        """Whether it is a committed half message."""
+        return record.hold_offset in self._kept_holds
+
+    @property
     def is_delivering(self) -> bool:
         return any(one.delivered for one in self._placed)
 
@@ -228,22 +238,34 @@ class DueOrder:
             limit = min(self.unloaded.values()) if limit is None else min(limit, *self.unloaded.values())
         taken: list[Pending] = []
         lists = self._lists()
-        while len(taken) < count_max:
-            firsts = [(first, waiting) for waiting in lists if (first := waiting.first) is not None]
-            if not firsts:
-                break
-            record, waiting = min(firsts, key=_place)
-            if record.due_ms > now_ms or (limit is not None and record.position >= limit):
-                break
-            waiting.pop_first()
-            if record.position in self._cancels:
-                self._drop(record)
-            else:
-                taken.append(record)
-        if taken:
-            self._floor = max(self._floor, taken[-1].position)
-            self._taken_count += len(taken)
+        behind = Position(now_ms + 1, 0)
+        before = behind if limit is None else min(limit, behind)
+        while not taken:
+            heads = [waiting.heads(before, count_max) for waiting in lists]
+            numbers = sorted(chain.from_iterable(heads))[:count_max]
+            if not numbers:
+                return []
+            for waiting, head in zip(lists, heads, strict=True):
+                waiting.drop(bisect_right(head, numbers[-1]))
+            taken = self._without_cancelled(list(map(pending_of, numbers)))
+        self._floor = max(self._floor, taken[-1].position)
+        self._taken_count += len(taken)
         return taken
+
+    def open_due(self, until_ms: int, count_max: int) -> bool:
+        """Before `take` and `upcoming`, until it is False: else they take long at once, if many holds have something due."""
+        behind = Position(until_ms + 1, 0)
+        return any(waiting.open_due(behind, count_max) for waiting in self._held_lists())
+
+    def upcoming(self, until_ms: int, count_max: int) -> Iterator[list[Pending]]:
+        """The next records that the log holds and that are due up to this time, in order, but those taken; by PAGE_RECORDS, as they
+        are now. Some may be cancelled.
+        """
+        behind = Position(until_ms + 1, 0)
+        heads = [waiting.heads(behind, count_max) for waiting in self._held_lists()]
+        numbers = sorted(chain.from_iterable(heads))[:count_max]
+        for start in range(0, len(numbers), PAGE_RECORDS):
+            yield list(map(pending_of, numbers[start : start + PAGE_RECORDS]))
 
     def give_back(self, records: Iterable[Pending]) -> None:
         """They were taken, and are not on their way."""
@@ -337,9 +359,9 @@ class DueOrder:
         self.sealed_below = 0
         self._sealed = _Window()
 
-    def load(self, records: Iterable[Position], cancelled: Iterable[Position] = ()) -> None:
-        """Take over records, none of them loaded already, and cancellations of a run. All are above the position."""
-        self._loaded.update(Pending(*record, record.offset) for record in records)
+    def load(self, records: Iterable[tuple[int, int]], cancelled: Iterable[Position] = ()) -> None:
+        """Take over records by their places, none of them loaded already, and cancellations of a run. All are above the position."""
+        self._loaded.load(records)
         for target in cancelled:
             self._cancels.setdefault(target, target.offset)
 
@@ -347,7 +369,6 @@ class DueOrder:
         """Forget all that was loaded; `unloaded` has to be set anew. Only when `is_settled`."""
         assert self.is_settled
         self._loaded.clear()
-        self.dropped.clear()
         for target in [target for target, hold_offset in self._cancels.items() if hold_offset == target.offset]:
             del self._cancels[target]
 
@@ -359,6 +380,9 @@ class DueOrder:
 
     def _lists(self) -> tuple[WaitingRecords, ...]:
         return self._window.waiting, self._sealed.waiting, self._loaded, self._kept
+
+    def _held_lists(self) -> tuple[WaitingRecords, ...]:
+        return self._window.waiting, self._sealed.waiting
 
     def _delayed_lists(self) -> tuple[WaitingRecords, ...]:
         return self._window.waiting, self._sealed.waiting, self._loaded
@@ -383,13 +407,13 @@ class DueOrder:
         self.delivered_count += len(records)
         self._taken_count -= len(records)
         self.position = records[-1].position
-        for record in records:
-            if record.hold_offset in self._kept_holds:
-                self._kept_holds[record.hold_offset] -= 1
-                if not self._kept_holds[record.hold_offset]:
-                    del self._kept_holds[record.hold_offset]
-            elif not record.is_in_run:
-                self._uncount(record.hold_offset)
+        for hold_offset, count in Counter(one.hold_offset for one in records if not one.is_in_run).items():
+            if hold_offset not in self._kept_holds:
+                self._uncount(hold_offset, count)
+                continue
+            self._kept_holds[hold_offset] -= count
+            if not self._kept_holds[hold_offset]:
+                del self._kept_holds[hold_offset]
         while self._cancels and self._cancels.peekitem(0)[0] <= self.position:
             target, hold_offset = self._cancels.popitem(0)
             if hold_offset != target.offset:
@@ -409,13 +433,16 @@ class DueOrder:
         """Whether it may be in a run, or will be."""
         return self.may_be_in_run(target) or self._sealed.waiting.has(target)
 
-    def _drop(self, record: Pending) -> None:
-        """Its cancellation was waiting for it, and stays: the record is in a run, and may be loaded again."""
-        self.cancelled_count += 1
-        if record.is_in_run:
-            self.dropped.append(record)
-        else:
-            self._uncount(record.hold_offset)
+    def _without_cancelled(self, records: list[Pending]) -> list[Pending]:
+        """Cancellations that were waiting for one of them stay: the record may be in a run, and be loaded again."""
+        if not self._cancels:
+            return records
+        left = [record for record in records if record.position not in self._cancels]
+        self.cancelled_count += len(records) - len(left)
+        for record in records:
+            if not record.is_in_run and record.position in self._cancels:
+                self._uncount(record.hold_offset)
+        return left
 
     def _remember(self, target: Position) -> None:
         self._cancelled[target] = None
@@ -426,14 +453,10 @@ class DueOrder:
         counts = self._window.counts
         counts[hold_offset] = counts.get(hold_offset, 0) + count
 
-    def _uncount(self, hold_offset: int) -> None:
+    def _uncount(self, hold_offset: int, count: int = 1) -> None:
         counts = self._window_of(hold_offset).counts
-        left = counts[hold_offset] - 1
+        left = counts[hold_offset] - count
         if left:
             counts[hold_offset] = left
         else:
             del counts[hold_offset]
-
-
-def _place(first: tuple[Pending, WaitingRecords]) -> Position:
-    return first[0].position

@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 
 from bmq.log.opened_batch import opened_body, require_few_headers, require_few_records
 from bmq.log.timers.announcements import HeldRecord
-from bmq.log.timers.delivering import CREATED_HEADER, DUE_HEADER, OFFSET_HEADER
 from bmq.log.timers.holding import (
     OPENED,
     RefusedDue,
@@ -25,6 +24,7 @@ from bmq.protocol.compression import Buffer
 from bmq.protocol.record_batch import LOG_APPEND_TIME, NO_TIMESTAMP_MS, BatchHeader, CorruptRecords
 from bmq.protocol.retry_topics import ATTEMPT_HEADER, ORIGINAL_TOPIC_HEADER, SPRING_ORIGINAL_TOPIC_HEADER
 from bmq.records.batch_layout import WANTS_HEADERS
+from bmq.records.delay_layout import CREATED_HEADER, DUE_HEADER, OFFSET_HEADER
 from bmq.records.records_twin import Damage, append_varint, record_places, varint, wrapped
 
 RECORDS_MAX: Final = 2_000

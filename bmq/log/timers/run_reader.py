@@ -62,13 +62,7 @@ class RunReader:
         The others together have at most `bytes_max`.
         """
         index = await self.index()
-        count = 1
-        while (
-            block + count < len(index)
-            and index.dues_ms[block + count] <= until_ms
-            and index.span(block, count + 1)[1] <= bytes_max
-        ):
-            count += 1
+        count = _blocks_count(index, block, until_ms, bytes_max)
         start, length = index.span(block, count)
         data = memoryview(await self._read(start, length))
         records: list[DueRecord] = []
@@ -77,12 +71,10 @@ class RunReader:
             records += self._checked(index, number, data[at - start : at - start + size], position)
         return Blocks(records, block + count, length)
 
-    async def read_rows(self, block: int, above: Position, bytes_max: int) -> RowBlocks:
-        """As `read`, as rows; the blocks together have at most `bytes_max`, or are one."""
+    async def read_rows(self, block: int, above: Position, bytes_max: int, *, until_ms: int | None = None) -> RowBlocks:
+        """As `read`, as rows; the blocks together have at most `bytes_max`, or are one. `until_ms`: None: no bound."""
         index = await self.index()
-        count = 1
-        while block + count < len(index) and index.span(block, count + 1)[1] <= bytes_max:
-            count += 1
+        count = _blocks_count(index, block, until_ms, bytes_max)
         start, length = index.span(block, count)
         data = memoryview(await self._read(start, length))
         rows = array("q")
@@ -136,3 +128,15 @@ class RunReader:
 
     async def _read(self, position: int, length_bytes: int) -> bytes | bytearray | memoryview:
         return await self._store.read(self.path, file_id=self.run.file_id, position=position, length_bytes=length_bytes)
+
+
+def _blocks_count(index: RunIndex, block: int, until_ms: int | None, bytes_max: int) -> int:
+    """One, and those behind it that begin up to `until_ms`, while all have at most `bytes_max`."""
+    count = 1
+    while (
+        block + count < len(index)
+        and (until_ms is None or index.dues_ms[block + count] <= until_ms)
+        and index.span(block, count + 1)[1] <= bytes_max
+    ):
+        count += 1
+    return count

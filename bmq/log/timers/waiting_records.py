@@ -114,6 +114,10 @@ class WaitingRecords:
     def update(self, records: Iterable[Pending]) -> None:
         self._numbers.update(map(_packed, records))
 
+    def load(self, places: Iterable[tuple[int, int]]) -> None:
+        """Records of runs, by due time and name."""
+        self._numbers.update([(due_ms << _OFFSET_BITS | name) << _BEHIND_BITS for due_ms, name in places])
+
     def add_hold(self, hold: Hold) -> None:
         if len(hold) < HOLD_MIN:
             self._numbers.update(hold.numbers())
@@ -138,18 +142,43 @@ class WaitingRecords:
 
     @property
     def first(self) -> Pending | None:
-        """The first one in the order."""
+        """The first one in the order, whether its hold was opened or not."""
         self._forget_opened()
         if self._firsts and (not self._numbers or self._firsts[0][0] < self._numbers[0]):
-            return _unpacked(self._firsts[0][0])
-        return _unpacked(self._numbers[0]) if self._numbers else None
+            return pending_of(self._firsts[0][0])
+        return pending_of(self._numbers[0]) if self._numbers else None
 
-    def pop_first(self) -> Pending:
-        """There is one."""
-        self._forget_opened()
-        if self._firsts and (not self._numbers or self._firsts[0][0] < self._numbers[0]):
+    def heads(self, before: Position, count_max: int) -> list[int]:
+        """The first ones that are before this place, so many at most, as numbers (`pending_of`), in order."""
+        numbers, below = self._numbers, _packed_place(before)
+        while True:
+            count = min(count_max, numbers.bisect_left(below))
+            bound = numbers[count - 1] if 0 < count == count_max else below
+            self._forget_opened()
+            if not self._firsts or self._firsts[0][0] >= bound:
+                return list(numbers.islice(0, count))
             self._open(self._firsts[0][1])
-        return _unpacked(self._numbers.pop(0))
+
+    def drop(self, count: int) -> None:
+        """The first ones, which `heads` gave."""
+        pop = self._numbers.pop
+        for _ in range(count):
+            pop(0)
+
+    def open_due(self, before: Position, count_max: int) -> bool:
+        """Make numbers of holds with a record before this place: of so many records, and the rest of a hold. Whether some are
+        left. Else `heads` takes long at once.
+        """
+        below = _packed_place(before)
+        while True:
+            self._forget_opened()
+            if not self._firsts or self._firsts[0][0] >= below:
+                return False
+            if count_max <= 0:
+                return True
+            hold = self._firsts[0][1]
+            count_max -= len(hold)
+            self._open(hold)
 
     def has(self, place: Position) -> bool:
         return self._hold_with(place) is not None or self._index_of(place) is not None
@@ -160,7 +189,7 @@ class WaitingRecords:
         if hold is not None:
             self._open(hold)
         index = self._index_of(place)
-        return None if index is None else _unpacked(self._numbers.pop(index))
+        return None if index is None else pending_of(self._numbers.pop(index))
 
     def open_some(self, count_max: int) -> bool:
         """Make numbers of so many records of holds, and the rest of a hold. Whether some are left."""
@@ -174,7 +203,7 @@ class WaitingRecords:
         """The places of those behind this one, in order. Takes long if many holds were not opened yet (`open_some`)."""
         self.open_some(self._count)
         start = self._numbers.bisect_left(_packed(Pending(after.due_ms, after.offset + 1, after.offset + 1)))
-        return (_unpacked(number).position for number in self._numbers.islice(start))
+        return (pending_of(number).position for number in self._numbers.islice(start))
 
     # --- inside
 
@@ -197,7 +226,7 @@ class WaitingRecords:
         return hold if hold.has(place) else None
 
     def _index_of(self, place: Position) -> int | None:
-        first = _packed(Pending(*place, place.offset))
+        first = _packed_place(place)
         index: int = self._numbers.bisect_left(first)
         if index < len(self._numbers) and self._numbers[index] >> _BEHIND_BITS == first >> _BEHIND_BITS:
             return index
@@ -209,6 +238,12 @@ def _packed(record: Pending) -> int:
     return (record.due_ms << _OFFSET_BITS | record.offset) << _BEHIND_BITS | behind
 
 
-def _unpacked(number: int) -> Pending:
+def _packed_place(place: Position) -> int:
+    """The least number of a record there."""
+    return (place.due_ms << _OFFSET_BITS | place.offset) << _BEHIND_BITS
+
+
+def pending_of(number: int) -> Pending:
+    """A number that `heads` gave."""
     offset = number >> _BEHIND_BITS & _OFFSET_MASK
     return Pending(number >> (_OFFSET_BITS + _BEHIND_BITS), offset, offset - (number & _BEHIND_MASK))

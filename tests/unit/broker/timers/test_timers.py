@@ -15,7 +15,10 @@ from bmq.broker.partition_states import Writing
 from bmq.broker.runtime import PartitionRuntime
 from bmq.broker.timers.partition_timers import LOOK_S_MAX
 from bmq.broker.timers.run_sink import RunSink
+from bmq.log.partition_log import TopicPartition
 from bmq.log.store import StorageUnavailable
+from bmq.log.timers.due_order import DueOrder
+from bmq.log.timers.waiting_records import Pending
 from bmq.protocol.batch_records import Record, decode_records
 from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
@@ -131,6 +134,45 @@ def test_what_is_overdue_is_looked_at_more_than_once_in_a_turn() -> None:
         assert await values(log) == [b"a"]
 
     uvloop.run(main())
+
+
+def test_partitions_deliver_in_turn_and_so_many_records_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many are due at once: between two deliveries the event loop comes to everybody else."""
+    monkeypatch.setattr("bmq.broker.timers.deliveries.RECORDS_MAX", 20)
+    taken: list[tuple[int, int]] = []
+    take, turn = DueOrder.take, 0
+
+    def noted(self: DueOrder, now_ms: int, count_max: int) -> list[Pending]:
+        found = take(self, now_ms, count_max)
+        if found:
+            taken.append((turn, len(found)))
+        return found
+
+    async def main() -> None:
+        nonlocal turn
+        world = World()
+        owner = world.owner(DELAY)
+        logs = [await owner.log()]
+        for number in (1, 2):
+            key = TopicPartition(KEY.topic_id, number)
+            owner.manager.assign(key, 1, "topic", DELAY, 0)
+            logs.append(await owner.manager.leader_of(key))
+        for log in logs:
+            for _ in range(3):
+                await hold(log, world, *((b"v", 1000 + number % 7) for number in range(100)))
+        monkeypatch.setattr(DueOrder, "take", noted)
+        world.clock.advance(2000)
+        for log in logs:
+            log.timers.look()
+        orders = [log.timers.order for log in logs]
+        async with asyncio.timeout(30):
+            while sum(order.delivered_count for order in orders if order is not None) < 900:
+                turn += 1
+                await asyncio.sleep(0)
+
+    uvloop.run(main())
+    assert sum(count for _, count in taken) == 900 and max(count for _, count in taken) == 20
+    assert len({turn for turn, _ in taken}) == len(taken), "two deliveries are made in one turn"
 
 
 def test_a_due_time_in_the_past_is_now() -> None:

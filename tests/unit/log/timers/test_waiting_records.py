@@ -10,18 +10,25 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from bmq.log.timers.announcements import HeldColumns, HeldRecord, PackedHeld, Position
-from bmq.log.timers.waiting_records import HOLD_MIN, Hold, Pending, WaitingRecords, held_at
+from bmq.log.timers.waiting_records import HOLD_MIN, Hold, Pending, WaitingRecords, held_at, pending_of
 
 pytestmark = pytest.mark.unit
 
 ENTRY = Struct(">qqii")
 DUES = st.integers(0, 30)
+LAST = Position(2**40, 0)
 
 
 def hold_of(records: list[tuple[int, int]], base_offset: int, hold_offset: int) -> Hold:
     """Of (due time, offset delta)."""
     entries = b"".join(ENTRY.pack(due_ms, 0, delta, 0) for due_ms, delta in records)
     return Hold(HeldColumns(entries), base_offset, hold_offset)
+
+
+def first_of(waiting: WaitingRecords) -> Pending:
+    (number,) = waiting.heads(LAST, 1)
+    waiting.drop(1)
+    return pending_of(number)
 
 
 class Waiting(RuleBasedStateMachine):
@@ -54,12 +61,34 @@ class Waiting(RuleBasedStateMachine):
     @precondition(lambda self: self.expected)
     @rule(back=st.booleans())
     def first(self, back: bool) -> None:
-        record = self.waiting.pop_first()
+        record = first_of(self.waiting)
         assert record == min(self.expected)
         if back:
             self.waiting.add(record)
         else:
             self.expected.remove(record)
+
+    @rule(due_ms=DUES, offset=st.integers(0, 60), count=st.integers(1, 9), drop=st.booleans())
+    def heads(self, due_ms: int, offset: int, count: int, drop: bool) -> None:
+        before = Position(due_ms, offset)
+        found = list(map(pending_of, self.waiting.heads(before, count)))
+        assert found == sorted(record for record in self.expected if record.position < before)[:count]
+        if drop:
+            self.waiting.drop(len(found))
+            self.expected = [record for record in self.expected if record not in found]
+
+    @rule(due_ms=DUES, count=st.integers(0, 9))
+    def open_due(self, due_ms: int, count: int) -> None:
+        before = Position(due_ms, 0)
+        if not self.waiting.open_due(before, count):
+            assert all(hold.first >= before for hold in self.waiting._holds.values())
+
+    @rule(places=st.lists(DUES, max_size=4))
+    def loaded(self, places: list[int]) -> None:
+        records = [Pending(due_ms, self.next_offset + n, self.next_offset + n) for n, due_ms in enumerate(places)]
+        self.waiting.load(record.position for record in records)
+        self.expected += records
+        self.next_offset += len(places)
 
     @rule(due_ms=DUES, offset=st.integers(0, 60))
     def by_place(self, due_ms: int, offset: int) -> None:
@@ -112,9 +141,9 @@ def test_a_long_hold_becomes_numbers_when_it_is_next() -> None:
     later = [(1_000 + place, place) for place in range(HOLD_MIN)]
     waiting.add_hold(hold_of(later, 11, 10))
     waiting.add(Pending(5, 9, 9))
-    assert waiting.pop_first() == Pending(5, 9, 9) and len(waiting._numbers) == 0
+    assert first_of(waiting) == Pending(5, 9, 9) and len(waiting._numbers) == 0
     assert waiting.first == Pending(1_000, 11, 10) and len(waiting._numbers) == 0
-    assert waiting.pop_first() == Pending(1_000, 11, 10) and len(waiting._numbers) == HOLD_MIN - 1
+    assert first_of(waiting) == Pending(1_000, 11, 10) and len(waiting._numbers) == HOLD_MIN - 1
 
 
 def test_holds_that_were_opened_leave_nothing_behind() -> None:
