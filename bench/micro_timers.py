@@ -99,11 +99,11 @@ async def _run(directory: Path, count: int, size_bytes: int) -> dict[str, float]
     owner = PartitionManager(store, "owner-1", clock, Random(1), settings)
     log = await _log(owner, 1)
     batches = [_batch(clock.now_ms(), Random(seed), size_bytes) for seed in range(TEMPLATES)]
-    await _hold(log, batches[0])
+    await hold(log, batches[0])
     before_mib, began_s = _memory_mib(), time.monotonic()
     memories_mib, stalls_ms = [0.0], [0]
     for number in range(1, count // BATCH_RECORDS):
-        await _hold(log, batches[number % TEMPLATES])
+        await hold(log, batches[number % TEMPLATES])
         if number % (count // BATCH_RECORDS // 10) == 0:
             held = number * BATCH_RECORDS
             rate = held / (time.monotonic() - began_s)
@@ -153,7 +153,7 @@ def _batch(now_ms: int, random: Random, size_bytes: int) -> bytes:
     return bytes(encode_batch([record() for _ in range(BATCH_RECORDS)]))
 
 
-async def _hold(log: PartitionRuntime, batch: bytes) -> None:
+async def hold(log: PartitionRuntime, batch: bytes) -> None:
     """Sent again while the window has no room, as a producer does."""
     while True:
         done: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()

@@ -16,6 +16,8 @@ CONFIGS: Final = {"bmq.delay.enable": "true", "bmq.delay.max.ms": str(90 * 86_40
 TIMER_DUE: Final = "bmq-timer-due"
 OFFSET_BEGINNING: Final = -2
 POLLED_RECORDS: Final = 2_000
+POLL_S: Final = 0.005
+"""librdkafka waits so long for further records: it counts as lateness of the first ones."""
 FLUSH_S: Final = 120.0
 
 
@@ -139,7 +141,7 @@ class DelayedConsumer:
         )
         self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)])
 
-    def poll(self, timeout_s: float = 0.05) -> int:
+    def poll(self, timeout_s: float = POLL_S) -> int:
         """How many came."""
         found: Iterable[Message] = self._consumer.consume(POLLED_RECORDS, timeout_s)
         now_ms, count = time.time_ns() // 1_000_000, 0
