@@ -19,7 +19,7 @@ from bmq.hdfs.block_setup import StreamOpenFailed as StreamOpenFailed
 from bmq.hdfs.block_setup import chain_of, open_failure, write_operation
 from bmq.hdfs.blocks import DataNode, LocatedBlock
 from bmq.hdfs.config import HdfsConfig, WriteMode
-from bmq.hdfs.datanode_connection import DataNodeConnection, status_name
+from bmq.hdfs.datanode_connection import DataNodeConnection, status_name, write_to_all
 from bmq.hdfs.errors import SetupRefused
 from bmq.hdfs.packets import HEARTBEAT, Ack, Packet, PacketEncoder
 from bmq.hdfs.proto.transfer_pb2 import TransferStatus
@@ -345,8 +345,7 @@ class BlockStream:
         self._last_sent_s = now_s
         sent = self._sent
         for packet in packets:
-            for connection in self._connections:
-                connection.write(packet.pieces)
+            write_to_all(self._connections, packet.pieces)
             sent.append(_Sent(packet.end_position, now_s))
         sent[-1].answers = answers
         if self._timer_is_lax:

@@ -25,6 +25,7 @@ from bmq.hdfs.packets import (
 from bmq.hdfs.proto.hdfs_pb2 import Token
 from bmq.hdfs.proto.transfer_pb2 import BlockOpResponse, TransferStatus
 from bmq.hdfs.transfer_connector import PROTECTION_ADVICE, TransferConnector
+from bmq.log.store import Buffer
 
 TRANSFER_VERSION: Final = 28
 WRITE_BLOCK: Final = 80
@@ -48,21 +49,24 @@ class Listener(Protocol):
 
 
 class DataNodeConnection(asyncio.Protocol):
-    """`acked_seqno`: newest packet acknowledged; `heartbeats`: how many were; `heard_s`: loop time of the last news."""
+    """`acked_seqno`: newest packet acknowledged; `heartbeats`: how many were; `heard_s`: loop time of the last news.
+
+    `transport`: None before it is connected, and once it is closed.
+    """
 
     __slots__ = (
         "_chain_nodes",
-        "_connector",
         "_is_closed",
         "_listener",
         "_loop",
         "_ready",
         "_rest",
-        "_transport",
         "acked_seqno",
+        "connector",
         "heard_s",
         "heartbeats",
         "node",
+        "transport",
     )
 
     def __init__(
@@ -76,14 +80,14 @@ class DataNodeConnection(asyncio.Protocol):
     ) -> None:
         """`chain_nodes`: how many nodes an acknowledgement speaks for, this one included. `connector`: of HdfsConfig."""
         self.node = node
-        self._connector = connector
+        self.connector = connector
         self._chain_nodes = chain_nodes
         self.acked_seqno = -1
         self.heartbeats = 0
         self.heard_s = 0.0
         self._listener = listener
         self._loop = loop
-        self._transport: Transport | None = None
+        self.transport: Transport | None = None
         self._ready: Future[BlockOpResponse] | None = loop.create_future()
         self._rest = b""
         self._is_closed = False
@@ -94,7 +98,7 @@ class DataNodeConnection(asyncio.Protocol):
             async with asyncio.timeout(timeout_s):
                 await self._set_up(operation, token)
         except TimeoutError as error:
-            is_connected = self._transport is not None
+            is_connected = self.transport is not None
             self.abort()
             raise SetupRefused(
                 f"no answer in {timeout_s:g} s", is_unreachable=True, is_connected=is_connected
@@ -108,10 +112,10 @@ class DataNodeConnection(asyncio.Protocol):
         ready = self._ready
         assert ready is not None
         try:
-            if self._connector is None:
+            if self.connector is None:
                 await self._loop.create_connection(lambda: self, host, port)
             else:
-                await self._connector.connect(self, host, port, token)
+                await self.connector.connect(self, host, port, token)
         except OSError as error:
             raise SetupRefused(error.strerror or str(error), is_unreachable=True, is_connected=False) from error
         except HandshakeFailed as error:
@@ -126,7 +130,7 @@ class DataNodeConnection(asyncio.Protocol):
             raise SetupRefused(reason, bad_link=response.first_bad_link)
 
     def write(self, pieces: Sequence[bytes | bytearray | memoryview]) -> None:
-        transport = self._transport
+        transport = self.transport
         if transport is None or transport.is_closing():
             return  # `lost` is on its way
         if len(pieces) == 1:
@@ -139,9 +143,9 @@ class DataNodeConnection(asyncio.Protocol):
         self._is_closed = True
         if self._ready is not None and not self._ready.cancel() and not self._ready.cancelled():
             self._ready.exception()  # nobody waits for it any more
-        if self._transport is not None:
-            self._transport.abort()
-            self._transport = None
+        if self.transport is not None:
+            self.transport.abort()
+            self.transport = None
 
     # --- asyncio.Protocol
 
@@ -149,7 +153,7 @@ class DataNodeConnection(asyncio.Protocol):
         if self._is_closed:
             cast(Transport, transport).abort()
         else:
-            self._transport = cast(Transport, transport)
+            self.transport = cast(Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         if self._is_closed:
@@ -201,10 +205,10 @@ class DataNodeConnection(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         if self._is_closed:
             return
-        self._transport = None
+        self.transport = None
         reason = f"connection lost: {error}" if error else "it closed the connection"
         if self._ready is not None and not self._ready.done():
-            advice = "" if self._connector is None else f": {PROTECTION_ADVICE}"
+            advice = "" if self.connector is None else f": {PROTECTION_ADVICE}"
             self._ready.set_exception(SetupRefused(f"{reason}{advice}"))
         else:
             self._is_closed = True
@@ -236,6 +240,17 @@ class DataNodeConnection(asyncio.Protocol):
             return len(data)
         self._ready.set_result(response)
         return end
+
+
+def write_to_all(connections: Sequence[DataNodeConnection], pieces: Sequence[Buffer]) -> None:
+    """The same bytes over each of them; they have one connector."""
+    connector = connections[0].connector
+    if connector is None or len(connections) == 1:
+        for connection in connections:
+            connection.write(pieces)
+        return
+    transports = [connection.transport for connection in connections]
+    connector.write_to_all([one for one in transports if one is not None and not one.is_closing()], pieces)
 
 
 def status_name(status: int) -> str:

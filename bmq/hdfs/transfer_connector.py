@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from bmq.hdfs.proto.hdfs_pb2 import Token
+from bmq.log.store import Buffer
 
 PROTECTION_ADVICE: Final = (
     "is dfs.data.transfer.protection the same in its hdfs-site.xml and in the one of HADOOP_CONF_DIR?"
@@ -19,3 +21,6 @@ class TransferConnector(Protocol):
 
         Raises OSError, HandshakeFailed.
         """
+
+    def write_to_all(self, transports: Sequence[Any], pieces: Sequence[Buffer]) -> None:
+        """The same bytes over several connections that were made here. `transports`: of asyncio."""

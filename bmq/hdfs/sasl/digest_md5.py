@@ -15,6 +15,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from bmq.hdfs.errors import AuthenticationRequired, peers_words
+from bmq.hdfs.sasl.signatures import SIGNATURE_BYTES, signatures
 from bmq.hdfs.security import Protection
 from bmq.log.store import Buffer
 
@@ -146,13 +147,14 @@ class DigestLayer:
     """Signs, and where `is_sealed` encrypts, what goes over the connection after the login.
 
     Messages are numbered: each has to be sent, and taken in, in the order in which it was made. `bytes_max`: most bytes of
-    one message.
+    one message. `signing_key`: of what is sent.
     """
 
     def __init__(self, secret: bytes, *, is_sealed: bool, peer_bytes_max: int, is_client: bool = True) -> None:
         out, into = (b"client-to-server", b"server-to-client")[:: 1 if is_client else -1]
         signing = _md5(secret + b"Digest session key to " + out + b" signing key magic constant")
         checking = _md5(secret + b"Digest session key to " + into + b" signing key magic constant")
+        self.signing_key = signing
         # With the key taken in: a copy of one costs half of a new one.
         self._signing = hmac.new(signing, digestmod="md5")
         self._checking = hmac.new(checking, digestmod="md5")
@@ -171,9 +173,17 @@ class DigestLayer:
 
     def wrap_pieces(self, pieces: Sequence[Buffer]) -> list[Buffer]:
         """The same of data in several pieces; those that are not encrypted are in the message as they are."""
+        sequence = self.next_sequence()
+        return self.message(pieces, _mac(self._signing, sequence, pieces), sequence)
+
+    def next_sequence(self) -> bytes:
+        """Of the next message; it is signed before the data."""
         sequence = _SEQUENCE.pack(self._sent)
         self._sent = (self._sent + 1) % _SEQUENCES
-        mac = _mac(self._signing, sequence, pieces)
+        return sequence
+
+    def message(self, pieces: Sequence[Buffer], mac: bytes, sequence: bytes) -> list[Buffer]:
+        """`mac`: _MAC_BYTES of the signature."""
         tail = _VERSION + sequence
         if self._sealing is None:
             return [*pieces, mac + tail]
@@ -192,6 +202,16 @@ class DigestLayer:
         if not hmac.compare_digest(body[-_MAC_BYTES:], _mac(self._checking, sequence, (data,))):
             raise BadDigest("a message of the protected connection was changed under way")
         return data
+
+
+def wrap_alike(layers: Sequence[DigestLayer], data: Buffer) -> list[list[Buffer]]:
+    """One message of each layer with the same data, at most the least of their `bytes_max`: quicker than one after the other."""
+    sequences = [layer.next_sequence() for layer in layers]
+    macs = signatures(b"".join(layer.signing_key for layer in layers), b"".join(sequences), data)
+    return [
+        layer.message((data,), macs[at : at + _MAC_BYTES], sequence)
+        for layer, sequence, at in zip(layers, sequences, range(0, len(macs), SIGNATURE_BYTES), strict=True)
+    ]
 
 
 def _directives(challenge: bytes) -> dict[bytes, bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from asyncio import Future
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from secrets import token_urlsafe
 from typing import Any, Final, Protocol, cast
 
@@ -13,11 +13,11 @@ from bmq.hdfs.delimited import read_delimited
 from bmq.hdfs.errors import HandshakeFailed
 from bmq.hdfs.proto.hdfs_pb2 import Token
 from bmq.hdfs.proto.namenode_pb2 import DataEncryptionKey
-from bmq.hdfs.sasl.secured_transport import RECEIVED_BYTES, SecuredTransport, receiver_of
+from bmq.hdfs.sasl.secured_transport import RECEIVED_BYTES, SecuredTransport, receiver_of, write_alike
 from bmq.hdfs.sasl.transfer_handshake import MESSAGE_BYTES_MAX, TransferHandshake, TransferSecret
 from bmq.hdfs.security import PRIVILEGED_PORTS, HadoopSecurity, Protection
 from bmq.hdfs.transfer_connector import PROTECTION_ADVICE
-from bmq.log.store import StoreError
+from bmq.log.store import Buffer, StoreError
 
 CNONCE_BYTES: Final = 24
 KEY_MARGIN_MS: Final = 60_000  # an encryption key is fetched anew this long before it expires
@@ -65,6 +65,9 @@ class SecureConnector:
             if handshake.is_key_unknown:
                 self._key = None  # the NameNode's keys have changed; the next connection gets the new one
             raise
+
+    def write_to_all(self, transports: Sequence[asyncio.Transport], pieces: Sequence[Buffer]) -> None:
+        write_alike(transports, pieces)
 
     async def _secret(self, port: int, token: Token) -> TransferSecret | None:
         """None: this connection has no login (SaslDataTransferClient.send, in its order)."""

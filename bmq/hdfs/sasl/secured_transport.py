@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from bmq.hdfs.errors import HandshakeFailed
 from bmq.hdfs.packets import JOIN_BYTES_MAX
-from bmq.hdfs.sasl.transfer_codecs import AesCtrCodec, TransferCodec
+from bmq.hdfs.sasl.transfer_codecs import AesCtrCodec, FramedCodec, TransferCodec
 from bmq.log.store import Buffer
 
 RECEIVED_BYTES: Final = 256 * 1024
@@ -20,17 +20,18 @@ class SecuredTransport(asyncio.Transport):
     def __init__(self, transport: asyncio.Transport, codec: TransferCodec) -> None:
         super().__init__()
         self._transport = transport
-        self._codec = codec
+        self.codec = codec
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         if not self._transport.is_closing():
-            self._send(self._codec.encode((data,)))
+            self.send(self.codec.encode((data,)))
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
         if not self._transport.is_closing():
-            self._send(self._codec.encode(tuple(list_of_data)))
+            self.send(self.codec.encode(tuple(list_of_data)))
 
-    def _send(self, pieces: Sequence[Buffer]) -> None:
+    def send(self, pieces: Sequence[Buffer]) -> None:
+        """What the codec has made."""
         if len(pieces) == 1:
             self._transport.write(pieces[0])
         elif sum(map(len, pieces)) <= JOIN_BYTES_MAX:
@@ -49,6 +50,21 @@ class SecuredTransport(asyncio.Transport):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._transport.get_extra_info(name, default)
+
+
+def write_alike(transports: Sequence[asyncio.Transport], pieces: Sequence[Buffer]) -> None:
+    """The same to each of them. What is signed, is signed for all at once."""
+    signing: list[tuple[SecuredTransport, FramedCodec]] = []
+    for transport in transports:
+        if isinstance(transport, SecuredTransport) and isinstance(codec := transport.codec, FramedCodec):
+            if not transport.is_closing():
+                signing.append((transport, codec))
+        else:
+            transport.writelines(pieces)
+    if signing:
+        encoded = FramedCodec.encode_alike([codec for _, codec in signing], pieces)
+        for (transport, _), frames in zip(signing, encoded, strict=True):
+            transport.send(frames)
 
 
 class SecuredReceiver(asyncio.Protocol):

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from bmq.hdfs.errors import HandshakeFailed
 from bmq.hdfs.pieces import parts_of
-from bmq.hdfs.sasl.digest_md5 import MESSAGE_BYTES_MORE, BadDigest, DigestLayer
+from bmq.hdfs.sasl.digest_md5 import MESSAGE_BYTES_MORE, BadDigest, DigestLayer, wrap_alike
 from bmq.log.store import Buffer
 
 FRAME_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -37,15 +37,15 @@ class FramedCodec:
     """Signed, and where the layer encrypts, encrypted. Keeps at most one unfinished frame, of at most FRAME_BYTES_MAX."""
 
     def __init__(self, layer: DigestLayer) -> None:
-        self._layer = layer
+        self.layer = layer
         self._received = bytearray()
 
     def encode(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
         size_bytes = sum(map(len, pieces))
-        if size_bytes <= self._layer.bytes_max:
+        if size_bytes <= self.layer.bytes_max:
             return self._frame(pieces, size_bytes) if size_bytes else ()
         frames: list[Buffer] = []
-        for part, part_bytes in parts_of(pieces, self._layer.bytes_max):
+        for part, part_bytes in parts_of(pieces, self.layer.bytes_max):
             frames += self._frame(part, part_bytes)
         return frames
 
@@ -70,12 +70,26 @@ class FramedCodec:
         del received[:at]
         return b"".join(found)
 
+    @staticmethod
+    def encode_alike(codecs: Sequence[FramedCodec], pieces: Sequence[Buffer]) -> Sequence[Sequence[Buffer]]:
+        """As `encode` of each codec, for the same data: its parts are joined, and signed for all of them at once."""
+        layers = [codec.layer for codec in codecs]
+        found: list[list[Buffer]] = [[] for _ in codecs]
+        size_bytes, bytes_max = sum(map(len, pieces)), min(layer.bytes_max for layer in layers)
+        parts = parts_of(pieces, bytes_max) if size_bytes > bytes_max else ((pieces, size_bytes),)
+        for part, part_bytes in parts if size_bytes else ():
+            length = _LENGTH.pack(part_bytes + MESSAGE_BYTES_MORE)
+            data = part[0] if len(part) == 1 else b"".join(part)
+            for frames, message in zip(found, wrap_alike(layers, data), strict=True):
+                frames += (length, *message)
+        return found
+
     def _frame(self, pieces: Sequence[Buffer], size_bytes: int) -> list[Buffer]:
-        return [_LENGTH.pack(size_bytes + MESSAGE_BYTES_MORE), *self._layer.wrap_pieces(pieces)]
+        return [_LENGTH.pack(size_bytes + MESSAGE_BYTES_MORE), *self.layer.wrap_pieces(pieces)]
 
     def _unwrap(self, message: memoryview) -> bytes:
         try:
-            return self._layer.unwrap(message)
+            return self.layer.unwrap(message)
         except BadDigest as error:
             raise HandshakeFailed(str(error)) from error
 

@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from bmq.hdfs.sasl import signatures_twin
 from bmq.protocol.batch_records import Record, encode_records
 from bmq.records import deliveries_twin, held_rows_twin, keys_twin
 from tests.fuzz.kernel_cases import SANITIZED, answers, build, differences, mutated, seeds
@@ -100,3 +101,15 @@ def test_records_pass_filters_as_by_the_twin(tmp_path: Path) -> None:
     inputs = [one for one in [*cases, *mutated(cases, dice, 3_000)] if len(one) >= HEAD_BYTES]
     inputs += [cases[0][:length] for length in range(HEAD_BYTES, len(cases[0]))]
     assert answers(driver, inputs) == [looked(one) for one in inputs]
+
+
+def test_data_is_signed_as_by_the_twin(tmp_path: Path) -> None:
+    driver = build("cc", "hmac_md5_driver", tmp_path / "driver", *SANITIZED)
+    dice = Random(53)
+    inputs, expected = [], []
+    for size_bytes in [*range(260), 16_384, 16_445]:
+        count = dice.randrange(10)
+        keys, heads, data = (dice.randbytes(bytes_) for bytes_ in (16 * count, 4 * count, size_bytes))
+        inputs.append(bytes((count,)) + keys + heads + data)
+        expected.append(f"0 {signatures_twin.signatures(keys, heads, data).hex()}")
+    assert answers(driver, inputs) == expected

@@ -131,7 +131,7 @@ def test_pieces_are_sent_as_if_they_were_one(
         carried_out(client, server)
         assert client.codec is not None and server.codec is not None
         if isinstance(client.codec, FramedCodec):
-            client.codec._layer.bytes_max = message_bytes_max - MESSAGE_BYTES_MORE
+            client.codec.layer.bytes_max = message_bytes_max - MESSAGE_BYTES_MORE
         sides.append((client.codec, server.codec))
     (client_codec, server_codec), (other_client, _) = sides
     whole = b"".join(pieces)
