@@ -55,7 +55,7 @@ CHAPTERS: Final[Mapping[str, tuple[str, str, str]]] = {
     "secure_hdfs": (
         "The HDFS client with Kerberos",
         "bmq's HDFS client in each protection mode, `dfs.data.transfer.protection` and `hadoop.rpc.protection` alike and privacy by AES-CTR: "
-        "beside itself on an open HDFS, and beside Hadoop's own client on the same secure one. Each HDFS has one NameNode and three "
+        "beside itself on an open HDFS, and beside Hadoop's own client on both. Each HDFS has one NameNode and three "
         "DataNodes, all on one machine. Each load on all clients right after each other. `make bench-secure-hdfs` repeats all of it.",
         "bmq with Kerberos beside Hadoop's client",
     ),

@@ -9,6 +9,7 @@ from typing import Any, Final
 from bench.hdfs.client import CHECKSUM_CHUNK_BYTES
 from bench.hdfs.contender import Contender
 from bench.hdfs.figures import latency_summary
+from bmq.proxy.fetch_settings import FetchSettings
 
 APPEND_BYTES: Final = 16 * 1024
 WINDOW: Final = 64
@@ -16,6 +17,10 @@ STREAM_BYTES: Final = 128 * 1024
 DIRECTORY: Final = "/bench"
 READ_FILE: Final = f"{DIRECTORY}/read"
 READ_SIZES: Final = {"read_8m": 8 * 1024 * 1024, "read_1m": 1024 * 1024, "read_64k": 64 * 1024}
+READ_ON: Final = "read_on"
+"""As a server reads for a consumer that catches up: pieces of fetch.read_chunk_bytes, with read_ahead_chunks_max on their way."""
+READ_ON_BYTES: Final = FetchSettings().read_chunk_bytes
+READ_ON_AHEAD: Final = FetchSettings().read_ahead_chunks_max
 
 WRITERS: Final = ("fanout", "java", "pipeline")
 READERS: Final = ("fanout", "native")
@@ -57,8 +62,11 @@ SMOKE: Final = Sizes(8, 50, 10, 200, 8 << 20, 16 << 20, 1 << 20)
 async def run(load: str, contender: Contender, sizes: Sizes) -> dict[str, Any]:
     """One load on one client; the raw figures. Raises ContenderFailed."""
     os.sync()  # dirty pages of the load before are not this one's to write
+    if load == READ_ON:
+        return await _read(contender, READ_ON_BYTES, sizes, sizes.read_bytes, READ_ON_AHEAD)
     if load in READ_SIZES:
-        return await _read(contender, READ_SIZES[load], sizes)
+        size = READ_SIZES[load]
+        return await _read(contender, size, sizes, sizes.small_read_bytes if size < 1 << 20 else sizes.read_bytes)
     path = f"{DIRECTORY}/{contender.name}-{load}"
     try:
         if load == "append_16k":
@@ -94,9 +102,9 @@ async def _stream(contender: Contender, path: str, total: int) -> dict[str, Any]
     return {"mb_per_s": total / raw["seconds"] / 1e6, "cpu_s_per_gb": raw["cpu_s"] / (total / 1e9)}
 
 
-async def _read(contender: Contender, size: int, sizes: Sizes) -> dict[str, Any]:
+async def _read(contender: Contender, size: int, sizes: Sizes, total: int, ahead: int = 0) -> dict[str, Any]:
     length = sizes.read_bytes + CHECKSUM_CHUNK_BYTES
-    raw = await contender.ask("read", READ_FILE, length, size, sizes.small_read_bytes if size < 1 << 20 else length)
+    raw = await contender.ask("read", READ_FILE, length, size, min(total, length), *([ahead] if ahead else []))
     read_bytes = raw["bytes"]
     return {
         **latency_summary(raw["latencies_us"]),

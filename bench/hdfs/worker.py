@@ -5,7 +5,8 @@
     append PATH BYTES WARM_UP COUNT hflush|hsync    one append after the other, each waited for
     outstanding PATH BYTES WARM_UP COUNT WINDOW     so many appends on their way at any time
     stream PATH BYTES TOTAL                         appends of BYTES until TOTAL bytes are acknowledged
-    read PATH LENGTH BYTES TOTAL                    a closed file of LENGTH from its front, BYTES at a time, up to TOTAL
+    read PATH LENGTH BYTES TOTAL [AHEAD]            a closed file of LENGTH from its front, BYTES at a time, up to TOTAL, and as
+                                                    many more pieces as AHEAD on their way
     delete PATH
 
 PATH is absolute, below ROOT. Reading is all that hdfs-native is asked for: it cannot have appends on their way.
@@ -14,6 +15,7 @@ PATH is absolute, below ROOT. Reading is all that hdfs-native is asked for: it c
 from __future__ import annotations
 
 import argparse
+import asyncio
 import os
 import random
 import time
@@ -27,7 +29,7 @@ from bench.hdfs.client import CHECKSUM_CHUNK_BYTES, address_of, open_store
 from bench.hdfs.commands import serve
 from bmq.hdfs.config import WriteMode
 from bmq.hdfs.store import HdfsStore
-from bmq.log.store import Appended, Durability, SegmentWriter
+from bmq.log.store import Appended, Buffer, Durability, SegmentWriter
 
 STREAM_WINDOW_BYTES: Final = 16 * 1024 * 1024
 CREATE_TRIES_MAX: Final = 5
@@ -98,19 +100,32 @@ class BmqWorker:
             raise AssertionError(f"{path} was closed at {length_bytes} bytes instead of {expected_bytes}")
         return took
 
-    async def read(self, path: str, length: str, size: str, total: str) -> dict[str, Any]:
+    async def read(self, path: str, length: str, size: str, total: str, ahead: str = "0") -> dict[str, Any]:
         relative = self._relative(path)
         status = await self._store.status(relative)
         assert status is not None and status.length_bytes == int(length), status
+        file_id, total_bytes, size_bytes = status.file_id, int(total), int(size)
+        under_way: deque[tuple[int, asyncio.Task[Buffer]]] = deque()
+        starts = iter(range(0, total_bytes, size_bytes))
+
+        def begin() -> None:
+            if (position := next(starts, None)) is not None:
+                wanted = min(size_bytes, total_bytes - position)
+                reading = self._store.read(relative, file_id=file_id, position=position, length_bytes=wanted)
+                under_way.append((wanted, asyncio.create_task(reading)))
+
         latencies_us = []
         began_s, cpu_s = time.perf_counter(), time.process_time()
-        for position in range(0, int(total), int(size)):
-            wanted = min(int(size), int(total) - position)
+        for _ in range(1 + int(ahead)):
+            begin()
+        while under_way:
+            wanted, reading = under_way.popleft()
             began_ns = time.perf_counter_ns()
-            data = await self._store.read(relative, file_id=status.file_id, position=position, length_bytes=wanted)
+            data = await reading
             latencies_us.append((time.perf_counter_ns() - began_ns) // 1000)
             assert len(data) == wanted
-        return _read_answer(began_s, cpu_s, latencies_us, int(total))
+            begin()
+        return _read_answer(began_s, cpu_s, latencies_us, total_bytes)
 
     async def delete(self, path: str) -> dict[str, Any]:
         return {"deleted": await self._store.delete(self._relative(path), recursive=True)}

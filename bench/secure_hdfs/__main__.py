@@ -28,7 +28,20 @@ from bench.measure import hadoop_versions
 from bench.runner import Bench, main
 from bench.secure_hdfs import criteria, tuning
 from bench.secure_hdfs.cluster import Site, secure_site
-from bench.secure_hdfs.criteria import APPEND, BULK, JAVA, OPEN, PRIVACY, PROTECTIONS, READ, SECURE, STREAM, TAKEOVER
+from bench.secure_hdfs.criteria import (
+    APPEND,
+    BULK,
+    JAVA,
+    JAVA_OPEN,
+    OPEN,
+    PRIVACY,
+    PROTECTIONS,
+    READ,
+    READ_ON,
+    SECURE,
+    STREAM,
+    TAKEOVER,
+)
 from bench.secure_hdfs.plan import Plan, plan_of
 from bench.time_limit import seconds_since
 from bmq.hdfs.security import Protection
@@ -66,6 +79,7 @@ class Measuring:
             OPEN: (BMQ_CLIENT, self._open),
             SECURE: (BMQ_CLIENT, self._secure),
             JAVA: (JAVA_CLIENT, self._secure),
+            JAVA_OPEN: (JAVA_CLIENT, self._open),
         }
         async with self._contenders(sites) as contenders:
             await self._pairs(protection, (APPEND,), contenders, self._plan.pairs, self._plan.warm_up_rounds)
@@ -76,7 +90,7 @@ class Measuring:
         async with self._contenders(sites) as contenders:
             await loads.make_read_file(contenders[SECURE], plan.sizes)
             try:
-                await self._pairs(BULK, (STREAM, READ), contenders, plan.bulk_pairs, plan.bulk_warm_up_rounds)
+                await self._pairs(BULK, (STREAM, READ, READ_ON), contenders, plan.bulk_pairs, plan.bulk_warm_up_rounds)
             finally:
                 await contenders[SECURE].ask("delete", loads.READ_FILE)
 

@@ -16,7 +16,7 @@ SMOKE_SIZES: Final = Sizes(8, 50, 0, 0, 8 << 20, 16 << 20, 0)
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`pairs`: of appends in each mode, `bulk_pairs`: of streams and reads, each behind its warm-up rounds. `limit_s`: of
-    each part. A whole run takes some 12 minutes.
+    each part. A whole run takes some 16 minutes.
     """
 
     parts: tuple[str, ...]

@@ -12,11 +12,13 @@ from bench.secure_hdfs.criteria import (
     APPEND,
     BULK,
     JAVA,
+    JAVA_OPEN,
     OPEN,
     PART_OF,
     PARTS,
     PROTECTIONS,
     READ,
+    READ_ON,
     SECURE,
     STREAM,
     TAKEOVER,
@@ -39,7 +41,8 @@ def append(p50_ms: float) -> dict[str, Any]:
 def bulk(stream_mb_per_s: float, read_mb_per_s: float) -> dict[str, Any]:
     return {
         STREAM: {"mb_per_s": stream_mb_per_s, "cpu_s_per_gb": 1.0},
-        READ: {"mb_per_s": read_mb_per_s, "cpu_s_per_gb": 1.0},
+        READ: {"mb_per_s": 1000, "cpu_s_per_gb": 1.0},
+        READ_ON: {"mb_per_s": read_mb_per_s, "cpu_s_per_gb": 1.0},
     }
 
 
@@ -59,10 +62,11 @@ def test_each_size_measures_something_of_each_part(size: str) -> None:
 def test_an_append_is_compared_with_the_open_hdfs_and_with_hadoops_client(protection: str, allowed: float) -> None:
     assert protection in PROTECTIONS
     for ours_ms, holds in ((allowed - 0.01, True), (allowed + 0.01, False)):
-        pairs = [{OPEN: append(1.0), SECURE: append(ours_ms), JAVA: append(ours_ms * 0.99)}]
+        pairs = [{OPEN: append(1.0), SECURE: append(ours_ms), JAVA: append(ours_ms * 0.99), JAVA_OPEN: append(0.5)}]
         found = judged({protection: {"wanted": 1, "pairs": pairs}})
         assert found[f"{protection}_append_open_ratio"]["holds"] is holds
         assert not found[f"{protection}_append_java_ratio"]["holds"]
+        assert "holds" not in found[f"{protection}_java_append_open_ratio"]
 
 
 def test_a_stream_and_a_read_are_compared_apart() -> None:
