@@ -70,6 +70,7 @@ def smokes(*benches: str) -> tuple[tuple[str, ...], ...]:
 PARTS: Final = (
     Part("soak", (*PRODUCT, "tests/soak")),
     Part("hdfs-faults", (*PRODUCT, "tests/integration/hdfs")),
+    Part("hdfs-secure", (*PRODUCT, "tests/integration/hdfs", "tests/e2e")),
     Part("zookeeper", ("bmq/election", "bmq/dev", "tests/integration")),
     Part("workers", ("bmq/cli", "bmq/membership", "tests/integration")),
     Part("kills", (*PRODUCT, "tests/e2e")),

@@ -1,13 +1,17 @@
 """A server on a kerberized HDFS: librdkafka and Java write and read, it is killed, and the next one has every record.
 
-And without a KDC: who runs does not notice, who starts waits for it.
+And without a KDC: who runs does not notice, who starts waits for it. KDC_AWAY_MINUTES of the environment: for how long it is
+away, beside what the test needs anyway.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import pytest
 from confluent_kafka import Producer
@@ -18,27 +22,41 @@ from tests.support.hdfs_servers import server_on
 from tests.support.java import CONSOLE_CONSUMER, CONSOLE_PRODUCER
 from tests.support.patience import Patience
 from tests.support.processes import eventually
-from tests.support.secure_hdfs import Protection, SecureHdfs, secure_hdfs
+from tests.support.secure_hdfs import SecureHdfs
+from tests.support.secure_modes import secure_hdfs_of
 from tests.support.servers import BmqServer
 from tests.support.spark import job_result, link_spark
 from tests.support.tool_runner import run_tool
 
-pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.bmq_only, pytest.mark.timeout(300)]
+KDC_AWAY_S: Final = 60 * float(os.environ.get("KDC_AWAY_MINUTES", "0"))
+START_WAIT_S: Final = KDC_AWAY_S + 120
+SAID_AGAIN_S: Final = 60.0
+TRY_MAX_S: Final = 15.0
+PRODUCE_INTERVAL_S: Final = 1.0
+
+pytestmark = [
+    pytest.mark.campaign("hdfs-faults"),
+    pytest.mark.bmq_only,
+    pytest.mark.timeout(300 + KDC_AWAY_S),
+]
 
 TOPIC = "secured"
 COUNT = 2_000
 SEGMENT_BYTES = 1 << 20
 READY_AFTER_S = 2.0
 TROUBLES = {"namenode_left", "partition_start_waits", "segment_mended", "block_not_set_up", "handler_failed"}
-PROTECTIONS = {
-    "authentication": Protection(),
-    "privacy": Protection(rpc="privacy", data="privacy", is_aes=True),
-}
+# Elsewhere in the campaign, so that both parts end in time.
+in_secure = pytest.mark.campaign("hdfs-secure")
+MODES = (
+    "authentication",
+    "privacy",
+    *(pytest.param(mode, marks=in_secure) for mode in ("integrity", "encrypted", "two-namenodes")),
+)
 
 
-@pytest.fixture(params=PROTECTIONS)
+@pytest.fixture(params=MODES)
 def secure(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SecureHdfs]:
-    with secure_hdfs(tmp_path / "secure", PROTECTIONS[request.param], datanodes=2) as cluster:
+    with secure_hdfs_of(request.param, tmp_path / "secure", datanodes=2) as cluster:
         yield cluster
 
 
@@ -129,9 +147,10 @@ def test_executors_without_a_login_read_by_the_drivers_token(secure: SecureHdfs,
 
 
 def test_a_kdc_that_is_away(tmp_path: Path) -> None:
-    with secure_hdfs(tmp_path / "secure", PROTECTIONS["privacy"], datanodes=2) as secure:
+    with secure_hdfs_of("privacy", tmp_path / "secure", datanodes=2) as secure:
         running = server_on(secure.cluster, tmp_path / "running", fresh_root("running"))
-        waiting = server_on(secure.cluster, tmp_path / "waiting", fresh_root("waiting"))
+        patient = {"BMQ_START_WAIT_MS": str(round(START_WAIT_S * 1000))}
+        waiting = server_on(secure.cluster, tmp_path / "waiting", fresh_root("waiting"), patient)
         running.start()
         try:
             produced(running.bootstrap, ["before"])
@@ -142,13 +161,22 @@ def test_a_kdc_that_is_away(tmp_path: Path) -> None:
             # A new topic: files are made, and DataNodes connected to.
             produced(running.bootstrap, ["meanwhile"], "another")
             assert not waiting.get("/v1/health")[0]
+            # The subject is time itself.
+            began_s, more = time.monotonic(), 0
+            while time.monotonic() < began_s + KDC_AWAY_S:
+                produced(running.bootstrap, [f"later {more}"])
+                more += 1
+                time.sleep(PRODUCE_INTERVAL_S)
+            assert not waiting.get("/v1/health")[0]
             outside_any_loop(secure.kdc.daemon.start())
             eventually(lambda: b"bmq ready" in waiting.log_file.read_bytes(), READY_AFTER_S, "it is ready")
             waiting.wait_until_ready()
             produced(waiting.bootstrap, ["after"])
-            assert len(consumed(running.bootstrap, COUNT + 1)) == COUNT + 1
+            assert len(consumed(running.bootstrap, COUNT + 1 + more)) == COUNT + 1 + more
             assert [event for event in events(running) if event in TROUBLES] == []
-            assert events(waiting).count("waiting_for_the_store") == 1
+            # At once, and with the first try that is a minute behind the last line.
+            lines = events(waiting).count("waiting_for_the_store")
+            assert 1 + int(KDC_AWAY_S // (SAID_AGAIN_S + TRY_MAX_S)) <= lines <= 2 + int(KDC_AWAY_S // SAID_AGAIN_S)
             assert (running.stop(), waiting.stop()) == (0, 0)
         finally:
             running.close()

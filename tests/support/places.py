@@ -21,6 +21,7 @@ STAGES: Final = ("unit", "simulation", "contract", "hurt", "clients", "faults", 
 PARTS: Final = (
     "soak",
     "hdfs-faults",
+    "hdfs-secure",
     "zookeeper",
     "workers",
     "bench",

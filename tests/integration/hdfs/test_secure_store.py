@@ -19,7 +19,7 @@ from tests.unit.log_store.contract import Pair, StoreContract
 pytestmark = pytest.mark.safety
 # The gate runs the plainest mode and the one with most to it, the campaign the others.
 in_gate = pytest.mark.contract
-in_campaign = pytest.mark.campaign("hdfs-faults")
+in_campaign = pytest.mark.campaign("hdfs-secure")
 
 
 async def _pair(config: HdfsConfig) -> AsyncIterator[Pair]:
