@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.fakes.clock import FakeClock
+from tests.fakes.loop_time import LoopTime
 from tests.fakes.partition_log import FakePartitions
 from tests.fakes.store import FakeStore
 from tests.support.patience import slowness
@@ -66,6 +68,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
+
+
+@pytest.fixture
+async def loop_time() -> AsyncIterator[LoopTime]:
+    """The time of the test's event loop stands still but for what the test moves it."""
+    with LoopTime.stopped() as stopped:
+        yield stopped
 
 
 @pytest.fixture
