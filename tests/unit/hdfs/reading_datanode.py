@@ -27,6 +27,7 @@ from bmq.hdfs.proto.transfer_pb2 import (
     TransferStatus,
 )
 from bmq.log.store import FileMissing, StorageUnavailable
+from tests.support.waiting import until
 
 NEVER = asyncio.Event  # a gate that nobody opens
 CRC: dict[int, Callable[[bytes], int]] = {ChecksumType.CHECKSUM_CRC32: zlib.crc32, ChecksumType.CHECKSUM_CRC32C: crc32c}
@@ -114,7 +115,6 @@ class ReadingDataNode:
     sent_count: int = 0
     _server: asyncio.Server | None = None
     _handlers: set[asyncio.Task[None]] = field(default_factory=set)
-    _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -134,11 +134,7 @@ class ReadingDataNode:
         return DataNode(self.name, Address(address[0], address[1]), Address(address[0], 1))
 
     async def until(self, is_so: Callable[[ReadingDataNode], bool]) -> None:
-        """Wait until a request, a status, or a connection's begin or end has made it so."""
-        async with asyncio.timeout(10):
-            while not is_so(self):
-                self._changed.clear()
-                await self._changed.wait()
+        await until(lambda: is_so(self))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -146,7 +142,6 @@ class ReadingDataNode:
         self._handlers.add(task)
         self.connection_count += 1
         self.open_count += 1
-        self._changed.set()
         try:
             while await self._serve_one(reader, writer):
                 pass
@@ -156,13 +151,11 @@ class ReadingDataNode:
             writer.transport.abort()
             self._handlers.discard(task)
             self.open_count -= 1
-            self._changed.set()
 
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         assert await reader.readexactly(3) == b"\x00\x1c\x51"
         request = OpReadBlock.FromString(await _read_delimited(reader))
         self.requests.append(request)
-        self._changed.set()
         behaviour = self.behaviours.pop(0) if self.behaviours else self.behaviour
         if behaviour.gate is not None:
             await _first_of(behaviour.gate.wait(), reader.read(1))
@@ -193,7 +186,6 @@ class ReadingDataNode:
         if behaviour.stop_after is not None:
             writer.write(b"".join(pieces[: behaviour.stop_after]))
             self.sent_count += 1
-            self._changed.set()
             await reader.read(1)
             return False
         if behaviour.drop_after is not None:
@@ -203,7 +195,6 @@ class ReadingDataNode:
         writer.write(b"".join(pieces))
         await writer.drain()
         self.statuses.append(ClientReadStatus.FromString(await _read_delimited(reader)).status)
-        self._changed.set()
         return behaviour.keeps
 
 

@@ -23,6 +23,7 @@ from bmq.hdfs.config import Address, HdfsConfig
 from bmq.hdfs.delimited import varint
 from bmq.hdfs.proto.hdfs_pb2 import DatanodeId, DatanodeInfo
 from bmq.hdfs.proto.transfer_pb2 import BlockOpResponse, OpWriteBlock, PacketHeader, PipelineAck, TransferStatus
+from tests.support.waiting import until
 
 CHUNK_BYTES = 512
 
@@ -95,10 +96,8 @@ class Writing:
         self._writer.transport.abort()
 
     async def until(self, is_so: Callable[[Writing], bool]) -> Writing:
-        """Wait for something to have arrived; what does not arrive in some seconds never will."""
-        async with asyncio.timeout(5):
-            while not is_so(self):
-                await self._node.changed()
+        """Wait for something to have arrived."""
+        await until(lambda: is_so(self))
         return self
 
     # --- what a DataNode does
@@ -129,7 +128,7 @@ class ScriptedDataNode:
     """`setup`: how WRITE_BLOCK is answered: "ok", "silent", "close", or a BlockOpResponse.
 
     `is_holding`: acknowledge nothing; `is_deaf_to_heartbeats`: not those. `lingers`: leave the connection open behind the
-    last packet.
+    last packet. `asked`: how often a block was to be set up.
     """
 
     def __init__(self) -> None:
@@ -139,10 +138,10 @@ class ScriptedDataNode:
         self.lingers = False
         self.writings: list[Writing] = []
         self.connections = 0
+        self.asked = 0
         self.place = place_at(1, "nobody")
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._changed = asyncio.Event()
 
     @classmethod
     async def start(cls, number: int) -> ScriptedDataNode:
@@ -163,14 +162,8 @@ class ScriptedDataNode:
 
     async def writing(self, count: int = 1) -> Writing:
         """The `count`-th connection that was set up, once it is there."""
-        async with asyncio.timeout(5):
-            while len(self.writings) < count:
-                await self.changed()
+        await until(lambda: len(self.writings) >= count)
         return self.writings[count - 1]
-
-    async def changed(self) -> None:
-        self._changed.clear()
-        await self._changed.wait()
 
     def is_answering(self, header: PacketHeader) -> bool:
         return not self.is_holding and not (header.seqno == -1 and self.is_deaf_to_heartbeats)
@@ -183,11 +176,11 @@ class ScriptedDataNode:
         writing: Writing | None = None
         try:
             operation = OpWriteBlock.FromString(await _operation(reader))
+            self.asked += 1
             if not await self._answer_setup(reader, writer):
                 return
             writing = Writing(self, operation, writer)
             self.writings.append(writing)
-            self._changed.set()
             await self._receive(reader, writing)
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
@@ -197,7 +190,6 @@ class ScriptedDataNode:
             if writing is not None:
                 writing.is_closed = True
             writer.transport.abort()
-            self._changed.set()
 
     async def _answer_setup(self, reader: StreamReader, writer: StreamWriter) -> bool:
         if self.setup == "close":
@@ -218,7 +210,6 @@ class ScriptedDataNode:
             checksum_count = (len(body) - header.data_len) // 4
             checksums = unpack_from(f">{checksum_count}I", body)
             writing.take(header, checksums, body[4 * checksum_count :])
-            self._changed.set()
             if header.last_packet_in_block and not self.is_holding and not self.lingers:
                 return
 

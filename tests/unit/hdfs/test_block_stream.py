@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from random import Random
@@ -15,9 +14,12 @@ import uvloop
 
 from bmq.hdfs.block_stream import BlockStream, Stage, StreamOpenFailed
 from bmq.hdfs.blocks import DataNode
+from bmq.hdfs.datanode_connection import DataNodeConnection
 from bmq.hdfs.proto.transfer_pb2 import BlockOpResponse, TransferStatus
 from bmq.log.store import FencedWriter, WriterBroken
+from tests.fakes.loop_time import LoopTime
 from tests.support.processes import free_port
+from tests.support.waiting import until
 from tests.unit.hdfs.scripted_datanode import (
     CHUNK_BYTES,
     ScriptedDataNode,
@@ -27,9 +29,9 @@ from tests.unit.hdfs.scripted_datanode import (
     scripted_config,
 )
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(20), pytest.mark.usefixtures("loop_time")]
 
-SHORT_TIMEOUT_S = 0.15
+TIMEOUT_S = 5.0
 Opening = Callable[..., Awaitable[BlockStream]]
 
 
@@ -69,13 +71,6 @@ async def streaming(
 async def turns(count: int = 5) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    """What does not happen in some seconds never will."""
-    async with asyncio.timeout(5):
-        while not is_so():  # noqa: ASYNC110 - any condition, on things that announce nothing
-            await asyncio.sleep(0.001)
 
 
 async def broken(stream: BlockStream) -> WriterBroken:
@@ -355,7 +350,7 @@ async def test_acknowledgements_may_come_in_pieces(nodes: list[ScriptedDataNode]
         await writings[0].until(lambda writing: len(writing.held) == 2)
         for byte in bytes.fromhex("0908001000180022010009080210001800220100"):
             writings[0].send_raw(bytes([byte]))
-            await asyncio.sleep(0.001)
+            await turns()
         assert [await answer for answer in answers] == [3, 6]
 
 
@@ -375,58 +370,84 @@ async def test_a_closed_connection_is_a_failure_but_no_reason_to_avoid_the_node(
 
 
 async def test_a_silent_node_is_found_by_the_timeout_only_while_something_is_due(
-    nodes: list[ScriptedDataNode],
+    nodes: list[ScriptedDataNode], loop_time: LoopTime
 ) -> None:
     lost: dict[DataNode, str] = {}
-    async with streaming(nodes, ack_timeout_s=SHORT_TIMEOUT_S) as (stream, _writings):
+    async with streaming(nodes, ack_timeout_s=TIMEOUT_S) as (stream, writings):
         stream._on_lost = lost.__setitem__
         await stream.send((b"abc",))
-        await asyncio.sleep(2 * SHORT_TIMEOUT_S)
+        await loop_time.pass_s(2 * TIMEOUT_S)
         assert stream.failure is None
         nodes[1].is_holding = nodes[2].is_holding = True
-        start_s = time.monotonic()
         answers = [stream.send((b"abc",)) for _ in range(3)]
+        await until(lambda: stream._connections[0].acked_seqno == 2)
+        for writing in writings[1:]:
+            await writing.until(lambda writing: len(writing.held) == 2)
+        await loop_time.pass_s(0.9 * TIMEOUT_S)
+        assert stream.failure is None
+        await loop_time.pass_s(0.1 * TIMEOUT_S)
         with pytest.raises(WriterBroken, match="no acknowledgement in"):
             await answers[0]
-        assert time.monotonic() - start_s > SHORT_TIMEOUT_S * 0.9
         assert set(stream.failed) == set(lost) == {nodes[1].place, nodes[2].place}
         assert stream.acked == 3
 
 
-async def test_a_slow_node_that_goes_on_answering_is_not_silent(nodes: list[ScriptedDataNode]) -> None:
+async def test_a_slow_node_that_goes_on_answering_is_not_silent(
+    nodes: list[ScriptedDataNode], loop_time: LoopTime
+) -> None:
     nodes[1].is_holding = True
-    async with streaming(nodes, ack_timeout_s=SHORT_TIMEOUT_S) as (stream, writings):
+    async with streaming(nodes, ack_timeout_s=TIMEOUT_S) as (stream, writings):
         answers = []
         for _ in range(6):
             answers.append(stream.send((b"abc",)))
             await turns()
         await writings[1].until(lambda writing: len(writing.held) == 6)
         for answer in answers:
-            await asyncio.sleep(0.6 * SHORT_TIMEOUT_S)
+            await loop_time.pass_s(0.6 * TIMEOUT_S)
             writings[1].release(1)
             await answer
 
 
-async def test_a_node_is_not_blamed_for_the_silence_before_it_was_asked(nodes: list[ScriptedDataNode]) -> None:
-    async with streaming(nodes, ack_timeout_s=0.5) as (stream, writings):
+async def test_a_node_is_not_blamed_for_the_silence_before_it_was_asked(
+    nodes: list[ScriptedDataNode], loop_time: LoopTime
+) -> None:
+    async with streaming(nodes, ack_timeout_s=TIMEOUT_S) as (stream, writings):
         await stream.send((b"abc",))
-        await asyncio.sleep(0.45)
+        await loop_time.pass_s(0.9 * TIMEOUT_S)
         nodes[0].is_holding = True
         answer = stream.send((b"abc",))
         await writings[0].until(lambda writing: bool(writing.held))
-        await asyncio.sleep(0.15)
+        await loop_time.pass_s(0.9 * TIMEOUT_S)
         writings[0].release()
         assert await answer == 6
 
 
-async def test_a_machine_that_stood_still_does_not_blame_the_nodes(nodes: list[ScriptedDataNode]) -> None:
-    async with streaming(nodes, ack_timeout_s=1.0) as (stream, writings):
+async def test_a_machine_that_stood_still_does_not_blame_the_nodes(
+    nodes: list[ScriptedDataNode], loop_time: LoopTime
+) -> None:
+    async with streaming(nodes, ack_timeout_s=TIMEOUT_S) as (stream, writings):
         nodes[0].is_holding = True
         answer = stream.send((b"abc",))
         await writings[0].until(lambda writing: bool(writing.held))
-        time.sleep(1.2)  # noqa: ASYNC251 - everything stands still, that is the point
-        asyncio.get_running_loop().call_later(0.01, writings[0].release)
+        loop_time.jump(1.2 * TIMEOUT_S)
+        await turns()
+        assert stream.failure is None
+        writings[0].release()
         assert await answer == 3
+
+
+async def test_a_node_that_is_silent_after_a_standstill_too_is_blamed(
+    nodes: list[ScriptedDataNode], loop_time: LoopTime
+) -> None:
+    async with streaming(nodes, ack_timeout_s=TIMEOUT_S) as (stream, writings):
+        nodes[0].is_holding = True
+        answer = stream.send((b"abc",))
+        await writings[0].until(lambda writing: bool(writing.held))
+        loop_time.jump(1.2 * TIMEOUT_S)
+        await loop_time.pass_s(0.1 * TIMEOUT_S)
+        with pytest.raises(WriterBroken, match="no acknowledgement in"):
+            await answer
+        assert set(stream.failed) == {nodes[0].place}
 
 
 async def test_a_pipeline_blames_the_node_that_an_answer_points_at(nodes: list[ScriptedDataNode]) -> None:
@@ -440,11 +461,16 @@ async def test_a_pipeline_blames_the_node_that_an_answer_points_at(nodes: list[S
 
 
 @pytest.mark.parametrize("is_silent", [True, False])
-async def test_a_pipeline_that_does_not_tell_blames_nobody(nodes: list[ScriptedDataNode], is_silent: bool) -> None:
+async def test_a_pipeline_that_does_not_tell_blames_nobody(
+    nodes: list[ScriptedDataNode], is_silent: bool, loop_time: LoopTime
+) -> None:
     nodes[0].is_holding = True
-    async with streaming(nodes, is_fanout=False, ack_timeout_s=SHORT_TIMEOUT_S) as (stream, writings):
+    async with streaming(nodes, is_fanout=False, ack_timeout_s=TIMEOUT_S) as (stream, writings):
         answer = stream.send((b"abc",))
-        if not is_silent:
+        await writings[0].until(lambda writing: bool(writing.held))
+        if is_silent:
+            await loop_time.pass_s(TIMEOUT_S)
+        else:
             writings[0].drop()
         with pytest.raises(WriterBroken, match="somewhere in the chain"):
             await answer
@@ -470,7 +496,7 @@ async def test_a_heartbeat_is_answered_by_every_node(nodes: list[ScriptedDataNod
         beating = asyncio.ensure_future(stream.heartbeat())
         for writing in writings:
             await writing.until(lambda writing: writing.heartbeats == 1)
-        await asyncio.sleep(0.02)
+        await until(lambda: [connection.heartbeats for connection in stream._connections] == [1, 1, 0])
         assert not beating.done()
         writings[2].acknowledge(-1)
         await beating
@@ -502,12 +528,15 @@ async def test_heartbeats_and_appends_are_answered_apart(nodes: list[ScriptedDat
             assert await answer == 3 * (number + 1)
 
 
-async def test_a_hung_node_is_found_by_a_heartbeat(nodes: list[ScriptedDataNode]) -> None:
+async def test_a_hung_node_is_found_by_a_heartbeat(nodes: list[ScriptedDataNode], loop_time: LoopTime) -> None:
     nodes[1].is_deaf_to_heartbeats = True
-    async with streaming(nodes, ack_timeout_s=SHORT_TIMEOUT_S) as (stream, _writings):
+    async with streaming(nodes, ack_timeout_s=TIMEOUT_S) as (stream, writings):
         beating = [asyncio.ensure_future(stream.heartbeat()) for _ in range(2)]
         await turns()
         beating.append(asyncio.ensure_future(stream.heartbeat()))
+        await writings[1].until(lambda writing: writing.heartbeats == 1)
+        await until(lambda: [connection.heartbeats for connection in stream._connections] == [1, 0, 1])
+        await loop_time.pass_s(TIMEOUT_S)
         for waiting in beating:
             with pytest.raises(WriterBroken, match="no acknowledgement in"):
                 await waiting
@@ -528,32 +557,41 @@ async def test_who_waits_for_a_heartbeat_while_the_block_is_finished_is_answered
         for writing in writings:
             await writing.until(lambda writing: writing.is_finished)
             writing.release(1)
-        async with asyncio.timeout(5):
-            await beating[0]
+        await beating[0]
         await turns()
         # A DataNode closes behind the last packet, and what came later would make it lose its answer.
         for writing in writings:
             assert [packet.header.seqno for packet in writing.packets] == [-1, 0]
             writing.release()
-        async with asyncio.timeout(5):
-            await asyncio.gather(finishing, *beating)
+        await asyncio.gather(finishing, *beating)
         assert [writing.heartbeats for writing in writings] == [1, 1, 1]
 
 
-async def test_an_idle_block_is_kept_alive_and_a_busy_one_needs_no_heartbeat(nodes: list[ScriptedDataNode]) -> None:
-    async with streaming(nodes, idle_heartbeat_s=0.05) as (stream, writings):
-        for writing in writings:
-            await writing.until(lambda writing: writing.heartbeats >= 3)
-    async with streaming(nodes[1:], idle_heartbeat_s=0.2) as (stream, writings):
+async def test_an_idle_block_is_kept_alive(nodes: list[ScriptedDataNode], loop_time: LoopTime) -> None:
+    async with streaming(nodes, idle_heartbeat_s=20.0) as (stream, writings):
+        for count in range(1, 4):
+            await loop_time.pass_s(19.0)
+            assert [writing.heartbeats for writing in writings] == [count - 1] * 3
+            await loop_time.pass_s(1.0)
+            for writing in writings:
+                await writing.until(lambda writing, count=count: writing.heartbeats == count)  # type: ignore[misc]
+            await until(lambda count=count: {each.heartbeats for each in stream._connections} == {count})  # type: ignore[misc]
+
+
+async def test_a_busy_block_needs_no_heartbeat(nodes: list[ScriptedDataNode], loop_time: LoopTime) -> None:
+    async with streaming(nodes, idle_heartbeat_s=20.0) as (stream, writings):
         for _ in range(30):
             await stream.send((b"abc",))
-            await asyncio.sleep(0.01)
-        assert [writing.heartbeats for writing in writings] == [0, 0]
+            await loop_time.pass_s(15.0)
+        assert [writing.heartbeats for writing in writings] == [0, 0, 0]
 
 
-async def test_an_idle_blocks_heartbeat_finds_a_hung_node(nodes: list[ScriptedDataNode]) -> None:
+async def test_an_idle_blocks_heartbeat_finds_a_hung_node(nodes: list[ScriptedDataNode], loop_time: LoopTime) -> None:
     nodes[2].is_deaf_to_heartbeats = True
-    async with streaming(nodes, idle_heartbeat_s=0.05, ack_timeout_s=SHORT_TIMEOUT_S) as (stream, _):
+    async with streaming(nodes, idle_heartbeat_s=20.0, ack_timeout_s=TIMEOUT_S) as (stream, writings):
+        await loop_time.pass_s(20.0)
+        await writings[2].until(lambda writing: writing.heartbeats == 1)
+        await loop_time.pass_s(TIMEOUT_S)
         assert str(nodes[2].place.transfer) in str(await broken(stream))
 
 
@@ -569,7 +607,7 @@ async def test_a_block_is_finished_when_every_node_says_so(nodes: list[ScriptedD
         for writing in writings:
             await writing.until(lambda writing: writing.is_finished)
         await writings[2].until(lambda writing: writing.is_closed)
-        await asyncio.sleep(0.02)
+        await turns()
         assert not finishing[0].done()
         writings[0].release()
         await asyncio.gather(*finishing)
@@ -623,11 +661,10 @@ def test_sending_never_raises_whatever_the_transport_went_through() -> None:
         async with streaming(nodes) as (stream, writings):
             await stream.send((b"abc",))
             writings[1].drop()
-            async with asyncio.timeout(5):
-                while stream.failure is None:
-                    answers = [stream.send((bytes(100_000),), is_sync=True) for _ in range(50)]
-                    stream._connections[0].abort()
-                    await asyncio.sleep(0)
+            while stream.failure is None:
+                answers = [stream.send((bytes(100_000),), is_sync=True) for _ in range(50)]
+                stream._connections[0].abort()
+                await asyncio.sleep(0)
             for answer in answers:
                 with pytest.raises(WriterBroken):
                     await answer
@@ -713,10 +750,17 @@ async def test_opening_names_those_that_failed_and_leaves_nothing_open(nodes: li
 
 
 @pytest.mark.parametrize("is_fanout", [True, False])
-async def test_opening_does_not_wait_for_a_hung_node(nodes: list[ScriptedDataNode], is_fanout: bool) -> None:
+async def test_opening_does_not_wait_for_a_hung_node(
+    nodes: list[ScriptedDataNode], is_fanout: bool, loop_time: LoopTime
+) -> None:
     nodes[0].setup = "silent"
-    with pytest.raises(StreamOpenFailed, match=r"no answer in 0\.5 s") as caught:
-        await opened([*nodes], connect_timeout_s=0.5, is_fanout=is_fanout)
+    opening = asyncio.ensure_future(opened([*nodes], connect_timeout_s=3.0, is_fanout=is_fanout))
+    await until(lambda: nodes[0].asked == 1)
+    if is_fanout:
+        await until(lambda: all(node.writings for node in nodes[1:]))
+    await loop_time.pass_s(3.0)
+    with pytest.raises(StreamOpenFailed, match="no answer in 3 s") as caught:
+        await opening
     # In a chain it may be any node that did not answer.
     assert caught.value.failed == caught.value.unreachable == ((nodes[0].place,) if is_fanout else ())
     await settled(nodes)
@@ -759,7 +803,18 @@ async def test_opening_takes_no_foreign_server_for_a_datanode(nodes: list[Script
     await server.wait_closed()
 
 
-async def test_an_answer_before_its_packet_is_a_failed_opening(nodes: list[ScriptedDataNode]) -> None:
+async def test_an_answer_before_its_packet_is_a_failed_opening(
+    nodes: list[ScriptedDataNode], loop_time: LoopTime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[DataNode] = []
+    hear = BlockStream.heard
+
+    def noted(stream: BlockStream, connection: DataNodeConnection) -> None:
+        hear(stream, connection)
+        heard.append(connection.node)
+
+    monkeypatch.setattr(BlockStream, "heard", noted)
+
     async def answer_too_much(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(bytes.fromhex("040800120009080010001800220100"))
         with suppress(ConnectionError):
@@ -770,7 +825,9 @@ async def test_an_answer_before_its_packet_is_a_failed_opening(nodes: list[Scrip
     server = await asyncio.start_server(answer_too_much, "127.0.0.1", 0)
     hasty = place_at(server.sockets[0].getsockname()[1], "hasty")
     nodes[1].setup = "silent"
-    opening = asyncio.ensure_future(opened([nodes[0], hasty, nodes[1]], connect_timeout_s=0.3))
+    opening = asyncio.ensure_future(opened([nodes[0], hasty, nodes[1]], connect_timeout_s=3.0))
+    await until(lambda: nodes[1].asked == 1 and nodes[0].writings and heard == [hasty])
+    await loop_time.pass_s(3.0)
     with pytest.raises(StreamOpenFailed, match="never sent") as caught:
         await opening
     assert set(caught.value.failed) == {hasty, nodes[1].place}

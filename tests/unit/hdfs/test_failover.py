@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -18,8 +17,10 @@ from bmq.hdfs.proto.namenode_pb2 import DeleteResponse
 from bmq.hdfs.proto.rpc_pb2 import RpcResponseHeader
 from bmq.log.store import StorageUnavailable
 from tests.fakes.hadoop_ipc import ReceivedCall, Script, ScriptedServer, ignore
+from tests.fakes.loop_time import LoopTime
+from tests.support.waiting import until
 
-pytestmark = [pytest.mark.unit, pytest.mark.timeout(30)]
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(30), pytest.mark.usefixtures("loop_time")]
 
 SAFE = "org.apache.hadoop.hdfs.server.namenode.SafeModeException"
 SAFE_TEXT = "Cannot delete /a. Name node is in safe mode."
@@ -98,10 +99,14 @@ async def test_every_retry_carries_the_same_ids(failure: Script) -> None:
 
 
 @pytest.mark.parametrize("failure", [drop, standby, ignore])
-async def test_also_at_another_namenode(failure: Script) -> None:
+async def test_also_at_another_namenode(failure: Script, loop_time: LoopTime) -> None:
     async with ScriptedServer(failure) as first, ScriptedServer(done) as second:
-        namenode = namenode_of(first, second, rpc_timeout_s=0.1)
-        assert await delete(namenode)
+        namenode = namenode_of(first, second, rpc_timeout_s=5.0)
+        deleting = asyncio.create_task(delete(namenode))
+        if failure is ignore:
+            await first.received(1)
+            await loop_time.pass_s(5.0)
+        assert await deleting
         calls = first.calls + second.calls
         assert len({call.identity for call in calls}) == 1
         assert [call.header.retry_count for call in calls] == list(range(len(calls)))
@@ -176,7 +181,7 @@ async def test_after_a_round_over_all_there_is_a_pause_that_grows_to_its_longest
         await namenode.close()
 
 
-async def test_pauses_are_drawn_from_the_generator_handed_in() -> None:
+async def test_pauses_are_drawn_from_the_generator_handed_in(loop_time: LoopTime) -> None:
     async def pauses(seed: int) -> list[float]:
         drawn: list[float] = []
 
@@ -186,8 +191,8 @@ async def test_pauses_are_drawn_from_the_generator_handed_in() -> None:
                 return drawn[-1]
 
         async with ScriptedServer(in_turn(*[standby] * 4, done)) as server:
-            namenode = namenode_of(server, random=Noting(seed), retry_first_s=0.001, retry_longest_s=0.004)
-            await delete(namenode)
+            namenode = namenode_of(server, random=Noting(seed), retry_first_s=0.1, retry_longest_s=0.4)
+            await loop_time.result(delete(namenode), pauses_s_max=0.4)
             await namenode.close()
         return drawn
 
@@ -195,7 +200,7 @@ async def test_pauses_are_drawn_from_the_generator_handed_in() -> None:
     assert len(first) == 4
     assert first == await pauses(1)
     assert first != await pauses(2)
-    assert all(0 <= pause <= 0.004 for pause in first)
+    assert all(0 <= pause <= 0.4 for pause in first)
 
 
 # --- giving up
@@ -239,38 +244,45 @@ async def test_safe_mode_is_waited_out() -> None:
 
 
 @pytest.mark.parametrize("script", [refusing(SAFE, SAFE_TEXT), refusing(RETRIABLE, f"{SAFE}: {SAFE_TEXT}")])
-async def test_safe_mode_that_lasts_is_named_with_the_namenodes_own_sentence(script: Script) -> None:
+async def test_safe_mode_that_lasts_is_named_with_the_namenodes_own_sentence(
+    script: Script, loop_time: LoopTime
+) -> None:
     async with ScriptedServer(script) as active, ScriptedServer(standby) as other:
-        namenode = namenode_of(active, other, random=Random(1), retry_longest_s=0.05)
+        namenode = namenode_of(active, other, random=Random(1), retry_longest_s=0.5)
         with pytest.raises(SafeMode, match=rf"^/a: the NameNode is in safe mode and takes no changes .*{SAFE_TEXT}"):
-            await delete(namenode, 0.2)
+            await loop_time.result(delete(namenode, 2.0), pauses_s_max=0.5)
         # Another NameNode does not help against safe mode, and no try was begun that had no time left.
         assert (other.calls, len(active.calls_of("delete")) > 1) == ([], True)
         await namenode.close()
 
 
-async def test_a_try_cut_short_by_the_deadline_does_not_hide_why_the_others_failed() -> None:
+async def test_a_try_cut_short_by_the_deadline_does_not_hide_why_the_others_failed(loop_time: LoopTime) -> None:
     async with ScriptedServer(in_turn(refusing(SAFE, SAFE_TEXT), ignore)) as server:
         namenode = namenode_of(server)
+        deleting = asyncio.create_task(delete(namenode, 2.0))
+        await server.received(2)
+        await loop_time.pass_s(2.0)
         with pytest.raises(SafeMode, match=SAFE_TEXT):
-            await delete(namenode, 0.2)
+            await deleting
         assert len(server.calls) == 2
         await namenode.close()
 
 
-async def test_nor_does_one_for_which_a_pause_that_lasted_too_long_left_no_time() -> None:
+async def test_nor_does_one_for_which_a_pause_that_lasted_too_long_left_no_time(loop_time: LoopTime) -> None:
     class Pause(Random):
+        is_drawn = False
+
         def uniform(self, a: float, b: float) -> float:
-            return 0.05
+            self.is_drawn = True
+            return 0.5
 
-    def drop_and_stand_still(call: ReceivedCall) -> None:
-        call.peer.send(b"HTTP/1.1 404 Not Found\r\n")
-        asyncio.get_running_loop().call_later(0.02, time.sleep, 0.4)
-
-    async with ScriptedServer(drop_and_stand_still) as server:
-        namenode = namenode_of(server, random=Pause())
+    async with ScriptedServer(lambda call: call.peer.send(b"HTTP/1.1 404 Not Found\r\n")) as server:
+        namenode = namenode_of(server, random=(pause := Pause()))
+        deleting = asyncio.create_task(delete(namenode, retry_max_s=3.0))
+        await until(lambda: pause.is_drawn)
+        loop_time.jump(4.0)
         with pytest.raises(StorageUnavailable, match="this is a web port"):
-            await delete(namenode, retry_max_s=0.3)
+            await deleting
         assert len(server.calls) == 1
         await namenode.close()
 
@@ -326,22 +338,30 @@ async def test_rubbish_is_given_up_with_a_sentence() -> None:
 # --- a NameNode that hangs
 
 
-async def test_a_namenode_that_hangs_is_left_after_a_calls_share_of_the_time() -> None:
+async def test_a_namenode_that_hangs_is_left_after_a_calls_share_of_the_time(loop_time: LoopTime) -> None:
     async with ScriptedServer() as hanging, ScriptedServer(done) as second:
         namenode = namenode_of(hanging, second, rpc_timeout_s=5.0)
-        assert await delete(namenode, 2.0)  # less than one timeout: half of it for each, or the second had none left
+        # Less than one timeout: half of it for each, or the second had none left.
+        deleting = asyncio.create_task(delete(namenode, 2.0))
+        await hanging.received(1)
+        await loop_time.pass_s(0.9)
+        assert not second.calls
+        await loop_time.pass_s(0.1)
+        assert await deleting
         assert await delete(namenode, 2.0)
         assert (len(hanging.calls), len(second.calls)) == (1, 2)
         await namenode.close()
 
 
-async def test_a_namenode_that_hangs_holds_nobody_longer_than_his_own_time() -> None:
+async def test_a_namenode_that_hangs_holds_nobody_longer_than_his_own_time(loop_time: LoopTime) -> None:
     async with ScriptedServer() as server:
         namenode = namenode_of(server, rpc_timeout_s=5.0)
         patient = [asyncio.create_task(delete(namenode, 20.0)) for _ in range(CALLS_IN_FLIGHT_MAX)]
         await server.received(CALLS_IN_FLIGHT_MAX)
+        impatient = asyncio.create_task(delete(namenode, 1.0))
+        await loop_time.pass_s(1.0)
         with pytest.raises(StorageUnavailable, match="/a: delete: 256 other calls were under way to the NameNodes all"):
-            await delete(namenode, 0.1)
+            await impatient
         assert not any(call.done() for call in patient)
         assert len(server.calls) == CALLS_IN_FLIGHT_MAX
         waiting = asyncio.create_task(delete(namenode, 20.0))
@@ -355,7 +375,7 @@ async def test_a_namenode_that_hangs_holds_nobody_longer_than_his_own_time() -> 
         await namenode.close()
 
 
-async def test_how_many_wait_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_how_many_wait_is_bounded(monkeypatch: pytest.MonkeyPatch, loop_time: LoopTime) -> None:
     monkeypatch.setattr("bmq.hdfs.failover.CALLS_WAITING_MAX", 3)
     async with ScriptedServer() as server:
         namenode = namenode_of(server, rpc_timeout_s=5.0, random=_Longest(), retry_first_s=1.0)
@@ -367,10 +387,12 @@ async def test_how_many_wait_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None
         leaving.cancel()
         await asyncio.gather(leaving, return_exceptions=True)
         # There is room for one again; it waits for as long as it has.
+        patient = asyncio.create_task(delete(namenode, 1.0))
+        await loop_time.pass_s(1.0)
         with pytest.raises(StorageUnavailable, match="256 other calls were under way to the NameNodes all the time"):
-            await delete(namenode, 0.05)
+            await patient
         await namenode.close()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
+        results = await loop_time.result(asyncio.gather(*tasks, return_exceptions=True), pauses_s_max=1.0)
         assert {type(result) for result in results} == {StorageUnavailable}
 
 
@@ -403,9 +425,13 @@ async def test_closing_ends_calls_under_way_and_later_ones() -> None:
         assert second.calls == []
 
 
-async def test_an_address_without_a_server_costs_no_more_than_the_time_given() -> None:
-    config = HdfsConfig(namenodes=(Address("no.such.name.invalid", 8020),), root="/r", user="ann")
+async def test_an_address_without_a_server_costs_no_more_than_the_time_given(loop_time: LoopTime) -> None:
+    config = HdfsConfig(
+        namenodes=(Address("no.such.name.invalid", 8020),), root="/r", user="ann", connect_timeout_s=5.0
+    )
     namenode = NameNode(config, Random(1))
+    began_s = loop_time.now_s()
     with pytest.raises(StorageUnavailable, match=r"no\.such\.name\.invalid:8020"):
-        await delete(namenode, 0.2)
+        await loop_time.result(delete(namenode, 10.0), pauses_s_max=config.retry_longest_s)
+    assert loop_time.now_s() - began_s <= 10.0 + 0.001
     await namenode.close()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
 
-from bmq.hdfs.lease_renewal import LeaseRenewal
+from bmq.hdfs.lease_renewal import RETRY_S, LeaseRenewal
 from bmq.log.store import StorageUnavailable
+from tests.fakes.loop_time import LoopTime
 
 pytestmark = pytest.mark.unit
+
+INTERVAL_S = 20.0
 
 
 class FakeNameNode:
@@ -19,64 +21,58 @@ class FakeNameNode:
     def __init__(self, failures: int = 0) -> None:
         self.renewed: list[str] = []
         self.failures = failures
-        self._news = asyncio.Event()
 
     async def renew_lease(self, holder: str) -> None:
         self.renewed.append(holder)
-        self._news.set()
         if self.failures:
             self.failures -= 1
             raise StorageUnavailable("not now")
 
-    async def until(self, is_so: Callable[[list[str]], bool]) -> None:
-        async with asyncio.timeout(5):
-            while not is_so(self.renewed):
-                self._news.clear()
-                await self._news.wait()
 
-
-async def idle(seconds: float = 0.03) -> None:
-    await asyncio.sleep(seconds)
-
-
-async def test_every_holder_is_renewed_until_its_last_file_is_gone() -> None:
+async def test_every_holder_is_renewed_until_its_last_file_is_gone(loop_time: LoopTime) -> None:
     namenode = FakeNameNode()
-    leases = LeaseRenewal(namenode, 0.002)
+    leases = LeaseRenewal(namenode, INTERVAL_S)
     leases.add("a")
     leases.add("a")
     leases.add("b")
-    await namenode.until(lambda renewed: renewed.count("a") > 2 and renewed.count("b") > 2)
+    await loop_time.pass_s(3.1 * INTERVAL_S)
+    assert namenode.renewed == ["a", "b"] * 3
     leases.remove("a")
     leases.remove("b")
     namenode.renewed.clear()
-    await namenode.until(lambda renewed: len(renewed) > 3)
-    assert set(namenode.renewed[1:]) == {"a"}
+    await loop_time.pass_s(3.1 * INTERVAL_S)
+    assert namenode.renewed == ["a"] * 3
     leases.remove("a")
-    await idle(0)
     namenode.renewed.clear()
-    await idle()
+    await loop_time.pass_s(3.1 * INTERVAL_S)
     assert namenode.renewed == []
     assert len(asyncio.all_tasks()) == 1
     leases.add("c")
-    await namenode.until(lambda renewed: "c" in renewed)
+    await loop_time.pass_s(INTERVAL_S + 0.5)
+    assert namenode.renewed == ["c"]
     await leases.close()
 
 
-async def test_a_failure_is_retried_and_ends_nothing() -> None:
+async def test_a_failure_is_retried_and_ends_nothing(loop_time: LoopTime) -> None:
     namenode = FakeNameNode(failures=3)
-    leases = LeaseRenewal(namenode, 0.002)
+    leases = LeaseRenewal(namenode, INTERVAL_S)
     leases.add("a")
-    await namenode.until(lambda renewed: len(renewed) > 5)
+    await loop_time.pass_s(INTERVAL_S + 0.5)
+    assert len(namenode.renewed) == 1
+    await loop_time.pass_s(3 * RETRY_S)
+    assert len(namenode.renewed) == 4
+    await loop_time.pass_s(2 * INTERVAL_S)
+    assert len(namenode.renewed) == 6
     await leases.close()
 
 
-async def test_closing_ends_the_task_and_late_removals_do_no_harm() -> None:
+async def test_closing_ends_the_task_and_late_removals_do_no_harm(loop_time: LoopTime) -> None:
     namenode = FakeNameNode()
-    leases = LeaseRenewal(namenode, 0.002)
+    leases = LeaseRenewal(namenode, INTERVAL_S)
     await leases.close()
     leases.add("a")
     await leases.close()
     assert len(asyncio.all_tasks()) == 1
     leases.remove("a")
-    await idle()
+    await loop_time.pass_s(3.1 * INTERVAL_S)
     assert namenode.renewed == []

@@ -20,12 +20,14 @@ from bmq.hdfs.local_replicas import LocalReplicas
 from bmq.hdfs.read_counts import ReadCounts
 from bmq.hdfs.replica_file import ReplicaFile
 from bmq.log.store import StorageUnavailable
-from tests.support.hdfs import until
+from tests.fakes.loop_time import LoopTime
+from tests.support.waiting import until
 from tests.unit.hdfs.replica_files import damage, write_replica
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
 
 CONTENT = Random(11).randbytes(30_000)
+TIMEOUT_S = 10.0
 HERE, ELSEWHERE = "127.0.0.1", "192.0.2.7"
 
 
@@ -67,21 +69,17 @@ def open_replicas(directory: Path) -> int:
 
 async def until_open(directory: Path, count: int) -> None:
     """They are closed in threads."""
-
-    async def are_open() -> bool:
-        return open_replicas(directory) == count
-
-    await until(are_open, 10.0, f"{count} files are open")
+    await until(lambda: open_replicas(directory) == count)
 
 
 @asynccontextmanager
 async def replicas(
-    directory: Path, answer: ReplicaFiles | Exception | None = None, timeout_s: float = 10.0
+    directory: Path, answer: ReplicaFiles | Exception | None = None
 ) -> AsyncIterator[tuple[LocalReplicas, Paths, ReadCounts]]:
     """Afterwards none of its files is open."""
     paths = Paths(write_replica(directory, CONTENT) if answer is None else answer)
     counts = ReadCounts()
-    local = LocalReplicas(paths, counts, timeout_s)
+    local = LocalReplicas(paths, counts, TIMEOUT_S)
 
     try:
         yield local, paths, counts
@@ -177,18 +175,23 @@ async def test_idle_files_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 async def test_a_disk_that_hangs_when_a_file_is_opened_costs_its_timeout_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop_time: LoopTime
 ) -> None:
     disk = threading.Event()
+    is_asked = threading.Event()
     open_file = ReplicaFile.open
 
     def hang(files: ReplicaFiles) -> ReplicaFile:
+        is_asked.set()
         disk.wait(30)
         return open_file(files)
 
     monkeypatch.setattr(ReplicaFile, "open", hang)
-    async with replicas(tmp_path, timeout_s=0.05) as (local, paths, _):
-        assert await read(local, wanted()) is None
+    async with replicas(tmp_path) as (local, paths, _):
+        reading = asyncio.create_task(read(local, wanted()))
+        await until(is_asked.is_set)
+        await loop_time.pass_s(TIMEOUT_S)
+        assert await reading is None
         assert await read(local, wanted(block_id=8)) is None
         assert paths.asked == [7]
         disk.set()
@@ -211,11 +214,16 @@ class HangingDisk:
         monkeypatch.setattr(ReplicaFile, "read", hang)
 
 
-async def test_a_disk_that_hangs_costs_its_timeout_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with replicas(tmp_path, timeout_s=0.05) as (local, paths, counts):
+async def test_a_disk_that_hangs_costs_its_timeout_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loop_time: LoopTime
+) -> None:
+    async with replicas(tmp_path) as (local, paths, counts):
         assert await read(local, wanted(block_id=8)) == CONTENT[:1_000]
         disk = HangingDisk(monkeypatch)
-        assert await read(local, wanted()) is None
+        reading = asyncio.create_task(read(local, wanted()))
+        await until(lambda: disk.reads == 1)
+        await loop_time.pass_s(TIMEOUT_S)
+        assert await reading is None
         for block_id in (8, 9, 7):  # also one that is open
             assert await read(local, wanted(block_id=block_id)) is None
         assert paths.asked == [8, 7] and counts == ReadCounts(local_reads=1) and disk.reads == 1
@@ -232,10 +240,7 @@ async def test_too_many_that_wait_leave_the_others_to_the_datanodes(
         disk = HangingDisk(monkeypatch)
         reads = [asyncio.create_task(read(local, wanted(number, 10))) for number in range(5)]
 
-        async def are_refused() -> bool:
-            return sum(task.done() for task in reads) == 2
-
-        await until(are_refused, 10.0, "two are left to the DataNodes")
+        await until(lambda: sum(task.done() for task in reads) == 2)
         assert [task.result() for task in reads if task.done()] == [None, None]
         disk.answers.set()
         found = await asyncio.gather(*reads)

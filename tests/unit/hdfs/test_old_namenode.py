@@ -21,8 +21,11 @@ from bmq.hdfs.proto.namenode_pb2 import (
 from bmq.hdfs.store import HdfsStore
 from bmq.log.store import FileStatus, StorageUnavailable
 from tests.fakes.hadoop_ipc import ReceivedCall, ScriptedServer
+from tests.fakes.loop_time import LoopTime
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(30)]
+
+PAUSE_S_MAX = 1.0
 
 
 @dataclass
@@ -74,17 +77,41 @@ def _serve(namenode: Served, call: ReceivedCall) -> None:
     namenode.script(call)  # which a test may have changed meanwhile
 
 
+class Looks:
+    """A store's looks; pauses between tries cost no time."""
+
+    def __init__(self, store: HdfsStore, time: LoopTime) -> None:
+        self._store = store
+        self._time = time
+
+    async def prove(self, path: str) -> FileStatus | None:
+        return await self._time.result(self._store.prove(path), pauses_s_max=PAUSE_S_MAX)
+
+    async def status(self, path: str) -> FileStatus | None:
+        return await self._time.result(self._store.status(path), pauses_s_max=PAUSE_S_MAX)
+
+
 @asynccontextmanager
-async def store_on(*namenodes: Served) -> AsyncIterator[HdfsStore]:
+async def store_on(*namenodes: Served) -> AsyncIterator[Looks]:
     servers = [ScriptedServer(partial(_serve, namenode)) for namenode in namenodes]
     for server in servers:
         await server.__aenter__()
     addresses = tuple(server.address for server in servers)
     store = HdfsStore(
-        HdfsConfig(namenodes=addresses, root="/r", user="u", retry_max_s=1.0, rpc_timeout_s=0.5), Random(1)
+        HdfsConfig(
+            namenodes=addresses,
+            root="/r",
+            user="u",
+            retry_max_s=20.0,
+            retry_longest_s=PAUSE_S_MAX,
+            rpc_timeout_s=5.0,
+            connect_timeout_s=5.0,
+        ),
+        Random(1),
     )
     try:
-        yield store
+        with LoopTime.stopped() as time:
+            yield Looks(store, time)
     finally:
         await store.close()
         for server in servers:

@@ -18,6 +18,8 @@ from bmq.hdfs.proto.transfer_pb2 import ChecksumType
 from bmq.hdfs.read_counts import ReadCounts
 from bmq.hdfs.reader import READS_AT_ONCE_MAX, BlockReader
 from bmq.log.store import CorruptFile, FileMissing, StorageUnavailable
+from tests.fakes.loop_time import LoopTime
+from tests.support.waiting import until
 from tests.unit.hdfs.reading_datanode import (
     Behaviour,
     FakeLengths,
@@ -29,12 +31,12 @@ from tests.unit.hdfs.reading_datanode import (
     open_file,
 )
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(20), pytest.mark.usefixtures("loop_time")]
 
 CONTENT = Random(3).randbytes(300_000)
 PATH = "/test/file"
 FILE_ID = 42
-# So patient that a busy machine changes no test's outcome; what is about impatience sets its own.
+# Tests move the time by these.
 CONFIG = HdfsConfig(
     namenodes=(Address("127.0.0.1", 1),),
     root="/test",
@@ -74,6 +76,11 @@ class Setup:
 
     def requests(self) -> list[int]:
         return [len(node.requests) for node in self.nodes]
+
+    @property
+    def silence_s(self) -> float:
+        """After so long without a byte another DataNode is asked."""
+        return self.reader._replicas.silence_s
 
 
 @asynccontextmanager
@@ -233,13 +240,16 @@ async def test_wrong_bytes_everywhere_are_corrupt_for_that_range_only() -> None:
         assert await s.read(10_000, 10) == CONTENT[10_000:10_010]
 
 
-async def test_wrong_bytes_and_a_silent_replica_are_not_yet_corrupt() -> None:
+async def test_wrong_bytes_and_a_silent_replica_are_not_yet_corrupt(loop_time: LoopTime) -> None:
     """Who did not answer may have the right ones."""
-    async with setup(count=2, read_timeout_s=0.4) as s:
+    async with setup(count=2) as s:
         s.nodes[0].behaviour = Behaviour(rewrite=corrupt)
         s.nodes[1].behaviour = silent()
+        reading = asyncio.create_task(s.read())
+        await s.nodes[1].until(lambda node: bool(node.requests))
+        await loop_time.pass_s(CONFIG.read_timeout_s + 1)  # what the first one sent earned some
         with pytest.raises(StorageUnavailable):
-            await s.read()
+            await reading
 
 
 async def test_replicas_added_since_the_last_look_are_found() -> None:
@@ -266,13 +276,22 @@ async def test_replicas_added_since_the_last_look_are_found() -> None:
         Behaviour(drop_after=1),
         Behaviour(drop_after=2),
         Behaviour(rewrite=lambda pieces: [b"\xff" * 100]),
-        Behaviour(rewrite=lambda pieces: [pieces[0], pieces[1][:100], pieces[2]]),
     ],
 )
 async def test_a_failing_replica_is_replaced(behaviour: Behaviour) -> None:
-    async with setup(read_timeout_s=1.2) as s:
+    async with setup() as s:
         s.nodes[0].behaviour = behaviour
         assert await s.read(0, 100_000) == CONTENT[:100_000]
+        assert (s.counts.failovers, s.counts.checksum_errors) == (1, 0)
+        assert s.requests()[1:] == [1, 0]
+
+
+async def test_a_replica_that_leaves_bytes_out_is_replaced(loop_time: LoopTime) -> None:
+    async with setup() as s:
+        s.nodes[0].behaviour = Behaviour(rewrite=lambda pieces: [pieces[0], pieces[1][:100], pieces[2]], stop_after=3)
+        reading = asyncio.create_task(s.read(0, 100_000))
+        await fall_silent(s, loop_time)
+        assert await reading == CONTENT[:100_000]
         assert (s.counts.failovers, s.counts.checksum_errors) == (1, 0)
         assert s.requests()[1:] == [1, 0]
 
@@ -333,13 +352,27 @@ async def test_a_datanode_that_drops_the_new_connection_too_has_failed() -> None
 # --- replicas that are late
 
 
-async def test_a_late_datanode_is_hedged_and_then_spared() -> None:
+async def be_late(s: Setup, loop_time: LoopTime, count: int = 1) -> None:
+    """The first DataNode has this many requests, and so long that a second one is asked."""
+    await s.nodes[0].until(lambda node: len(node.requests) == count)
+    await loop_time.pass_s(0.9 * FIRST_DELAY_S)
+    assert not s.nodes[1].requests
+    await loop_time.pass_s(0.2 * FIRST_DELAY_S)
+
+
+async def fall_silent(s: Setup, loop_time: LoopTime) -> None:
+    """The first DataNode has sent all that it will send, and another one is asked."""
+    await s.nodes[0].until(lambda node: node.sent_count == 1)
+    while not s.counts.failovers:
+        await loop_time.pass_s(s.silence_s)
+
+
+async def test_a_late_datanode_is_hedged_and_then_spared(loop_time: LoopTime) -> None:
     async with setup(hedge_least_s=HEDGED_S) as s:
         s.nodes[0].behaviour = silent()
-        loop = asyncio.get_running_loop()
-        start_s = loop.time()
-        assert await s.read() == CONTENT[:1000]
-        assert FIRST_DELAY_S <= loop.time() - start_s < 0.25 * CONFIG.read_timeout_s
+        reading = asyncio.create_task(s.read())
+        await be_late(s, loop_time)
+        assert await reading == CONTENT[:1000]
         assert (s.counts.hedges, s.counts.hedges_won, s.counts.failovers) == (1, 1, 0)
         for _ in range(5):
             await s.read()
@@ -349,12 +382,13 @@ async def test_a_late_datanode_is_hedged_and_then_spared() -> None:
         await s.nodes[0].until(lambda node: node.open_count == 0)
 
 
-async def test_the_first_datanode_may_still_win() -> None:
+async def test_the_first_datanode_may_still_win(loop_time: LoopTime) -> None:
     async with setup(hedge_least_s=HEDGED_S) as s:
         late = silent()
         s.nodes[0].behaviour = late
         s.nodes[1].behaviour = silent()
         reading = asyncio.create_task(s.read())
+        await be_late(s, loop_time)
         await s.nodes[1].until(lambda node: bool(node.requests))
         assert late.gate is not None
         late.gate.set()
@@ -363,34 +397,37 @@ async def test_the_first_datanode_may_still_win() -> None:
         await s.nodes[1].until(lambda node: node.open_count == 0)
 
 
-async def test_a_hedge_that_fails_leaves_the_first_datanode_its_time() -> None:
+async def test_a_hedge_that_fails_leaves_the_first_datanode_its_time(loop_time: LoopTime) -> None:
     async with setup(count=2, hedge_least_s=HEDGED_S) as s:
         late = silent()
         s.nodes[0].behaviour = late
         s.nodes[1].behaviour = Behaviour(refuse="no")
         reading = asyncio.create_task(s.read())
+        await be_late(s, loop_time)
         await s.nodes[1].until(lambda node: bool(node.requests) and node.open_count == 0)
         assert late.gate is not None
         late.gate.set()
         assert await reading == CONTENT[:1000]
 
 
-async def test_a_hedge_that_fails_is_replaced_while_the_first_datanode_is_silent() -> None:
+async def test_a_hedge_that_fails_is_replaced_while_the_first_datanode_is_silent(loop_time: LoopTime) -> None:
     async with setup(hedge_least_s=HEDGED_S) as s:
         s.nodes[0].behaviour = silent()
         s.nodes[1].behaviour = Behaviour(refuse="no")
-        async with asyncio.timeout(10):
-            assert await s.read() == CONTENT[:1000]
+        reading = asyncio.create_task(s.read())
+        await be_late(s, loop_time)
+        assert await reading == CONTENT[:1000]
         assert s.requests() == [1, 1, 1]
 
 
-async def test_a_hedge_that_fails_is_not_replaced_once_the_first_datanode_sends() -> None:
+async def test_a_hedge_that_fails_is_not_replaced_once_the_first_datanode_sends(loop_time: LoopTime) -> None:
     async with setup(hedge_least_s=HEDGED_S) as s:
         first, second = silent(), silent()
         first.stop_after = 2
         second.refuse = "no"
         s.nodes[0].behaviour, s.nodes[1].behaviour = first, second
         reading = asyncio.create_task(s.read(0, 200_000))
+        await be_late(s, loop_time)
         await s.nodes[1].until(lambda node: bool(node.requests))
         assert first.gate is not None
         assert second.gate is not None
@@ -408,25 +445,28 @@ async def test_a_hedge_that_fails_is_not_replaced_once_the_first_datanode_sends(
             await reading
 
 
-async def test_without_budget_a_silent_datanode_is_replaced_after_a_while() -> None:
-    async with setup(read_timeout_s=0.8, hedge_least_s=HEDGED_S) as s:
+async def test_without_budget_a_silent_datanode_is_replaced_after_a_while(loop_time: LoopTime) -> None:
+    async with setup(hedge_least_s=HEDGED_S) as s:
         while s.reader._replicas.budget.take():
             pass
         s.nodes[0].behaviour = silent()
-        loop = asyncio.get_running_loop()
-        start_s = loop.time()
-        assert await s.read() == CONTENT[:1000]
-        assert loop.time() - start_s >= 0.2
+        reading = asyncio.create_task(s.read())
+        await s.nodes[0].until(lambda node: bool(node.requests))
+        await loop_time.pass_s(s.silence_s - 0.1)
+        assert s.counts.failovers == 0
+        await loop_time.pass_s(0.1)
+        assert await reading == CONTENT[:1000]
         assert (s.counts.hedges, s.counts.failovers) == (0, 1)
         assert s.bad_nodes.current() == (s.nodes[0].node,)
 
 
-async def test_hedges_do_not_double_every_read_of_a_slow_cluster() -> None:
+async def test_hedges_do_not_double_every_read_of_a_slow_cluster(loop_time: LoopTime) -> None:
     async with setup(hedge_least_s=HEDGED_S) as s:
         gates = [silent() for _ in s.nodes]
         for node, behaviour in zip(s.nodes, gates, strict=True):
             node.behaviour = behaviour
         reads = [asyncio.create_task(s.read(index, 100)) for index in range(40)]
+        await be_late(s, loop_time, len(reads))
         await s.nodes[1].until(lambda node: len(node.requests) >= int(SAVED_UP_MAX))
         for behaviour in gates:
             assert behaviour.gate is not None
@@ -436,34 +476,46 @@ async def test_hedges_do_not_double_every_read_of_a_slow_cluster() -> None:
         assert s.reader._replicas.budget.at_once == 0
 
 
-async def test_a_transfer_that_stalls_is_taken_over_by_another_replica() -> None:
-    async with setup(read_timeout_s=0.8) as s:
+async def test_a_transfer_that_stalls_is_taken_over_by_another_replica(loop_time: LoopTime) -> None:
+    async with setup() as s:
         s.nodes[0].behaviour = Behaviour(stop_after=2)
-        assert await s.read(0, 200_000) == CONTENT[:200_000]
+        reading = asyncio.create_task(s.read(0, 200_000))
+        await fall_silent(s, loop_time)
+        assert await reading == CONTENT[:200_000]
         assert s.counts.failovers == 1
         await s.nodes[0].until(lambda node: node.open_count == 0)
 
 
-async def test_hung_datanodes_cost_no_more_than_the_read_timeout() -> None:
-    async with setup(read_timeout_s=0.4) as s:
+async def hang(s: Setup, loop_time: LoopTime, count: int = 1) -> None:
+    """One DataNode after the other gets this many requests, until nearly all their time is over."""
+    for node in s.nodes:
+        await node.until(lambda node: len(node.requests) == count)
+        await loop_time.pass_s(s.silence_s)
+    await loop_time.pass_s(CONFIG.read_timeout_s - len(s.nodes) * s.silence_s - 0.1)
+
+
+async def test_hung_datanodes_cost_no_more_than_the_read_timeout(loop_time: LoopTime) -> None:
+    async with setup() as s:
         for node in s.nodes:
             node.behaviour = silent()
-        loop = asyncio.get_running_loop()
-        start_s = loop.time()
+        reading = asyncio.create_task(s.read())
+        await hang(s, loop_time)
+        assert not reading.done()
+        await loop_time.pass_s(0.1)
         with pytest.raises(StorageUnavailable, match="no answer in time"):
-            await s.read()
-        assert loop.time() - start_s >= 0.39
+            await reading
         assert s.requests() == [1, 1, 1]
         for node in s.nodes:
             await node.until(lambda node: node.open_count == 0)
 
 
-async def test_a_cancelled_read_leaves_nothing_behind() -> None:
+async def test_a_cancelled_read_leaves_nothing_behind(loop_time: LoopTime) -> None:
     async with setup(hedge_least_s=HEDGED_S) as s:
         await s.read()
         for node in s.nodes:
             node.behaviour = silent()
         reading = asyncio.create_task(s.read())
+        await be_late(s, loop_time, 2)
         await s.nodes[1].until(lambda node: bool(node.requests))
         reading.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -473,11 +525,15 @@ async def test_a_cancelled_read_leaves_nothing_behind() -> None:
         assert s.reader._replicas.budget.at_once == 0
 
 
-async def test_reads_wait_for_their_turn_but_not_for_ever() -> None:
-    async with setup(reads_at_once_max=2, read_timeout_s=0.4) as s:
+async def test_reads_wait_for_their_turn_but_not_for_ever(loop_time: LoopTime) -> None:
+    async with setup(reads_at_once_max=2) as s:
         for node in s.nodes:
             node.behaviour = silent()
-        results = await asyncio.gather(*(s.read() for _ in range(3)), return_exceptions=True)
+        reads = [asyncio.create_task(s.read()) for _ in range(3)]
+        await hang(s, loop_time, 2)
+        assert not any(reading.done() for reading in reads)
+        await loop_time.pass_s(0.1)
+        results = await asyncio.gather(*reads, return_exceptions=True)
         assert all(isinstance(result, StorageUnavailable) for result in results)
         assert "2 reads have been under way" in str(results[2])
         for node in s.nodes:
@@ -541,11 +597,14 @@ async def test_a_replica_that_waits_for_recovery_is_not_read() -> None:
         assert s.requests() == [0, 1, 0]
 
 
-async def test_a_datanode_that_does_not_tell_its_length_is_hedged() -> None:
+async def test_a_datanode_that_does_not_tell_its_length_is_hedged(loop_time: LoopTime) -> None:
     async with setup(hedge_least_s=HEDGED_S) as s:
         open_block(s, [20_000] * 3)
         del s.lengths.lengths["uuid-0"]
-        assert await s.read(0, 20_000) == CONTENT[:20_000]
+        reading = asyncio.create_task(s.read(0, 20_000))
+        await until(lambda: s.lengths.asked == ["uuid-0"])
+        await loop_time.pass_s(FIRST_DELAY_S)
+        assert await reading == CONTENT[:20_000]
         assert s.counts.hedges_won == 1
 
 

@@ -16,8 +16,9 @@ from bmq.hdfs.proto.rpc_pb2 import RpcResponseHeader, RpcSasl, UserInformation
 from bmq.hdfs.rpc import CALLS_IN_FLIGHT_MAX, RpcConnection
 from bmq.log.store import StorageUnavailable, StoreError
 from tests.fakes.hadoop_ipc import Peer, ReceivedCall, ScriptedServer, frame
+from tests.fakes.loop_time import LoopTime
 
-pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(20), pytest.mark.usefixtures("loop_time")]
 
 PROTOCOL = "a.b.ClientProtocol"
 CLIENT_ID = bytes(range(16))
@@ -85,7 +86,9 @@ async def test_a_refusal_is_the_calls_own() -> None:
         connection.close()
 
 
-async def test_a_call_whose_time_is_up_leaves_nothing_behind_and_its_late_answer_is_dropped() -> None:
+async def test_a_call_whose_time_is_up_leaves_nothing_behind_and_its_late_answer_is_dropped(
+    loop_time: LoopTime,
+) -> None:
     def second_answers_both(call: ReceivedCall) -> None:
         if len(server.calls) == 2:
             server.calls[0].answer(DeleteResponse(result=False))
@@ -93,10 +96,15 @@ async def test_a_call_whose_time_is_up_leaves_nothing_behind_and_its_late_answer
 
     async with ScriptedServer(second_answers_both) as server:
         connection = await opened(server)
-        with pytest.raises(CallTimedOut, match=f"{server.address}: delete unanswered for 0.02 s"):
-            await delete(connection, 1, timeout_s=0.02)
+        calling = asyncio.create_task(delete(connection, 1, timeout_s=3))
+        await server.received(1)
+        await loop_time.pass_s(2.9)
+        assert not calling.done()
+        await loop_time.pass_s(0.1)
+        with pytest.raises(CallTimedOut, match=f"{server.address}: delete unanswered for 3 s"):
+            await calling
         assert connection.calls_in_flight == 0
-        assert connection.silent_s() > 0
+        assert connection.silent_s() == pytest.approx(3)
         assert await delete(connection, 2)
         assert connection.silent_s() == 0
         connection.close()
@@ -373,12 +381,21 @@ async def test_a_negotiation_comes_before_the_context() -> None:
         connection.close()
 
 
-@pytest.mark.parametrize("is_dropped", [True, False])
-async def test_a_negotiation_that_goes_nowhere_ends(is_dropped: bool) -> None:
-    async with ScriptedServer(on_sasl=lambda peer, _: peer.drop() if is_dropped else None) as server:
-        sentence = "the server closed the connection" if is_dropped else "no answer to the login within 0.1 s"
-        with pytest.raises(StorageUnavailable, match=f"{server.address}: {sentence}"):
-            await RpcConnection.open(server.address, PROTOCOL, Negotiating(), client_id=CLIENT_ID, timeout_s=0.1)
+async def test_a_negotiation_that_is_dropped_ends() -> None:
+    async with ScriptedServer(on_sasl=lambda peer, _: peer.drop()) as server:
+        with pytest.raises(StorageUnavailable, match=f"{server.address}: the server closed the connection"):
+            await opened(server, Negotiating())
+        await server.peers[0].closed.wait()
+
+
+async def test_a_negotiation_that_is_not_answered_ends(loop_time: LoopTime) -> None:
+    asked = asyncio.Event()
+    async with ScriptedServer(on_sasl=lambda *_: asked.set()) as server:
+        opening = asyncio.create_task(opened(server, Negotiating()))
+        await asked.wait()
+        await loop_time.pass_s(LONG_S)
+        with pytest.raises(StorageUnavailable, match=f"{server.address}: no answer to the login within {LONG_S:g} s"):
+            await opening
         await server.peers[0].closed.wait()
 
 

@@ -13,8 +13,9 @@ from bmq.hdfs.proto.rpc_pb2 import UserInformation
 from bmq.hdfs.rpc_endpoint import Call, Endpoint
 from bmq.log.store import StorageUnavailable
 from tests.fakes.hadoop_ipc import ReceivedCall, ScriptedServer
+from tests.fakes.loop_time import LoopTime
 
-pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(20), pytest.mark.usefixtures("loop_time")]
 
 LONG_S = 10.0
 
@@ -96,15 +97,17 @@ async def test_a_call_caught_by_the_closing_goes_out_again_under_its_own_id() ->
         endpoint.close()
 
 
-async def test_a_caller_that_leaves_does_not_end_the_attempt_of_the_others() -> None:
+async def test_a_caller_that_leaves_does_not_end_the_attempt_of_the_others(loop_time: LoopTime) -> None:
     gate = Gate()
     async with ScriptedServer(done) as server:
         endpoint = endpoint_of(server, authentication=gate)
         leaving = asyncio.create_task(endpoint.send(call_of(0), timeout_s=LONG_S))
         staying = asyncio.create_task(endpoint.send(call_of(1), timeout_s=LONG_S))
         await server.connected(1)
-        with pytest.raises(StorageUnavailable, match=f"{server.address}: no connection within 0.02 s"):
-            await endpoint.send(call_of(2), timeout_s=0.02)
+        impatient = asyncio.create_task(endpoint.send(call_of(2), timeout_s=1))
+        await loop_time.pass_s(1)
+        with pytest.raises(StorageUnavailable, match=f"{server.address}: no connection within 1 s"):
+            await impatient
         leaving.cancel()
         with pytest.raises(asyncio.CancelledError):
             await leaving
@@ -156,24 +159,30 @@ async def test_a_caller_cancelled_while_the_endpoint_closes_is_cancelled() -> No
             await task
 
 
-async def test_an_impatient_call_does_not_cost_the_others_their_connection() -> None:
+async def test_an_impatient_call_does_not_cost_the_others_their_connection(loop_time: LoopTime) -> None:
     async with ScriptedServer() as server:
         endpoint = endpoint_of(server)
         patient = asyncio.create_task(endpoint.send(call_of(0), timeout_s=LONG_S))
         await server.received(1)
+        impatient = asyncio.create_task(endpoint.send(call_of(1), timeout_s=1))
+        await server.received(2)
+        await loop_time.pass_s(1)
         with pytest.raises(CallTimedOut):
-            await endpoint.send(call_of(1), timeout_s=0.02)
+            await impatient
         assert endpoint.is_connected
         done(server.calls[0])
         assert (await patient).result
         endpoint.close()
 
 
-async def test_a_connection_on_which_nothing_is_heard_is_given_up() -> None:
+async def test_a_connection_on_which_nothing_is_heard_is_given_up(loop_time: LoopTime) -> None:
     async with ScriptedServer() as server:
-        endpoint = endpoint_of(server, silence_max_s=0.05)
-        with pytest.raises(CallTimedOut, match=r"delete unanswered for 0\.\d+ s"):
-            await endpoint.send(call_of(0), timeout_s=0.2)
+        endpoint = endpoint_of(server, silence_max_s=0.5)
+        calling = asyncio.create_task(endpoint.send(call_of(0), timeout_s=2))
+        await server.received(1)
+        await loop_time.pass_s(2)
+        with pytest.raises(CallTimedOut, match="delete unanswered for 2 s"):
+            await calling
         assert not endpoint.is_connected
         await server.peers[0].closed.wait()
         server.script = done
@@ -181,28 +190,30 @@ async def test_a_connection_on_which_nothing_is_heard_is_given_up() -> None:
         endpoint.close()
 
 
-async def test_impatient_calls_alone_find_out_too() -> None:
+async def test_impatient_calls_alone_find_out_too(loop_time: LoopTime) -> None:
     async with ScriptedServer() as server:
-        endpoint = endpoint_of(server, silence_max_s=0.05)
-        for call_id in range(20):
+        endpoint = endpoint_of(server, silence_max_s=4.5)
+        for call_id in range(6):
+            calling = asyncio.create_task(endpoint.send(call_of(call_id), timeout_s=1))
+            await server.received(call_id + 1)
+            await loop_time.pass_s(1)
             with pytest.raises(StorageUnavailable):
-                await endpoint.send(call_of(call_id), timeout_s=0.01)
-            if len(server.peers) > 1:
-                break
-        assert len(server.peers) == 2
+                await calling
+        # Five of them were silent for longer than that together.
+        assert [call.peer.number for call in server.calls] == [0] * 5 + [1]
         endpoint.close()
 
 
-async def test_silence_is_noticed_although_nobody_waited_to_the_end() -> None:
+async def test_silence_is_noticed_although_nobody_waited_to_the_end(loop_time: LoopTime) -> None:
     async with ScriptedServer() as server:
-        endpoint = endpoint_of(server, silence_max_s=0.02)
+        endpoint = endpoint_of(server, silence_max_s=2)
         task = asyncio.create_task(endpoint.send(call_of(0), timeout_s=LONG_S))
         await server.received(1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert endpoint.is_connected
-        await asyncio.sleep(0.03)  # the silence itself
+        await loop_time.pass_s(2)
         server.script = done
         assert (await endpoint.send(call_of(1), timeout_s=LONG_S)).result
         assert len(server.peers) == 2

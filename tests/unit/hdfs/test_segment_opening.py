@@ -26,15 +26,19 @@ from bmq.log.store import (
     StoreError,
     WriterBroken,
 )
+from tests.fakes.loop_time import LoopTime
 from tests.support.processes import free_port
+from tests.support.waiting import until
 from tests.unit.hdfs.scripted_datanode import ScriptedDataNode, located_on, place_at, scripted_config
-from tests.unit.hdfs.test_block_stream import settled, until
+from tests.unit.hdfs.test_block_stream import settled
 
-pytestmark = pytest.mark.unit
+pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
 
 PATH = "t/0/00000005.open/00000000.log"
 ABSOLUTE = f"/bmq/{PATH}"
 QUICK_PAUSES = 3
+TIMEOUT_S = 5.0
+PAUSE_S_MAX = 1.0
 
 
 class FakeNameNode:
@@ -125,46 +129,63 @@ class FakeMender:
 
 
 class Setting:
-    """Three good DataNodes and what opens segments on them."""
+    """Three good DataNodes and what opens segments on them. `time`: stands still."""
 
-    def __init__(self, nodes: list[ScriptedDataNode], **changes: object) -> None:
+    def __init__(self, nodes: list[ScriptedDataNode], time: LoopTime, **changes: object) -> None:
         self.nodes = nodes
+        self.time = time
         self.namenode = FakeNameNode([node.place for node in nodes])
         self.bad_nodes = BadNodes(60.0)
         self.recovery = FakeMender()
         self.leases = LeaseRenewal(self.namenode, 20.0)
-        config = scripted_config(**{"connect_timeout_s": 1.0, "retry_max_s": 0.2, **changes})
+        config = scripted_config(
+            **{"connect_timeout_s": TIMEOUT_S, "ack_timeout_s": TIMEOUT_S, "retry_max_s": 2.0, **changes}
+        )
         self.opening = SegmentOpening(
             config,
             self.namenode,
             self.bad_nodes,
             self.leases,
             self.recovery,
-            single_pauses_s=(0.001,) * QUICK_PAUSES,
+            single_pauses_s=(PAUSE_S_MAX,) * QUICK_PAUSES,
         )
 
     async def open(self, durability: Durability = Durability.HFLUSH, segment_bytes: int = 5_000_000) -> HdfsWriter:
-        return await self.opening.open(
+        """Pauses between tries cost no time."""
+        opening = self.opening.open(
             PATH, absolute_path=ABSOLUTE, holder="me", durability=durability, segment_bytes=segment_bytes
         )
+        return await self.time.result(opening, pauses_s_max=PAUSE_S_MAX)
+
+    async def close(self, writer: HdfsWriter) -> int:
+        return await self.time.result(writer.close(), pauses_s_max=PAUSE_S_MAX)
+
+    async def hang(self, silent: ScriptedDataNode, tries: int = 1) -> None:
+        """This node was asked so often and does not answer, the others have; its time is over."""
+        await until(lambda: silent.asked == tries)
+        for node in self.nodes:
+            if node is not silent:
+                await node.writing(tries)
+        await self.time.pass_s(TIMEOUT_S)
 
 
 @asynccontextmanager
 async def setting(**changes: object) -> AsyncIterator[Setting]:
     """In the end no connection and no task may be left, whatever happened."""
     nodes = [await ScriptedDataNode.start(number) for number in range(3)]
-    found = Setting(nodes, **changes)
-    try:
-        yield found
-        for writer in tuple(found.opening.writers):
-            writer.abandon()
-        await settled(nodes)
-        assert found.opening.writers == set()
-        assert found.leases._task is None
-    finally:
-        await found.leases.close()
-        for node in nodes:
-            await node.stop()
+    with LoopTime.stopped() as time:
+        found = Setting(nodes, time, **changes)
+        try:
+            yield found
+            for writer in tuple(found.opening.writers):
+                writer.abandon()
+            await settled(nodes)
+            assert found.opening.writers == set()
+            assert found.leases._task is None
+        finally:
+            await found.leases.close()
+            for node in nodes:
+                await node.stop()
 
 
 # --- opening
@@ -209,7 +230,9 @@ async def test_a_dead_node_is_left_out_and_remembered(mode: WriteMode) -> None:
 async def test_fewer_nodes_are_settled_for_at_once_when_the_rest_is_known_to_be_bad() -> None:
     async with setting() as here:
         here.nodes[2].setup = "silent"
-        writer = await here.open()
+        opening = asyncio.ensure_future(here.open())
+        await here.hang(here.nodes[2])
+        writer = await opening
         assert writer.replicas == 2
         assert here.namenode.calls == ["create", "add_block", "delete", "create", "add_block"]
         assert here.bad_nodes.current() == (here.nodes[2].place,)
@@ -219,8 +242,10 @@ async def test_a_silent_chain_is_searched_for_its_silent_node() -> None:
     async with setting(write_mode=WriteMode.PIPELINE) as here:
         here.nodes[0].setup = "silent"  # it waits for the chain, as the first one does for a hung second one
         opening = asyncio.ensure_future(here.open())
-        await until(lambda: here.namenode.calls.count("create") == 2)
+        await until(lambda: here.nodes[0].asked == 1)
         here.nodes[0].setup, here.nodes[1].setup = "ok", "silent"
+        await here.time.pass_s(TIMEOUT_S)
+        await here.hang(here.nodes[1])
         writer = await opening
         assert writer.replicas == 2
         assert here.bad_nodes.current() == (here.nodes[1].place,)
@@ -318,8 +343,9 @@ async def test_a_directory_that_was_moved_away_is_found_missing_and_not_made_aga
     async with setting() as here:
         here.nodes[0].setup = "silent"
         opening = asyncio.ensure_future(here.open())
-        await until(lambda: here.nodes[0].connections > 0)
+        await until(lambda: here.nodes[0].asked == 1)
         here.namenode.has_directory = False
+        await here.time.pass_s(TIMEOUT_S)
         with pytest.raises(FileMissing):
             await opening
         assert here.namenode.calls == ["create", "add_block", "delete", "create"]
@@ -362,11 +388,15 @@ async def test_hsync_appends_are_on_disk_when_they_count() -> None:
 
 
 async def test_a_node_that_hangs_is_remembered_and_breaks_the_writer() -> None:
-    async with setting(ack_timeout_s=0.1) as here:
+    async with setting() as here:
         writer = await here.open()
         here.nodes[1].is_holding = True
+        answer = writer.append([b"abc"])
+        connections = writer._stream._connections
+        await until(lambda: [connection.acked_seqno for connection in connections] == [0, -1, 0])
+        await here.time.pass_s(TIMEOUT_S)
         with pytest.raises(WriterBroken):
-            await writer.append([b"abc"])
+            await answer
         assert here.bad_nodes.current() == (here.nodes[1].place,)
         assert writer.replicas == 3
 
@@ -379,7 +409,7 @@ async def test_closing_waits_for_the_appends_and_for_the_namenode() -> None:
         writer = await here.open()
         answers = [writer.append([b"abc"]) for _ in range(3)]
         here.namenode.incomplete = 3
-        assert await writer.close() == 9
+        assert await here.close(writer) == 9
         assert [answer.result() for answer in answers] == [3, 6, 9]
         assert here.namenode.calls[2:] == ["complete"] * 4 + ["file_info"]
         assert here.opening.writers == set()
@@ -401,7 +431,7 @@ async def test_closing_gives_up_on_a_namenode_that_misses_the_block() -> None:
         await writer.append([b"abc"])
         here.namenode.incomplete = 10_000
         with pytest.raises(WriterBroken, match="misses its last block"):
-            await writer.close()
+            await here.close(writer)
         here.recovery.answers = [(3, 2)]
         assert await writer.mend() == 3
         assert here.recovery.broken[0].acked_bytes == 3

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 
 import pytest
@@ -18,6 +20,8 @@ from bmq.hdfs.proto.namenode_pb2 import (
 )
 from bmq.hdfs.stale_replica_repair import recover_replicas
 from tests.fakes.hadoop_ipc import ReceivedCall, Script, ScriptedServer
+from tests.fakes.loop_time import LoopTime
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.unit, pytest.mark.timeout(20)]
 
@@ -58,17 +62,26 @@ def is_newer(call: ReceivedCall) -> None:
         call.refuse(IO_EXCEPTION, "replica.getState() != RUR")
 
 
-async def recovered(*scripts: Script) -> tuple[list[bool], list[list[str]]]:
+TIMEOUT_S = 3.0
+
+
+async def recovered(
+    *scripts: Script, meanwhile: Callable[[LoopTime], Awaitable[None]] | None = None
+) -> tuple[list[bool], list[list[str]]]:
     """Of each node with its script: whether its replica got the stamp, and what it was asked."""
     async with AsyncExitStack() as stack:
+        time = stack.enter_context(LoopTime.stopped())
         servers = [await stack.enter_async_context(ScriptedServer(script)) for script in scripts]
         nodes = [
             DataNode(f"uuid-{number}", Address("127.0.0.1", 9), server.address) for number, server in enumerate(servers)
         ]
-        config = HdfsConfig(namenodes=(Address("127.0.0.1", 1),), root="/r", user="ann", rpc_timeout_s=0.5)
+        config = HdfsConfig(namenodes=(Address("127.0.0.1", 1),), root="/r", user="ann", rpc_timeout_s=TIMEOUT_S)
         rpc = DataNodeRpc(config)
         try:
-            found = await recover_replicas(BLOCK, nodes, datanodes=rpc, path="/r/f")
+            recovering = asyncio.ensure_future(recover_replicas(BLOCK, nodes, datanodes=rpc, path="/r/f"))
+            if meanwhile is not None:
+                await meanwhile(time)
+            found = await recovering
         finally:
             rpc.close()
         assert all(call.protocol_name == INTER_DATANODE_PROTOCOL for server in servers for call in server.calls)
@@ -108,7 +121,21 @@ async def test_a_recovery_that_was_begun_before_is_ended() -> None:
 
 
 async def test_a_node_that_is_silent_holds_nobody_up_for_long() -> None:
-    assert await recovered(lambda call: None, has(5_000)) == ([False, True], [[INIT], [INIT, UPDATE]])
+    asked: list[ReceivedCall] = []
+    ignored: list[ReceivedCall] = []
+
+    async def meanwhile(time: LoopTime) -> None:
+        await until(lambda: asked and ignored)
+        await time.pass_s(1)
+        has(5_000)(asked[0])
+        await until(lambda: len(asked) == 2)
+        has(5_000)(asked[1])
+        await time.pass_s(TIMEOUT_S - 1)
+
+    assert await recovered(ignored.append, asked.append, meanwhile=meanwhile) == (
+        [False, True],
+        [[INIT], [INIT, UPDATE]],
+    )
 
 
 async def test_nobody_to_ask() -> None:
