@@ -29,6 +29,7 @@ from bmq.protocol.internal_messages import (
 from bmq.protocol.messages.api_versions_response import ApiVersion, ApiVersionsResponse
 from bmq.protocol.messages.broker_heartbeat_request import BrokerHeartbeatRequest
 from bmq.protocol.messages.broker_heartbeat_response import BrokerHeartbeatResponse
+from tests.fakes.loop_time import LoopTime
 from tests.unit.internode_client.scripted_peer import ScriptedPeer, scripted_peer
 
 pytestmark = pytest.mark.unit
@@ -131,10 +132,13 @@ async def test_an_address_that_cannot_be_is_a_lost_link(host: str, port: int) ->
         await Link.open(host, port, client_id="node-1")
 
 
-async def test_a_peer_that_accepts_and_says_nothing_is_given_up(peer: ScriptedPeer) -> None:
+async def test_a_peer_that_accepts_and_says_nothing_is_given_up(peer: ScriptedPeer, loop_time: LoopTime) -> None:
     peer.is_mute = True
+    opening = asyncio.ensure_future(Link.open(peer.host, peer.port, client_id="node-1", connect_timeout_s=2))
+    await peer.request()
+    await loop_time.pass_s(2)
     with pytest.raises(LinkTimeout):
-        await Link.open(peer.host, peer.port, client_id="node-1", connect_timeout_s=0.02)
+        await opening
     await peer.until(lambda: peer.connections and not peer.connections[0].is_open)
 
 
@@ -266,12 +270,16 @@ async def test_a_peer_that_never_reads_does_not_take_all_memory(
 # --- time
 
 
-async def test_a_request_without_an_answer_times_out_and_the_link_goes_on(peer: ScriptedPeer, open_link: Open) -> None:
+async def test_a_request_without_an_answer_times_out_and_the_link_goes_on(
+    peer: ScriptedPeer, open_link: Open, loop_time: LoopTime
+) -> None:
     link = await open_link()
     kept = link.send(BEFORE, ask(1), timeout_s=LONG_S)
-    with pytest.raises(LinkTimeout, match="DELETE_BEFORE"):
-        await link.call(BEFORE, ask(2), timeout_s=0.01)
+    given_up = link.send(BEFORE, ask(2), timeout_s=5)
     await peer.request(1)
+    await loop_time.pass_s(5)
+    with pytest.raises(LinkTimeout, match="DELETE_BEFORE"):
+        await given_up
     peer.received[1].answer(told(2))  # late, and nobody's
     peer.received[0].answer(told(1))
     assert (await kept).log_start_offset == 1

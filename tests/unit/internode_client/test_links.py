@@ -17,6 +17,7 @@ from bmq.internode_client.links import Links
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.errors import UnsupportedVersion
 from bmq.protocol.internal_messages import DeleteBeforeRequest, DeleteBeforeResponse
+from tests.fakes.loop_time import LoopTime
 from tests.simulation.loop import VirtualTimeLoop
 from tests.simulation.network import Network
 from tests.unit.internode_client.scripted_peer import ScriptedPeer, scripted_peer
@@ -181,10 +182,15 @@ async def test_call_opens_the_link_and_asks(links: Links, peer: ScriptedPeer) ->
     assert len(peer.connections) == 1
 
 
-async def test_the_time_limit_of_a_call_holds_for_connecting_too(links: Links, peer: ScriptedPeer) -> None:
+async def test_the_time_limit_of_a_call_holds_for_connecting_too(
+    links: Links, peer: ScriptedPeer, loop_time: LoopTime
+) -> None:
     peer.is_mute = True
+    calling = asyncio.ensure_future(links.call(NODE, ApiKey.DELETE_BEFORE, DeleteBeforeRequest(), timeout_s=1))
+    await peer.request()
+    await loop_time.pass_s(1)
     with pytest.raises(LinkTimeout):
-        await links.call(NODE, ApiKey.DELETE_BEFORE, DeleteBeforeRequest(), timeout_s=0.01)
+        await calling
 
 
 async def test_call_of_an_api_the_peer_does_not_have(links: Links, peer: ScriptedPeer) -> None:
