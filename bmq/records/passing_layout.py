@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Final, NamedTuple
 
 TERMS_MAX: Final = 6
@@ -36,3 +37,30 @@ class Passing(NamedTuple):
 
 BEGIN: Final = Passing(0, -1, [], 0)
 """In front of a body's first record."""
+
+
+# What is shown of offsets, as native/passing.h numbers it.
+SHOWN_NONE: Final = 0
+SHOWN_WHOLE: Final = 1
+SHOWN_PART: Final = 2
+SHOWN_ASK: Final = 3
+
+SHOWN: Final = Struct("=6q")
+SHOWN_MAX: Final = 1024
+"""Pieces that one call finds."""
+
+
+class ShownBatches(NamedTuple):
+    """What is shown of the offsets [base_offset, next_offset).
+
+    `kind`: SHOWN_NONE: no record passes, of one batch or several of one leader epoch. SHOWN_WHOLE: the batch that lies at `place` of
+    the data, `size_bytes` long. SHOWN_PART: a batch with fewer records, at `place` of the room's `out`, whose checksum is not filled in.
+    SHOWN_ASK: as SHOWN_WHOLE, and not looked at: it is compressed, a control batch, or damaged.
+    """
+
+    kind: int
+    base_offset: int
+    next_offset: int
+    leader_epoch: int
+    place: int
+    size_bytes: int

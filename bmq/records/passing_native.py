@@ -9,11 +9,14 @@ from bmq.protocol.compression import Buffer
 from bmq.records.native import structures
 from bmq.records.native.calls import brief_function, checked, function
 from bmq.records.native.memory import Pins
-from bmq.records.passing_layout import TERMS_MAX, Passing, RecordFilter
+from bmq.records.passing_layout import SHOWN, SHOWN_MAX, TERMS_MAX, Passing, RecordFilter, ShownBatches
 from bmq.records.records_twin import Damage
 
 BRIEF_BYTES_MAX: Final = 32 * 1024
 """Bodies up to this size are looked at in microseconds, with the interpreter's lock."""
+
+SHOW_BRIEF_BYTES_MAX: Final = 128 * 1024
+"""As BRIEF_BYTES_MAX, for whole batches: a usual one takes some 10 us."""
 
 _Int64: Final = ctypes.c_int64
 _Pointer: Final = ctypes.c_void_p
@@ -21,6 +24,19 @@ _TYPES: Final = (_Pointer, _Int64, _Int64, _Int64, _Pointer, _Pointer, _Pointer)
 
 _briefly = brief_function("bmq_passing_records", *_TYPES)
 _at_length = function("bmq_passing_records", *_TYPES)
+_SHOW_TYPES: Final = (_Pointer, _Int64, _Pointer, _Pointer, _Int64, _Pointer, _Pointer)
+_show_briefly = brief_function("bmq_show_batches", *_SHOW_TYPES)
+_show_at_length = function("bmq_show_batches", *_SHOW_TYPES)
+
+
+class Room:
+    """As passing.Room."""
+
+    __slots__ = ("found", "out")
+
+    def __init__(self) -> None:
+        self.out = bytearray()
+        self.found = bytearray(SHOWN.size * SHOWN_MAX)
 
 
 class PassingRecords:
@@ -73,3 +89,23 @@ class PassingRecords:
             raise Damage(-status)
         bounds = iter(runs[: 2 * found.run_count])
         return Passing(found.place, found.previous, list(zip(bounds, bounds, strict=True)), found.passed)
+
+    def show(self, data: Buffer, place: int, offset: int, room: Room) -> tuple[list[ShownBatches], int]:
+        """As passing.PassingRecords.show."""
+        if len(room.out) < len(data):
+            room.out = bytearray(len(data))
+        showing = structures.Showing(place, offset)
+        with Pins() as pins:
+            checked(
+                (_show_briefly if len(data) - place <= SHOW_BRIEF_BYTES_MAX else _show_at_length)(
+                    pins.address(data),
+                    len(data),
+                    ctypes.byref(self._filter),
+                    pins.address(room.found),
+                    SHOWN_MAX,
+                    pins.address(room.out),
+                    ctypes.byref(showing),
+                )
+            )
+        found = memoryview(room.found)[: SHOWN.size * showing.count]
+        return [ShownBatches._make(one) for one in SHOWN.iter_unpack(found)], showing.place

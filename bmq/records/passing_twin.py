@@ -3,11 +3,40 @@
 from __future__ import annotations
 
 from bmq.protocol.compression import Buffer
+from bmq.protocol.record_batch import (
+    COMPRESSION_MASK,
+    CONTROL,
+    HEADER_BYTES,
+    LENGTH_OVERHEAD_BYTES,
+    BatchHeader,
+    parsed_header,
+)
 from bmq.records import batch_layout as layout
-from bmq.records.passing_layout import TERMS_MAX, Passing, RecordFilter
-from bmq.records.records_twin import RecordPlaces, headers_of, record_places_from
+from bmq.records.passing_layout import (
+    BEGIN,
+    SHOWN_ASK,
+    SHOWN_MAX,
+    SHOWN_NONE,
+    SHOWN_PART,
+    SHOWN_WHOLE,
+    TERMS_MAX,
+    Passing,
+    RecordFilter,
+    ShownBatches,
+)
+from bmq.records.records_twin import Damage, RecordPlaces, headers_of, record_places_from
 
 _INT32_MAX = (1 << 31) - 1
+_OFFSET_MAX = (1 << 63) - 1 - (1 << 31)
+
+
+class Room:
+    """As passing.Room."""
+
+    __slots__ = ("out",)
+
+    def __init__(self) -> None:
+        self.out = bytearray()
 
 
 class PassingRecords:
@@ -46,3 +75,64 @@ class PassingRecords:
                 for bit, term in enumerate(terms):
                     found |= (name in term.names and value in term.values) << bit
         return found
+
+    def show(self, data: Buffer, place: int, offset: int, room: Room) -> tuple[list[ShownBatches], int]:
+        """As passing.PassingRecords.show."""
+        if not 0 <= place <= len(data):
+            raise ValueError("numbers that contradict each other")
+        found, room.out = list[ShownBatches](), bytearray()
+        view = memoryview(data)
+        while (header := _possible_header(view[place:])) is not None:
+            end = place + header.size_bytes
+            if header.end_offset > offset:
+                one, part = self._shown(bytes(view[place:end]), header, place, len(room.out))
+                last = found[-1] if found else None
+                if last is not None and _is_run(last, one):
+                    found[-1] = last._replace(next_offset=one.next_offset)
+                elif len(found) == SHOWN_MAX:
+                    break
+                else:
+                    found.append(one)
+                    room.out += part
+            place = end
+        return found, place
+
+    def _shown(self, batch: bytes, header: BatchHeader, place: int, out: int) -> tuple[ShownBatches, bytes]:
+        one = ShownBatches(
+            SHOWN_ASK, header.base_offset, header.end_offset, header.leader_epoch, place, header.size_bytes
+        )
+        if header.attributes & CONTROL:
+            return one, b""
+        if header.record_count <= 0:
+            return one._replace(kind=SHOWN_NONE), b""
+        if header.attributes & COMPRESSION_MASK:
+            return one, b""
+        body = batch[HEADER_BYTES:]
+        try:
+            seen = self.look(body, BEGIN, header.record_count, header.last_offset_delta)
+        except Damage:
+            return one, b""
+        if seen.place != len(body):
+            return one, b""
+        if seen.passed in (0, header.record_count):
+            return one._replace(kind=SHOWN_WHOLE if seen.passed else SHOWN_NONE), b""
+        kept = b"".join(body[begin:end] for begin, end in seen.runs)
+        length = HEADER_BYTES - LENGTH_OVERHEAD_BYTES + len(kept)
+        head = batch[:8] + length.to_bytes(4, "big") + batch[12:57] + seen.passed.to_bytes(4, "big")
+        return one._replace(kind=SHOWN_PART, place=out, size_bytes=HEADER_BYTES + len(kept)), head + kept
+
+
+def _possible_header(data: memoryview) -> BatchHeader | None:
+    header = parsed_header(data)
+    if header is None or header.size_bytes > len(data) or header.last_offset_delta < 0:
+        return None
+    return header if 0 <= header.base_offset <= _OFFSET_MAX else None
+
+
+def _is_run(last: ShownBatches, one: ShownBatches) -> bool:
+    """Whether neither shows a record, and one batch without records may stand for both."""
+    return (
+        last.kind == one.kind == SHOWN_NONE
+        and last.leader_epoch == one.leader_epoch
+        and 0 <= one.next_offset - 1 - last.base_offset <= _INT32_MAX
+    )

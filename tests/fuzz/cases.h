@@ -3,6 +3,9 @@
  * Cases come from the standard input, each with its length in front (32 bits, little-endian). A driver writes a line of
  * answers for each.
  */
+#ifndef CASES_H
+#define CASES_H
+
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,3 +41,5 @@ static inline int answer_cases(size_t bytes_min, void (*answer)(const uint8_t *d
     }
     return 0;
 }
+
+#endif

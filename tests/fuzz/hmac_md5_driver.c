@@ -24,7 +24,7 @@ static int signed_case(const uint8_t *data, size_t bytes) {
     const size_t data_bytes = bytes - 1 - keys_bytes - heads_bytes;
     uint8_t *keys = exactly(data + 1, keys_bytes), *heads = exactly(data + 1 + keys_bytes, heads_bytes);
     uint8_t *message = exactly(data + 1 + keys_bytes + heads_bytes, data_bytes);
-    uint8_t *signatures = exactly(NULL, count * HMAC_MD5_BYTES);
+    uint8_t *signatures = exactly(count * HMAC_MD5_BYTES);
     const int64_t status = bmq_hmac_md5(keys, heads, (int64_t)count, message, (int64_t)data_bytes, signatures);
     printf("%lld ", (long long)status);
     for (size_t at = 0; at < count * HMAC_MD5_BYTES; at++)
@@ -41,7 +41,7 @@ int main(void) {
     uint8_t length[4];
     while (fread(length, 1, 4, stdin) == 4) {
         const size_t bytes = length[0] | (size_t)length[1] << 8 | (size_t)length[2] << 16 | (size_t)length[3] << 24;
-        uint8_t *data = exactly(NULL, bytes);
+        uint8_t *data = exactly(bytes);
         if (!bytes || fread(data, 1, bytes, stdin) != bytes || signed_case(data, bytes))
             return 1;
         free(data);

@@ -101,6 +101,10 @@ BMQ_INLINE int64_t bmq_get_varint(const uint8_t *data, int64_t place, int64_t en
         *value = zigzag64(*at);
         return place + 1;
     }
+    if (end - place >= 2 && at[1] < 0x80) { /* lengths of up to 8 KiB have two */
+        *value = zigzag64((uint64_t)(at[0] & 0x7f) | (uint64_t)at[1] << 7);
+        return place + 2;
+    }
     switch (read_varint64(&at, data + end, value)) {
     case VARINT_READ:
         return at - data;

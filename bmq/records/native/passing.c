@@ -3,6 +3,9 @@
 
 #include "batches.h"
 
+#define AHEAD_RECORDS 4
+#define CACHE_LINE_BYTES 64
+
 /* Whether the bytes are one of `count` strings from `first` on. */
 BMQ_INLINE int is_among(const struct bmq_record_filter *filter, int64_t first, int64_t count, const uint8_t *bytes,
                         int64_t length) {
@@ -86,5 +89,123 @@ int64_t bmq_passing_records(const uint8_t *data, int64_t end, int64_t count, int
         passing->passed++;
     }
     passing->place = place;
+    return 0;
+}
+
+BMQ_INLINE int64_t be64(const uint8_t *at) {
+    return (int64_t)load_be64(at);
+}
+
+BMQ_INLINE int64_t be32(const uint8_t *at) {
+    return (int32_t)load_be32(at);
+}
+
+BMQ_INLINE void put_be32(uint8_t *at, int64_t value) {
+    at[0] = (uint8_t)(value >> 24);
+    at[1] = (uint8_t)(value >> 16);
+    at[2] = (uint8_t)(value >> 8);
+    at[3] = (uint8_t)value;
+}
+
+/* How many records of a batch pass. Less than all of them: `out` has the batch with these, `*out_bytes` long. Negative: damage. */
+static int64_t show_records(const uint8_t *batch, int64_t size, int64_t record_count, int64_t last_delta,
+                            const struct bmq_record_filter *filter, uint8_t *out, int64_t *out_bytes) {
+    struct bmq_record record = {0};
+    int64_t place = BMQ_HEADER_BYTES, previous = -1, number, begin, ahead, run = place, run_end = place, passed = 0;
+    int64_t at = BMQ_HEADER_BYTES;
+    for (number = 0; number < record_count; number++) {
+        uint32_t found;
+        begin = place;
+        place = bmq_get_record(batch, place, size, BMQ_WANTS_HEADERS, last_delta, &previous, &record);
+        if (place < 0) {
+            return place;
+        }
+        /* Records are often of one size: the ends of those to come, with their headers, are fetched ahead. */
+        ahead = place + AHEAD_RECORDS * (place - begin);
+        if (ahead < size) {
+            BMQ_PREFETCH(batch + ahead);
+            BMQ_PREFETCH(batch + ahead - CACHE_LINE_BYTES);
+        }
+        found = true_of_key(filter, batch, &record) | true_of_headers(filter, batch, &record);
+        if (!(filter->truths >> found & 1)) {
+            continue;
+        }
+        if (run_end != begin) {
+            memcpy(out + at, batch + run, (size_t)(run_end - run));
+            at += run_end - run;
+            run = begin;
+        }
+        run_end = place;
+        passed++;
+    }
+    if (place != size) {
+        return -BMQ_BYTES_LEFT;
+    }
+    if (passed && passed < record_count) {
+        memcpy(out + at, batch + run, (size_t)(run_end - run));
+        at += run_end - run;
+        memcpy(out, batch, BMQ_HEADER_BYTES);
+        put_be32(out + 8, at - BMQ_LENGTH_OVERHEAD_BYTES);
+        put_be32(out + 57, passed);
+        *out_bytes = at;
+    }
+    return passed;
+}
+
+int64_t bmq_show_batches(const uint8_t *data, int64_t end, const struct bmq_record_filter *filter,
+                         struct bmq_shown *shown, int64_t shown_max, uint8_t *out, struct bmq_showing *showing) {
+    int64_t place = showing->place, count = 0, out_bytes = 0;
+    if (place < 0 || place > end || shown_max < 0 || filter->term_count < 0 || filter->term_count > BMQ_TERMS_MAX) {
+        return -BMQ_BAD_CALL;
+    }
+    while (end - place >= BMQ_HEADER_BYTES) {
+        const uint8_t *const batch = data + place;
+        const int64_t size = be32(batch + 8) + BMQ_LENGTH_OVERHEAD_BYTES, last_delta = be32(batch + 23);
+        const int64_t base_offset = be64(batch), record_count = be32(batch + 57), attributes = batch[22];
+        struct bmq_shown one = {BMQ_SHOWN_ASK, base_offset, 0, be32(batch + 12), place, size};
+        int64_t passed = -BMQ_CUT;
+        if (size < BMQ_HEADER_BYTES || size > end - place || batch[16] != 2 || last_delta < 0 ||
+            base_offset < 0 || base_offset > INT64_MAX - INT32_MAX - 1) {
+            break;
+        }
+        one.next_offset = base_offset + last_delta + 1;
+        if (one.next_offset <= showing->offset) {
+            place += size;
+            continue;
+        }
+        if (!(attributes & BMQ_CONTROL)) {
+            if (record_count <= 0) {
+                passed = 0;
+            } else if (!(attributes & BMQ_CODEC_MASK)) {
+                passed = show_records(batch, size, record_count, last_delta, filter, out + out_bytes, &one.size);
+            }
+        }
+        if (passed == 0) {
+            struct bmq_shown *const last = count ? shown + count - 1 : NULL;
+            one.kind = BMQ_SHOWN_NONE;
+            if (last && last->kind == BMQ_SHOWN_NONE && last->leader_epoch == one.leader_epoch &&
+                one.next_offset > last->base_offset && one.next_offset - 1 - last->base_offset <= INT32_MAX) {
+                last->next_offset = one.next_offset;
+                place += size;
+                continue;
+            }
+        } else if (passed > 0) {
+            one.kind = passed == record_count ? BMQ_SHOWN_WHOLE : BMQ_SHOWN_PART;
+        } else {
+            one.size = size;
+        }
+        if (count == shown_max) {
+            break;
+        }
+        if (one.kind == BMQ_SHOWN_PART) {
+            one.place = out_bytes;
+            out_bytes += one.size;
+        }
+        shown[count++] = one;
+        place += size;
+    }
+    showing->place = place;
+    showing->count = count;
+    showing->out_bytes = out_bytes;
     return 0;
 }

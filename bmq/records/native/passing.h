@@ -32,4 +32,34 @@ struct bmq_passing {
 BMQ_EXPORT int64_t bmq_passing_records(const uint8_t *data, int64_t end, int64_t count, int64_t last_delta,
                                        const struct bmq_record_filter *filter, int64_t *runs, struct bmq_passing *passing);
 
+/* What is shown of offsets [base_offset, next_offset). Keep in step with bmq/records/passing_layout.py. */
+#define BMQ_SHOWN_NONE 0  /* no record passes; of one batch or several that follow each other, of one leader epoch */
+#define BMQ_SHOWN_WHOLE 1 /* the batch at `place` of the data, of `size` bytes */
+#define BMQ_SHOWN_PART 2  /* a batch with fewer records, at `place` of `out`; its checksum is not filled in */
+#define BMQ_SHOWN_ASK 3   /* as WHOLE, and not looked at: compressed, a control batch, or damaged */
+
+struct bmq_shown {
+    int64_t kind;
+    int64_t base_offset;
+    int64_t next_offset;
+    int64_t leader_epoch;
+    int64_t place;
+    int64_t size;
+};
+
+/* `place`: where to begin, moved behind the last batch that was looked at. `offset`: batches that end before it are passed over.
+ * `count`, `out_bytes`: how much of `shown` and `out` is filled. */
+struct bmq_showing {
+    int64_t place;
+    int64_t offset;
+    int64_t count;
+    int64_t out_bytes;
+};
+
+/* Looks at the whole batches of data[0, end) that lie back to back. Stops in front of a batch that is cut or has no possible header, and
+ * where `shown` has no room. `out` has room for as many bytes as the data. 0, or -BMQ_BAD_CALL. */
+BMQ_EXPORT int64_t bmq_show_batches(const uint8_t *data, int64_t end, const struct bmq_record_filter *filter,
+                                    struct bmq_shown *shown, int64_t shown_max, uint8_t *out,
+                                    struct bmq_showing *showing);
+
 #endif

@@ -203,3 +203,9 @@ class DeliveredPart(ctypes.Structure):
     """struct bmq_delivered_part"""
 
     _fields_ = (("data", _Pointer), ("bytes", _Int64))
+
+
+class Showing(ctypes.Structure):
+    """struct bmq_showing"""
+
+    _fields_ = (("place", _Int64), ("offset", _Int64), ("count", _Int64), ("out_bytes", _Int64))

@@ -6,11 +6,12 @@ from random import Random
 
 import pytest
 
-from bmq.protocol.batch_records import Record, encode_records
+from bmq.protocol.batch_records import Record, encode_batch, encode_records
 from bmq.records import passing_native, passing_twin
-from bmq.records.passing_layout import BEGIN, TERMS_MAX, RecordFilter, Term
+from bmq.records.passing_layout import BEGIN, SHOWN_MAX, TERMS_MAX, RecordFilter, Term
 from bmq.records.records_twin import Damage
 from tests.fuzz.kernel_cases import mutated
+from tests.unit.records import showing_cases
 from tests.unit.records.passing_cases import FILTERS, HEAD_BYTES, case_of, looked, random_case, random_records
 
 pytestmark = pytest.mark.unit
@@ -96,3 +97,32 @@ def test_numbers_that_contradict_each_other(module: object) -> None:
             passing.look(b"12345678", last, count, last_delta)
     with pytest.raises(Damage):
         passing.look(b"", BEGIN, 2**31 - 1, 5)
+
+
+def test_the_kernel_shows_batches_as_its_twin() -> None:
+    dice = Random(7)
+    made = [showing_cases.random_case(dice) for _ in range(CASES)]
+    room = passing_native.Room()
+    for case in [*made, *(one for one in mutated(made, dice, CASES) if len(one) >= showing_cases.HEAD_BYTES)]:
+        assert showing_cases.showed(case, passing_native.PassingRecords, room) == showing_cases.showed(case), case.hex()
+    lines = [showing_cases.showed(case) for case in made]
+    assert all(
+        int(line.split()[0]) == len(case) - showing_cases.HEAD_BYTES for line, case in zip(lines, made, strict=True)
+    )
+    for kind in range(4):
+        assert sum(f"| {kind} " in line for line in lines) > CASES / 20
+
+
+@BOTH
+def test_more_than_one_call_can_tell_takes_another(module: object) -> None:
+    record = Record(b"a", b"")
+    some = [encode_batch([record, Record(b"z", b"")], base_offset=2 * number) for number in range(SHOWN_MAX + 3)]
+    data = b"".join(some)
+    passing, room = module.PassingRecords(FILTERS[1]), module.Room()  # type: ignore[attr-defined]
+    found, place = passing.show(data, 0, 0, room)
+    assert len(found) == SHOWN_MAX and place == len(data) - sum(map(len, some[-3:]))
+    rest, end = passing.show(data, place, 0, room)
+    assert [one.base_offset for one in rest] == [2 * SHOWN_MAX, 2 * SHOWN_MAX + 2, 2 * SHOWN_MAX + 4]
+    assert end == len(data)
+    with pytest.raises(ValueError):
+        passing.show(data, len(data) + 1, 0, room)

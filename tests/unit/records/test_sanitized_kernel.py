@@ -17,6 +17,8 @@ from tests.unit.records.delay_cases import random_case, split_line
 from tests.unit.records.key_cases import hash_line, random_take, take_line
 from tests.unit.records.passing_cases import HEAD_BYTES, looked
 from tests.unit.records.passing_cases import random_case as passing_case
+from tests.unit.records.showing_cases import random_case as showing_case
+from tests.unit.records.showing_cases import showed
 
 pytestmark = pytest.mark.unit
 
@@ -113,3 +115,12 @@ def test_data_is_signed_as_by_the_twin(tmp_path: Path) -> None:
         inputs.append(bytes((count,)) + keys + heads + data)
         expected.append(f"0 {signatures_twin.signatures(keys, heads, data).hex()}")
     assert answers(driver, inputs) == expected
+
+
+def test_batches_are_shown_as_by_the_twin(tmp_path: Path) -> None:
+    driver = build("cc", "showing_driver", tmp_path / "driver", *SANITIZED)
+    dice = Random(53)
+    cases = [showing_case(dice) for _ in range(600)]
+    inputs = [one for one in [*cases, *mutated(cases, dice, 4_000)] if len(one) >= 2]
+    inputs += [cases[0][:length] for length in range(2, len(cases[0]))]
+    assert answers(driver, inputs) == [showed(one) for one in inputs]
