@@ -119,8 +119,17 @@ class LocalFilePart:
 
     def from_position(self, position: int) -> LocalFilePart:
         """The part from `position` on."""
-        left_bytes = self._length_bytes - position
-        return LocalFilePart(self._file, self._position + position, left_bytes, self._loop, self._threads)
+        return self.between(position, self._length_bytes)
+
+    def between(self, begin: int, end: int) -> LocalFilePart:
+        """As FilePart.between."""
+        return LocalFilePart(self._file, self._position + begin, end - begin, self._loop, self._threads)
+
+    def fill(self, buffer: memoryview, position: int) -> int:
+        """As FilePart.fill."""
+        return os.preadv(
+            self._file.descriptor, [buffer[: max(0, self._length_bytes - position)]], self._position + position
+        )
 
     def peek(self, position: int, length_bytes: int) -> bytes:
         """As FilePart.peek."""

@@ -25,6 +25,12 @@ class FilePart(Protocol):
     def from_position(self, position: int) -> FilePart:
         """The part from `position` on."""
 
+    def between(self, begin: int, end: int) -> FilePart:
+        """The part of it at [begin, end)."""
+
+    def fill(self, buffer: memoryview, position: int) -> int:
+        """Copy the bytes from `position` on into the buffer: how many. May wait for a disk: for threads. Raises OSError."""
+
     def is_cached(self, position: int) -> bool:
         """Whether the bytes `send` would send next are in memory, so that it will not wait for a disk."""
 

@@ -117,11 +117,9 @@ class FetchJob:
         self._turn_bytes = 0  # bytes it has read in that turn
         self._looks = 0
         # What a look may still read, and what it has read; `_look` sets them.
-        self._left_bytes = 0
+        self._left_bytes = self._tail_bytes = self._total_bytes = 0
         self._slice_bytes: int | None = None
         self._is_first = True  # no partition has had records yet
-        self._tail_bytes = 0
-        self._total_bytes = 0
         self._results: list[FetchResult] = []
         self._logs: list[PartitionLog] = []
         self._pending: list[PendingRead] = []
@@ -176,14 +174,11 @@ class FetchJob:
 
     def _look(self) -> None:
         self._results, self._logs, self._pending = [], [], []
-        self._starting = 0
-        self._total_bytes = 0
+        self._starting = self._total_bytes = self._turn_bytes = self._tail_bytes = 0
         self._has_error = self._is_paced = False
-        self._turn_bytes = 0
         self._slice_bytes = self._shared.throttle.slice_bytes_max
         self._left_bytes = min(self._max_bytes, self._shared.budget.room_bytes)
         self._is_first = True
-        self._tail_bytes = 0
         results = self._results
         for interest in self._scope.interests:
             log = self._log_of(interest)
@@ -205,9 +200,8 @@ class FetchJob:
             elif self._left_bytes > 0 or self._is_first:
                 if interest.view is None:
                     views, aborted = self._read(interest, log, bound_offset)
-                else:  # its records have to be filtered, which takes a task
-                    room_bytes = max(0, min(interest.max_bytes, self._left_bytes))
-                    self._read_later(interest, log, room_bytes, room_bytes, bound_offset)
+                else:
+                    views, aborted = self._read_view(interest, log, bound_offset)
             results.append(
                 FetchResult(interest.partition, 0, high_watermark, stable_offset, start_offset, views, aborted)
             )
@@ -264,6 +258,24 @@ class FetchJob:
         if is_tail:
             self._tail_bytes += size
         return views, aborted
+
+    def _read_view(self, interest: Interest, log: PartitionLog, bound: int) -> tuple[Sequence[Part], _Aborted]:
+        """As `_read`, of what passes a view's filter. Batches without records end no wait: they do not count."""
+        room_bytes, is_committed = max(0, min(interest.max_bytes, self._left_bytes)), self._read_committed
+        reads, place = self._shared.view_reads, len(self._results)
+        found = reads.read_at_once(interest, log, room_bytes, bound, place, is_read_committed=is_committed)
+        if found is None:
+            self._read_later(interest, log, room_bytes, room_bytes, bound)
+            return (), self._none_aborted()
+        size = sum(map(len, found[0]))
+        if size > room_bytes and not self._is_first:
+            return (), self._none_aborted()
+        if interest.passed is None:
+            self._is_first = False
+            self._left_bytes -= size
+            self._total_bytes += size
+            self._tail_bytes += size
+        return found
 
     def _read_later(self, interest: Interest, log: PartitionLog, limit: int, room_bytes: int, bound: int) -> None:
         self._pending.append(PendingRead(len(self._results), interest, log, limit, room_bytes, bound))
@@ -506,13 +518,9 @@ class FetchJob:
             except BmqError as lost:
                 error = lost
         if error.code not in OTHER_LEADER and error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
-            _log.warning(
-                "fetch_read_failed",
-                topic_id=str(log.topic_partition.topic_id),
-                partition=log.topic_partition.partition,
-                offset=interest.fetch_offset,
-                error=str(error),
-            )
+            topic_id, partition = log.topic_partition
+            about = {"topic_id": str(topic_id), "partition": partition, "offset": interest.fetch_offset}
+            _log.warning("fetch_read_failed", **about, error=str(error))
         self._put_error(pending.place, interest, error.code)
         return True
 
@@ -530,9 +538,8 @@ class FetchJob:
         if pending.found is None:
             self._turn_bytes += size
         self._shared.counts.catch_up_bytes += size
-        self._results[pending.place] = self._results[pending.place]._replace(
-            records=views, aborted_transactions=aborted
-        )
+        placed = self._results[pending.place]
+        self._results[pending.place] = placed._replace(records=views, aborted_transactions=aborted)
 
     # --- answering
 

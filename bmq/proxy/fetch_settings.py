@@ -31,8 +31,8 @@ class FetchSettings:
     """Redirects remembered for that: consumers and partitions."""
     read_cache_bytes_max: int = 64 * 1024 * 1024
     """Catch-up reads: chunks kept in memory, of each process."""
-    view_cache_bytes_max: int = 16 * 1024 * 1024  # of views' batches that were filtered
-    """Views: filtered batches kept in memory, of each process."""
+    view_cache_bytes_max: int = 16 * 1024 * 1024  # of batches that were filtered
+    """Views and lanes: filtered batches kept in memory, of each process."""
     read_chunk_bytes: int = 1024 * 1024
     """Size of a chunk."""
     read_ahead_chunks_max: int = 2  # beyond a sequential reader's last read

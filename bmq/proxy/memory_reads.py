@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from bmq.log.partition_log import PartitionLog
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from bmq.proxy.catch_up import CatchUp
+from bmq.proxy.catch_up import CatchUp, CaughtUp
 from bmq.proxy.catch_up_throttle import CatchUpThrottle
 from bmq.proxy.fetch_budget import ResponseBudget
 from bmq.proxy.fetch_metrics import FetchCounts
@@ -32,6 +32,21 @@ class MemoryReads:
 
     async def read(self, log: PartitionLog, offset: int, limit: int, bound_offset: int) -> Sequence[memoryview]:
         """Batches from the one that holds `offset` on, about `limit` bytes. Raises BmqError, StoreError."""
+        found = await self._read(log, offset, await self._turn(limit), bound_offset)
+        return [view for view in found.views if isinstance(view, memoryview)]
+
+    async def read_parts(self, log: PartitionLog, offset: int, limit: int, bound_offset: int) -> CaughtUp:
+        """As `read`, as a part of a file where that is possible at once."""
+        limit = await self._turn(limit)
+        found = self._catch_up.read_in_file(log, offset, limit, bound_offset)
+        if found is None:
+            return await self._read(log, offset, limit, bound_offset)
+        size_bytes = sum(map(len, found.views))
+        self._throttle.settle(self._loop.time(), size_bytes)
+        self._counts.catch_up_bytes += size_bytes
+        return found
+
+    async def _turn(self, limit: int) -> int:
         slice_bytes = self._throttle.slice_bytes_max
         if slice_bytes is not None:
             # Catch-up reads take turns, so that they do not slow down produces.
@@ -40,6 +55,9 @@ class MemoryReads:
             wait_s = self._throttle.turn(now_s) - now_s
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
+        return limit
+
+    async def _read(self, log: PartitionLog, offset: int, limit: int, bound_offset: int) -> CaughtUp:
         found = self._catch_up.read_cached(log, offset, limit, bound_offset)
         if found is None:
             self._budget.reserve(limit)
@@ -47,9 +65,9 @@ class MemoryReads:
                 found = await self._catch_up.read(log, offset, limit, bound_offset)
             finally:
                 self._budget.release(limit)
-        self._throttle.settle(self._loop.time(), sum(map(len, found.views)))
-        views = [view for view in found.views if isinstance(view, memoryview)]
-        if len(views) != len(found.views):
+        size_bytes = sum(map(len, found.views))
+        self._throttle.settle(self._loop.time(), size_bytes)
+        if not all(isinstance(view, memoryview) for view in found.views):
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "records that were to be in memory are in a file")
-        self._counts.catch_up_bytes += sum(map(len, views))
-        return views
+        self._counts.catch_up_bytes += size_bytes
+        return found

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from bmq.protocol.compression import Buffer
+from bmq.protocol.parts import FilePart, Part
 from bmq.views.batch_filter import EmptyRun
 
 
 class Shown(NamedTuple):
-    """A batch of the base as a view shows it, with records or a transaction's marker. `next_offset` follows it."""
+    """A batch of the base as a view shows it, with records or a transaction's marker. `next_offset` follows it.
+
+    `is_whole`: it is the base's batch.
+    """
 
     data: Buffer
     next_offset: int
+    is_whole: bool = False
 
 
-Piece = EmptyRun | Shown
+class InFile(NamedTuple):
+    """A batch of the base that passes as a whole, at [begin, end) of a part of a file."""
+
+    part: FilePart
+    begin: int
+    end: int
+    next_offset: int
+
+
+Piece = EmptyRun | Shown | InFile
 """What a view shows of some offsets."""
 
 
@@ -28,35 +43,64 @@ class ViewAnswer:
         is_known = passed is not None and passed.base_offset <= fetch_offset <= passed.next_offset
         self.run = passed if is_known else None
         self.next_offset = fetch_offset if self.run is None else self.run.next_offset
-        self.parts: list[memoryview] = []
+        self.parts: list[Part] = []
         self.size_bytes = 0
         self.is_full = self.is_cut = False
+        self._in_file: InFile | None = None  # the last of the parts, which batches that follow it in the file join
 
     def add(self, piece: Piece, limit: int) -> bool:
         """Take over what follows; False: it does not fit any more."""
         if isinstance(piece, EmptyRun):
-            run = piece if self.run is None else self.run.joined(piece)
+            run = None if self.run is None else self.run.joined(piece)
             if run is None:
-                self._end_run()
+                self._end_part()
                 run = piece
             self.run = run
         else:
-            if self.size_bytes and self.size_bytes + len(piece.data) > limit:
-                self.is_full = True
+            size_bytes = piece.end - piece.begin if isinstance(piece, InFile) else len(piece.data)
+            if not self._has_room(size_bytes, limit):
                 return False
-            self._end_run()
-            self.parts.append(memoryview(piece.data))
-            self.size_bytes += len(piece.data)
-            self.is_full = self.size_bytes >= limit
+            if isinstance(piece, InFile):
+                self._add_in_file(piece)
+            else:
+                self._end_part()
+                self.parts.append(memoryview(piece.data))
         self.next_offset = piece.next_offset
         return True
 
-    def finished(self) -> list[memoryview]:
+    def add_base(self, parts: Sequence[Part], next_offset: int, limit: int) -> None:
+        """Take over whole batches of the base up to `next_offset`, if they fit."""
+        if self._has_room(sum(map(len, parts)), limit):
+            self._end_part()
+            self.parts += parts
+            self.next_offset = next_offset
+
+    def finished(self) -> list[Part]:
         """Whole batches up to `next_offset`."""
-        self._end_run()
+        self._end_part()
         return self.parts
 
-    def _end_run(self) -> None:
+    def _has_room(self, size_bytes: int, limit: int) -> bool:
+        """Whether so many bytes still fit, which then count; the first ones always do."""
+        if self.size_bytes and self.size_bytes + size_bytes > limit:
+            self.is_full = True
+            return False
+        self.size_bytes += size_bytes
+        self.is_full = self.size_bytes >= limit
+        return True
+
+    def _add_in_file(self, piece: InFile) -> None:
+        last = self._in_file
+        if last is not None and last.part is piece.part and last.end == piece.begin:
+            piece = piece._replace(begin=last.begin)
+        else:
+            self._end_part()
+        self._in_file = piece
+
+    def _end_part(self) -> None:
         if self.run is not None:
             self.parts.append(memoryview(self.run.encoded()))
             self.run = None
+        if self._in_file is not None:
+            self.parts.append(self._in_file.part.between(self._in_file.begin, self._in_file.end))
+            self._in_file = None

@@ -8,22 +8,66 @@ from __future__ import annotations
 
 from bisect import bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from bmq.log.partition_log import TopicPartition
-from bmq.proxy.view_answer import Piece
+from bmq.proxy.view_answer import InFile, Piece, Shown
 from bmq.views.batch_filter import EmptyRun
 
 RANGE_BYTES_MAX: Final = 64 * 1024
 """Ranges that follow each other become one up to this size."""
+COPIED_BYTES_MAX: Final = 4 * 1024
+"""Batches that pass as a whole and lie together are copied up to this size; what is longer is read again from the base."""
 _RANGE_BYTES: Final = 500
 _PIECE_BYTES: Final = 250
 """What these take besides the bytes of batches."""
 
 RangeKey = tuple[UUID, TopicPartition, int]
 """View, partition of the base, leader epoch of its log."""
+
+
+class AsItIs(NamedTuple):
+    """All records of the base at [base_offset, next_offset) pass: it is read again."""
+
+    base_offset: int
+    next_offset: int
+
+
+Known = EmptyRun | Shown | AsItIs
+"""What is remembered of some offsets."""
+
+
+def known_of(pieces: Sequence[Piece], first_offset: int) -> list[Known]:
+    """What to remember of pieces that follow each other from `first_offset` on."""
+    known: list[Known] = []
+    for is_whole, some in groupby(pieces, _is_whole):
+        group = list(some)
+        if is_whole and sum(map(_bytes_of, group)) > COPIED_BYTES_MAX:
+            known.append(AsItIs(first_offset, group[-1].next_offset))
+        else:
+            # Copies: a part of the base would keep the whole of it in memory.
+            for one in group:
+                assert not isinstance(one, InFile), "a batch in a file is longer"
+                known.append(Shown(bytes(one.data), one.next_offset) if isinstance(one, Shown) else one)
+        first_offset = group[-1].next_offset
+    return known
+
+
+def copied_bytes(known: Iterable[Known]) -> int:
+    return sum(len(one.data) for one in known if isinstance(one, Shown))
+
+
+def _is_whole(piece: Piece) -> bool:
+    return isinstance(piece, InFile) or (isinstance(piece, Shown) and piece.is_whole)
+
+
+def _bytes_of(piece: Piece) -> int:
+    if isinstance(piece, InFile):
+        return piece.end - piece.begin
+    return len(piece.data) if isinstance(piece, Shown) else 0
 
 
 class ViewRange:
@@ -33,10 +77,10 @@ class ViewRange:
 
     __slots__ = ("_ends", "asked_s", "base_offset", "pieces", "size_bytes")
 
-    def __init__(self, base_offset: int, pieces: Sequence[Piece], asked_s: float) -> None:
+    def __init__(self, base_offset: int, pieces: Sequence[Known], asked_s: float) -> None:
         self.base_offset = base_offset
         self.asked_s = asked_s
-        self.pieces: list[Piece] = []
+        self.pieces: list[Known] = []
         self._ends: list[int] = []
         self.size_bytes = _RANGE_BYTES
         for piece in pieces:
@@ -46,11 +90,11 @@ class ViewRange:
     def next_offset(self) -> int:
         return self._ends[-1] if self._ends else self.base_offset
 
-    def shown(self, offset: int, bound_offset: int) -> Iterator[Piece]:
+    def shown(self, offset: int, bound_offset: int) -> Iterator[Known]:
         """From the piece that holds `offset` on; no batch ends past the bound, and runs are cut at both."""
         for number in range(bisect_right(self._ends, offset), len(self._ends)):
             piece = self.pieces[number]
-            if isinstance(piece, EmptyRun):
+            if not isinstance(piece, Shown):
                 piece = piece._replace(
                     base_offset=max(piece.base_offset, offset), next_offset=min(piece.next_offset, bound_offset)
                 )
@@ -66,15 +110,22 @@ class ViewRange:
             self._append(piece)
         self.asked_s = min(self.asked_s, following.asked_s)
 
-    def _append(self, piece: Piece) -> None:
-        if isinstance(piece, EmptyRun) and self.pieces and isinstance(last := self.pieces[-1], EmptyRun):
-            joined = last.joined(piece)
-            if joined is not None:
-                self.pieces[-1], self._ends[-1] = joined, joined.next_offset
-                return
+    def _append(self, piece: Known) -> None:
+        joined = _joined(self.pieces[-1], piece) if self.pieces else None
+        if joined is not None:
+            self.pieces[-1], self._ends[-1] = joined, joined.next_offset
+            return
         self.pieces.append(piece)
         self._ends.append(piece.next_offset)
-        self.size_bytes += _PIECE_BYTES + (0 if isinstance(piece, EmptyRun) else len(piece.data))
+        self.size_bytes += _PIECE_BYTES + (len(piece.data) if isinstance(piece, Shown) else 0)
+
+
+def _joined(one: Known, following: Known) -> Known | None:
+    if isinstance(one, EmptyRun) and isinstance(following, EmptyRun):
+        return one.joined(following)
+    if isinstance(one, AsItIs) and isinstance(following, AsItIs):
+        return AsItIs(one.base_offset, following.next_offset)
+    return None
 
 
 class ViewRanges:

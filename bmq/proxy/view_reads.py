@@ -4,38 +4,48 @@ Filtering takes a thread, one read at a time in a process, and its results are r
 fetch is filtered once. What is short beside its base is remembered by ranges of offsets too, and then the base is not read again. Offsets without records that pass go out as batches without records, so that positions move and lag
 reaches 0. A read that finds nothing up to the end of the log tells nobody: the fetch goes on waiting, and the next look begins
 where this read ended (`Interest.passed`).
+
+What the kernel in C can filter is looked at by whole steps (view_scan.py), and what passes as a whole is sent from where it lies.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
 from uuid import UUID
 
 from cachetools import LRUCache
 
 from bmq.log.partition_log import PartitionLog, TopicPartition
 from bmq.metadata.image import TopicImage
-from bmq.protocol.compression import BadCompressedData, Buffer, Compression, UnknownCompression
+from bmq.protocol.compression import BadCompressedData, Buffer, UnknownCompression
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
-from bmq.protocol.record_batch import BatchHeader, CorruptRecords, batches
+from bmq.protocol.parts import MEMORY, Part
+from bmq.protocol.record_batch import COMPRESSION_MASK, BatchHeader, CorruptRecords, batches
 from bmq.proxy.batch_opener import RunAside
-from bmq.proxy.catch_up import CaughtUp
+from bmq.proxy.catch_up import CaughtUp, next_offset_of
 from bmq.proxy.fetch_results import in_order, known_aborted
+from bmq.proxy.fetch_session import Interest
 from bmq.proxy.fetch_settings import FetchSettings
+from bmq.proxy.filtered_batches import ALL_OF_IT, AllOfIt, Filtered, FilteredBatches
 from bmq.proxy.memory_reads import MemoryReads
 from bmq.proxy.pending_read import PendingRead
 from bmq.proxy.view_answer import Piece, Shown, ViewAnswer
-from bmq.proxy.view_ranges import RangeKey, ViewRange, ViewRanges
-from bmq.views.batch_filter import NOTHING, BatchFilter, run_of
+from bmq.proxy.view_ranges import AsItIs, Known, RangeKey, ViewRange, ViewRanges, copied_bytes, known_of
+from bmq.proxy.view_scan import Asked, Found, ViewScan
+from bmq.records.passing import PassingRecords
+from bmq.views.batch_filter import BatchFilter, EmptyRun, run_of
 from bmq.views.filter_error import InvalidFilter
 from bmq.views.view_filter import compiled
 
 READ_BYTES_MAX: Final = 1024 * 1024
 """What is read of the base in one step; a single batch may be longer."""
+SCAN_STEP_BYTES_MAX: Final = 8 * 1024 * 1024
+"""As READ_BYTES_MAX, of a file for the kernel in C; the first steps of a fetch are shorter."""
 SCAN_BYTES_MAX: Final = 16 * 1024 * 1024
 """What is read of the base for one partition of a fetch: then it is answered with the records found, or with none."""
 SCAN_S_MAX: Final = 0.25
@@ -45,30 +55,16 @@ FILTERED_AT_ONCE_BYTES_MAX: Final = 8 * 1024
 FAST_AT_ONCE_BYTES_MAX: Final = 256 * 1024
 FAST_AT_ONCE_RECORDS_MAX: Final = 1_000
 """As FILTERED_AT_ONCE_BYTES_MAX, by the kernel in C: some 0.1 ms."""
+AT_ONCE_PARTITIONS_MAX: Final = 16
+"""Partitions of one fetch that are filtered without a break."""
 SLICE_S: Final = 0.05
 """A filtering that takes longer lets others have their turn."""
 RANGE_SHARE_MAX: Final = 0.5
-"""What a view shows of a step is remembered as a range if it has at most this share of the base's bytes."""
+"""Ranges that take more than this share of the base's bytes have memory of their own, so that they do not replace short ones."""
 FILTERS_MAX: Final = 1_000
 """Filters that are kept ready."""
-_ENTRY_BYTES: Final = 250
-"""What a remembered batch takes besides its bytes."""
-
 _Key = tuple[UUID, TopicPartition, int, int, int]
 """View, partition of the base, base offset, checksum and size of a batch."""
-_Batch = tuple[int, BatchHeader]
-
-
-class _AsItIs(NamedTuple):
-    """Every record of the batch passes."""
-
-
-_AS_IT_IS: Final = _AsItIs()
-_Filtered = Buffer | _AsItIs
-
-
-def _size(filtered: _Filtered) -> int:
-    return _ENTRY_BYTES + (0 if isinstance(filtered, _AsItIs) else len(filtered))
 
 
 class ViewReads:
@@ -77,6 +73,7 @@ class ViewReads:
     def __init__(
         self,
         reads: MemoryReads,
+        remembered: FilteredBatches,
         config: FetchSettings,
         elapsed_s: Callable[[], float],
         run_aside: RunAside = asyncio.to_thread,
@@ -87,14 +84,17 @@ class ViewReads:
         self._run_aside = run_aside
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
+        self._scan: ViewScan | None = None  # of the thread
+        self._brief_scan = ViewScan()
         self._long = asyncio.Lock()
         self._filters: LRUCache[UUID, BatchFilter] = LRUCache(FILTERS_MAX)
-        self._remembered: LRUCache[_Key, _Filtered] = LRUCache(config.view_cache_bytes_max // 2, _size)
+        self._remembered = remembered
         self._ranges = ViewRanges(config.view_cache_bytes_max // 2)
+        self._long_ranges = ViewRanges(config.view_cache_bytes_max // 4)
 
     @property
     def remembered_bytes(self) -> int:
-        return int(self._remembered.currsize) + self._ranges.used_bytes
+        return self._remembered.used_bytes + self._ranges.used_bytes + self._long_ranges.used_bytes
 
     async def read(
         self, pending: PendingRead, *, is_read_committed: bool
@@ -106,28 +106,33 @@ class ViewReads:
         assert view is not None and limit is not None
         began_s, deadline_s = self._elapsed_s(), self._loop.time() + SCAN_S_MAX
         answer = ViewAnswer(interest.passed, interest.fetch_offset)
-        begin_offset, scanned_bytes = answer.next_offset, 0
+        begin_offset, scanned_bytes, step_bytes_max = answer.next_offset, 0, READ_BYTES_MAX
         while answer.next_offset < bound_offset and not answer.is_full:
             is_over = scanned_bytes >= SCAN_BYTES_MAX or self._loop.time() >= deadline_s
             if is_over and answer.next_offset > begin_offset:
                 answer.is_cut = True
                 break
+            before_offset = answer.next_offset
             try:
-                known = await self._known(view, log, answer.next_offset)
+                pieces: Iterable[Piece | Known]
+                known = await self._known(view, log, before_offset)
                 if known is None:
-                    pieces, step_bytes = await self._step(view, log, answer.next_offset, bound_offset)
+                    pieces, step_bytes = await self._step(view, log, before_offset, bound_offset, step_bytes_max)
                     scanned_bytes += step_bytes
+                    step_bytes_max = min(2 * step_bytes_max, SCAN_STEP_BYTES_MAX)
                 else:
-                    pieces = known.shown(answer.next_offset, bound_offset)
+                    pieces = known.shown(before_offset, bound_offset)
+                for piece in pieces:
+                    if isinstance(piece, AsItIs):
+                        await self._read_base(log, piece.next_offset, answer, limit)
+                        break
+                    if not answer.add(piece, limit):
+                        break
             except BmqError:
                 if not answer.parts:
                     raise
                 answer.is_cut = True  # the next fetch meets the error where this answer ends
                 break
-            before_offset = answer.next_offset
-            for piece in pieces:
-                if not answer.add(piece, limit):
-                    break
             if answer.next_offset == before_offset:
                 break
         interest.passed = None if answer.parts or answer.is_cut else answer.run
@@ -143,100 +148,186 @@ class ViewReads:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {interest.fetch_offset} was deleted meanwhile")
         return CaughtUp(views, answer.next_offset), aborted
 
+    def read_at_once(
+        self,
+        interest: Interest,
+        log: PartitionLog,
+        limit: int,
+        bound_offset: int,
+        place: int,
+        *,
+        is_read_committed: bool,
+    ) -> tuple[Sequence[Part], Sequence[tuple[int, int]] | None] | None:
+        """As `read`, where that is brief: what is remembered, and the end of the log by the kernel. None: it takes a task.
+
+        `place`: of the partition in its fetch.
+        """
+        view = interest.view
+        assert view is not None
+        batch_filter = self._filters.get(view.topic_id)
+        if batch_filter is None or batch_filter.passing is None or place >= AT_ONCE_PARTITIONS_MAX:
+            return None
+        answer = ViewAnswer(interest.passed, interest.fetch_offset)
+        if answer.next_offset < bound_offset:
+            pieces = self._pieces_at_once(view, batch_filter.passing, log, answer.next_offset, bound_offset)
+            for piece in pieces:
+                if isinstance(piece, AsItIs):
+                    return None
+                if not answer.add(piece, limit):
+                    break
+        if answer.next_offset < bound_offset and not answer.is_full:
+            return None
+        aborted = known_aborted(log, interest.fetch_offset, answer.next_offset) if is_read_committed else None
+        if is_read_committed and aborted is None:
+            return None
+        interest.passed = None if answer.parts else answer.run
+        return answer.finished(), aborted
+
+    def _pieces_at_once(
+        self, view: TopicImage, passing: PassingRecords, log: PartitionLog, offset: int, bound_offset: int
+    ) -> Iterable[Piece | Known]:
+        """None of them: it takes a task."""
+        now_s = self._elapsed_s()
+        for ranges in (self._ranges, self._long_ranges):
+            known = ranges.find(_range_key(view, log), offset)
+            if known is not None:
+                is_sure = now_s - known.asked_s <= self._cursor_age_s and log.compacted_offset <= known.base_offset
+                return known.shown(offset, bound_offset) if is_sure else ()
+        tail = log.tail_read(offset, self._reads.limit(READ_BYTES_MAX), bound_offset)
+        if not tail or not _is_brief(tail, FAST_AT_ONCE_BYTES_MAX):
+            return ()
+        try:
+            found = self._brief_scan.in_memory(passing, tail, offset)
+        except CorruptRecords:
+            return ()  # `read` says so
+        pieces = [one for one in found if not isinstance(one, Asked)]
+        if len(pieces) < len(found):
+            return ()
+        first_offset = min(offset, _base_offset_of(found[0], offset)) if found else offset
+        if pieces and log.compacted_offset <= first_offset:
+            self._remember(_range_key(view, log), first_offset, pieces, sum(map(len, tail)), now_s)
+        return pieces
+
     async def _known(self, view: TopicImage, log: PartitionLog, offset: int) -> ViewRange | None:
         """A remembered range that holds the offset, unless the log was compacted since. Asks it anew after a while."""
-        key = view.topic_id, log.topic_partition, log.leader_epoch
-        known = self._ranges.find(key, offset)
-        if known is None:
-            return None
-        now_s = self._elapsed_s()
-        if now_s - known.asked_s > self._cursor_age_s:
-            await log.locate(offset)  # a log elsewhere learns by this how far it is compacted
-            known = self._ranges.find(key, offset)
+        key = _range_key(view, log)
+        for ranges in (self._ranges, self._long_ranges):
+            known = ranges.find(key, offset)
             if known is None:
-                return None
-            known.asked_s = now_s
-        if log.compacted_offset > known.base_offset:
-            self._ranges.drop(key, known)
-            return None
-        return known
+                continue
+            now_s = self._elapsed_s()
+            if now_s - known.asked_s > self._cursor_age_s:
+                await log.locate(offset)  # a log elsewhere learns by this how far it is compacted
+                known = ranges.find(key, offset)
+                if known is None:
+                    continue
+                known.asked_s = now_s
+            if log.compacted_offset > known.base_offset:
+                ranges.drop(key, known)
+                continue
+            return known
+        return None
+
+    async def _read_base(self, log: PartitionLog, end_offset: int, answer: ViewAnswer, limit: int) -> None:
+        """Add batches of the base up to this offset, all of which pass."""
+        offset, room_bytes = answer.next_offset, self._reads.limit(max(1, limit - answer.size_bytes))
+        tail = log.tail_read(offset, room_bytes, end_offset)
+        if tail is None:
+            found = await self._reads.read_parts(log, offset, room_bytes, end_offset)
+        else:
+            found = CaughtUp(tail, next_offset_of(tail) if tail else offset)
+        if found.views:
+            answer.add_base(found.views, found.next_offset, limit)
 
     async def _step(
-        self, view: TopicImage, log: PartitionLog, offset: int, bound_offset: int
+        self, view: TopicImage, log: PartitionLog, offset: int, bound_offset: int, bytes_max: int
     ) -> tuple[Iterable[Piece], int]:
         """What the view shows of some batches of the base from the one that holds `offset` on, and how many bytes these have."""
         asked_s = self._elapsed_s()
-        range_key = view.topic_id, log.topic_partition, log.leader_epoch
-        views = await self._read(log, offset, bound_offset)
-        data = memoryview(views[0] if len(views) == 1 else b"".join(views))
-        found = [one for one in batches(data) if one[1].last_offset >= offset]
-        keys = [
-            (view.topic_id, log.topic_partition, header.base_offset, header.crc, header.size_bytes)
-            for _, header in found
-        ]
-        filtered = {key: known for key in keys if (known := self._remembered.get(key)) is not None}
-        missing = [(key, batch) for key, batch in zip(keys, found, strict=True) if key not in filtered]
-        if missing:
-            news = await self._filter(view, log.topic_partition.partition, data, missing)
-            filtered |= news
-            for key, one in news.items():
-                if _size(one) <= self._remembered.maxsize:
-                    self._remembered[key] = one
-        pieces = [_piece(data, batch, filtered[key]) for key, batch in zip(keys, found, strict=True)]
-        if found:
-            first_offset = min(offset, found[0][1].base_offset)
+        with _answered(view):
+            batch_filter = self._filters.get(view.topic_id)
+            if batch_filter is None:
+                async with self._turn:
+                    batch_filter = self._filters.get(view.topic_id)
+                    if batch_filter is None:
+                        batch_filter = await self._run_aside(lambda: self._filter_of(view))
+            assert batch_filter is not None
+            limit = READ_BYTES_MAX if batch_filter.passing is None else bytes_max
+            read = await self._read(log, offset, bound_offset, limit, to_memory=batch_filter.passing is None)
+            size_bytes = sum(map(len, read))
+            if batch_filter.passing is not None:
+                found = await self._scanned(batch_filter.passing, read, offset)
+            else:
+                data = _joined([part for part in read if isinstance(part, memoryview)])
+                found = [
+                    Asked(data[at : at + one.size_bytes], one) for at, one in batches(data) if one.last_offset >= offset
+                ]
+            pieces = await self._pieces(view, log.topic_partition, found)
+        if pieces:
+            first_offset = min(offset, _base_offset_of(found[0], offset))
             if log.compacted_offset <= first_offset:
-                self._remember(range_key, first_offset, pieces, len(data), asked_s)
-        return pieces, len(data)
+                self._remember(_range_key(view, log), first_offset, pieces, size_bytes, asked_s)
+        return pieces, size_bytes
+
+    async def _scanned(self, passing: PassingRecords, read: Sequence[Part], offset: int) -> list[Found]:
+        """By the kernel: on the event loop if that is brief."""
+        views = [part for part in read if isinstance(part, memoryview)]
+        if len(views) == len(read):
+            if _is_brief(views, FAST_AT_ONCE_BYTES_MAX):
+                return self._brief_scan.in_memory(passing, views, offset)
+            return await self._scan_aside(lambda scan: scan.in_memory(passing, views, offset))
+        (part,) = (part for part in read if not isinstance(part, MEMORY))
+        return await self._scan_aside(lambda scan: scan.in_file(passing, part, offset))
+
+    async def _scan_aside(self, work: Callable[[ViewScan], list[Found]]) -> list[Found]:
+        async with self._turn:
+            scan, self._scan = self._scan or ViewScan(), None
+            found: list[Found] = await self._run_aside(lambda: work(scan))
+            self._scan = scan  # if this is cancelled, the thread still uses it
+            return found
+
+    async def _pieces(self, view: TopicImage, base: TopicPartition, found: Sequence[Found]) -> list[Piece]:
+        """With the batches that the kernel has not looked at filtered as well. Results of these are remembered by batch."""
+
+        def key_of(header: BatchHeader) -> _Key:
+            return view.topic_id, base, header.base_offset, header.crc, header.size_bytes
+
+        asked = {key_of(one.header): one for one in found if isinstance(one, Asked)}
+        filtered = {key: known for key in asked if (known := self._remembered.get(key)) is not None}
+        missing = [(key, one) for key, one in asked.items() if key not in filtered]
+        if missing:
+            news = await self._filter(view, base.partition, missing)
+            filtered |= news
+            for key, done in news.items():
+                self._remembered.put(key, done)
+        return [_piece(one, filtered[key_of(one.header)]) if isinstance(one, Asked) else one for one in found]
 
     def _remember(
         self, key: RangeKey, first_offset: int, pieces: Sequence[Piece], base_bytes: int, asked_s: float
     ) -> None:
-        shown_bytes = sum(len(piece.data) for piece in pieces if isinstance(piece, Shown))
-        if shown_bytes <= base_bytes * RANGE_SHARE_MAX:
-            # Copies: a part of the base would keep the whole of it in memory.
-            kept = [Shown(bytes(one.data), one.next_offset) if isinstance(one, Shown) else one for one in pieces]
-            self._ranges.put(key, ViewRange(first_offset, kept, asked_s))
+        known = known_of(pieces, first_offset)
+        ranges = self._ranges if copied_bytes(known) <= base_bytes * RANGE_SHARE_MAX else self._long_ranges
+        ranges.put(key, ViewRange(first_offset, known, asked_s))
 
     async def _filter(
-        self, view: TopicImage, partition: int, data: Buffer, missing: Sequence[tuple[_Key, _Batch]]
-    ) -> dict[_Key, _Filtered]:
-        job = _Filtering(lambda: self._filter_of(view), partition, data, missing)
-        try:
-            if self._is_brief(view, missing):
-                job.work(lambda: False)
-                return job.results
-            async with self._turn:
-                is_done = await self._slice(job)
-            if is_done:
-                return job.results
-            # What takes long goes on in slices, so that others have their turns; one at a time, as its batch is in memory.
-            if self._long.locked():
-                job.rewind()
-            async with self._long:
-                while not is_done:
-                    async with self._turn:
-                        is_done = await self._slice(job)
+        self, view: TopicImage, partition: int, missing: Sequence[tuple[_Key, Asked]]
+    ) -> dict[_Key, Filtered]:
+        job = _Filtering(self._filter_of(view), partition, missing)
+        if not self._turn.locked() and _are_brief([one.header for _, one in missing], FILTERED_AT_ONCE_BYTES_MAX):
+            job.work(lambda: False)
             return job.results
-        except (CorruptRecords, BadCompressedData, UnknownCompression) as error:
-            raise KafkaError(
-                ErrorCode.CORRUPT_MESSAGE, f"view {view.name}: records that cannot be filtered: {error}"
-            ) from error
-        except InvalidFilter as error:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"view {view.name}: {error}") from error
-
-    def _is_brief(self, view: TopicImage, missing: Sequence[tuple[_Key, _Batch]]) -> bool:
-        """Whether the batches may be filtered on the event loop."""
-        known = self._filters.get(view.topic_id)
-        if known is None or self._turn.locked():
-            return False
-        bytes_max = FAST_AT_ONCE_BYTES_MAX if known.is_fast else FILTERED_AT_ONCE_BYTES_MAX
-        headers = [header for _, (_, header) in missing]
-        return (
-            sum(header.size_bytes for header in headers) <= bytes_max
-            and sum(header.record_count for header in headers) <= FAST_AT_ONCE_RECORDS_MAX
-            and all(header.compression is Compression.NONE for header in headers)
-        )
+        async with self._turn:
+            is_done = await self._slice(job)
+        if is_done:
+            return job.results
+        # What takes long goes on in slices, so that others have their turns; one at a time, as its batch is in memory.
+        if self._long.locked():
+            job.rewind()
+        async with self._long:
+            while not is_done:
+                async with self._turn:
+                    is_done = await self._slice(job)
+        return job.results
 
     async def _slice(self, job: _Filtering) -> bool:
         """Go on with a job in the thread, for about SLICE_S; whether it is done."""
@@ -255,31 +346,32 @@ class ViewReads:
             batch_filter = self._filters[view.topic_id] = BatchFilter(compiled(view.view.filter))
         return batch_filter
 
-    async def _read(self, log: PartitionLog, offset: int, bound_offset: int) -> Sequence[memoryview]:
-        """Whole batches in memory. Far behind the end reads take turns, as all fetches do."""
+    async def _read(
+        self, log: PartitionLog, offset: int, bound_offset: int, bytes_max: int, *, to_memory: bool
+    ) -> Sequence[Part]:
+        """Whole batches, in memory or as one part of a file. Far behind the end reads take turns, as all fetches do."""
         limit = self._reads.limit(READ_BYTES_MAX)
         tail = log.tail_read(offset, limit, bound_offset)
-        return await self._reads.read(log, offset, limit, bound_offset) if tail is None else tail
+        if tail is not None:
+            return tail
+        if to_memory:
+            return (_joined(await self._reads.read(log, offset, limit, bound_offset)),)
+        found = await self._reads.read_parts(log, offset, self._reads.limit(bytes_max), bound_offset)
+        views = [part for part in found.views if isinstance(part, memoryview)]
+        return (_joined(views),) if views else found.views
 
 
 class _Filtering:
-    """Some batches that are filtered one after the other. `make_filter` is called where the work is done."""
+    """Some batches that are filtered one after the other."""
 
-    def __init__(
-        self,
-        make_filter: Callable[[], BatchFilter],
-        partition: int,
-        data: Buffer,
-        batches: Sequence[tuple[_Key, _Batch]],
-    ) -> None:
-        self.results: dict[_Key, _Filtered] = {}
-        self._make_filter = make_filter
+    def __init__(self, batch_filter: BatchFilter, partition: int, batches: Sequence[tuple[_Key, Asked]]) -> None:
+        self.results: dict[_Key, Filtered] = {}
+        self._filter = batch_filter
         self._partition = partition
-        self._data = data
         self._left = list(reversed(batches))
         self._steps: Generator[None, None, Buffer | None] | None = None
 
-    def take(self, known: Mapping[_Key, _Filtered]) -> None:
+    def take(self, known: FilteredBatches) -> None:
         """What of it is filtered already is left out."""
         found = {key: done for key, _ in self._left if (done := known.get(key)) is not None}
         if not found:
@@ -294,21 +386,17 @@ class _Filtering:
         return not self._left
 
     def work(self, is_over: Callable[[], bool]) -> None:
-        """Go on until all is done, or `is_over` says so after a step.
-
-        Raises InvalidFilter, and what BatchFilter.filtered raises.
-        """
+        """Go on until all is done, or `is_over` says so after a step. Raises what BatchFilter.filtered raises."""
         while self._left:
-            key, (position, header) = self._left[-1]
+            key, (batch, header) = self._left[-1]
             if self._steps is None:
-                batch = memoryview(self._data)[position : position + header.size_bytes]
-                self._steps = self._make_filter().steps(batch, header, self._partition)
+                self._steps = self._filter.steps(batch, header, self._partition)
             try:
                 next(self._steps)
             except StopIteration as end:
                 self._steps = None
                 self._left.pop()
-                self.results[key] = _AS_IT_IS if end.value is None else end.value
+                self.results[key] = ALL_OF_IT if end.value is None else end.value
             _let_others_run()
             if is_over():
                 break
@@ -318,13 +406,60 @@ class _Filtering:
         self._steps = None
 
 
-def _piece(data: memoryview, batch: _Batch, filtered: _Filtered) -> Piece:
-    position, header = batch
-    if filtered == NOTHING:
-        return run_of(header)
-    if isinstance(filtered, _AsItIs):
-        filtered = data[position : position + header.size_bytes]
-    return Shown(filtered, header.end_offset)
+def _range_key(view: TopicImage, log: PartitionLog) -> RangeKey:
+    return view.topic_id, log.topic_partition, log.leader_epoch
+
+
+def _piece(asked: Asked, filtered: Filtered) -> Piece:
+    if isinstance(filtered, AllOfIt):
+        return Shown(asked.data, asked.next_offset, is_whole=True)
+    return Shown(filtered, asked.next_offset) if filtered else run_of(asked.header)
+
+
+def _joined(views: Sequence[memoryview]) -> memoryview:
+    return views[0] if len(views) == 1 else memoryview(b"".join(views))
+
+
+def _base_offset_of(found: Found, offset: int) -> int:
+    """Where the first of what was found begins, at `offset` or in front of it."""
+    if isinstance(found, EmptyRun):
+        return found.base_offset
+    return found.header.base_offset if isinstance(found, Asked) else offset
+
+
+def _is_brief(views: Sequence[memoryview], bytes_max: int) -> bool:
+    if sum(map(len, views)) > bytes_max:
+        return False
+    try:
+        return _are_brief([header for data in views for _, header in batches(data)], bytes_max)
+    except CorruptRecords:
+        return True  # the scan says so
+
+
+def _are_brief(headers: Sequence[BatchHeader], bytes_max: int) -> bool:
+    """Whether the batches may be filtered on the event loop."""
+    return (
+        sum(header.size_bytes for header in headers) <= bytes_max
+        and sum(header.record_count for header in headers) <= FAST_AT_ONCE_RECORDS_MAX
+        and all(header.attributes & COMPRESSION_MASK == 0 for header in headers)
+    )
+
+
+@contextmanager
+def _answered(view: TopicImage) -> Iterator[None]:
+    """Raises KafkaError for what a filter raises."""
+    try:
+        yield
+    except (CorruptRecords, BadCompressedData, UnknownCompression) as error:
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"view {view.name}: records that cannot be filtered: {error}"
+        ) from error
+    except InvalidFilter as error:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"view {view.name}: {error}") from error
+    except OSError as error:
+        raise KafkaError(
+            ErrorCode.KAFKA_STORAGE_ERROR, f"view {view.name}: its base cannot be read: {error}"
+        ) from error
 
 
 def _let_others_run() -> None:

@@ -60,9 +60,9 @@ class BatchFilter:
         self._answers: dict[bytes, bool] = {}
 
     @property
-    def is_fast(self) -> bool:
-        """Whether the kernel in C looks at the records."""
-        return IS_IN_C and self._passing is not None
+    def passing(self) -> PassingRecords | None:
+        """The filter in the kernel in C; None: it is evaluated in Python."""
+        return self._passing if IS_IN_C else None
 
     def filtered(self, batch: Buffer, header: BatchHeader, partition: int) -> Buffer | None:
         """A whole batch in its place, NOTHING, or None: the batch as it is.

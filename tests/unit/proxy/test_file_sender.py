@@ -54,6 +54,14 @@ class ScriptedPart:
     def from_position(self, position: int) -> ScriptedPart:
         return ScriptedPart(self.data[position:], self.random)
 
+    def between(self, begin: int, end: int) -> ScriptedPart:
+        return ScriptedPart(self.data[begin:end], self.random)
+
+    def fill(self, buffer: memoryview, position: int) -> int:
+        found = self.data[position : position + len(buffer)]
+        buffer[: len(found)] = found
+        return len(found)
+
     def is_cached(self, position: int) -> bool:
         return self.failure is None and (self.random is None or self.random.random() < 0.7)
 

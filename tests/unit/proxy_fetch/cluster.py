@@ -9,7 +9,6 @@ from typing import Any
 from uuid import UUID
 
 from bmq.log.config import LogConfig
-from bmq.log.store import Buffer
 from bmq.metadata.image import MetadataImage, Node, PartitionImage, TopicImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.batch_records import Record, encode_batch
@@ -21,6 +20,7 @@ from bmq.protocol.codec import (
     parse_request_header,
 )
 from bmq.protocol.messages.fetch_request import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from bmq.protocol.parts import MEMORY, Part
 from bmq.protocol.record_batch import batches
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.appender import Appender
@@ -117,10 +117,11 @@ class FetchCluster:
         frame = bytearray(encode_request(ApiKey.FETCH, version, 7, "test", request))
         answer = Answer()
 
-        def reply(buffers: Sequence[Buffer] | None) -> None:
+        def reply(buffers: Sequence[Part] | None) -> None:
             assert buffers is not None
             self.replies += 1
-            correlation_id, response = decode_response(ApiKey.FETCH, version, b"".join(buffers))
+            whole = b"".join(part if isinstance(part, MEMORY) else part.peek(0, len(part)) for part in buffers)
+            correlation_id, response = decode_response(ApiKey.FETCH, version, whole)
             assert correlation_id == 7
             answer.set_result(response)
 

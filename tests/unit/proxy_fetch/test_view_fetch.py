@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 from uuid import UUID
@@ -14,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bmq.local_store.file_part import LocalFilePart, OpenFile
 from bmq.log.partition_log import AbortedTransaction
 from bmq.metadata.image import MetadataImage, ViewImage
 from bmq.protocol.apis import ApiKey
@@ -27,7 +31,8 @@ from bmq.protocol.messages.delete_records_request import (
     DeleteRecordsTopic,
 )
 from bmq.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from bmq.protocol.record_batch import TRANSACTIONAL, batches, verify_crc
+from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader, batches, verify_crc
+from bmq.proxy.catch_up import CaughtUp
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.view_reads import SCAN_BYTES_MAX, _Filtering
 from bmq.records.passing import IS_IN_C
@@ -63,9 +68,10 @@ class ViewCluster(FetchCluster):
         attributes: int = 0,
         producer_id: int = -1,
         partition: int = 0,
+        value: bytes = b"v",
     ) -> None:
         """One batch of a base partition, a record for each tag."""
-        records = [Record(b"k", b"v", (("bmq-tag", tag.encode()),), 1000) for tag in tags]
+        records = [Record(b"k", value, (("bmq-tag", tag.encode()),), 1000) for tag in tags]
         batch = encode_batch(records, compression=compression, attributes=attributes, producer_id=producer_id)
         log = self.log(partition)
         log.append(produced_batch(log.topic_partition, memoryview(batch), lambda _: None))
@@ -240,9 +246,9 @@ async def test_another_reader_of_the_view_filters_nothing_again(make: Make) -> N
 
     reads._run_aside = counted
     first = results(await cluster.fetch(wanted()))[0].records
-    assert len(calls) == 1
+    assert len(calls) == 2, "the filter is made ready, and looks"
     assert results(await cluster.fetch(wanted()))[0].records == first
-    assert len(calls) == 1
+    assert len(calls) == 2
     assert 0 < reads.remembered_bytes < 100_000
 
 
@@ -302,6 +308,50 @@ async def test_another_reader_of_a_sparse_view_does_not_read_the_base(make: Make
     cluster.put("ba")
     assert seen(results(await cluster.fetch(wanted(41)))[0].records) == [71, 153]
     assert asked == [152]
+
+
+async def test_what_passes_as_a_whole_is_sent_as_the_base_would_be(make: Make, tmp_path: Path) -> None:
+    """Batches lie in a file of the local store. The next reader of the view has no filter in its way."""
+    cluster = make()
+    log = cluster.log()
+    log.tail_start_offset = 10_000
+    for tags in ("a" * 600, "b", "a" * 600, "ab", "a" * 600):
+        cluster.put(tags, value=b"x" * 100)
+    stored = [bytes(one.data) for one in log.batches]
+    (tmp_path / "log").write_bytes(b"".join(stored))
+    threads = ThreadPoolExecutor(1)
+    starts = [sum(map(len, stored[:number])) for number in range(len(stored) + 1)]
+    firsts = [BatchHeader.parse(one).base_offset for one in stored]
+
+    def read_in_file(log: Any, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp | None:
+        first = last = bisect_right(firsts, offset) - 1
+        ends = [BatchHeader.parse(one).end_offset for one in stored]
+        while (
+            last + 1 < len(stored)
+            and starts[last + 2] - starts[first] <= length_bytes_max
+            and ends[last + 1] <= bound_offset
+        ):
+            last += 1
+        part = LocalFilePart(
+            OpenFile(tmp_path / "log"),
+            starts[first],
+            starts[last + 1] - starts[first],
+            asyncio.get_running_loop(),
+            threads,
+        )
+        return CaughtUp((part,), ends[last])
+
+    cluster.fetcher.shared.catch_up.read_in_file = read_in_file  # type: ignore[method-assign]
+    aside = in_single_steps(cluster)
+    first = results(await cluster.fetch(wanted()))[0].records
+    expected = [one for one in range(1803) if one not in (600, 1202)]
+    assert seen(first) == expected and next_offset(first) == 1803
+    scans = len(aside)
+    assert scans == 2, "the filter is made ready, and looks at all of it at once"
+    assert results(await cluster.fetch(wanted()))[0].records == first
+    assert seen(results(await cluster.fetch(wanted(601, partition_max_bytes=1)))[0].records) == expected[600:1200]
+    assert len(aside) == scans
+    threads.shutdown()
 
 
 async def test_what_is_not_committed_is_not_shown_from_memory(make: Make) -> None:
@@ -427,13 +477,23 @@ async def test_without_room_to_remember_the_answer_is_the_same(make: Make) -> No
     assert cluster.fetcher.shared.view_reads.remembered_bytes <= 300
 
 
-async def test_two_views_of_one_base_do_not_share_what_they_remember(make: Make) -> None:
+@pytest.mark.parametrize(
+    ("one", "two", "of_one", "of_two"),
+    [
+        ("tag = 'a'", "tag <> 'a'", [0, 3], [1, 2]),
+        ("tag = 'a'", "tag = 'b'", [0, 3], [1]),
+        ("tag <> 'b'", "tag <> 'c'", [0, 2, 3], [0, 1, 3]),
+    ],
+)
+async def test_two_views_of_one_base_do_not_share_what_they_remember(
+    make: Make, one: str, two: str, of_one: list[int], of_two: list[int]
+) -> None:
     cluster = make()
-    cluster.controller.image = with_views(v="tag = 'a'", w="tag <> 'a'")
+    cluster.controller.image = with_views(v=one, w=two)
     cluster.put("abca")
-    assert seen(results(await cluster.fetch(wanted()))[0].records) == [0, 3]
+    assert seen(results(await cluster.fetch(wanted()))[0].records) == of_one
     other = want({0: 0}, topic_id=UUID(int=VIEW_ID.int + 1), name="w")
-    assert seen(results(await cluster.fetch(other))[0].records) == [1, 2]
+    assert seen(results(await cluster.fetch(other))[0].records) == of_two
 
 
 async def test_a_long_run_of_nothing_is_answered_in_bounded_work(make: Make) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
@@ -9,8 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.log.partition_log import TopicPartition
-from bmq.proxy.view_answer import Piece, Shown
-from bmq.proxy.view_ranges import RANGE_BYTES_MAX, ViewRange, ViewRanges
+from bmq.proxy.view_answer import Shown
+from bmq.proxy.view_ranges import (
+    COPIED_BYTES_MAX,
+    RANGE_BYTES_MAX,
+    AsItIs,
+    Known,
+    ViewRange,
+    ViewRanges,
+    copied_bytes,
+    known_of,
+)
 from bmq.views.batch_filter import EmptyRun
 
 pytestmark = pytest.mark.unit
@@ -23,7 +33,7 @@ def run(base_offset: int, next_offset: int, epoch: int = 0) -> EmptyRun:
     return EmptyRun(base_offset, next_offset, epoch)
 
 
-def offsets(pieces: list[Piece]) -> list[int]:
+def offsets(pieces: Sequence[Known]) -> list[int]:
     return [
         one for piece in pieces if isinstance(piece, EmptyRun) for one in range(piece.base_offset, piece.next_offset)
     ]
@@ -98,3 +108,15 @@ def test_what_is_found_was_put_and_all_is_bounded(
                 assert (name, asked) in put and found.base_offset <= asked < found.next_offset
                 shown = list(found.shown(asked, 1_000))
                 assert shown and {(name, one) for one in offsets(shown)} <= put
+
+
+def test_the_bases_own_batches_are_remembered_by_their_offsets() -> None:
+    long = Shown(b"x" * (COPIED_BYTES_MAX + 1), 20, is_whole=True)
+    short = Shown(b"y", 31, is_whole=True)
+    known = known_of([run(8, 10), long, long._replace(next_offset=25), run(25, 30), short, Shown(b"z", 40)], 10)
+    assert known == [run(8, 10), AsItIs(10, 25), run(25, 30), Shown(b"y", 31), Shown(b"z", 40)]
+    assert copied_bytes(known) == 2
+    both = ViewRange(10, [AsItIs(10, 25)], 0.0)
+    both.extend(ViewRange(25, [AsItIs(25, 40)], 0.0))
+    assert both.pieces == [AsItIs(10, 40)]
+    assert list(both.shown(12, 33)) == [AsItIs(12, 33)] and list(both.shown(12, 12)) == []

@@ -1,0 +1,166 @@
+"""Batches that the kernel in C has looked at, as pieces of a view's answer: in memory, or in a file that threads read.
+
+What passes as a whole is not copied: it is sent from where it lies. For batches that the kernel does not open, `Asked`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from bmq.protocol.compression import Buffer
+from bmq.protocol.parts import FilePart
+from bmq.protocol.record_batch import (
+    CHECKSUMMED_POSITION,
+    LENGTH_OVERHEAD_BYTES,
+    BatchHeader,
+    CorruptRecords,
+    batches,
+)
+from bmq.proxy.view_answer import InFile, Piece, Shown
+from bmq.records.passing import PassingRecords, Room
+from bmq.records.passing_layout import SHOWN_MAX, SHOWN_NONE, SHOWN_PART, SHOWN_WHOLE, ShownBatches
+from bmq.views.batch_filter import EmptyRun
+
+SCAN_BUFFER_BYTES: Final = 1024 * 1024
+"""What is read of a file at once; a single batch may be longer."""
+IN_FILE_BYTES_MIN: Final = 32 * 1024
+"""Batches that pass as a whole are sent from their file if so many bytes of them lie together; less is copied."""
+_LENGTH: Final = Struct(">i")
+_LENGTH_POSITION: Final = 8
+_CRC: Final = Struct(">I")
+_CRC_POSITION: Final = 17
+
+
+class Asked(NamedTuple):
+    """A whole batch that is compressed, a control batch or damaged: another filter has to look at it."""
+
+    data: Buffer
+    header: BatchHeader
+
+    @property
+    def next_offset(self) -> int:
+        return self.header.end_offset
+
+
+Found = Piece | Asked
+
+
+class ViewScan:
+    """Memory for scans, one after the other."""
+
+    def __init__(self) -> None:
+        self._room = Room()
+        self._buffer = bytearray()
+
+    def in_memory(self, passing: PassingRecords, views: Sequence[memoryview], offset: int) -> list[Found]:
+        """Of whole batches, without those that end before `offset`. Raises CorruptRecords."""
+        found: list[Found] = []
+        for data in views:
+            some, place = self._look(passing, data, offset)
+            for one in some:
+                found += _copied(one, data) if isinstance(one, list) else (one,)
+            found += _rest(data, place, offset)
+        self._trim()
+        return found
+
+    def in_file(self, passing: PassingRecords, part: FilePart, offset: int) -> list[Found]:
+        """As `in_memory`, for a part of a file; reads it, so it may wait for a disk. Raises CorruptRecords, OSError."""
+        found: list[Found] = []
+        position, wanted = 0, SCAN_BUFFER_BYTES
+        while position < len(part):
+            wanted = min(wanted, len(part) - position)
+            if len(self._buffer) < wanted:
+                self._buffer = bytearray(wanted)
+            data = memoryview(self._buffer)[:wanted]
+            if part.fill(data, position) < wanted:
+                raise CorruptRecords(f"a file ends before {position + wanted} of a part of {len(part)} bytes")
+            some, place = self._look(passing, data, offset)
+            for one in some:
+                found += _in_file(one, part, position, data) if isinstance(one, list) else (one,)
+            wanted = SCAN_BUFFER_BYTES
+            if position + len(data) == len(part):
+                found += _rest(data, place, offset)
+                break
+            if not place:
+                wanted = max(wanted, _size_at(data))  # it is longer than the buffer
+                if wanted <= len(data):
+                    asked = _asked(data, 0)
+                    found += [asked] if asked.header.last_offset >= offset else []
+                    place = asked.header.size_bytes
+            position += place
+        self._trim()
+        return found
+
+    def _look(
+        self, passing: PassingRecords, data: memoryview, offset: int
+    ) -> tuple[list[Found | list[ShownBatches]], int]:
+        """And where the next batch begins. Lists: batches that pass as a whole, and lie together."""
+        found: list[Found | list[ShownBatches]] = []
+        place, is_over = 0, False
+        while not is_over:
+            some, place = passing.show(data, place, offset, self._room)
+            is_over = len(some) < SHOWN_MAX
+            for one in some:
+                if one.kind == SHOWN_NONE:
+                    found.append(EmptyRun(one.base_offset, one.next_offset, one.leader_epoch))
+                elif one.kind == SHOWN_PART:
+                    found.append(Shown(_checksummed(self._room.out, one), one.next_offset))
+                elif one.kind == SHOWN_WHOLE:
+                    last = found[-1] if found else None
+                    if isinstance(last, list) and last[-1].place + last[-1].size_bytes == one.place:
+                        last.append(one)
+                    else:
+                        found.append([one])
+                else:
+                    found.append(_asked(data, one.place))
+        return found, place
+
+    def _trim(self) -> None:
+        """A long batch leaves no long buffers behind."""
+        if len(self._room.out) > 4 * SCAN_BUFFER_BYTES:
+            self._room = Room()
+        if len(self._buffer) > 4 * SCAN_BUFFER_BYTES:
+            self._buffer = bytearray()
+
+
+def _copied(whole: list[ShownBatches], data: memoryview) -> Iterator[Shown]:
+    """By reference: these bytes stay in memory as long as they are sent."""
+    for one in whole:
+        yield Shown(data[one.place : one.place + one.size_bytes], one.next_offset, is_whole=True)
+
+
+def _in_file(whole: list[ShownBatches], part: FilePart, position: int, data: memoryview) -> Iterator[Found]:
+    is_short = whole[-1].place + whole[-1].size_bytes - whole[0].place < IN_FILE_BYTES_MIN
+    for one in whole:
+        end = one.place + one.size_bytes
+        if is_short:
+            yield Shown(bytes(data[one.place : end]), one.next_offset, is_whole=True)
+        else:
+            yield InFile(part, position + one.place, position + end, one.next_offset)
+
+
+def _rest(data: memoryview, place: int, offset: int) -> Iterator[Asked]:
+    """What the kernel has stopped in front of. Raises CorruptRecords."""
+    for position, header in batches(data, place):
+        if header.last_offset >= offset:
+            yield _asked(data, position)
+
+
+def _asked(data: memoryview, place: int) -> Asked:
+    header = BatchHeader.parse(data, place)
+    return Asked(bytes(data[place : place + header.size_bytes]), header)
+
+
+def _size_at(data: memoryview) -> int:
+    """Of the batch there, as far as it says so."""
+    return int(_LENGTH.unpack_from(data, _LENGTH_POSITION)[0]) + LENGTH_OVERHEAD_BYTES
+
+
+def _checksummed(out: bytearray, one: ShownBatches) -> Buffer:
+    batch = out[one.place : one.place + one.size_bytes]
+    _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[CHECKSUMMED_POSITION:]))
+    return batch
