@@ -110,7 +110,7 @@ class Fetcher:
             reply(refused_fetch(header, request, ErrorCode.UNKNOWN_SERVER_ERROR))
             return
         try:
-            lens = lens_of(context, services, self.shared.opener)
+            lens = lens_of(context, services, self.shared.opener, self.shared.filtered)
         except LaneRefused as error:
             _log.warning("fetch_refused", client_id=context.client_id, reason=str(error))
             services.stats.note_error(ApiKey.FETCH, ErrorCode.INVALID_REQUEST)
@@ -168,7 +168,10 @@ class Fetcher:
                 0 if shared.throttle.calm_p99_s == inf else shared.throttle.calm_p99_s
             ),
             ("bmq_read_cache_bytes", "Bytes of segment files in memory."): shared.read_cache.bytes_used,
-            ("bmq_view_cache_bytes", "Bytes of views' filtered batches in memory."): shared.view_reads.remembered_bytes,
+            (
+                "bmq_view_cache_bytes",
+                "Bytes of filtered batches of views and lanes in memory.",
+            ): shared.view_reads.remembered_bytes,
             ("bmq_read_cache_max_bytes", "Budget of the same."): shared.read_cache.bytes_max,
         }
 

@@ -6,7 +6,8 @@ the last, so that the reader's position moves on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from bmq.log.lanes.intervals import Interval, concerning, is_of_base, is_of_lane
@@ -32,42 +33,58 @@ class Lens(NamedTuple):
         return lane == self.lane and is_of_lane(self.intervals, lane, offset)
 
 
-def attributes_of(whole: memoryview) -> int:
-    """All attributes that any of these batches has. Raises CorruptRecords."""
-    found = 0
-    for _, header in batches(whole):
-        found |= header.attributes
+class Seen(NamedTuple):
+    """`parts`: whole batches. `opened`: by its place, what the group sees of each batch that had to be opened: a batch in its place, no
+    bytes for none of its records, None for the batch as it is.
+    """
+
+    parts: list[Buffer]
+    opened: dict[int, Buffer | None]
+
+
+def near(lens: Lens, header: BatchHeader) -> Lens | None:
+    """What of a lens decides about one batch, the same for all lenses that see the same of it; None: it need not be opened."""
+    if header.is_control:
+        return None
+    end = header.end_offset
+    some = concerning(lens.intervals, header.base_offset, header.last_offset)
+    cut = tuple(
+        Interval(one.lane, max(one.start, header.base_offset), min(one.end, end), min(one.kept, end)) for one in some
+    )
+    return lens._replace(intervals=cut) if cut else None
+
+
+def seen_by(lens: Lens, whole: memoryview, known: Mapping[int, Buffer | None] = MappingProxyType({})) -> Seen:
+    """Batches as the group sees them. `known`: as `opened`, of an earlier call. Raises BadCompressedData, Damage, CorruptRecords."""
+    found = Seen([], {})
+    is_last_empty = False
+    for place, header in batches(whole):
+        batch = whole[place : place + header.size_bytes]
+        decides = near(lens, header)
+        one: Buffer | None
+        if decides is None:
+            one = None if header.is_control or lens.lane == NO_LANE else b""
+        elif place in known:
+            one = known[place]
+        else:
+            one = found.opened[place] = _opened(batch, header, decides)
+        is_empty = one is not None and not len(one)
+        if is_empty and is_last_empty:
+            found.parts.pop()
+        found.parts.append(batch if one is None else one if len(one) else with_records(header, b"", ()))
+        is_last_empty = is_empty
     return found
 
 
-def seen_by(lens: Lens, whole: memoryview) -> list[Buffer]:
-    """Whole batches as the group sees them. Raises BadCompressedData, Damage, CorruptRecords."""
-    seen: list[Buffer] = []
-    is_last_empty = False
-    for position, header in batches(whole):
-        batch = whole[position : position + header.size_bytes]
-        found = _seen_batch(batch, header, lens)
-        is_empty = found is not batch and BatchHeader.parse(found).record_count == 0
-        if is_empty and is_last_empty:
-            seen.pop()
-        seen.append(found)
-        is_last_empty = is_empty
-    return seen
-
-
-def _seen_batch(batch: memoryview, header: BatchHeader, lens: Lens) -> Buffer:
-    """`batch` itself where all of it is seen."""
-    if header.is_control:
-        return batch
-    near = lens._replace(intervals=concerning(lens.intervals, header.base_offset, header.last_offset))
-    if not near.intervals:
-        return batch if lens.lane == NO_LANE else with_records(header, b"", ())
+def _opened(batch: memoryview, header: BatchHeader, lens: Lens) -> Buffer | None:
     body = bytes(decompress(header.compression, batch[HEADER_BYTES:]))
     if not may_have_lane(body, lens.header):
-        return batch if lens.lane == NO_LANE else with_records(header, b"", ())
+        return None if lens.lane == NO_LANE else b""
     kept = []
     for record in record_places(body, 0, len(body), header.record_count, header.last_offset_delta, WANTS_HEADERS):
         lane = read_lane_of(headers_of(body, record), lens.header) if record.header_count else NO_LANE
-        if near.sees(lane, header.base_offset + record.offset_delta):
+        if lens.sees(lane, header.base_offset + record.offset_delta):
             kept.append(slice(record.begin, record.stop))
-    return batch if len(kept) == header.record_count else with_records(header, body, kept)
+    if len(kept) == header.record_count:
+        return None
+    return with_records(header, body, kept) if kept else b""

@@ -6,26 +6,27 @@ final. Where it cannot be asked a partition gets OFFSET_NOT_AVAILABLE, which cli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
 from bmq.log.lanes.intervals import Interval
-from bmq.log.lanes.lens import Lens, attributes_of, seen_by
+from bmq.log.lanes.lens import Lens, near, seen_by
 from bmq.log.lanes.names import LaneGroup, LaneRefused, lane_group_of, marked_group_of
 from bmq.log.lanes.record_lane import DEFAULT_HEADER
 from bmq.log.partition_log import TopicPartition
-from bmq.protocol.compression import BadCompressedData
+from bmq.protocol.compression import BadCompressedData, Buffer
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.protocol.hot_fetch import FetchResult
 from bmq.protocol.lane_messages import DecidedPartition, LaneDecideRequest, LanePartition
 from bmq.protocol.parts import MEMORY
-from bmq.protocol.record_batch import CorruptRecords
+from bmq.protocol.record_batch import CorruptRecords, batches
 from bmq.proxy.batch_opener import BatchOpener
 from bmq.proxy.fetch_session import Interest
+from bmq.proxy.filtered_batches import ALL_OF_IT, AllOfIt, FilteredBatches
 from bmq.records.records_twin import Damage
 
 if TYPE_CHECKING:
@@ -36,24 +37,32 @@ _HEADER: Final = DEFAULT_HEADER.encode()
 _log = structlog.get_logger("bmq.proxy")
 
 
-def lens_of(context: RequestContext, services: Services, opener: BatchOpener) -> FetchLens | None:
-    """What a client sees of the records that it fetches; None: all. `opener`: of the process. Raises LaneRefused for the mark of no group."""
+def lens_of(
+    context: RequestContext, services: Services, opener: BatchOpener, remembered: FilteredBatches
+) -> FetchLens | None:
+    """What a client sees of the records that it fetches; None: all. `opener`, `remembered`: of the process.
+
+    Raises LaneRefused for the mark of no group.
+    """
     marked = marked_group_of(context.client_id)
     if marked is None:
         return None
     group = lane_group_of(marked)
     if services.lanes is None:
         raise LaneRefused("this listener serves no lanes")
-    return FetchLens(group, services.lanes, opener)
+    return FetchLens(group, services.lanes, opener, remembered)
 
 
 class FetchLens:
     """The view of one group, for one fetch."""
 
-    def __init__(self, group: LaneGroup, decisions: LaneDecisions, opener: BatchOpener) -> None:
+    def __init__(
+        self, group: LaneGroup, decisions: LaneDecisions, opener: BatchOpener, remembered: FilteredBatches
+    ) -> None:
         self._group = group
         self._decisions = decisions
         self._opener = opener
+        self._remembered = remembered
 
     async def see(self, interests: Sequence[Interest], results: list[FetchResult], done: Callable[[], None]) -> None:
         """Put what the group sees into `results`, which belong to the interests in order; then call `done`."""
@@ -91,9 +100,9 @@ class FetchLens:
         else:
             _log.info("lanes_not_asked", group=self._group.base, error=code.name)
         for topic_partition, place in asked.items():
-            results[place] = await self._seen(results[place], decided.get(topic_partition))
+            results[place] = await self._seen(topic_partition, results[place], decided.get(topic_partition))
 
-    async def _seen(self, result: FetchResult, decided: DecidedPartition | None) -> FetchResult:
+    async def _seen(self, source: TopicPartition, result: FetchResult, decided: DecidedPartition | None) -> FetchResult:
         if decided is None or decided.error_code:
             return _failed(result, ErrorCode.OFFSET_NOT_AVAILABLE)
         intervals = [Interval(one.lane, one.start, one.end, one.kept) for one in decided.intervals]
@@ -104,11 +113,33 @@ class FetchLens:
         try:
             whole = views[0] if len(views) == 1 else memoryview(b"".join(views))  # a view may end within a batch
             lens = Lens(self._group.lane, _HEADER, intervals)
-            seen = await self._opener.open(attributes_of(whole), len(whole), partial(seen_by, lens, whole))
+            seen = await self._filtered(source, lens, whole)
         except (BadCompressedData, CorruptRecords, Damage) as error:
             _log.warning("batch_not_opened", group=self._group.group_id, partition=result.partition, error=str(error))
             return _failed(result, ErrorCode.CORRUPT_MESSAGE)
         return result._replace(records=seen)
+
+    async def _filtered(self, source: TopicPartition, lens: Lens, whole: memoryview) -> list[Buffer]:
+        """What was opened for a group is remembered by all that decides about it. Raises as `seen_by`."""
+        keys: dict[int, Hashable] = {}
+        known: dict[int, Buffer | None] = {}
+        attributes = size_bytes = 0
+        for place, header in batches(whole):
+            decides = near(lens, header)
+            if decides is None:
+                continue
+            key = (source, decides, header.base_offset, header.crc, header.size_bytes)
+            found = self._remembered.get(key)
+            if found is None:
+                keys[place] = key
+                attributes |= header.attributes
+                size_bytes += header.size_bytes
+            else:
+                known[place] = None if isinstance(found, AllOfIt) else found
+        seen = await self._opener.open(attributes, size_bytes, partial(seen_by, lens, whole, known))
+        for place, one in seen.opened.items():
+            self._remembered.put(keys[place], ALL_OF_IT if one is None else one)
+        return seen.parts
 
 
 def _failed(result: FetchResult, code: ErrorCode) -> FetchResult:

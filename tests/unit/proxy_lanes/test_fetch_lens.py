@@ -27,6 +27,7 @@ from bmq.protocol.record_batch import rewrite
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.batch_opener import BatchOpener
 from bmq.proxy.fetch_session import Interest
+from bmq.proxy.filtered_batches import FilteredBatches
 from bmq.proxy.lanes.fetch_lens import FetchLens, lens_of
 from bmq.proxy.services import Services
 
@@ -61,8 +62,15 @@ async def run_aside(work: Any) -> Any:
 class Decisions:
     """As bmq.proxy.services.LaneDecisions. Partition 1 has an error of its own."""
 
-    def __init__(self, error: ErrorCode | None = None, *, raises: Exception | None = None) -> None:
+    def __init__(
+        self,
+        interval: DecidedInterval = OPEN,
+        *,
+        error: ErrorCode | None = None,
+        raises: Exception | None = None,
+    ) -> None:
         self.asked: list[LaneDecideRequest] = []
+        self._interval = interval
         self._error = error
         self._raises = raises
 
@@ -78,7 +86,7 @@ class Decisions:
                     topic_id=one.topic_id,
                     partition=one.partition,
                     error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE if one.partition == 1 else 0,
-                    intervals=[OPEN],
+                    intervals=[self._interval],
                 )
                 for one in request.partitions
             ]
@@ -101,7 +109,7 @@ async def seen(lane: str, decisions: Decisions, count: int = 1) -> list[FetchRes
     results.append(FetchResult(count, 0, 10, 10, 0))
     places = [Place(number) for number in range(count + 1)]
     done: list[bool] = []
-    lens = FetchLens(LaneGroup("g", lane), decisions, BatchOpener(run_aside))
+    lens = FetchLens(LaneGroup("g", lane), decisions, BatchOpener(run_aside), FilteredBatches(1 << 20))
     await lens.see(cast("list[Interest]", places), results, lambda: done.append(True))
     assert done == [True]
     return results
@@ -124,7 +132,7 @@ async def test_group_sees_its_records(lane: str, wanted: list[int]) -> None:
 @pytest.mark.parametrize(
     ("decisions", "code"),
     [
-        (Decisions(ErrorCode.NOT_COORDINATOR), ErrorCode.OFFSET_NOT_AVAILABLE),
+        (Decisions(error=ErrorCode.NOT_COORDINATOR), ErrorCode.OFFSET_NOT_AVAILABLE),
         (Decisions(raises=KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)), ErrorCode.OFFSET_NOT_AVAILABLE),
         (Decisions(raises=ValueError("a bug")), ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
@@ -142,15 +150,38 @@ async def test_one_partitions_error_is_its_own() -> None:
 async def test_compressed_batches_are_opened_aside() -> None:
     ran_aside.clear()
     results = [FetchResult(0, 0, 15, 15, 0, [records(Compression.LZ4)])]
-    lens = FetchLens(LaneGroup("g", ""), Decisions(), BatchOpener(run_aside))
+    lens = FetchLens(LaneGroup("g", ""), Decisions(), BatchOpener(run_aside), FilteredBatches(1 << 20))
     await lens.see(cast("list[Interest]", [Place(0)]), results, lambda: None)
     assert offsets(results[0]) == [10, 11, 14] and len(ran_aside) == 1
+
+
+async def test_what_one_member_had_opened_the_next_has_at_once() -> None:
+    remembered = FilteredBatches(1 << 20)
+
+    async def fetched(lane: str, closed: DecidedInterval = OPEN) -> list[int]:
+        decisions = Decisions(closed)
+        results = [FetchResult(0, 0, 15, 15, 0, [records(Compression.LZ4)])]
+        lens = FetchLens(LaneGroup("g", lane), decisions, BatchOpener(run_aside), remembered)
+        await lens.see(cast("list[Interest]", [Place(0)]), results, lambda: None)
+        return offsets(results[0])
+
+    ran_aside.clear()
+    assert await fetched("") == [10, 11, 14] and await fetched("blue") == [12, 13] and await fetched("red") == []
+    assert len(ran_aside) == 3
+    assert await fetched("") == [10, 11, 14] and await fetched("blue") == [12, 13] and await fetched("red") == []
+    assert len(ran_aside) == 3 and remembered.used_bytes
+    far = DecidedInterval(lane="blue", start=12, end=20, kept=16)
+    assert await fetched("", far) == [10, 11, 14] and await fetched("blue", far) == [12, 13]
+    assert len(ran_aside) == 3, "what is decided about the batch is the same"
+    ended = DecidedInterval(lane="blue", start=12, end=13, kept=12)
+    assert await fetched("", ended) == [10, 11, 13, 14] and await fetched("blue", ended) == []
+    assert len(ran_aside) == 5
 
 
 async def test_views_are_not_read_with_a_mark() -> None:
     results = [FetchResult(0, 0, 15, 15, 0, [records()])]
     decisions = Decisions()
-    lens = FetchLens(LaneGroup("g", "blue"), decisions, BatchOpener(run_aside))
+    lens = FetchLens(LaneGroup("g", "blue"), decisions, BatchOpener(run_aside), FilteredBatches(1 << 20))
     await lens.see(cast("list[Interest]", [Place(0, view=object())]), results, lambda: None)
     assert (results[0].error_code, results[0].records) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ())
     assert not decisions.asked
@@ -160,7 +191,7 @@ async def test_damaged_batch_is_an_error() -> None:
     damaged = bytearray(records())
     damaged[61] = 0xFF
     results = [FetchResult(0, 0, 15, 15, 0, [memoryview(damaged)])]
-    await FetchLens(LaneGroup("g", ""), Decisions(), BatchOpener(run_aside)).see(
+    await FetchLens(LaneGroup("g", ""), Decisions(), BatchOpener(run_aside), FilteredBatches(1 << 20)).see(
         cast("list[Interest]", [Place(0)]), results, lambda: None
     )
     assert (results[0].error_code, results[0].records) == (ErrorCode.CORRUPT_MESSAGE, ())
@@ -174,10 +205,13 @@ class OnlyLanes:
 
 @pytest.mark.parametrize("client_id", [None, "", "rdkafka", "consumer-g@blue-1"])
 def test_client_without_a_mark_sees_everything(client_id: str | None) -> None:
-    assert lens_of(RequestContext(12, client_id, "h"), cast(Services, OnlyLanes()), BatchOpener()) is None
+    assert (
+        lens_of(RequestContext(12, client_id, "h"), cast(Services, OnlyLanes()), BatchOpener(), FilteredBatches(0))
+        is None
+    )
 
 
 @pytest.mark.parametrize("client_id", ["lanes:", "lanes:@blue", "lanes:g@a@b", "lanes:g@a/b"])
 def test_mark_of_no_group_is_refused(client_id: str) -> None:
     with pytest.raises(LaneRefused):
-        lens_of(RequestContext(12, client_id, "h"), cast(Services, OnlyLanes()), BatchOpener())
+        lens_of(RequestContext(12, client_id, "h"), cast(Services, OnlyLanes()), BatchOpener(), FilteredBatches(0))

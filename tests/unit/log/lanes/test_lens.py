@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.log.lanes.intervals import Interval, is_of_base, is_of_lane
-from bmq.log.lanes.lens import Lens, attributes_of, seen_by
+from bmq.log.lanes.lens import Lens, near, seen_by
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import Buffer, Compression
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
@@ -31,7 +31,7 @@ def batch_at(offset: int, records: list[Record], codec: Compression = Compressio
 
 
 def seen(views: list[memoryview], lane: str, intervals: tuple[Interval, ...]) -> list[Buffer]:
-    return seen_by(Lens(lane, HEADER, intervals), memoryview(b"".join(views)))
+    return seen_by(Lens(lane, HEADER, intervals), memoryview(b"".join(views))).parts
 
 
 def offsets(found: list[Buffer]) -> list[int]:
@@ -80,10 +80,24 @@ def test_control_batches_pass() -> None:
     assert seen([marker], "blue", OPEN) == [marker]
 
 
-def test_attributes_are_those_of_any_batch() -> None:
-    whole = b"".join([batch_at(0, [record("a")]), batch_at(1, [record("b")], Compression.ZSTD)])
-    assert attributes_of(memoryview(whole)) == Compression.ZSTD
-    assert attributes_of(memoryview(b"")) == 0
+def test_lenses_that_decide_the_same_about_a_batch_are_one() -> None:
+    header = BatchHeader.parse(batch_at(5, [record("a"), record("b")]))
+
+    def of(*intervals: Interval) -> Lens | None:
+        return near(Lens("blue", HEADER, intervals), header)
+
+    assert of(Interval("blue", 2)) == of(Interval("blue", 5, 9, 8)) == of(Interval("blue", 1, 7, 7)) is not None
+    assert of(Interval("blue", 6)) != of(Interval("blue", 5)) != of(Interval("blue", 5, 7, 6))
+    assert of() is of(Interval("blue", 7)) is of(Interval("blue", 0, 5, 5)) is None
+
+
+def test_what_is_known_is_not_opened_again() -> None:
+    whole = memoryview(b"".join(batch_at(2 * number, [record("a"), record("b", "blue")]) for number in range(3)))
+    lens = Lens("", HEADER, OPEN)
+    first = seen_by(lens, whole)
+    assert len(first.opened) == 2, "the first batch lies in front of the interval"
+    again = seen_by(lens, whole, first.opened)
+    assert (again.parts, again.opened) == (first.parts, {})
 
 
 @given(
