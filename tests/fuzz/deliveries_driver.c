@@ -4,24 +4,13 @@
  * A case is one byte for the number of entries, one for another part than that of the bodies, and the places above and until (two
  * int64 each); then entries and bodies, as many as are there.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "cases.h"
 #include "delays.h"
 #include "deliveries.h"
 
 #define HEAD_BYTES 34
 #define BASE_OFFSET 1000
 #define START 7
-
-/* Memory of exactly this size, so that a sanitizer sees each byte too many. */
-static void *exactly(size_t bytes) {
-    void *memory = calloc(bytes ? bytes : 1, 1);
-    if (!memory)
-        exit(1);
-    return memory;
-}
 
 static int64_t int64_at(const uint8_t *data) {
     uint64_t number = 0;
@@ -79,15 +68,5 @@ static void write_case(const uint8_t *data, size_t bytes) {
 }
 
 int main(void) {
-    uint8_t length[4];
-    while (fread(length, 1, 4, stdin) == 4) {
-        const size_t bytes = length[0] | (size_t)length[1] << 8 | (size_t)length[2] << 16 | (size_t)length[3] << 24;
-        uint8_t *data = exactly(bytes);
-        if (bytes < HEAD_BYTES || fread(data, 1, bytes, stdin) != bytes)
-            return 1;
-        write_case(data, bytes);
-        putchar('\n');
-        free(data);
-    }
-    return 0;
+    return answer_cases(HEAD_BYTES, write_case);
 }
