@@ -10,12 +10,13 @@ import pytest
 import uvloop
 from prometheus_client import CollectorRegistry
 
+from bmq.broker.log_reads import LogReads
 from bmq.broker.partition_events import WriterBroken
 from bmq.broker.partition_states import Writing
 from bmq.broker.runtime import PartitionRuntime
 from bmq.broker.timers.partition_timers import LOOK_S_MAX
 from bmq.broker.timers.run_sink import RunSink
-from bmq.log.partition_log import TopicPartition
+from bmq.log.partition_log import TopicPartition, WholeBatches
 from bmq.log.store import StorageUnavailable
 from bmq.log.timers.due_order import DueOrder
 from bmq.log.timers.waiting_records import Pending
@@ -173,6 +174,28 @@ def test_partitions_deliver_in_turn_and_so_many_records_each(monkeypatch: pytest
     uvloop.run(main())
     assert sum(count for _, count in taken) == 900 and max(count for _, count in taken) == 20
     assert len({turn for turn, _ in taken}) == len(taken), "two deliveries are made in one turn"
+
+
+def test_what_could_not_be_read_is_pending_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, failures = LogReads.read, 3
+
+    async def failing(self: LogReads, offset: int, length_bytes_max: int) -> WholeBatches | None:
+        nonlocal failures
+        failures -= 1
+        if failures >= 0:
+            raise StorageUnavailable("away")
+        return await read(self, offset, length_bytes_max)
+
+    async def main() -> None:
+        world = World()
+        log = await world.owner(DELAY).log()
+        await hold(log, world, (b"a", 1000), (b"b", 1000))
+        monkeypatch.setattr(LogReads, "read", failing)
+        await pass_time(world, 1000)
+        await asyncio.sleep(10)
+        assert failures < 0 and await values(log) == [b"a", b"b"]
+
+    virtual(main)
 
 
 def test_a_due_time_in_the_past_is_now() -> None:
