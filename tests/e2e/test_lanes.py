@@ -59,9 +59,12 @@ def test_lane_takes_its_records_from_the_base_group_once_it_is_there(server: Ser
         assert not any(value.startswith(("plain", "red")) for value in blue.values)
 
 
-def test_lane_that_comes_and_goes_loses_and_doubles_nothing(server: Server, make_topic: TopicMaker) -> None:
+@pytest.mark.parametrize("levels", ["", "100ms,200ms"], ids=["plain", "retry topic"])
+def test_lane_that_comes_and_goes_loses_and_doubles_nothing(
+    server: Server, make_topic: TopicMaker, levels: str
+) -> None:
     topic, group_id = make_topic(), unique_name("group")
-    create_topic(server, f"{topic}.retry.{group_id}")
+    create_topic(server, f"{topic}.retry.{group_id}", 1, {"bmq.retry.levels": levels} if levels else {})
     enable_lanes(server.bootstrap, group_id, bmq_lane_grace_ms="200")
     lanes_seen: Counter[str] = Counter()
     sent: list[str] = []
