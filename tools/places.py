@@ -13,6 +13,7 @@ import collections
 import contextlib
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -32,6 +33,14 @@ DOCUMENT: Final = REPOSITORY / "tests" / "places.md"
 MOVED: Final = REPOSITORY / "tests" / "moved_tests.toml"
 COLLECT: Final = ("--collect-only", "-q", "-p", "no:randomly", "-p", "no:cacheprovider")
 GENERATED: Final = "bmq/hdfs/proto"
+BUILD_KERNEL: Final = """
+import setuptools
+setuptools.setup = lambda **_: None
+import setup
+if hasattr(setup, "build_kernel"):
+    setup.build_kernel()
+"""
+NOT_INSTALLED: Final = re.compile(r"No module named '([\w.]+)'")
 SHOWN_MAX: Final = 50
 
 
@@ -64,6 +73,7 @@ def names_at(revision: str) -> set[str]:
         subprocess.run(["tar", "-x"], cwd=directory, input=archive.stdout, check=True)
         for generated in (REPOSITORY / GENERATED).glob("*_pb2.py"):
             shutil.copy(generated, Path(directory) / GENERATED)
+        subprocess.run([sys.executable, "-c", BUILD_KERNEL], cwd=directory, stdout=subprocess.DEVNULL, check=True)
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *COLLECT, "tests"],
             cwd=directory,
@@ -73,8 +83,16 @@ def names_at(revision: str) -> set[str]:
             check=False,
         )
     if done.returncode:
+        if missing := missing_packages(done.stdout):
+            needs = " ".join(missing)
+            sys.exit(f"the tests of {revision} need what is not installed: {sys.executable} -m pip install {needs}")
         sys.exit(f"pytest cannot collect the tests of {revision}: {done.stdout[-2_000:]}")
     return {line for line in done.stdout.splitlines() if "::" in line}
+
+
+def missing_packages(said: str) -> list[str]:
+    """What pytest, which said this, could not import."""
+    return sorted({name.partition(".")[0] for name in NOT_INSTALLED.findall(said)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tools.places import REPOSITORY, Moved, document, group_of, moved_tests
+from tools.places import REPOSITORY, Moved, document, group_of, missing_packages, moved_tests
 
 pytestmark = pytest.mark.unit
 
@@ -70,3 +70,9 @@ def test_every_entry_has_a_reason_or_names_a_test_that_is_here() -> None:
         file, _, test = name.partition("::")
         assert f"def {test.partition('[')[0]}(" in (REPOSITORY / file).read_text(), name
     assert all(len(reason) > 10 for reason in moved.gone.values())
+
+
+def test_packages_that_a_revision_needs_are_named_once() -> None:
+    said = "E   ModuleNotFoundError: No module named 'numba.core'\nE   ModuleNotFoundError: No module named 'numba'\n1 error"
+    assert missing_packages(said) == ["numba"]
+    assert missing_packages("E   AssertionError: no kernel") == []
