@@ -30,10 +30,10 @@ from bmq.protocol.record_batch import BatchHeader
 
 RECORDS_MAX: Final = 500
 """Of one delivery: some 2 ms of the event loop."""
-OPENED_RECORDS_MAX: Final = 1_000
-"""Records of holds that are sorted in one turn of it: some 1 ms."""
 BYTES_MAX: Final = 1024 * 1024
 """The same, but for the last record."""
+OPENED_RECORDS_MAX: Final = 1_000
+"""Records of holds that are sorted in one turn of the event loop: some 1 ms."""
 
 _log = structlog.get_logger("bmq.broker")
 

@@ -1,7 +1,6 @@
 """Reads held records from the log of their partition, those that are due now and soon in one go through the log.
 
-Records that are due one after the other may each lie in another hold. So what is read is kept until it is delivered, and
-nothing is read twice because of the order.
+Records that are due one after the other may each lie in another hold. So what is read is kept until it is delivered.
 """
 
 from __future__ import annotations
@@ -75,6 +74,8 @@ class HoldReader:
                 first = draft.first_of(error.hold_offset)
                 pages = [[record for record in page if record.position < first] for page in pages]
                 if not any(pages):
+                    if missing[0] is not due[0]:
+                        return  # the first ones are here
                     assert error.__cause__ is not None
                     raise error.__cause__ from None
                 draft = DueDraft(bytes_max)
@@ -88,6 +89,9 @@ class HoldReader:
         """Raises _Unread."""
         hold_offsets, place = draft.hold_offsets, 0
         while place < len(hold_offsets):
+            if draft.is_behind(hold_offsets[place]):
+                place += 1
+                continue
             length_bytes = READ_BYTES if place + 1 < len(hold_offsets) else ONE_READ_BYTES
             try:
                 chunk = await self._read(hold_offsets[place], length_bytes)

@@ -58,14 +58,14 @@ class DeliveryDraft:
         return number
 
     def add_record(self, record: DueRecord) -> None:
-        """One that is alone."""
+        """One that is in no part."""
         size_bytes = len(record.body)
         self.rows.extend((record.due_ms, record.offset, record.created_ms, 0, size_bytes))
         self.part_of.append(self.number_of(object(), record.body))
         self.size_bytes += size_bytes
 
     def records(self) -> list[DueRecord]:
-        """For those who look at each."""
+        """Each record by itself."""
         found: list[DueRecord] = []
         for place, number in zip(range(0, len(self.rows), ROW_FIELDS), self.part_of, strict=True):
             due_ms, name, created_ms, start, length = self.rows[place : place + ROW_FIELDS]

@@ -102,7 +102,7 @@ class NotHeld(Exception):
 class DueDraft:
     """A part in the making: records that the log holds, up to `bytes_max`, or one; the earliest in the order of deliveries.
 
-    They come in the order of the log. While they are gathered, memory has twice as much, and one announcement.
+    They come in the order of the log. Until `finish` it may hold twice `bytes_max`.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -134,6 +134,10 @@ class DueDraft:
     def first_of(self, hold_offset: int) -> Position:
         """The first one that is wanted there."""
         return min(record.position for record in self._wanted[hold_offset])
+
+    def is_behind(self, hold_offset: int) -> bool:
+        """Whether all that is wanted there comes behind what fits."""
+        return self.first_of(hold_offset) > self._until
 
     def add(self, held: Held, hold_offset: int) -> None:
         """What is wanted of the announcement at this offset. Raises NotHeld, CorruptRecords, BadCompressedData."""

@@ -136,6 +136,34 @@ def test_what_comes_before_a_hold_that_cannot_be_read_is_delivered() -> None:
     asyncio.run(main())
 
 
+def test_what_is_in_memory_before_a_hold_that_cannot_be_read_is_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        log = Log()
+        first = log.hold([10, 20], body_of(Record(None, b"a")))
+        with monkeypatch.context() as patch:
+            patch.setattr("tests.unit.broker.timers.test_hold_reader.TAKEN", 1)
+            assert await log.deliver() == [first + 1]
+        log.broken = log.hold([30], body_of(Record(None, b"b")))
+        assert await log.deliver() == [first + 2]
+        with pytest.raises(StorageUnavailable):
+            await log.deliver()
+
+    asyncio.run(main())
+
+
+def test_holds_behind_what_has_room_are_not_read() -> None:
+    """40 holds of 25 KB in the order of their due times: 200 KB have room, and twice as much is gathered."""
+
+    async def main() -> None:
+        log = Log()
+        for number in range(40):
+            log.hold([1000 + number], body_of(Record(None, b"v" * 25_000)))
+        await log.deliver()
+        assert len(log.reads) <= 2 * 200_000 / 25_000 + 2
+
+    asyncio.run(main())
+
+
 def test_a_record_that_is_not_where_it_is_held_stops_deliveries_there() -> None:
     async def main() -> None:
         log = Log()
