@@ -35,11 +35,14 @@ class MemoryReads:
         found = await self._read(log, offset, await self._turn(limit), bound_offset)
         return [view for view in found.views if isinstance(view, memoryview)]
 
-    async def read_parts(self, log: PartitionLog, offset: int, limit: int, bound_offset: int) -> CaughtUp:
-        """As `read`, as a part of a file where that is possible at once."""
+    async def read_parts(
+        self, log: PartitionLog, offset: int, limit: int, bound_offset: int, *, memory_bytes_max: int | None = None
+    ) -> CaughtUp:
+        """As `read`, as a part of a file where that is possible at once; else `memory_bytes_max` of it at most."""
         limit = await self._turn(limit)
         found = self._catch_up.read_in_file(log, offset, limit, bound_offset)
         if found is None:
+            limit = limit if memory_bytes_max is None else min(limit, memory_bytes_max)
             return await self._read(log, offset, limit, bound_offset)
         size_bytes = sum(map(len, found.views))
         self._throttle.settle(self._loop.time(), size_bytes)

@@ -129,7 +129,7 @@ class ViewReads:
                     if not answer.add(piece, limit):
                         break
             except BmqError:
-                if not answer.parts:
+                if not answer.parts and not answer.size_bytes:
                     raise
                 answer.is_cut = True  # the next fetch meets the error where this answer ends
                 break
@@ -356,7 +356,9 @@ class ViewReads:
             return tail
         if to_memory:
             return (_joined(await self._reads.read(log, offset, limit, bound_offset)),)
-        found = await self._reads.read_parts(log, offset, self._reads.limit(bytes_max), bound_offset)
+        found = await self._reads.read_parts(
+            log, offset, self._reads.limit(bytes_max), bound_offset, memory_bytes_max=limit
+        )
         views = [part for part in found.views if isinstance(part, memoryview)]
         return (_joined(views),) if views else found.views
 

@@ -62,7 +62,7 @@ class ViewScan:
         for data in views:
             some, place = self._look(passing, data, offset)
             for one in some:
-                found += _copied(one, data) if isinstance(one, list) else (one,)
+                found += _in_memory(one, data) if isinstance(one, list) else (one,)
             found += _rest(data, place, offset)
         self._trim()
         return found
@@ -127,14 +127,21 @@ class ViewScan:
             self._buffer = bytearray()
 
 
-def _copied(whole: list[ShownBatches], data: memoryview) -> Iterator[Shown]:
-    """By reference: these bytes stay in memory as long as they are sent."""
+def _in_memory(whole: list[ShownBatches], data: memoryview) -> Iterator[Shown]:
+    """By reference, which keeps all of `data` until they are sent; a small part of it is copied."""
+    size_bytes = _size_of(whole)
+    is_copied = size_bytes < min(IN_FILE_BYTES_MIN, len(data) // 2)
     for one in whole:
-        yield Shown(data[one.place : one.place + one.size_bytes], one.next_offset, is_whole=True)
+        batch = data[one.place : one.place + one.size_bytes]
+        yield Shown(bytes(batch) if is_copied else batch, one.next_offset, is_whole=True)
+
+
+def _size_of(whole: list[ShownBatches]) -> int:
+    return whole[-1].place + whole[-1].size_bytes - whole[0].place
 
 
 def _in_file(whole: list[ShownBatches], part: FilePart, position: int, data: memoryview) -> Iterator[Found]:
-    is_short = whole[-1].place + whole[-1].size_bytes - whole[0].place < IN_FILE_BYTES_MIN
+    is_short = _size_of(whole) < IN_FILE_BYTES_MIN
     for one in whole:
         end = one.place + one.size_bytes
         if is_short:
@@ -144,7 +151,7 @@ def _in_file(whole: list[ShownBatches], part: FilePart, position: int, data: mem
 
 
 def _rest(data: memoryview, place: int, offset: int) -> Iterator[Asked]:
-    """What the kernel has stopped in front of. Raises CorruptRecords."""
+    """The batches from `place` on, which the kernel has not looked at. Raises CorruptRecords."""
     for position, header in batches(data, place):
         if header.last_offset >= offset:
             yield _asked(data, position)

@@ -310,48 +310,63 @@ async def test_another_reader_of_a_sparse_view_does_not_read_the_base(make: Make
     assert asked == [152]
 
 
-async def test_what_passes_as_a_whole_is_sent_as_the_base_would_be(make: Make, tmp_path: Path) -> None:
-    """Batches lie in a file of the local store. The next reader of the view has no filter in its way."""
-    cluster = make()
-    log = cluster.log()
-    log.tail_start_offset = 10_000
-    for tags in ("a" * 600, "b", "a" * 600, "ab", "a" * 600):
-        cluster.put(tags, value=b"x" * 100)
-    stored = [bytes(one.data) for one in log.batches]
-    (tmp_path / "log").write_bytes(b"".join(stored))
-    threads = ThreadPoolExecutor(1)
+def puts_into_a_file(
+    cluster: ViewCluster, path: Path, threads: ThreadPoolExecutor, step_bytes_max: int = 2**30
+) -> None:
+    """The batches that the log has lie in a file of the local store; reads take so much of it at once."""
+    stored = [bytes(one.data) for one in cluster.log().batches]
+    path.write_bytes(b"".join(stored))
     starts = [sum(map(len, stored[:number])) for number in range(len(stored) + 1)]
     firsts = [BatchHeader.parse(one).base_offset for one in stored]
+    ends = [BatchHeader.parse(one).end_offset for one in stored]
 
     def read_in_file(log: Any, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp | None:
         first = last = bisect_right(firsts, offset) - 1
-        ends = [BatchHeader.parse(one).end_offset for one in stored]
-        while (
-            last + 1 < len(stored)
-            and starts[last + 2] - starts[first] <= length_bytes_max
-            and ends[last + 1] <= bound_offset
-        ):
+        room = min(length_bytes_max, step_bytes_max)
+        while last + 1 < len(stored) and starts[last + 2] - starts[first] <= room and ends[last + 1] <= bound_offset:
             last += 1
-        part = LocalFilePart(
-            OpenFile(tmp_path / "log"),
-            starts[first],
-            starts[last + 1] - starts[first],
-            asyncio.get_running_loop(),
-            threads,
-        )
+        length = starts[last + 1] - starts[first]
+        part = LocalFilePart(OpenFile(path), starts[first], length, asyncio.get_running_loop(), threads)
         return CaughtUp((part,), ends[last])
 
+    cluster.log().tail_start_offset = 10_000
     cluster.fetcher.shared.catch_up.read_in_file = read_in_file  # type: ignore[method-assign]
-    aside = in_single_steps(cluster)
-    first = results(await cluster.fetch(wanted()))[0].records
-    expected = [one for one in range(1803) if one not in (600, 1202)]
-    assert seen(first) == expected and next_offset(first) == 1803
-    scans = len(aside)
-    assert scans == 2, "the filter is made ready, and looks at all of it at once"
-    assert results(await cluster.fetch(wanted()))[0].records == first
-    assert seen(results(await cluster.fetch(wanted(601, partition_max_bytes=1)))[0].records) == expected[600:1200]
-    assert len(aside) == scans
-    threads.shutdown()
+
+
+async def test_what_passes_as_a_whole_is_sent_as_the_base_would_be(make: Make, tmp_path: Path) -> None:
+    """Batches lie in a file of the local store. The next reader of the view has no filter in its way."""
+    cluster = make()
+    for tags in ("a" * 600, "b", "a" * 600, "ab", "a" * 600):
+        cluster.put(tags, value=b"x" * 100)
+    with ThreadPoolExecutor(1) as threads:
+        puts_into_a_file(cluster, tmp_path / "log", threads)
+        aside = in_single_steps(cluster)
+        first = results(await cluster.fetch(wanted()))[0].records
+        expected = [one for one in range(1803) if one not in (600, 1202)]
+        assert seen(first) == expected and next_offset(first) == 1803
+        scans = len(aside)
+        assert scans == 2, "the filter is made ready, and looks at all of it at once"
+        assert results(await cluster.fetch(wanted()))[0].records == first
+        assert seen(results(await cluster.fetch(wanted(601, partition_max_bytes=1)))[0].records) == expected[600:1200]
+        assert len(aside) == scans
+
+
+async def test_what_a_file_has_before_a_damaged_batch_is_sent(make: Make, tmp_path: Path) -> None:
+    """Nothing is remembered where compaction has passed, so this fetch alone can send it."""
+    cluster = make()
+    for _ in range(2):
+        cluster.put("a" * 600, value=b"x" * 100)
+    log = cluster.log()
+    log.compacted_offset = 10_000
+    broken = bytearray(log.batches[-1].data)
+    broken[61] = 120  # the first record's length
+    log.batches[-1] = replace(log.batches[-1], data=bytes(broken))
+    with ThreadPoolExecutor(1) as threads:
+        puts_into_a_file(cluster, tmp_path / "log", threads, step_bytes_max=1)
+        found = results(await cluster.fetch(wanted()))[0]
+        assert found.error_code == ErrorCode.NONE and seen(found.records) == list(range(600))
+        found = results(await cluster.fetch(wanted(600)))[0]
+        assert found.error_code == ErrorCode.CORRUPT_MESSAGE and not found.records
 
 
 async def test_what_is_not_committed_is_not_shown_from_memory(make: Make) -> None:
