@@ -33,6 +33,11 @@ class ClientHello:
         self._await(_HEADER_BYTES)
         loop.add_reader(accepted, self._readable)
 
+    @property
+    def is_tls(self) -> bool:
+        """Whether what has come so far begins a TLS record."""
+        return self._first == TLS_RECORD
+
     def close(self) -> None:
         """Wait no more; the socket stays open."""
         self._loop.remove_reader(self._accepted)

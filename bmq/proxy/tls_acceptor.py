@@ -198,7 +198,7 @@ class _Handshake:
         self._acceptor.ended(self)
 
     def _took_too_long(self) -> None:
-        self._acceptor.refuse_late(self.host, is_begun=False)
+        self._acceptor.refuse_late(self.host, is_begun=self._hello.is_tls)
         self.drop()
 
     def _begin(self, first: bytes) -> None:

@@ -23,6 +23,7 @@ from bmq.proxy.pending_connections import PendingConnections
 from bmq.proxy.server import BACKLOG
 from bmq.proxy.tls_acceptor import TlsAcceptor
 from bmq.security.listener_security import ListenerSecurity, SecurityProtocol
+from tests.fakes.loop_time import LoopTime
 from tests.unit.proxy.harness import Client, Proxy, start_proxy, until
 
 pytestmark = pytest.mark.unit
@@ -411,4 +412,26 @@ async def test_without_a_descriptor_for_a_client_it_is_accepted_later(
     _, writer = await asyncio.open_connection(*bound.getsockname(), ssl=client_context(), server_hostname="localhost")
     assert "accept_failed" in capsys.readouterr().out
     writer.close()
+    await made.acceptor.close()
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"), [(0, "it sent nothing within 5 s"), (9, "its TLS handshake was not done within 5 s")]
+)
+async def test_a_listener_of_plain_text_too_tells_clients_that_began_tls(
+    sent: int, reason: str, loop_time: LoopTime
+) -> None:
+    made = Made(allows_plaintext=True, handshake_s=5)
+    _, writer = await asyncio.open_connection(*await made.start())
+    writer.write(client_hello()[3][:sent])
+    await until(lambda: len(made.pending) == 1)
+    # As above: what the first one sent has been looked at.
+    _, other = await asyncio.open_connection(
+        *writer.get_extra_info("peername"), ssl=client_context(), server_hostname="localhost"
+    )
+    await until(lambda: len(made.pending) == 1)
+    await loop_time.pass_s(5)
+    assert made.refused == [reason] and len(made.pending) == 0
+    for one in (writer, other):
+        one.close()
     await made.acceptor.close()
