@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import dataclass
 from typing import Annotated
@@ -13,10 +14,11 @@ def _listed(value: object) -> object:
     """An environment variable has text: `a,b` or `["a", "b"]`."""
     if not isinstance(value, str):
         return value
-    try:
-        return tuple(json.loads(value))
-    except (ValueError, TypeError):
-        return tuple(host for part in value.split(",") if (host := part.strip()))
+    with contextlib.suppress(ValueError):
+        listed = json.loads(value)
+        if isinstance(listed, list):
+            return tuple(listed)
+    return tuple(host for part in value.split(",") if (host := part.strip().strip('"')))
 
 
 @dataclass(frozen=True, slots=True)

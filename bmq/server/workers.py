@@ -88,7 +88,7 @@ class Workers:
     """`run` returns after SIGTERM or SIGINT, when all workers have left in order.
 
     `run_worker` runs in a worker's process: it sends a heartbeat over the connection every `BEAT_INTERVAL_S` once it is
-    ready (cli/heartbeat), and leaves in order when the other end is gone.
+    ready (server/heartbeat), and leaves in order when the other end is gone.
     """
 
     def __init__(self, settings: Settings, run_worker: RunWorker) -> None:

@@ -75,6 +75,7 @@ def test_in_front_of_hdfs_caches_are_a_share_of_the_memory_unless_they_are_set(
         ("orders:80, [::1]:8080", ("orders:80", "[::1]:8080")),
         ("[::1]:8080", ("[::1]:8080",)),
         ("4711", ("4711",)),
+        ('"orders:80"', ("orders:80",)),
         ("", ()),
     ],
 )
