@@ -78,13 +78,13 @@ def test_what_contradicts_itself_is_refused(kernel: Kernel) -> None:
         (b"abc", ALL._replace(start=-1)),
         (b"abc", ALL._replace(base_offset=2**62 + 1)),
     ):
-        with pytest.raises(ValueError, match=r"."):
+        with pytest.raises(ValueError, match=r"contradict|other bodies"):
             kernel.due_rows(entry, bodies, terms)
     size = len(body)
     for start, length, part in ((0, size + 1, 0), (1, size, 0), (-1, size, 0), (0, -1, 0), (0, size, 1), (0, size, -1)):
-        with pytest.raises(ValueError, match=r"."):
+        with pytest.raises(ValueError, match=r"contradict|other bodies"):
             kernel.delivered_records(array("q", (5, 0, 0, start, length)), array("q", [part]), [body])
-    with pytest.raises(ValueError, match=r"."):
+    with pytest.raises(ValueError, match=r"contradict|other bodies"):
         kernel.delivered_records(array("q", (5, 0, 0, 0)), array("q", [0]), [body])
     for damaged in (b"", body[:-1], b"\xff" * 11, b"\x03\x01\x01", b"\x01\x01\x03"):
         with pytest.raises(Damage):
