@@ -34,11 +34,22 @@ SANITIZED: Final = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-
 WARNINGS: Final = ("-std=c11", "-Wall", "-Wextra", "-Wconversion", "-Werror")
 
 
-def build(compiler: str, program: str, target: Path, *flags: str) -> Path:
-    """Compile one of the programs here with the kernel's sources. Warnings are errors."""
-    sources = [HERE / f"{program}.c", *sorted(SOURCES.glob("*.c"))]
+def build(compiler: str, program: str, target: Path, *flags: str, kernel: Path | None = None) -> Path:
+    """Compile one of the programs here with the kernel's sources, or with what `build_kernel` made. Warnings are errors."""
+    sources = [HERE / f"{program}.c", *(_kernel_sources() if kernel is None else (kernel,))]
     subprocess.run([compiler, *WARNINGS, *flags, f"-I{SOURCES}", "-o", target, *sources], check=True)
     return target
+
+
+def build_kernel(compiler: str, target: Path, *flags: str) -> Path:
+    """Compile the kernel's sources to one object file, for several programs."""
+    command = [compiler, *WARNINGS, *flags, f"-I{SOURCES}", "-r", "-nostdlib", "-o", target, *_kernel_sources()]
+    subprocess.run(command, check=True)
+    return target
+
+
+def _kernel_sources() -> list[Path]:
+    return sorted(SOURCES.glob("*.c"))
 
 
 def answers(driver: Path, inputs: Sequence[bytes]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
@@ -11,7 +12,7 @@ import pytest
 from bmq.hdfs.sasl import signatures_twin
 from bmq.protocol.batch_records import Record, encode_records
 from bmq.records import deliveries_twin, held_rows_twin, keys_twin
-from tests.fuzz.kernel_cases import SANITIZED, answers, build, differences, mutated, seeds
+from tests.fuzz.kernel_cases import SANITIZED, answers, build, build_kernel, differences, mutated, seeds
 from tests.unit.records import delivery_cases, held_row_cases
 from tests.unit.records.delay_cases import random_case, split_line
 from tests.unit.records.key_cases import hash_line, random_take, take_line
@@ -25,9 +26,20 @@ pytestmark = pytest.mark.unit
 MUTATED = 6_000
 
 
+Driver = Callable[[str], Path]
+
+
 @pytest.fixture(scope="module")
-def driver(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build("cc", "kernel_driver", tmp_path_factory.mktemp("sanitized") / "driver", *SANITIZED)
+def built(tmp_path_factory: pytest.TempPathFactory) -> Driver:
+    """Makes a driver by its name. The kernel is compiled once for all of them, which takes most of the time."""
+    directory = tmp_path_factory.mktemp("sanitized")
+    kernel = build_kernel("cc", directory / "kernel.o", *SANITIZED)
+    return lambda program: build("cc", program, directory / program, *SANITIZED, kernel=kernel)
+
+
+@pytest.fixture(scope="module")
+def driver(built: Driver) -> Path:
+    return built("kernel_driver")
 
 
 def test_broken_batches_and_many_changed_ones_are_answered_as_by_the_twins(driver: Path) -> None:
@@ -55,8 +67,8 @@ def test_a_sanitizer_would_be_heard(tmp_path: Path) -> None:
     assert run.returncode and ("runtime error" in run.stderr or "heap-buffer-overflow" in run.stderr)
 
 
-def test_keys_are_hashed_and_taken_as_by_the_twins(tmp_path: Path) -> None:
-    driver = build("cc", "keys_driver", tmp_path / "driver", *SANITIZED)
+def test_keys_are_hashed_and_taken_as_by_the_twins(built: Driver) -> None:
+    driver = built("keys_driver")
     dice = Random(41)
     keys = (b"", b"a", b"ab", b"abc", b"abcd", b"abcdefghi", None)
     bodies = []
@@ -71,8 +83,8 @@ def test_keys_are_hashed_and_taken_as_by_the_twins(tmp_path: Path) -> None:
     assert answers(driver, [data for data, _, _ in takes]) == expected
 
 
-def test_delayed_records_are_taken_out_as_by_the_twin(tmp_path: Path) -> None:
-    driver = build("cc", "delays_driver", tmp_path / "driver", *SANITIZED)
+def test_delayed_records_are_taken_out_as_by_the_twin(built: Driver) -> None:
+    driver = built("delays_driver")
     dice = Random(43)
     cases = [random_case(dice) for _ in range(600)]
     inputs = [one for one in [*cases, *mutated(cases, dice, 3_000)] if len(one) >= 3]
@@ -80,24 +92,24 @@ def test_delayed_records_are_taken_out_as_by_the_twin(tmp_path: Path) -> None:
     assert answers(driver, inputs) == [split_line(one) for one in inputs]
 
 
-def test_rows_of_held_records_are_written_as_by_the_twin(tmp_path: Path) -> None:
-    driver = build("cc", "held_rows_driver", tmp_path / "driver", *SANITIZED)
+def test_rows_of_held_records_are_written_as_by_the_twin(built: Driver) -> None:
+    driver = built("held_rows_driver")
     dice = Random(47)
     cases = [held_row_cases.random_case(dice) for _ in range(600)]
     inputs = [one for one in [*cases, *mutated(cases, dice, 3_000)] if len(one) >= held_row_cases.HEAD.size]
     assert answers(driver, inputs) == [held_row_cases.line_by(held_rows_twin, one) for one in inputs]
 
 
-def test_deliveries_are_made_as_by_the_twin(tmp_path: Path) -> None:
-    driver = build("cc", "deliveries_driver", tmp_path / "driver", *SANITIZED)
+def test_deliveries_are_made_as_by_the_twin(built: Driver) -> None:
+    driver = built("deliveries_driver")
     dice = Random(53)
     cases = [delivery_cases.random_case(dice) for _ in range(600)]
     inputs = [one for one in [*cases, *mutated(cases, dice, 3_000)] if len(one) >= delivery_cases.HEAD.size]
     assert answers(driver, inputs) == [delivery_cases.line_by(deliveries_twin, one) for one in inputs]
 
 
-def test_records_pass_filters_as_by_the_twin(tmp_path: Path) -> None:
-    driver = build("cc", "passing_driver", tmp_path / "driver", *SANITIZED)
+def test_records_pass_filters_as_by_the_twin(built: Driver) -> None:
+    driver = built("passing_driver")
     dice = Random(47)
     cases = [passing_case(dice) for _ in range(600)]
     inputs = [one for one in [*cases, *mutated(cases, dice, 3_000)] if len(one) >= HEAD_BYTES]
@@ -105,8 +117,8 @@ def test_records_pass_filters_as_by_the_twin(tmp_path: Path) -> None:
     assert answers(driver, inputs) == [looked(one) for one in inputs]
 
 
-def test_data_is_signed_as_by_the_twin(tmp_path: Path) -> None:
-    driver = build("cc", "hmac_md5_driver", tmp_path / "driver", *SANITIZED)
+def test_data_is_signed_as_by_the_twin(built: Driver) -> None:
+    driver = built("hmac_md5_driver")
     dice = Random(53)
     inputs, expected = [], []
     for size_bytes in [*range(260), 16_384, 16_445]:
@@ -117,8 +129,8 @@ def test_data_is_signed_as_by_the_twin(tmp_path: Path) -> None:
     assert answers(driver, inputs) == expected
 
 
-def test_batches_are_shown_as_by_the_twin(tmp_path: Path) -> None:
-    driver = build("cc", "showing_driver", tmp_path / "driver", *SANITIZED)
+def test_batches_are_shown_as_by_the_twin(built: Driver) -> None:
+    driver = built("showing_driver")
     dice = Random(53)
     cases = [showing_case(dice) for _ in range(600)]
     inputs = [one for one in [*cases, *mutated(cases, dice, 4_000)] if len(one) >= 2]
