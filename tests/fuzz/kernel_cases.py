@@ -43,8 +43,8 @@ def build(compiler: str, program: str, target: Path, *flags: str, kernel: Path |
 
 def build_kernel(compiler: str, target: Path, *flags: str) -> Path:
     """Compile the kernel's sources to one object file, for several programs."""
-    command = [compiler, *WARNINGS, *flags, f"-I{SOURCES}", "-r", "-nostdlib", "-o", target, *_kernel_sources()]
-    subprocess.run(command, check=True)
+    options = (*WARNINGS, *flags, f"-I{SOURCES}", "-r", "-nostdlib")
+    subprocess.run([compiler, *options, "-o", target, *_kernel_sources()], check=True)
     return target
 
 
