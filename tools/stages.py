@@ -120,7 +120,7 @@ LINT: Final = (
     Stage("format", (tool("ruff"), "format", "--check"), 30, computes=True),
     Stage("types", (tool("mypy"),), 120, computes=True),
     Stage("imports", (tool("lint-imports"),), 60, computes=True),
-    pytest("unit", 400, 60, "-n", "logical", "--dist", "worksteal", "tests/unit"),
+    pytest("unit", 800, 60, "-n", "logical", "--dist", "worksteal", "tests/unit"),
 )
 SEEDS: Final = 24
 STAGES = {
