@@ -23,7 +23,7 @@ READ_BYTES: Final = 256 * 1024
 """Of one read, where several holds are wanted: those behind the first are mostly among them."""
 ONE_READ_BYTES: Final = 64 * 1024
 AHEAD_MS: Final = 500
-"""What is due so soon is read with what is due now."""
+"""Records that are due within this time are read, from the log and from runs, together with those that are due now."""
 AHEAD_RECORDS_MAX: Final = 10_000
 BYTES_MAX: Final = 4 * 1024 * 1024
 """Of bodies in memory. What is due now is read in any case, MORE_BYTES_MAX of it."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from bmq.broker.owned_partition import OwnedPartition
+from bmq.broker.timers.hold_reader import AHEAD_MS
 from bmq.log.damage import file_damage, reason_of, require_accepted
 from bmq.log.names import run_name
 from bmq.log.partition_files import PartitionFiles
@@ -21,8 +22,6 @@ from bmq.log.timers.run_reader import RunReader
 from bmq.log.timers.run_reference import RunReference
 from bmq.records.held_row_layout import ROW_FIELDS
 
-LOAD_AHEAD_MS: Final = 500
-"""Blocks are read so long before they are due, once deliveries are under way."""
 LOAD_BYTES_MAX: Final = 256 * 1024
 """One read of a run has at most so many bytes, or one block that is longer."""
 
@@ -146,7 +145,7 @@ class PendingRuns:
         for key, cursor in tuple(self._cursors.items()):
             if key in unloaded and unloaded[key].due_ms <= due_ms:
                 try:
-                    await self._load(key, cursor, due_ms + LOAD_AHEAD_MS)
+                    await self._load(key, cursor, due_ms + AHEAD_MS)
                 except (FileMissing, CorruptFile) as error:
                     await self._require_accepted(cursor, error)
                     del self._cursors[key], unloaded[key]
