@@ -59,6 +59,11 @@ BMQ_INLINE uint32_t true_of_headers(const struct bmq_record_filter *filter, cons
     return found;
 }
 
+BMQ_INLINE int passes(const struct bmq_record_filter *filter, const uint8_t *data, const struct bmq_record *record) {
+    const uint32_t found = true_of_key(filter, data, record) | true_of_headers(filter, data, record);
+    return (int)(filter->truths >> found & 1);
+}
+
 int64_t bmq_passing_records(const uint8_t *data, int64_t end, int64_t count, int64_t last_delta,
                             const struct bmq_record_filter *filter, int64_t *runs, struct bmq_passing *passing) {
     struct bmq_record record = {0};
@@ -69,14 +74,12 @@ int64_t bmq_passing_records(const uint8_t *data, int64_t end, int64_t count, int
     }
     passing->run_count = passing->passed = 0;
     for (number = 0; number < count; number++) {
-        uint32_t found;
         begin = place;
         place = bmq_get_record(data, place, end, BMQ_WANTS_HEADERS, last_delta, &passing->previous, &record);
         if (place < 0) {
             return place;
         }
-        found = true_of_key(filter, data, &record) | true_of_headers(filter, data, &record);
-        if (!(filter->truths >> found & 1)) {
+        if (!passes(filter, data, &record)) {
             continue;
         }
         if (passing->run_count && runs[2 * passing->run_count - 1] == begin) {
@@ -114,7 +117,6 @@ static int64_t show_records(const uint8_t *batch, int64_t size, int64_t record_c
     int64_t place = BMQ_HEADER_BYTES, previous = -1, number, begin, ahead, run = place, run_end = place, passed = 0;
     int64_t at = BMQ_HEADER_BYTES;
     for (number = 0; number < record_count; number++) {
-        uint32_t found;
         begin = place;
         place = bmq_get_record(batch, place, size, BMQ_WANTS_HEADERS, last_delta, &previous, &record);
         if (place < 0) {
@@ -126,8 +128,7 @@ static int64_t show_records(const uint8_t *batch, int64_t size, int64_t record_c
             BMQ_PREFETCH(batch + ahead);
             BMQ_PREFETCH(batch + ahead - CACHE_LINE_BYTES);
         }
-        found = true_of_key(filter, batch, &record) | true_of_headers(filter, batch, &record);
-        if (!(filter->truths >> found & 1)) {
+        if (!passes(filter, batch, &record)) {
             continue;
         }
         if (run_end != begin) {
