@@ -104,8 +104,12 @@ def fetched(client: WireClient, topic: str, partition: int, end_offset: int) -> 
 
 
 def test_waiting_fetch_sees_what_another_node_takes(cluster: BmqCluster, make_topic: TopicMaker) -> None:
-    """A long poll at a proxy ends when the owner, elsewhere, has a record; not when its time is up."""
+    """A long poll at a proxy ends when the owner, elsewhere, has a record; not when its time is up.
+
+    It ends with NOT_LEADER_OR_FOLLOWER, too, when the balancer moves the partition: the new topic is balanced before.
+    """
     topic = make_topic(cluster, 1)
+    cluster.wait_balanced()
     owner = cluster.owner_of(topic, 0)
     far = next(node for node in cluster.nodes.values() if node is not owner)
     with WireClient(owner.kafka_port) as writer, WireClient(far.kafka_port, timeout_s=60) as reader:

@@ -126,6 +126,7 @@ def test_stale_clients_are_told_the_next_owner(cluster: BmqCluster, make_topic: 
     victim = cluster.owner_of(topic, 0)
     victim.kill()
     eventually(lambda: cluster.owner_of(topic, 0) is not victim, 20, "the partition has a new owner")
+    cluster.wait_balanced()  # nothing moves while the nodes are asked
     cluster.wait_settled()
     owner, epoch = cluster.owner_of(topic, 0), cluster.leader_epoch_of(topic, 0)
     wanted = FetchPartition(
