@@ -1,5 +1,6 @@
 #include "batch_check.h"
 
+#include "byte_order.h"
 #include "record.h"
 #include "record_walk.h"
 

@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "byte_order.h"
 #include "varint.h"
 
 #define BMQ_HEADER_BYTES 61

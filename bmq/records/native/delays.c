@@ -75,18 +75,6 @@ BMQ_INLINE int ask(const uint8_t *data, int64_t place, int64_t stop, int64_t cou
     return 1;
 }
 
-BMQ_INLINE uint8_t *put_be32(uint8_t *out, uint32_t value) {
-    out[0] = (uint8_t)(value >> 24);
-    out[1] = (uint8_t)(value >> 16);
-    out[2] = (uint8_t)(value >> 8);
-    out[3] = (uint8_t)value;
-    return out + 4;
-}
-
-BMQ_INLINE uint8_t *put_be64(uint8_t *out, int64_t value) {
-    return put_be32(put_be32(out, (uint32_t)((uint64_t)value >> 32)), (uint32_t)(uint64_t)value);
-}
-
 int64_t bmq_split_delays(const uint8_t *data, int64_t end, int64_t record_count, int64_t last_delta,
                          const struct bmq_delay_terms *terms, uint8_t *entries, uint8_t *bodies, uint8_t *kept,
                          struct bmq_delay_split *split) {
@@ -133,10 +121,11 @@ int64_t bmq_split_delays(const uint8_t *data, int64_t end, int64_t record_count,
         }
         body = bmq_get_varint(data, record.behind_timestamp, record.stop, &delta);
         memcpy(bodies + split->held_bytes, data + body, (size_t)(place - body));
-        entries = put_be64(entries, due_ms < terms->floor_ms ? terms->floor_ms : due_ms);
-        entries = put_be64(entries, timestamp_ms);
-        entries = put_be32(entries, (uint32_t)record.offset_delta);
-        entries = put_be32(entries, (uint32_t)(place - body));
+        store_be64(entries, (uint64_t)(due_ms < terms->floor_ms ? terms->floor_ms : due_ms));
+        store_be64(entries + 8, (uint64_t)timestamp_ms);
+        store_be32(entries + 16, (uint32_t)record.offset_delta);
+        store_be32(entries + 20, (uint32_t)(place - body));
+        entries += BMQ_HELD_ENTRY_BYTES;
         split->held_bytes += place - body;
         split->held_count++;
     }

@@ -8,14 +8,6 @@
 
 #define OFFSET_MAX (INT64_C(1) << 62)
 
-BMQ_INLINE uint32_t be32(const uint8_t *data) {
-    return (uint32_t)data[0] << 24 | (uint32_t)data[1] << 16 | (uint32_t)data[2] << 8 | data[3];
-}
-
-BMQ_INLINE int64_t be64(const uint8_t *data) {
-    return (int64_t)((uint64_t)be32(data) << 32 | be32(data + 4));
-}
-
 BMQ_INLINE uint64_t le(const uint8_t *data, int bytes) {
     uint64_t value = 0;
     int at;
@@ -48,8 +40,8 @@ int64_t bmq_held_rows(const uint8_t *entries, int64_t count, int64_t base_offset
         return -BMQ_BAD_CALL;
     }
     for (number = 0; number < count; number++, entries += BMQ_HELD_ENTRY_BYTES) {
-        const int64_t due_ms = be64(entries), length = (int32_t)be32(entries + 20);
-        const int64_t name = base_offset + (int32_t)be32(entries + 16);
+        const int64_t due_ms = (int64_t)load_be64(entries), length = (int32_t)load_be32(entries + 20);
+        const int64_t name = base_offset + (int32_t)load_be32(entries + 16);
         if (length < 0 || length > bodies_bytes - place) {
             return -BMQ_BAD_CALL;
         }
@@ -57,7 +49,7 @@ int64_t bmq_held_rows(const uint8_t *entries, int64_t count, int64_t base_offset
             struct bmq_held_row *row = &rows[written++];
             row->due_ms = due_ms;
             row->name = name;
-            row->created_ms = be64(entries + 8);
+            row->created_ms = (int64_t)load_be64(entries + 8);
             row->body = start + place;
             row->body_bytes = length;
         }

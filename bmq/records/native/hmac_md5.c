@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "byte_order.h"
+
 enum { LANES = 4, BLOCK_BYTES = 64, WORDS = BLOCK_BYTES / 4, LENGTH_PLACE = 56, STEPS = 64 };
 
 typedef uint32_t lanes __attribute__((vector_size(4 * LANES)));
@@ -49,17 +51,13 @@ static const uint32_t SINES[STEPS] = {
     ROUND(H, 32, 5, 3, 4, 11, 16, 23)      \
     ROUND(I, 48, 0, 7, 6, 10, 15, 21)
 
-static inline uint32_t word_at(const uint8_t *place) {
-    return (uint32_t)place[0] | (uint32_t)place[1] << 8 | (uint32_t)place[2] << 16 | (uint32_t)place[3] << 24;
-}
-
 static inline void put_word(uint8_t *place, uint32_t word) {
     for (int i = 0; i < 4; i++)
         place[i] = (uint8_t)(word >> 8 * i);
 }
 
 /* Blocks that are the same in each lane. */
-#define WORD(word) word_at(data + 4 * (word))
+#define WORD(word) load_le32(data + 4 * (word))
 #define TAKE_BLOCKS                                    \
     lanes a = state->a, b = state->b, c = state->c, d = state->d; \
     for (; blocks > 0; blocks--, data += BLOCK_BYTES) { \
@@ -99,7 +97,7 @@ static void take_different(struct state *state, uint8_t blocks[LANES][BLOCK_BYTE
     lanes a = state->a, b = state->b, c = state->c, d = state->d;
     for (int i = 0; i < WORDS; i++)
         for (int lane = 0; lane < LANES; lane++)
-            words[i][lane] = word_at(blocks[lane] + 4 * i);
+            words[i][lane] = load_le32(blocks[lane] + 4 * i);
     BLOCK
     state->a += a, state->b += b, state->c += c, state->d += d;
 }

@@ -28,7 +28,7 @@ BMQ_INLINE uint32_t murmur2(const uint8_t *key, uint32_t length) {
     const uint32_t factor = 0x5bd1e995;
     uint32_t hash = 0x9747b28c ^ length;
     for (; length >= 4; key += 4, length -= 4) {
-        uint32_t word = (uint32_t)key[0] | (uint32_t)key[1] << 8 | (uint32_t)key[2] << 16 | (uint32_t)key[3] << 24;
+        uint32_t word = load_le32(key);
         word *= factor;
         word ^= word >> 24;
         word *= factor;

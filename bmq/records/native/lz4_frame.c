@@ -1,11 +1,9 @@
 #include "lz4_frame.h"
 
+#include "byte_order.h"
+
 #define MAGIC UINT32_C(0x184D2204)
 #define BLOCK_BYTES_MASK UINT32_C(0x7fffffff)
-
-static uint32_t load_le32(const uint8_t *place) {
-    return place[0] | (uint32_t)place[1] << 8 | (uint32_t)place[2] << 16 | (uint32_t)place[3] << 24;
-}
 
 /* See lz4_frame.h. The decoder that comes next verifies checksums and the blocks themselves. */
 int32_t bmq_lz4_is_one_frame(const uint8_t *data, size_t data_bytes) {

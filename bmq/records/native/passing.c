@@ -95,21 +95,6 @@ int64_t bmq_passing_records(const uint8_t *data, int64_t end, int64_t count, int
     return 0;
 }
 
-BMQ_INLINE int64_t be64(const uint8_t *at) {
-    return (int64_t)load_be64(at);
-}
-
-BMQ_INLINE int64_t be32(const uint8_t *at) {
-    return (int32_t)load_be32(at);
-}
-
-BMQ_INLINE void put_be32(uint8_t *at, int64_t value) {
-    at[0] = (uint8_t)(value >> 24);
-    at[1] = (uint8_t)(value >> 16);
-    at[2] = (uint8_t)(value >> 8);
-    at[3] = (uint8_t)value;
-}
-
 /* How many records of a batch pass. Less than all of them: `out` has the batch with these, `*out_bytes` long. Negative: damage. */
 static int64_t show_records(const uint8_t *batch, int64_t size, int64_t record_count, int64_t last_delta,
                             const struct bmq_record_filter *filter, uint8_t *out, int64_t *out_bytes) {
@@ -146,8 +131,8 @@ static int64_t show_records(const uint8_t *batch, int64_t size, int64_t record_c
         memcpy(out + at, batch + run, (size_t)(run_end - run));
         at += run_end - run;
         memcpy(out, batch, BMQ_HEADER_BYTES);
-        put_be32(out + 8, at - BMQ_LENGTH_OVERHEAD_BYTES);
-        put_be32(out + 57, passed);
+        store_be32(out + 8, (uint32_t)(at - BMQ_LENGTH_OVERHEAD_BYTES));
+        store_be32(out + 57, (uint32_t)passed);
         *out_bytes = at;
     }
     return passed;
@@ -161,9 +146,11 @@ int64_t bmq_show_batches(const uint8_t *data, int64_t end, const struct bmq_reco
     }
     while (end - place >= BMQ_HEADER_BYTES) {
         const uint8_t *const batch = data + place;
-        const int64_t size = be32(batch + 8) + BMQ_LENGTH_OVERHEAD_BYTES, last_delta = be32(batch + 23);
-        const int64_t base_offset = be64(batch), record_count = be32(batch + 57), attributes = batch[22];
-        struct bmq_shown one = {BMQ_SHOWN_ASK, base_offset, 0, be32(batch + 12), place, size};
+        const int32_t length = (int32_t)load_be32(batch + 8), last_delta = (int32_t)load_be32(batch + 23);
+        const int32_t record_count = (int32_t)load_be32(batch + 57), epoch = (int32_t)load_be32(batch + 12);
+        const int64_t size = (int64_t)length + BMQ_LENGTH_OVERHEAD_BYTES, base_offset = (int64_t)load_be64(batch);
+        const uint8_t attributes = batch[22];
+        struct bmq_shown one = {BMQ_SHOWN_ASK, base_offset, 0, epoch, place, size};
         int64_t passed = -BMQ_CUT;
         if (size < BMQ_HEADER_BYTES || size > end - place || batch[16] != 2 || last_delta < 0 ||
             base_offset < 0 || base_offset > INT64_MAX - INT32_MAX - 1) {

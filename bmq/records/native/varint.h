@@ -82,13 +82,4 @@ static inline enum varint_result read_varint32(const uint8_t **at, const uint8_t
     return read_varint32_long(at, end, value);
 }
 
-/* Big-endian numbers at a place of which the caller knows that they are there. */
-static inline uint32_t load_be32(const uint8_t *place) {
-    return (uint32_t)place[0] << 24 | (uint32_t)place[1] << 16 | (uint32_t)place[2] << 8 | place[3];
-}
-
-static inline uint64_t load_be64(const uint8_t *place) {
-    return (uint64_t)load_be32(place) << 32 | load_be32(place + 4);
-}
-
 #endif
