@@ -8,7 +8,7 @@ Decisions only (KIP-848).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from bmq.coordinator.config import ConsumerConfig, GroupTerms
@@ -26,9 +26,6 @@ from bmq.coordinator.topics import Topics
 from bmq.protocol import consumer_group_records as records
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-
-AT_ONCE_MS: Final = 0
-"""Timestamp of a target that the next one may follow without waiting for the assignment interval."""
 
 
 class GroupContext(NamedTuple):
@@ -77,10 +74,7 @@ def bump_if_needed(draft: Draft, context: GroupContext, *, must: bool) -> None:
 def update_target(draft: Draft, context: GroupContext) -> None:
     """Compute the target of the group's epoch if it is due. Raises KafkaError UNKNOWN_SERVER_ERROR."""
     group = draft.existing
-    if group.epoch <= group.target_epoch:
-        return
-    since_ms = context.now.wall_ms - group.target_timestamp_ms
-    if group.target_timestamp_ms != AT_ONCE_MS and 0 <= since_ms < context.terms.assignment_interval_ms:
+    if not group.is_target_due(context.now.wall_ms, context.terms.assignment_interval_ms):
         return
     draft.require_writable()
     name = group.preferred_assignor(_assignors(context.config))

@@ -22,6 +22,8 @@ from bmq.protocol.record_types import (
 
 FIRST_TARGET_EPOCH: Final = 1
 """Epoch of the empty target that a group begins with, as in Kafka."""
+AT_ONCE_MS: Final = 0
+"""Timestamp of a target that the next one may follow without waiting for the assignment interval."""
 
 
 class Member(Protocol):
@@ -71,6 +73,14 @@ class ModernGroup(ABC, Generic[M, T]):
         """The member that has this instance id now."""
         member_id = None if instance_id is None else self.static_ids.get(instance_id)
         return None if member_id is None else self.members[member_id]
+
+    def is_target_due(self, now_ms: int, interval_ms: int) -> bool:
+        """Whether the target is older than the group's epoch, and the assignment interval has passed since.
+
+        A clock that went back delays no target.
+        """
+        is_young = self.target_timestamp_ms != AT_ONCE_MS and 0 <= now_ms - self.target_timestamp_ms < interval_ms
+        return self.epoch > self.target_epoch and not is_young
 
     # ---------------------------------------------------------------- its offsets
 

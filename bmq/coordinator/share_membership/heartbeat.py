@@ -17,6 +17,7 @@ from uuid import UUID
 from bmq.coordinator.config import GroupTerms, ShareConfig
 from bmq.coordinator.modern.cached_responses import CacheableResponse, RequestKey
 from bmq.coordinator.modern.member_timers import TimerKind
+from bmq.coordinator.modern.modern_group import AT_ONCE_MS
 from bmq.coordinator.modern.subscribed_topics import metadata_hash
 from bmq.coordinator.runtime.moment import Moment
 from bmq.coordinator.share_membership.assignor import AssignedMember, Target
@@ -40,8 +41,6 @@ from bmq.protocol.messages.share_group_heartbeat_response import (
 
 MEMBER_ID_CHARACTERS_MAX: Final = 36
 """Longest member id: clients make up a UUID, as text."""
-AT_ONCE_MS: Final = 0
-"""Timestamp of a target that the next one may follow without waiting for the assignment interval."""
 
 
 class ShareContext(NamedTuple):
@@ -330,10 +329,7 @@ def _is_settled(group: ShareGroup, topics: Topics) -> bool:
 def _update_target(draft: ShareDraft, context: ShareContext) -> None:
     """Compute the target of the group's epoch if it is due."""
     group = draft.existing
-    if group.epoch <= group.target_epoch:
-        return
-    since_ms = context.now.wall_ms - group.target_timestamp_ms
-    if group.target_timestamp_ms != AT_ONCE_MS and 0 <= since_ms < context.terms.assignment_interval_ms:
+    if not group.is_target_due(context.now.wall_ms, context.terms.assignment_interval_ms):
         return
     draft.require_writable()
     members = [

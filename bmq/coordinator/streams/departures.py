@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bmq.coordinator.modern.member_timers import Due, TimerKind
+from bmq.coordinator.modern.modern_group import AT_ONCE_MS
 from bmq.coordinator.streams.draft import StreamsDraft
 from bmq.coordinator.streams.member import MemberState
-from bmq.coordinator.streams.progress import AT_ONCE_MS, StreamsGroupContext, bump_if_needed, update_target
+from bmq.coordinator.streams.progress import StreamsGroupContext, bump_if_needed, update_target
 from bmq.protocol import streams_group_records as records
 
 

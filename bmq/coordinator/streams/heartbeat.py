@@ -22,7 +22,6 @@ from bmq.coordinator.streams.member import (
 from bmq.coordinator.streams.progress import (
     StreamsGroupContext,
     bump_if_needed,
-    is_target_due,
     step,
     update_target,
 )
@@ -119,8 +118,9 @@ def heartbeat(draft: StreamsDraft, checked: CheckedHeartbeat, context: StreamsGr
         draft.write(records.TopologyKey(group=draft.group_id), topology)
     bump_if_needed(draft, configured, context, must=says_anew or is_new)
     is_delayed = _delay(draft, context, was_empty=was_empty)
-    is_waiting = is_delayed and draft.existing.epoch > draft.existing.target_epoch
-    if not is_waiting and is_target_due(draft.existing, context):
+    group = draft.existing
+    is_waiting = is_delayed and group.epoch > group.target_epoch
+    if not is_waiting and group.is_target_due(context.now.wall_ms, context.terms.assignment_interval_ms):
         update_target(draft, configured, context)
     member = step(draft, after.member_id, checked.owned, is_delayed=is_waiting)
     draft.start(TimerKind.SESSION, member.member_id, context.terms.session_timeout_ms)

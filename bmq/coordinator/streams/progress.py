@@ -27,8 +27,6 @@ from bmq.coordinator.topics import Topics
 from bmq.protocol import streams_group_records as records
 from bmq.protocol.streams_group_records import TopologyValue
 
-AT_ONCE_MS: Final = 0
-"""Timestamp of a target that the next one may follow without waiting for the assignment interval."""
 _FIRST_EPOCH: Final = FIRST_TARGET_EPOCH + 1
 """As in Kafka: a member that waits for its first target has the epoch of the empty one."""
 STANDBY_REPLICAS: Final = "num.standby.replicas"
@@ -80,13 +78,6 @@ def bump_if_needed(
                 assignment_configs=config_records(configs),
             ),
         )
-
-
-def is_target_due(group: StreamsGroup, context: StreamsGroupContext) -> bool:
-    """Whether the target is older than the group's epoch, and the assignment interval has passed."""
-    since_ms = context.now.wall_ms - group.target_timestamp_ms
-    is_young = group.target_timestamp_ms != AT_ONCE_MS and 0 <= since_ms < context.terms.assignment_interval_ms
-    return group.epoch > group.target_epoch and not is_young
 
 
 def update_target(draft: StreamsDraft, configured: ConfiguredTopology, context: StreamsGroupContext) -> None:
