@@ -30,7 +30,6 @@ from bench.cluster.many import insist
 from bench.core.client import Client as HeartbeatClient
 from bench.core.client import Load as HeartbeatLoad
 from bench.core.contenders import ServerOfTree
-from bench.core.revisions import checked_out
 from bench.criteria import BMQ
 from bench.groups.target import Target
 from bench.loads.client import Client
@@ -40,6 +39,7 @@ from bench.queues.groups import configure, initialize, member_ids, topic_id_of
 from bench.queues.idle import Member, heartbeat_frames, settle
 from bench.queues.target import filled
 from tests.support.processes import REPOSITORY
+from tests.support.revisions import checked_out
 
 PARTITIONS: Final = 8
 RECORD_BYTES: Final = 100

@@ -17,7 +17,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
-from bench.core.revisions import checked_out
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.codec import decode_response, encode_request
@@ -34,6 +33,7 @@ from bmq.protocol.messages.offset_commit_request import (
 from bmq.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest
 from tests.support.processes import REPOSITORY, ManagedProcess, eventually, free_port
+from tests.support.revisions import checked_out
 from tests.support.wire import WireClient
 
 _RECORDER: Final = Path(__file__).with_name("walk_recorder.py")

@@ -14,10 +14,8 @@ import contextlib
 import io
 import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -27,19 +25,12 @@ from typing import Final
 import pytest
 
 from tests.support.places import NoPlace, place_of
+from tests.support.revisions import checked_out
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 DOCUMENT: Final = REPOSITORY / "tests" / "places.md"
 MOVED: Final = REPOSITORY / "tests" / "moved_tests.toml"
 COLLECT: Final = ("--collect-only", "-q", "-p", "no:randomly", "-p", "no:cacheprovider")
-GENERATED: Final = "bmq/hdfs/proto"
-BUILD_KERNEL: Final = """
-import setuptools
-setuptools.setup = lambda **_: None
-import setup
-if hasattr(setup, "build_kernel"):
-    setup.build_kernel()
-"""
 NOT_INSTALLED: Final = re.compile(r"No module named '([\w.]+)'")
 SHOWN_MAX: Final = 50
 
@@ -68,16 +59,11 @@ def places_here() -> dict[str, str]:
 
 def names_at(revision: str) -> set[str]:
     """The names of a revision's tests. Raises SystemExit when they cannot be collected."""
-    with tempfile.TemporaryDirectory(prefix="bmq-places-") as directory:
-        archive = subprocess.run(["git", "archive", revision], cwd=REPOSITORY, capture_output=True, check=True)
-        subprocess.run(["tar", "-x"], cwd=directory, input=archive.stdout, check=True)
-        for generated in (REPOSITORY / GENERATED).glob("*_pb2.py"):
-            shutil.copy(generated, Path(directory) / GENERATED)
-        subprocess.run([sys.executable, "-c", BUILD_KERNEL], cwd=directory, stdout=subprocess.DEVNULL, check=True)
+    with checked_out(revision) as tree:
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *COLLECT, "tests"],
-            cwd=directory,
-            env={**os.environ, "PYTHONPATH": directory, "PYTHONDONTWRITEBYTECODE": "1"},
+            cwd=tree,
+            env={**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
             capture_output=True,
             text=True,
             check=False,

@@ -21,7 +21,6 @@ from bench.cluster.sides import ALONE, Side
 from bench.cluster.stage import Stage
 from bench.core.__main__ import cores
 from bench.core.client import Client as FrameClient
-from bench.core.revisions import checked_out
 from bench.criteria import BMQ
 from bench.findings import Findings, say
 from bench.groups.clients import Transactor
@@ -47,6 +46,7 @@ from bench.queues.views import reads, tail
 from bench.queues.views.criteria import READS, TAIL
 from bench.runner import bench_of, main
 from tests.support.processes import REPOSITORY, kill_everything
+from tests.support.revisions import checked_out
 
 DATA: Final = REPOSITORY / ".cache" / "bench-queues"
 FILES: Final = 20_000

@@ -17,7 +17,6 @@ from bench.cluster.sides import COMBINED
 from bench.cluster.stage import Stage
 from bench.core.client import Client as FrameClient
 from bench.core.client import pinned_to
-from bench.core.revisions import checked_out
 from bench.criteria import BMQ
 from bench.findings import Findings, say
 from bench.loads.client import Client
@@ -53,6 +52,7 @@ from bench.security.plan import Plan
 from bench.security.sides import AUTHORIZER, MAKERS, PLAIN, SASL, SSL, Certificates, Secured, add_user, bootstrap
 from bmq.metadata.broker_configs import QUOTA_SCOPE
 from tests.support.processes import REPOSITORY, kill_everything
+from tests.support.revisions import checked_out
 
 DATA: Final = REPOSITORY / ".cache" / "bench-security"
 WITH_ACLS: Final = {"authorizer.class.name": AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}
