@@ -14,6 +14,7 @@ from bmq.hdfs.store import HdfsStore
 from bmq.log.store import Durability, StoreError
 from tests.support.hdfs import fresh_root
 from tests.support.secure_hdfs import Protection, SecureHdfs, secure_hdfs
+from tests.support.secure_modes import MODES
 from tests.unit.log_store.contract import Pair, StoreContract
 
 pytestmark = pytest.mark.safety
@@ -43,7 +44,7 @@ def secure(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 class SecureStoreContract(StoreContract):
     """`protection`: of the cluster. `is_ha`: it has two NameNodes."""
 
-    protection = Protection()
+    protection = MODES["authentication"].protection
     is_ha = False
     write_mode = WriteMode.FANOUT
 
@@ -96,14 +97,14 @@ class TestPipelined(SecureStoreContract):
 class TestSigned(SecureStoreContract):
     """Each message to NameNodes and each byte to DataNodes is signed."""
 
-    protection = Protection(rpc="integrity", data="integrity")
+    protection = MODES["integrity"].protection
 
 
 @in_gate
 class TestPrivate(SecureStoreContract):
     """Encrypted, the data by AES-CTR."""
 
-    protection = Protection(rpc="privacy", data="privacy", is_aes=True)
+    protection = MODES["privacy"].protection
 
 
 @in_campaign
@@ -117,7 +118,7 @@ class TestPrivateWithoutAes(SecureStoreContract):
 class TestEncrypted(SecureStoreContract):
     """dfs.encrypt.data.transfer: by a key of the cluster's."""
 
-    protection = Protection(data="", is_encrypted=True, is_aes=True)
+    protection = MODES["encrypted"].protection
 
 
 @in_campaign
