@@ -71,9 +71,11 @@ class Measuring:
         self.frames = FrameClient(DATA / "frames", self.client_core)
 
     @contextmanager
-    def node(self, name: str, more: Mapping[str, str] | None = None, *, is_pinned: bool = False) -> Iterator[Secured]:
+    def node(
+        self, name: str, more: Mapping[str, str] | None = None, *, is_pinned: bool = False, directory_name: str = ""
+    ) -> Iterator[Secured]:
         """On a new directory, gone afterwards. `is_pinned`: on one processor, and the clients on the other."""
-        directory = DATA / name
+        directory = DATA / (directory_name or name)
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir(parents=True)
         side = MAKERS[name](directory / "node", self.certificates, more or {})
@@ -108,18 +110,26 @@ class Measuring:
         raw["logins_per_s"] = logins_per_s(side.ports[SASL], seconds, self.client_core)
 
     def acls(self) -> None:
-        """bmq alone: with ACLs and without an authorizer, in turn."""
-        done = self.findings.rounds(ACLS, BMQ, self.plan.pairs)
-        for number in range(self.plan.pairs):
-            found: dict[str, Any] = {}
-            kinds = ("without", "with")[:: 1 if number % 2 == 0 else -1]
-            with self.findings.attempt([ACLS], f"round {number + 1}"):
-                for kind in kinds:
-                    with self.node(BMQ, WITH_ACLS if kind == "with" else {}, is_pinned=True) as side:
-                        make_topic(bootstrap(side, PLAIN), "small")
-                        if kind == "with":
-                            add_acls(side, self.plan.acls, "small")
-                        found[kind] = small_requests(side, self.frames, "small", self.plan)
+        """bmq alone: one node with ACLs and one without an authorizer, under short loads in turn, as the machine's pace changes."""
+        plan = self.plan
+        done = self.findings.rounds(ACLS, BMQ, plan.acl_rounds)
+        with (
+            self.findings.attempt([ACLS], BMQ),
+            self.node(BMQ, is_pinned=True) as without,
+            self.node(BMQ, WITH_ACLS, is_pinned=True, directory_name="bmq-with-acls") as having,
+        ):
+            sides = {"without": without, "with": having}
+            for side in sides.values():
+                make_topic(bootstrap(side, PLAIN), "small")
+            add_acls(having, plan.acls, "small")
+            for side in sides.values():
+                small_requests(side, self.frames, "small", 0, plan.warm_s)
+            for number in range(plan.acl_rounds):
+                kinds = list(sides)[:: 1 if number % 2 == 0 else -1]
+                found = {
+                    kind: small_requests(sides[kind], self.frames, "small", plan.acl_warm_s, plan.acl_s)
+                    for kind in kinds
+                }
                 done(found)
 
     def on_both(self, run: Callable[[str], None]) -> None:

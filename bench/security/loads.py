@@ -116,7 +116,7 @@ def _binding(topic: str, principal: str, operation: AclOperation) -> AclBinding:
     )
 
 
-def small_requests(side: Secured, frames: FrameClient, topic: str, plan: Plan) -> dict[str, Any]:
+def small_requests(side: Secured, frames: FrameClient, topic: str, warm_s: float, seconds: float) -> dict[str, Any]:
     """Produces of one record, and fetches of at most 4 KiB, each with the server's processor time a request."""
     now_ms = int(time.time() * 1000)
     processes = {side.server.name: side.server.pid}
@@ -128,7 +128,7 @@ def small_requests(side: Secured, frames: FrameClient, topic: str, plan: Plan) -
     }
     found = {}
     for name, load in loads.items():
-        one = frames.put(side.ports[PLAIN], processes, load, warm_s=plan.warm_s, seconds=plan.seconds)
+        one = frames.put(side.ports[PLAIN], processes, load, warm_s=warm_s, seconds=seconds)
         found[name] = {**one, "cpu_us_per_request": one["server_cpu_s"] / one["answers"] * 1e6}
     return found
 

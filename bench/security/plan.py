@@ -13,7 +13,8 @@ PARTS: Final = (TLS, LOGINS, ACLS, QUOTAS, CLUSTER_QUOTAS, STRANGERS, FLOOD, PLA
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`seconds`: of each load, behind `warm_s` of its own. `acls`: in the authorizer. A quota is measured from
+    """`seconds`: of each load, behind `warm_s` of its own. `acls`: in the authorizer; `acl_s`: of each of the alternating loads with them
+    and without, behind `acl_warm_s` of its own. A quota is measured from
     `quota_warm_s` on for `quota_s`. `strangers`: connections that stop half-way, `strangers_returns_per_s` of which are replaced when the server closes them.
     `plain_s`: of each of the alternating loads of `plain`, behind `plain_warm_s` of its own. All of it is estimated to take 25 minutes.
     """
@@ -26,6 +27,9 @@ class Plan:
     passes: int = 3
     login_s: float = 6
     acls: int = 10_000
+    acl_rounds: int = 20
+    acl_warm_s: float = 0.5
+    acl_s: float = 2
     quota_rounds: int = 1
     quota_warm_s: float = 30
     quota_s: float = 60
@@ -44,13 +48,13 @@ class Plan:
 def plan_of(parts: tuple[str, ...], sides: tuple[str, ...], size: str) -> Plan:
     if size == SMOKE:
         return Plan(
-            parts, sides, pairs=1, warm_s=0.2, seconds=0.5, passes=2, login_s=1, acls=100, quota_warm_s=1, quota_s=2,
+            parts, sides, pairs=1, warm_s=0.2, seconds=0.5, passes=2, login_s=1, acls=100, acl_rounds=1, acl_s=0.5, quota_warm_s=1, quota_s=2,
             strangers=50, strangers_s=2, strangers_rounds=1, plain_pairs=1, plain_s=0.5,
             plain_backlog_bytes=4 * 1024 * 1024, warm_ups_max=1,
         )  # fmt: skip
     if size == QUICK:
         return Plan(
-            parts, sides, pairs=1, warm_s=1, seconds=3, passes=2, login_s=3, quota_s=30, strangers=1_000, strangers_s=5,
+            parts, sides, pairs=1, warm_s=1, seconds=3, passes=2, login_s=3, acl_rounds=6, acl_s=1, quota_s=30, strangers=1_000, strangers_s=5,
             strangers_rounds=1, plain_pairs=2, plain_s=1,
         )  # fmt: skip
     return Plan(parts, sides)
