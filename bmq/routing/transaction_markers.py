@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import structlog
 
+from bmq.coordinator.transactions.marker_delivery import MarkerWriter
 from bmq.internode_client.link import LinkLost
 from bmq.internode_client.links import Links
 from bmq.log.partition_log import TopicPartition
@@ -40,12 +41,6 @@ class RoutedMarkersConfig:
     markers_per_request_max: int = 1_000
 
 
-class MarkerWriter(Protocol):
-    """The partitions that are owned here."""
-
-    async def write(self, topic_partition: TopicPartition, marker: TransactionMarker) -> None: ...
-
-
 class _Queued(NamedTuple):
     topic: str
     partition: int
@@ -54,7 +49,10 @@ class _Queued(NamedTuple):
 
 
 class RoutedMarkers:
-    """Implements bmq.proxy.services.Markers and the coordinator's MarkerWriter. Create it inside the event loop."""
+    """Implements bmq.proxy.services.Markers and the coordinator's MarkerWriter. `local`: of partitions owned here.
+
+    Create it inside the event loop.
+    """
 
     def __init__(
         self,
