@@ -75,7 +75,7 @@ class LogReads:
             return await partition.with_files(lambda files: files.latest_snapshot(partition.high_watermark))
         except StateDamaged as error:
             try:
-                await self._lifecycle.look()
+                await self._lifecycle.verify_claim()
             except FencedWriter as fenced:
                 # A newer owner exists and deletes the files we read.
                 partition.machine.feed(OwnershipLost())

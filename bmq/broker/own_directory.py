@@ -13,7 +13,7 @@ class OwnDirectory:
         self.file_id: int | None = None
         self._store = store
 
-    async def look(self) -> None:
+    async def verify_claim(self) -> None:
         """Raises FencedWriter unless our directory is there, by a look that began now.
 
         A path alone proves nothing: a mkdirs of ours that timed out may be carried out after a newer owner has renamed

@@ -32,17 +32,17 @@ class Ownership:
         segment = self.open_segment()
         try:
             if segment is None:
-                await self._lifecycle.look()
+                await self._lifecycle.verify_claim()
             else:
                 try:
                     await segment.writer.prove_ownership()
                 except WriterBroken:
-                    await self._lifecycle.look()  # no block of ours is open any more
+                    await self._lifecycle.verify_claim()  # no block of ours is open any more
                 except FencedWriter:
                     if self.open_segment() is segment:
                         raise
                     # The segment was empty and was rolled meanwhile, so its writer is gone.
-                    await self._lifecycle.look()
+                    await self._lifecycle.verify_claim()
         except FencedWriter:
             partition.machine.feed(OwnershipLost())
             raise

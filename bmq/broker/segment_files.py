@@ -83,9 +83,9 @@ class SegmentLifecycle:
         self._is_failing = False
         self._is_full = False  # the store had no room for the last segment we asked for
 
-    async def look(self) -> None:
+    async def verify_claim(self) -> None:
         """Rules 7 and 20: raises FencedWriter unless our directory is there, by a look that began now."""
-        await self._directory.look()
+        await self._directory.verify_claim()
 
     def abandon(self) -> None:
         """Let go of every writer; touch nothing in the store."""
@@ -128,7 +128,7 @@ class SegmentLifecycle:
             alignment_bytes=self._context.alignment_bytes(durability),
         )
         try:
-            await self.look()
+            await self.verify_claim()
         except FencedWriter:
             writer.abandon()
             raise
@@ -181,12 +181,12 @@ class SegmentLifecycle:
         backoff = self._context.backoff()
         while not self._is_over():
             try:
-                await self.look()
+                await self.verify_claim()
                 if own.closed_bytes < 0:
                     own.closed_bytes = await own.writer.mend()
                 valid_bytes, end_offset = own.valid_end(own.closed_bytes, batches)
                 await self._settle_tail(own, valid_bytes, is_full=is_full)
-                await self.look()
+                await self.verify_claim()
             except FencedWriter:
                 self._report(OwnershipLost())
                 return
@@ -325,9 +325,9 @@ class SegmentLifecycle:
             try:
                 own.closed_bytes = await own.writer.close()
             except WriterBroken:
-                await self.look()
+                await self.verify_claim()
                 own.closed_bytes = await own.writer.mend()
-                await self.look()
+                await self.verify_claim()
             if own.closed_bytes < own.valid_bytes:
                 raise AcknowledgedDataLost(own.leader_epoch, -1, end_offset)
         await self.files.save_index(await self.files.seal_segment(own.roll, own.closed_bytes))
@@ -354,7 +354,7 @@ class SegmentLifecycle:
         while not self._is_over():
             try:
                 if not await self._store.delete(own.writer.path):
-                    await self.look()
+                    await self.verify_claim()
             except FencedWriter:
                 self._report(OwnershipLost())
             except StorageUnavailable:

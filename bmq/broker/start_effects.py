@@ -67,7 +67,7 @@ class StartEffects:
         if self._directory.file_id is None:
             return False  # not claimed yet
         try:
-            await self._lifecycle.look()
+            await self._lifecycle.verify_claim()
         except FencedWriter:
             return True
         except StoreError:
@@ -79,10 +79,10 @@ class StartEffects:
         try:
             event = await self._start.walk()
         except CorruptFile:
-            await self._lifecycle.look()
+            await self._lifecycle.verify_claim()
             raise
         if event.end_offset < self._floor:
-            await self._lifecycle.look()
+            await self._lifecycle.verify_claim()
         files = self._start.files
         assert files is not None
         self._lifecycle.files = files

@@ -97,7 +97,7 @@ class Start:
             holder=self.context.holder,
             indexes=self.context.indexes,
             index_interval_bytes=self.index_interval_bytes,
-            look=self.directory.look,
+            verify_claim=self.directory.verify_claim,
         )
         return LogWalked(recovered.end_offset, is_indexed=not recovered.rebuilt)
 

@@ -58,7 +58,7 @@ async def report_damage(store: SegmentStore, partition: str, *, is_state: bool) 
                 holder="",
                 indexes=IndexCache(),
                 index_interval_bytes=_INTERVAL_BYTES,
-                look=_nothing_to_prove,
+                verify_claim=_nothing_to_prove,
             )
             snapshot = await files.latest_snapshot(recovered.end_offset) if is_state else None
         except StateDamaged as error:

@@ -90,7 +90,7 @@ class _OwnSegment:
 class PartitionFiles:
     """See the module's head. All calls come from one event loop; `producers` and `epochs` are the live state.
 
-    `look` raises FencedWriter unless a look that begins now still finds the directory we claimed.
+    `verify_claim` raises FencedWriter unless a look that begins now still finds the directory we claimed.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class PartitionFiles:
         holder: str,
         indexes: IndexCache,
         index_interval_bytes: int,
-        look: Callable[[], Awaitable[None]],
+        verify_claim: Callable[[], Awaitable[None]],
     ) -> None:
         self.store = store
         self.paths = paths
@@ -134,7 +134,7 @@ class PartitionFiles:
         self._oldest_manifest = 0
         self._own: list[_OwnSegment] = []
         self._holder = holder
-        self.look = look
+        self.verify_claim = verify_claim
         self._indexes = indexes
         self._writing = asyncio.Lock()
         self._loading = asyncio.Lock()
@@ -584,7 +584,7 @@ class PartitionFiles:
         number = await write_manifest(
             self.store, self.paths, manifest, holder=self._holder, numbers=self._manifest_numbers
         )
-        await self.look()
+        await self.verify_claim()
         self._run_files.named(manifest)
         before, self._newest_manifest = self._newest_manifest, number
         try:

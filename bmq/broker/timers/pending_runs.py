@@ -178,4 +178,4 @@ class PendingRuns:
 
 
 async def _look(files: PartitionFiles) -> None:
-    await files.look()
+    await files.verify_claim()

@@ -118,7 +118,7 @@ async def test_what_a_claim_gave_up_changes_nothing_when_it_is_carried_out_late(
     before = store.files()
     await given_up.carry_out()
     assert store.files() == before
-    await directory.look()
+    await directory.verify_claim()
 
 
 async def test_a_directory_that_is_made_again_late_is_not_ours() -> None:
@@ -132,15 +132,15 @@ async def test_a_directory_that_is_made_again_late_is_not_ours() -> None:
     claim = await claim_directory(a, PATHS, "a", is_repeated=True)
     directory = OwnDirectory(a, PATHS.own)
     directory.file_id = claim.directory_id
-    await directory.look()
+    await directory.verify_claim()
     next_paths = PartitionPaths(PATHS.partition, 6)
     await claim_directory(b, next_paths, "b")
     await seal_directories(b, next_paths, (5,), ())
     with pytest.raises(FencedWriter, match="is gone"):
-        await directory.look()
+        await directory.verify_claim()
     await given_up.carry_out()
     with pytest.raises(FencedWriter, match="not the directory that was claimed"):
-        await directory.look()
+        await directory.verify_claim()
     claim = await claim_directory(a, PATHS, "a")
     assert claim.listing.fencing_epoch(5) == 6
     last = await claim_directory(a, PartitionPaths(PATHS.partition, 7), "a")

@@ -126,4 +126,4 @@ async def test_a_look_at_the_own_directory_is_one_that_a_replaced_server_cannot_
     directory = OwnDirectory(client, "5.open")
     directory.file_id = found.file_id
     with pytest.raises(FencedWriter):
-        await directory.look()
+        await directory.verify_claim()

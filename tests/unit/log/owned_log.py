@@ -123,7 +123,7 @@ class Owner:
             holder=self.holder,
             indexes=self.indexes,
             index_interval_bytes=INTERVAL_BYTES,
-            look=self.look,
+            verify_claim=self.look,
         )
         if self.saves_rebuilt:
             await self.files.save_rebuilt()
