@@ -46,11 +46,11 @@ from bmq.protocol.record_batch import (
     without_log_append_time,
     write_times,
 )
-from bmq.records.batch_check import BatchCheck, Result, Rules, reason_of
-from bmq.records.batch_check_choice import batch_check
 from bmq.records.body_opening import BodyTooLong, open_body
 from bmq.records.body_parts import body_parts
 from bmq.records.buffers import Buffer
+from bmq.records.record_check import BatchCheck, Result, Rules, reason_of
+from bmq.records.record_check_choice import record_check
 
 RECORD_BYTES_MIN: Final = 7
 """A length, attributes, two deltas, two lengths and the number of headers, a byte each."""
@@ -115,7 +115,7 @@ class BatchValidator:
         rules = Rules.NEEDS_KEY if is_compacted else Rules.NONE
         if self._is_append_time:
             rules |= Rules.IS_APPEND_TIME
-        self._check: BatchCheck = batch_check(rules, self._before_max_ms, self._after_max_ms)
+        self._check: BatchCheck = record_check(rules, self._before_max_ms, self._after_max_ms)
         self._uncounted_records = UNCOUNTED_NS // self._check.costs_per_record_ns
 
     def for_another_thread(self) -> BatchValidator:

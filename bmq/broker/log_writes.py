@@ -15,8 +15,8 @@ from bmq.broker.partition_states import Owning
 from bmq.broker.replica_guard import ReplicaGuard
 from bmq.broker.segment_files import SegmentLifecycle
 from bmq.log.partition_log import ProducedBatch
-from bmq.log.segment_age import roll_base_after
 from bmq.log.segment_index import IndexBuilder
+from bmq.log.segment_rolling import roll_base_after
 from bmq.log.store import Appended, FencedWriter, StorageFull
 from bmq.protocol.error_codes import ErrorCode
 

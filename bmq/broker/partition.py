@@ -122,7 +122,7 @@ def step(state: State, event: Event) -> Step:
         case State(is_final=True), Outcome():
             return state, ()
         case _, OwnershipLost():
-            return _fenced(state)
+            return _end_as_fenced(state)
         case _, EffectFailed():
             return offline(state)
         case Writing(replicas=replicas), LimitsChanged(limits):
@@ -149,7 +149,7 @@ def offline(state: State) -> Step:
     return Offline(state.leader_epoch, state.limits), (Reject(left, NOT_LEADER), Abandon())
 
 
-def _fenced(state: State) -> Step:
+def _end_as_fenced(state: State) -> Step:
     # The outcome of batches on their way is unknown: the producer retries, and its sequence numbers remove a copy.
     left = state.log.take_all() if isinstance(state, Owning) else ()
     return Fenced(state.leader_epoch, state.limits), (Reject(left, NOT_LEADER), Abandon())
@@ -177,7 +177,7 @@ def _step_write(state: State, event: Event) -> Step:  # noqa: C901 a table of tr
                 state.limits,
                 state.log,
                 _unindexed_with(state),
-                SegmentToOpen(_next_roll(state), skipped_rolls=_next_roll(state) - roll - 1),
+                SegmentToOpen(_next_segment_number(state), skipped_rolls=_next_segment_number(state) - roll - 1),
             )
             return idle, _seal_current(state)
         case Writing(log=log, segment=segment), StopRequested():
@@ -258,7 +258,7 @@ def _write(state: Writing, outstanding: int = 0) -> Step:
     own = len(log.append_ends)
     may_append = not own or max(own, outstanding) < limits.appends_outstanding_max
     if log.waiting and not state.is_roll_due and may_append:
-        batches = log.take_for_segment(limits)
+        batches = log.take_until_full(limits)
         if batches:
             effects.append(WriteBatches(state.segment, batches))
         if log.waiting:
@@ -458,7 +458,7 @@ def _drain(state: Writing) -> Step:
     log = state.log
     effects: list[Effect] = []
     if log.waiting and not state.is_roll_due:
-        batches = log.take_for_segment(state.limits)
+        batches = log.take_until_full(state.limits)
         if batches:
             effects.append(WriteBatches(state.segment, batches))
     if log.waiting:
@@ -497,7 +497,7 @@ def _unindexed_with(state: Writing | Draining) -> frozenset[int]:
     return state.unindexed if _is_segment_empty(state) else state.unindexed | {state.segment.roll}
 
 
-def _next_roll(state: Writing) -> int:
+def _next_segment_number(state: Writing) -> int:
     return state.next.roll_after(state.segment) + state.next.is_ready()
 
 

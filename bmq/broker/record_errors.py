@@ -1,6 +1,6 @@
 """The errors of single records in the answer to a produce: each record's place in its batch and Kafka's text (KIP-467). Pure.
 
-bmq/records/batch_check decides which records are wrong. Source of the texts: Kafka's LogValidator.
+bmq/records/record_check decides which records are wrong. Source of the texts: Kafka's LogValidator.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final, NoReturn, Protocol
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.hot_produce import RecordError
-from bmq.records.batch_check import RefusalKind, RefusedRecord
+from bmq.records.record_check import RefusalKind, RefusedRecord
 
 NAMED_MAX: Final = 10_000
 """Records beyond these are not named, so that a small request that holds millions of records has a bounded answer."""

@@ -22,6 +22,7 @@ from bmq.hdfs.blocks import DataNode, FileBlocks, LocatedBlock
 from bmq.hdfs.config import BLOCK_BYTES_MIN, HdfsConfig
 from bmq.hdfs.datanode_rpc import DataNodeRpc
 from bmq.hdfs.errors import LeaseLost, NotADirectory
+from bmq.hdfs.fencing import take_over
 from bmq.hdfs.file_closing import ClosingTools
 from bmq.hdfs.lease_renewal import LeaseRenewal
 from bmq.hdfs.local_replicas import LocalReplicas
@@ -34,7 +35,6 @@ from bmq.hdfs.replica_states import LENGTH_BYTES_MAX
 from bmq.hdfs.replica_survey import ReplicaSurvey
 from bmq.hdfs.security import HadoopSecurity
 from bmq.hdfs.segment_opening import SegmentOpening
-from bmq.hdfs.takeover import take_over
 from bmq.hdfs.writer import HdfsWriter
 from bmq.log.store import (
     Buffer,

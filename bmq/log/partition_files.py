@@ -122,7 +122,7 @@ class PartitionFiles:
         self._extents_producers = recovered.producers_bytes
         self._is_last_index_complete = recovered.is_last_index_complete
         self._rebuilt = list(recovered.rebuilt)
-        self._next_roll = 0  # the first roll that the manifest does not cover
+        self._next_segment_number = 0  # the first roll that the manifest does not cover
         self._manifest_numbers = count()  # each is tried once, like those of snapshots and indexes (rule 21)
         self._index_attempts = count()
         self._next_snapshot = 0
@@ -240,7 +240,7 @@ class PartitionFiles:
         self._extents_end_offset = extent.end_offset
         self._extents_producers = index.producers
         self._is_last_index_complete = True
-        self._next_roll = extent.roll + 1
+        self._next_segment_number = extent.roll + 1
         self._indexes.put(self._key(extent), index)
 
     def _own_segment(self, roll: int) -> _OwnSegment:
@@ -358,7 +358,7 @@ class PartitionFiles:
             producers = None
         return Manifest(
             leader_epoch=self.paths.leader_epoch,
-            next_roll=self._next_roll,
+            next_roll=self._next_segment_number,
             log_start_offset=self.log_start_offset,
             end_offset=self._extents_end_offset,
             extents=tuple(self.extents),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final, NamedTuple
 
-from bmq.records.batch_check import Result
+from bmq.records.record_check import Result
 
 MORE: Final = None
 """What a walk yields when it has taken all bytes of a part."""

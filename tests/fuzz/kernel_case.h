@@ -4,7 +4,7 @@
  * sanitizer sees a read of one byte too many. tests/fuzz/kernel_cases.py has the same for the twins.
  */
 #include "cases.h"
-#include "batch_check.h"
+#include "record_check.h"
 #include "delays.h"
 #include "lz4_frame.h"
 #include "passing.h"

@@ -10,13 +10,13 @@ from random import Random
 from typing import Final
 
 from bmq.protocol.batch_records import Record, encode_batch
-from bmq.records.batch_check import Result, Rules
-from bmq.records.batch_check_twin import TwinCheck
 from bmq.records.delays_twin import split_with_status
 from bmq.records.lz4_frames import is_one_frame_twin
 from bmq.records.native import library
 from bmq.records.passing_layout import BEGIN, RecordFilter, Term
 from bmq.records.passing_twin import PassingRecords
+from bmq.records.record_check import Result, Rules
+from bmq.records.record_check_twin import TwinCheck
 from bmq.records.records_twin import Damage
 from tests.conformance.broken_batches import CODECS, ways
 from tests.unit.records.delay_cases import TERMS, random_records

@@ -6,7 +6,7 @@
 #ifndef BMQ_RECORD_WALK_H
 #define BMQ_RECORD_WALK_H
 
-#include "batch_check.h"
+#include "record_check.h"
 #include "record.h"
 
 enum walk_step {

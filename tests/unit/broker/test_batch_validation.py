@@ -16,7 +16,7 @@ from bmq.protocol.compression import Compression, compress
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 from bmq.protocol.record_batch import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, TimestampType, verify_crc, write_times
-from bmq.records.batch_check_twin import TwinCheck
+from bmq.records.record_check_twin import TwinCheck
 from tests.fakes.opener import OneRoom
 from tests.support.flagged_batch import flagged_batch
 
@@ -250,8 +250,8 @@ def test_reading_many_records_counts_as_work() -> None:
 
 
 def test_without_the_kernel_a_batch_has_a_bounded_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bmq.broker.batch_validation.batch_check", TwinCheck)
-    monkeypatch.setattr("bmq.records.batch_check_twin.RECORDS_MAX", 3)
+    monkeypatch.setattr("bmq.broker.batch_validation.record_check", TwinCheck)
+    monkeypatch.setattr("bmq.records.record_check_twin.RECORDS_MAX", 3)
     validate(LogConfig(), batch(3))
     monkeypatch.setattr("bmq.broker.batch_validation.UNCOUNTED_NS", 0)
     assert code_of(LogConfig(), batch(4)) is ErrorCode.MESSAGE_TOO_LARGE

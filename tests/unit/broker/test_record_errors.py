@@ -6,7 +6,7 @@ import pytest
 
 from bmq.broker.record_errors import TEXTS_MAX, RecordsRefused, refuse_records
 from bmq.protocol.error_codes import ErrorCode
-from bmq.records.batch_check import RefusalKind, RefusedRecord
+from bmq.records.record_check import RefusalKind, RefusedRecord
 
 pytestmark = pytest.mark.unit
 

@@ -14,13 +14,13 @@ from bmq.hdfs.blocks import Block
 from bmq.hdfs.config import Address, HdfsConfig
 from bmq.hdfs.datanode_rpc import DataNodeRpc
 from bmq.hdfs.errors import LeaseLost, PermissionRefused
+from bmq.hdfs.fencing import take_over
 from bmq.hdfs.file_closing import COMPLETE_WAITS_S, TRIES_MAX
 from bmq.hdfs.lease_recovery import REPEAT_S
 from bmq.hdfs.namenode import NameNode
 from bmq.hdfs.proto.hdfs_pb2 import HdfsFileStatus, LocatedBlocks, Token
 from bmq.hdfs.proto.hdfs_pb2 import LocatedBlock as LocatedBlockMessage
 from bmq.hdfs.reader import BlockReader
-from bmq.hdfs.takeover import take_over
 from bmq.log.store import CorruptFile, FileMissing, StorageUnavailable, StoreError
 from tests.simulation.loop import VirtualTimeLoop
 

@@ -16,7 +16,7 @@ from bmq.records.buffers import Buffer
 
 
 class Rules(IntFlag):
-    """What a topic asks of its records. The numbers are those of batch_check.h."""
+    """What a topic asks of its records. The numbers are those of record_check.h."""
 
     NONE = 0
     NEEDS_KEY = 1
@@ -24,7 +24,7 @@ class Rules(IntFlag):
 
 
 class Result(IntEnum):
-    """The outcome of a check. Below CUT_SHORT the records can be read; the numbers are those of batch_check.h."""
+    """The outcome of a check. Below CUT_SHORT the records can be read; the numbers are those of record_check.h."""
 
     RIGHT = 0
     OTHER_TIME = 1
@@ -64,7 +64,7 @@ def reason_of(result: Result, failed_index: int, failed_position: int) -> str:
 
 
 class RefusalKind(IntEnum):
-    """Why a topic refuses a record. The numbers are those of batch_check.h."""
+    """Why a topic refuses a record. The numbers are those of record_check.h."""
 
     NO_KEY = 1
     TIME = 2

@@ -1,4 +1,4 @@
-"""BatchCheck in Python: the answers of native/batch_check.c, for installs without a compiler and as its oracle in tests."""
+"""BatchCheck in Python: the answers of native/record_check.c, for installs without a compiler and as its oracle in tests."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from struct import Struct
 from typing import Final
 
 from bmq.protocol.record_batch import HEADER_BYTES, LOG_APPEND_TIME, NO_TIMESTAMP_MS
-from bmq.records.batch_check import Details, RefusalKind, RefusedRecord, Result, Rules
 from bmq.records.buffers import Buffer
+from bmq.records.record_check import Details, RefusalKind, RefusedRecord, Result, Rules
 from bmq.records.record_walk_twin import Unreadable, Walk, WalkedRecord, walk_record
 
 RECORDS_MAX: Final = 100_000

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from bmq.protocol.batch_records import Record, decode_records, varint_bytes
 from bmq.protocol.record_batch import HEADER_BYTES, TimestampType
-from bmq.records.batch_check import BatchCheck, Details, RefusalKind, RefusedRecord, Result, Rules
-from bmq.records.batch_check_native import NativeCheck
-from bmq.records.batch_check_twin import TwinCheck
 from bmq.records.native.library import kernel
+from bmq.records.record_check import BatchCheck, Details, RefusalKind, RefusedRecord, Result, Rules
+from bmq.records.record_check_native import NativeCheck
+from bmq.records.record_check_twin import TwinCheck
 from tests.support.flagged_batch import flagged_batch
 
 pytestmark = pytest.mark.unit

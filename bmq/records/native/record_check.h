@@ -1,8 +1,8 @@
-/* Validates the records of one produced batch, as Kafka's LogValidator does. bmq/records/batch_check_twin.py gives the
+/* Validates the records of one produced batch, as Kafka's LogValidator does. bmq/records/record_check_twin.py gives the
  * same answers in Python; a change here is a change there.
  */
-#ifndef BMQ_BATCH_CHECK_H
-#define BMQ_BATCH_CHECK_H
+#ifndef BMQ_RECORD_CHECK_H
+#define BMQ_RECORD_CHECK_H
 
 #include "kernel.h"
 

@@ -1,4 +1,4 @@
-#include "batch_check.h"
+#include "record_check.h"
 
 #include "byte_order.h"
 #include "record.h"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from bmq.records.batch_check import BatchCheck, Rules
-from bmq.records.batch_check_native import NativeCheck
-from bmq.records.batch_check_twin import TwinCheck
 from bmq.records.native.library import kernel
+from bmq.records.record_check import BatchCheck, Rules
+from bmq.records.record_check_native import NativeCheck
+from bmq.records.record_check_twin import TwinCheck
 
 
-def batch_check(rules: Rules, before_max_ms: int, after_max_ms: int) -> BatchCheck:
+def record_check(rules: Rules, before_max_ms: int, after_max_ms: int) -> BatchCheck:
     """A check of one topic's batches, for one thread.
 
     Records may be `before_max_ms` older than now and `after_max_ms` newer; both are Kafka's message.timestamp settings.

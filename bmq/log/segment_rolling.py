@@ -1,6 +1,6 @@
-"""Decides when a segment is old enough to roll: by its age, the time between its records, retention. Times in ms. Pure.
+"""Decides when a segment is rolled for its age, the time between its records, or retention. Times in ms. Pure.
 
-Source: Kafka's LogSegment.shouldRoll. Its size is checked where batches are taken into it (broker/in_flight_batches.py).
+Source: Kafka's LogSegment.shouldRoll. For its size it is rolled where batches are taken into it (broker/in_flight_batches.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""BatchCheck by the kernel: native/batch_check.c called through ctypes."""
+"""BatchCheck by the kernel: native/record_check.c called through ctypes."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import ctypes
 from typing import Any, Final
 
 from bmq.protocol.record_batch import HEADER_BYTES
-from bmq.records.batch_check import Details, RefusalKind, RefusedRecord, Result, Rules
 from bmq.records.buffers import Buffer, address_of
 from bmq.records.native.library import Library
+from bmq.records.record_check import Details, RefusalKind, RefusedRecord, Result, Rules
 
 _REFUSED: Final = int(Result.REFUSED)  # a plain number compares four times as fast
 _GOES_ON: Final = int(Result.GOES_ON)
