@@ -8,15 +8,14 @@ that then crosses a chunk's end is acknowledged with a wrong checksum on disk. N
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
 from google.protobuf.message import DecodeError
 
+from bmq.hdfs.chunk_checksums import chunk_checksums, write_chunk_checksums
 from bmq.hdfs.pieces import parts_of
 from bmq.hdfs.proto.transfer_pb2 import PipelineAck, TransferStatus
 from bmq.log.store import Buffer
@@ -66,31 +65,6 @@ def packet_head(
 
 
 HEARTBEAT: Final = packet_head(offset=0, seqno=HEARTBEAT_SEQNO, data_bytes=0)
-
-
-def chunk_checksums(pieces: Iterable[Buffer], chunk_bytes: int) -> list[int]:
-    """CRC32C of every `chunk_bytes` of the pieces as if they were one; the last chunk may be shorter."""
-    checksums: list[int] = []
-    crc = 0
-    missing_bytes = 0  # to the end of a chunk that an earlier piece began
-    for piece in pieces:
-        view = memoryview(piece)
-        size_bytes = len(view)
-        start = 0
-        if missing_bytes:
-            start = min(missing_bytes, size_bytes)
-            crc = crc32c(view[:start], crc)
-            missing_bytes -= start
-            if not missing_bytes:
-                checksums.append(crc)
-        whole_end = size_bytes - (size_bytes - start) % chunk_bytes
-        checksums += [crc32c(view[at : at + chunk_bytes]) for at in range(start, whole_end, chunk_bytes)]
-        if whole_end < size_bytes:
-            crc = crc32c(view[whole_end:])
-            missing_bytes = chunk_bytes - (size_bytes - whole_end)
-    if missing_bytes:
-        checksums.append(crc)
-    return checksums
 
 
 class PacketEncoder:
@@ -159,22 +133,14 @@ class PacketEncoder:
             offset=offset, seqno=seqno, data_bytes=data_bytes, checksum_count=checksum_count, is_sync=is_sync
         )
         if data_bytes > JOIN_BYTES_MAX and len(pieces) <= PIECES_MAX:
-            head += _checksums_struct(checksum_count).pack(*chunk_checksums(pieces, chunk_bytes))
+            head += chunk_checksums(pieces, chunk_bytes)
             self._tail = _end_of(pieces, tail_bytes)
             return Packet(seqno, end_position, (head, *pieces))
         data_start = len(head) + 4 * checksum_count
         wire = bytearray().join((head, bytes(4 * checksum_count), *pieces))
-        data = memoryview(wire)[data_start:]
-        _checksums_struct(checksum_count).pack_into(
-            wire, len(head), *[crc32c(data[at : at + chunk_bytes]) for at in range(0, data_bytes, chunk_bytes)]
-        )
-        self._tail = bytes(data[data_bytes - tail_bytes :]) if tail_bytes else b""
+        write_chunk_checksums(wire, len(head), data_start, chunk_bytes)
+        self._tail = bytes(wire[-tail_bytes:]) if tail_bytes else b""
         return Packet(seqno, end_position, (wire,))
-
-
-@lru_cache(maxsize=4096)
-def _checksums_struct(count: int) -> Struct:
-    return Struct(f">{count}I")
 
 
 def _end_of(pieces: Sequence[Buffer], size_bytes: int) -> bytes:

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /* Counted up with every change of an exported function or structure. library.py has the same number. */
-#define BMQ_KERNEL_ABI 9
+#define BMQ_KERNEL_ABI 10
 
 #define BMQ_EXPORT __attribute__((visibility("default")))
 

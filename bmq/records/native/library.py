@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
 
-ABI: Final = 9
+ABI: Final = 10
 """BMQ_KERNEL_ABI of the sources that this package calls."""
 FILE_NAME: Final = "libbmqkernel.so"
 CHECKSUM_SUFFIX: Final = ".sha256"

@@ -21,7 +21,6 @@ from bmq.hdfs.packets import (
     BadAck,
     Packet,
     PacketEncoder,
-    chunk_checksums,
     decode_ack,
     packet_head,
     read_ack,
@@ -172,12 +171,6 @@ def test_a_header_is_what_protobuf_makes_of_it(
         message.sync_block = True
     assert head[6:] == message.SerializeToString()
     assert unpack_from(">IH", head) == (4 + data_bytes, len(head) - 6)
-
-
-@given(st.lists(st.binary(max_size=70), max_size=8))
-def test_checksums_do_not_see_where_buffers_end(pieces: list[bytes]) -> None:
-    whole = b"".join(pieces)
-    assert chunk_checksums(pieces, CHUNK) == [crc32c(whole[at : at + CHUNK]) for at in range(0, len(whole), CHUNK)]
 
 
 # --- acknowledgements

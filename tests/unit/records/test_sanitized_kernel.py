@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from bmq.hdfs import chunk_checksums_twin
 from bmq.hdfs.sasl import signatures_twin
 from bmq.protocol.batch_records import Record, encode_records
 from bmq.records import deliveries_twin, held_rows_twin, keys_twin
@@ -126,6 +127,19 @@ def test_data_is_signed_as_by_the_twin(built: Driver) -> None:
         keys, heads, data = (dice.randbytes(bytes_) for bytes_ in (16 * count, 4 * count, size_bytes))
         inputs.append(bytes((count,)) + keys + heads + data)
         expected.append(f"0 {signatures_twin.signatures(keys, heads, data).hex()}")
+    assert answers(driver, inputs) == expected
+
+
+def test_chunks_have_the_checksums_of_the_twin(built: Driver) -> None:
+    driver = built("chunk_checksums_driver")
+    dice = Random(59)
+    inputs, expected = [], []
+    for size_bytes in [*range(200), 4_096, 20_001]:
+        for chunk_bytes in (1, 7, 8, 64, 255):
+            pieces, data = dice.randrange(1, 20), dice.randbytes(size_bytes)
+            inputs.append(bytes((pieces, chunk_bytes)) + data)
+            found = chunk_checksums_twin.chunk_checksums((data,), chunk_bytes)
+            expected.append(f"{len(found) // 4} {found.hex()}")
     assert answers(driver, inputs) == expected
 
 
