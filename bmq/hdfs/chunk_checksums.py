@@ -5,6 +5,8 @@ The last chunk may be shorter.
 
 `write_chunk_checksums(packet, checksums_start, data_start, chunk_bytes)`: writes those of the packet's data, which is from
 `data_start` to its end, into the packet.
+
+`has_instruction()`: whether the kernel does it.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from bmq.hdfs.chunk_checksums_twin import CHECKSUM_BYTES
 from bmq.records.native.library import kernel
 
 if TYPE_CHECKING or kernel().library is None:
-    from bmq.hdfs.chunk_checksums_twin import chunk_checksums, write_chunk_checksums
+    from bmq.hdfs.chunk_checksums_twin import chunk_checksums, has_instruction, write_chunk_checksums
 else:
     from bmq.hdfs.chunk_checksums_native import has_instruction
 
@@ -24,4 +26,4 @@ else:
     else:
         from bmq.hdfs.chunk_checksums_twin import chunk_checksums, write_chunk_checksums
 
-__all__ = ["CHECKSUM_BYTES", "chunk_checksums", "write_chunk_checksums"]
+__all__ = ["CHECKSUM_BYTES", "chunk_checksums", "has_instruction", "write_chunk_checksums"]

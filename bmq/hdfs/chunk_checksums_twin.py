@@ -14,6 +14,11 @@ from bmq.log.store import Buffer
 CHECKSUM_BYTES: Final = 4
 
 
+def has_instruction() -> bool:
+    """As chunk_checksums.has_instruction."""
+    return False
+
+
 def chunk_checksums(pieces: Sequence[Buffer], chunk_bytes: int) -> bytes:
     """As chunk_checksums.chunk_checksums."""
     checksums: list[int] = []

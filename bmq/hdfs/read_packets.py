@@ -5,7 +5,8 @@ A DataNode rounds the start of a range down to a chunk (the bytes under one chec
 data`. Then it wants a ClientReadStatus and keeps the connection for the next request.
 
 `BlockReceiver` offers its caller the memory to receive into: a packet's data goes straight to its place in the answer,
-only headers and checksums (and what comes along with them) pass through a small buffer beside it.
+only headers and checksums (and what comes along with them) pass through a small buffer beside it. Where packets are small, as
+of DataNodes that encrypt, many of them pass through a larger one.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from google.protobuf.message import DecodeError
 from bmq.hdfs.blocks import Block
 from bmq.hdfs.checksums import CHECKSUM_BYTES, CRC_OF_TYPE, Crc, wrong_chunk
 from bmq.hdfs.delimited import delimited
+from bmq.hdfs.packet_taking import IS_THERE, take_packets
 from bmq.hdfs.proto.hdfs_pb2 import Token
 from bmq.hdfs.proto.transfer_pb2 import (
     BaseHeader,
@@ -35,6 +37,9 @@ CHECKSUMS_BYTES_MAX: Final = 1024 * 1024  # of one packet
 RESPONSE_BYTES_MAX: Final = 64 * 1024
 HEADER_BYTES_MAX: Final = 1024
 SCRATCH_BYTES: Final = 4096
+SMALL_PACKET_BYTES: Final = 16 * 1024
+"""Packets below this are received together, and taken many at a time; the data of larger ones is received at its place."""
+SCRATCH_OF_SMALL_BYTES: Final = 128 * 1024
 
 _SUCCESS: Final = TransferStatus.SUCCESS  # looking an enum's member up costs microseconds
 _READ_BLOCK: Final = b"\x00\x1c\x51"  # protocol version 28, operation 81
@@ -94,6 +99,7 @@ class BlockReceiver:
         "_chunk_bytes",
         "_crc",
         "_filled",
+        "_has_small_packets",
         "_is_answered",
         "_length_bytes",
         "_missing_bytes",
@@ -102,6 +108,7 @@ class BlockReceiver:
         "_scratch",
         "_scratch_end",
         "_skipped_bytes",
+        "_takes_many",
         "_view",
         "received_bytes",
     )
@@ -110,6 +117,7 @@ class BlockReceiver:
         self._position = position
         self._length_bytes = length_bytes
         self._is_answered = False
+        self._has_small_packets = False
         self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._scratch_end = 0
         self._answer = bytearray()
@@ -121,6 +129,7 @@ class BlockReceiver:
         self._checksums = b""
         self._chunk_bytes = 0
         self._crc: Crc = crc32c
+        self._takes_many = False
         self.received_bytes = 0
 
     @property
@@ -197,6 +206,7 @@ class BlockReceiver:
         if not 0 < chunk_bytes <= CHUNK_BYTES_MAX or not 0 <= skipped_bytes < chunk_bytes or chunk_offset % chunk_bytes:
             raise ReplicaMalformed(f"it sends from byte {chunk_offset} with {chunk_bytes} bytes under a checksum")
         self._crc = crc
+        self._takes_many = IS_THERE and crc is crc32c
         self._chunk_bytes = chunk_bytes
         self._skipped_bytes = skipped_bytes
         self._answer = bytearray(-(-(skipped_bytes + self._length_bytes) // chunk_bytes) * chunk_bytes)
@@ -208,6 +218,8 @@ class BlockReceiver:
     def _take_packets(self, start: int) -> bool:
         """Take every packet that begins in the scratch from `start` on. True: that was the last one."""
         end = self._scratch_end
+        if self._has_small_packets:
+            start = self._take_whole_packets(start, end)
         while end - start >= _LENGTHS.size:
             scratch = self._scratch
             packet_bytes, header_bytes = _LENGTHS.unpack_from(scratch, start)
@@ -219,9 +231,11 @@ class BlockReceiver:
             offset, is_last, data_bytes = _packet_header(scratch[start + _LENGTHS.size : header_end])
             checksums_bytes = packet_bytes - 4 - data_bytes
             self._check_header(offset, is_last, data_bytes, checksums_bytes)
+            self._has_small_packets = self._takes_many and data_bytes < SMALL_PACKET_BYTES
             data_start = header_end + checksums_bytes
-            if data_start > end:
-                return self._wait_for(start, data_start - start)
+            needed_bytes = data_start - start + (data_bytes if self._has_small_packets else 0)
+            if needed_bytes > end - start:
+                return self._wait_for(start, needed_bytes)
             if is_last:
                 return self._end(end - data_start)
             self._checksums = bytes(scratch[header_end:data_start])
@@ -235,6 +249,18 @@ class BlockReceiver:
                 self._verify_packet()
         return self._wait_for(start, _LENGTHS.size)
 
+    def _take_whole_packets(self, start: int, end: int) -> int:
+        """Behind those that are whole and right."""
+        taken, filled = take_packets(
+            self._scratch[start:end],
+            self._answer,
+            filled=self._filled,
+            next_offset=self._position - self._skipped_bytes + self._filled,
+            chunk_bytes=self._chunk_bytes,
+        )
+        self._filled = filled
+        return start + taken
+
     def _wait_for(self, start: int, needed_bytes: int) -> bool:
         self._make_room(start, needed_bytes)
         return False
@@ -242,6 +268,8 @@ class BlockReceiver:
     def _make_room(self, start: int, needed_bytes: int) -> None:
         """Keep what came from `start` on, in a scratch that holds at least `needed_bytes`."""
         kept = bytes(self._scratch[start : self._scratch_end])
+        if self._has_small_packets:
+            needed_bytes = max(needed_bytes, SCRATCH_OF_SMALL_BYTES)
         if needed_bytes > len(self._scratch):
             self._scratch = memoryview(bytearray(needed_bytes))
         self._scratch[: len(kept)] = kept

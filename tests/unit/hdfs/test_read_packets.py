@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bmq.hdfs.blocks import Block
+from bmq.hdfs.packet_taking import take_packets
 from bmq.hdfs.packets import packet_head
 from bmq.hdfs.proto.hdfs_pb2 import Token
 from bmq.hdfs.proto.transfer_pb2 import ChecksumType, ClientReadStatus, OpReadBlock, PacketHeader, TransferStatus
@@ -110,6 +111,59 @@ def test_no_flipped_bit_gives_wrong_bytes(
         return
     if is_complete:
         assert bytes(receiver.data) == CONTENT[position : position + length_bytes]
+
+
+LARGE_CONTENT = Random(9).randbytes(400_000)
+
+
+def outcome(position: int, length_bytes: int, wire: bytes, cuts: int | None) -> object:
+    """The data, False for an answer that is not complete, or why it was refused."""
+    receiver = BlockReceiver(position, length_bytes)
+    try:
+        return feed(receiver, wire, None if cuts is None else Random(cuts)) and bytes(receiver.data)
+    except ReplicaError as error:
+        return type(error), str(error)
+
+
+def one_by_one(position: int, length_bytes: int, wire: bytes) -> object:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bmq.hdfs.read_packets.IS_THERE", False)
+        return outcome(position, length_bytes, wire, None)
+
+
+def test_small_packets_are_taken_many_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+
+    def counted(data: memoryview, answer: bytearray, **places: int) -> tuple[int, int]:
+        found = take_packets(data, answer, **places)
+        taken.append(found[0])
+        return found
+
+    monkeypatch.setattr("bmq.hdfs.read_packets.take_packets", counted)
+    wire = b"".join(answer(LARGE_CONTENT, 100, 390_000, chunk_bytes=512, packet_bytes=4096))
+    assert outcome(100, 390_000, wire, None) == LARGE_CONTENT[100:390_100]
+    assert len(taken) < 10 and sum(taken) > 380_000
+
+
+@given(
+    st.integers(0, 2_000),
+    st.integers(1, 350_000),
+    st.sampled_from([1, 512, 1000]),
+    st.sampled_from([700, 4096, 16_000, 17_000]),
+    st.none() | st.integers(0, 2**32),
+    st.data(),
+)
+def test_many_at_a_time_are_judged_as_one_by_one(
+    position: int, length_bytes: int, chunk_bytes: int, packet_bytes: int, cuts: int | None, data: st.DataObject
+) -> None:
+    """Whole, and with a byte that is wrong somewhere."""
+    if chunk_bytes == 1:
+        length_bytes = length_bytes % 3_000 + 1
+    whole = b"".join(answer(LARGE_CONTENT, position, length_bytes, chunk_bytes=chunk_bytes, packet_bytes=packet_bytes))
+    assert outcome(position, length_bytes, whole, cuts) == LARGE_CONTENT[position : position + length_bytes]
+    wire = bytearray(whole)
+    wire[data.draw(st.integers(0, len(wire) - 1))] ^= data.draw(st.integers(1, 255))
+    assert outcome(position, length_bytes, bytes(wire), cuts) == one_by_one(position, length_bytes, bytes(wire))
 
 
 @given(st.binary(max_size=20_000), st.integers(0, 2**32))

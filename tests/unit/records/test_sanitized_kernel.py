@@ -17,6 +17,8 @@ from tests.fuzz.kernel_cases import SANITIZED, answers, build, build_kernel, dif
 from tests.unit.records import delivery_cases, held_row_cases
 from tests.unit.records.delay_cases import random_case, split_line
 from tests.unit.records.key_cases import hash_line, random_take, take_line
+from tests.unit.records.packet_cases import HEAD_BYTES as PACKETS_AT
+from tests.unit.records.packet_cases import packet_case, taken_one_by_one
 from tests.unit.records.passing_cases import HEAD_BYTES, looked
 from tests.unit.records.passing_cases import random_case as passing_case
 from tests.unit.records.showing_cases import random_case as showing_case
@@ -140,6 +142,17 @@ def test_chunks_have_the_checksums_of_the_twin(built: Driver) -> None:
             inputs.append(bytes((pieces, chunk_bytes)) + data)
             found = chunk_checksums_twin.chunk_checksums((data,), chunk_bytes)
             expected.append(f"{len(found) // 4} {found.hex()}")
+    assert answers(driver, inputs) == expected
+
+
+def test_packets_are_taken_as_one_by_one(built: Driver) -> None:
+    driver = built("block_packets_driver")
+    dice = Random(61)
+    cases = [packet_case(dice) for _ in range(500)]
+    inputs = [one for one in [*cases, *mutated(cases, dice, 4_000)] if len(one) >= PACKETS_AT]
+    inputs += [cases[0][:length] for length in range(PACKETS_AT, len(cases[0]))]
+    expected = [taken_one_by_one(one) for one in inputs]
+    assert sum(not line.startswith("0 ") for line in expected) > len(cases)
     assert answers(driver, inputs) == expected
 
 
