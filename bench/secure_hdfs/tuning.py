@@ -17,7 +17,7 @@ SETTINGS: Final = (
     Setting("HDFS", "hadoop.rpc.protection and dfs.data.transfer.protection", "the part's", "authentication, none", "each part"),
     Setting(
         "HDFS and all clients", "dfs.encrypt.data.transfer.cipher.suites, with privacy", "AES/CTR/NoPadding", "none",
-        "not measured: nobody encrypts data by RC4 or 3DES who has a choice",
+        "not measured: RC4 and 3DES are broken ciphers",
     ),
     Setting("Hadoop's client", "JVM", "a heap of 512 MiB, G1", "a quarter of the memory, G1", _ALIKE),
     Setting(

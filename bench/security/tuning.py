@@ -10,8 +10,7 @@ SETTINGS: Final = (
     Setting(
         "both",
         "TLS",
-        "one EC key (P-256) and certificate of a test authority, TLS 1.3, no client certificates; clients take whatever "
-        "cipher the server prefers",
+        "one EC key (P-256) of a test authority, TLS 1.3, no client certificates; the server chooses the cipher",
         "none",
         "it is what is measured",
     ),
