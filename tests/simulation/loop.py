@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 # So many callbacks without the clock moving can only be a loop that feeds itself.
 CALLBACKS_WITHOUT_TIME_MAX = 500_000
 
+_AT_ONCE_S = 0.0005
+"""uvloop's timers count whole milliseconds: what is due before is called in the next turn."""
+
 
 class Deadlock(AssertionError):
     """Nothing is ready, no timer is set, and what was to be run has not ended."""
@@ -37,15 +40,24 @@ class Livelock(AssertionError):
 
 
 class _Timer(asyncio.TimerHandle):
-    """Of two that are due at the same time, the older one comes first, whatever else the heap had in it."""
+    """Of two that are due at the same time, the older one comes first, whatever else the heap had in it.
 
-    __slots__ = ("number",)
+    One that is called at once does not say when: the handle that uvloop gives for it cannot either.
+    """
+
+    __slots__ = ("is_at_once", "number")
+    is_at_once: bool
     number: int
     _when: float  # asyncio's own, which its types leave out, as of the loop below
     _scheduled: bool
 
     def __lt__(self, other: Any) -> bool:
         return (self._when, self.number) < (other._when, other.number)
+
+    def when(self) -> float:
+        if self.is_at_once:
+            raise AttributeError("uvloop's Handle has no attribute 'when'")
+        return super().when()
 
 
 class VirtualTimeLoop(asyncio.BaseEventLoop):
@@ -80,6 +92,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         timer = _Timer(when, callback, args, self, context)
         timer.number = next(self._timer_numbers)
+        timer.is_at_once = when - self._now_s < _AT_ONCE_S
         heapq.heappush(self._scheduled, timer)
         timer._scheduled = True
         return timer

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import structlog
 
+from bmq.aio.wake_up import WakeUp
 from bmq.broker.half.half_decisions import HalfDecisions
 from bmq.broker.half.partition_half import PartitionHalf
 from bmq.broker.half_checker import Check, CheckAnswer, CheckRequest, CheckTarget, HalfChecker, NobodyAsked
@@ -50,8 +51,7 @@ class HalfChecks:
         self._half = half
         self._decisions = HalfDecisions(partition, timers, half, guard)
         self._ownership = ownership
-        self._loop = asyncio.get_running_loop()
-        self._wake: asyncio.TimerHandle | None = None
+        self._wake_up = WakeUp(asyncio.get_running_loop(), self._begin_due)
         self._running: set[str] = set()
         self._is_behind = False  # more is due than was taken
         self._to_give_up: list[int] = []
@@ -77,21 +77,13 @@ class HalfChecks:
         if next_ms is None or "checks" in self._running:
             return
         wait_s = (next_ms - partition.context.clock.now_ms()) / 1000
-        wait_s = min(max(0.0 if self._is_behind else PAUSE_S, wait_s), LOOK_S_MAX)
-        if self._wake is not None:
-            if self._wake.when() <= self._loop.time() + wait_s:
-                return
-            self._wake.cancel()  # it was for a later check
-        self._wake = self._loop.call_later(wait_s, self._wake_up)
+        self._wake_up.within(min(max(0.0 if self._is_behind else PAUSE_S, wait_s), LOOK_S_MAX))
 
     def end(self) -> None:
         """The machine has ended."""
-        if self._wake is not None:
-            self._wake.cancel()
-            self._wake = None
+        self._wake_up.cancel()
 
-    def _wake_up(self) -> None:
-        self._wake = None
+    def _begin_due(self) -> None:
         if not self._partition.state.is_final:
             next_ms = self._half.schedule.next_ms
             if next_ms is not None and next_ms <= self._partition.context.clock.now_ms():

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 import structlog
 
+from bmq.aio.wake_up import WakeUp
 from bmq.broker.log_reads import LogReads
 from bmq.broker.manifest_changes import ManifestChanges
 from bmq.broker.owned_partition import OwnedPartition
@@ -88,9 +89,7 @@ class PartitionTimers:
         self._reads = reads
         self._deliver = deliver
         self._is_delivering = is_delivering
-        self._loop = asyncio.get_running_loop()
-        self._wake: asyncio.TimerHandle | None = None
-        self._wake_s = 0.0  # by the loop's clock; the handle of uvloop does not say it if that is now
+        self._wake_up = WakeUp(asyncio.get_running_loop(), self._begin_due)
         self._is_beginning = False
         self._counted = 0, 0  # delivered and cancelled, in the metrics
         self.order: DueOrder | None = None
@@ -230,24 +229,15 @@ class PartitionTimers:
         if due_ms is None:
             return
         now_ms = max(self._partition.context.clock.now_ms(), order.position.due_ms)
-        wait_s = min(max(0.0, (due_ms - now_ms) / 1000), LOOK_S_MAX)
-        wake_s = self._loop.time() + wait_s
-        if self._wake is not None:
-            if self._wake_s <= wake_s:
-                return
-            self._wake.cancel()
-        self._wake_s, self._wake = wake_s, self._loop.call_later(wait_s, self._wake_up)
+        self._wake_up.within(min(max(0.0, (due_ms - now_ms) / 1000), LOOK_S_MAX))
 
     def end(self) -> None:
         """The machine has ended."""
         self._other.end()
         if self.lifecycle is not None:
             self.lifecycle.end()
-        if self._wake is not None:
-            self._wake.cancel()
-            self._wake = None
+        self._wake_up.cancel()
 
-    def _wake_up(self) -> None:
-        self._wake = None
+    def _begin_due(self) -> None:
         if not self._partition.state.is_final:
             self._deliver()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bmq.broker.half.partition_half import PartitionHalf
-from bmq.broker.half_checker import NobodyAsked
+from bmq.broker.half_checker import CheckAnswer, CheckRequest, CheckTarget, NobodyAsked
 from bmq.broker.partition_events import WriterBroken
 from bmq.broker.partition_states import Writing
 from bmq.broker.runtime import PartitionRuntime
@@ -35,6 +36,17 @@ CHECKED = replace(
     half_checks_max=3,
     half_given_up_topic="lost",
 )
+
+
+class DecidingChecker(FakeChecker):
+    """In the turn of the loop behind an answer something becomes durable, so that the partition looks once more."""
+
+    look: Callable[[], None]
+
+    async def ask(self, target: CheckTarget, take: Callable[[], Awaitable[CheckRequest | None]]) -> CheckAnswer | None:
+        answer = await super().ask(target, take)
+        asyncio.get_running_loop().call_soon(self.look)
+        return answer
 
 
 def half(value: bytes, check_id: str = "check") -> Record:
@@ -350,6 +362,21 @@ def test_many_that_are_due_at_once_are_asked_about_without_a_pause() -> None:
         world.clock.advance(1_000)
         await asyncio.sleep(1.5)
         assert [len(request.checks) for _, request in checker.requests] == [500] * 20
+
+    virtual(main)
+
+
+def test_decisions_become_durable_as_the_next_checks_begin_without_a_pause() -> None:
+    async def main() -> None:
+        world, checker = World(), DecidingChecker()
+        log = await checked(world, checker).log()
+        bases = [await sent(log, *(half(b"a") for _ in range(500))) for _ in range(20)]
+        checker.look = log.half.checks.look
+        world.clock.advance(6_000)
+        await asyncio.sleep(1.5)
+        assert len(checker.requests) == 20
+        await sent(log, *(decision("rollback", base) for base in bases))
+        assert len(log.half.order) == 20 * 499
 
     virtual(main)
 
