@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from bench.logged_errors import said
 from bench.time_limit import PartTimedOut
 
 REASON_CHARACTERS_MAX = 2_000
@@ -83,4 +84,4 @@ class Findings:
             raise
         except Exception as error:
             for part in parts:
-                self.failed(part, f"{side}: {type(error).__name__}: {error}")
+                self.failed(part, f"{side}: {said(error)}")

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from typing import Any
 
 from bench.findings import Findings, say
+from bench.logged_errors import said
 from bench.runner import Plan
 from bench.time_limit import seconds_since, time_limit
 
@@ -33,7 +34,7 @@ def measured_parts(
             with nullcontext() if limit_s is None else time_limit(limit_s(part), part):
                 runs[part]()
         except Exception as error:
-            findings.failed(part, f"{type(error).__name__}: {error}")
+            findings.failed(part, said(error))
             clean()
         took[part] = seconds_since(began)
     return took

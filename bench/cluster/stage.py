@@ -11,6 +11,7 @@ from bench.cluster.kafka_cluster import KafkaCluster
 from bench.cluster.sides import COMBINED, BmqSide, Side
 from bench.criteria import KAFKA
 from bench.hdfs.cluster import hdfs_cluster, is_first_of_its_kind
+from bench.logged_errors import with_logged_errors
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.zookeeper import ZooKeeperServer
 from bmq.hdfs.location import system_user
@@ -121,8 +122,9 @@ class Stage:
             arguments=arguments,
         )
         try:
-            side.start()
-            yield side
+            with with_logged_errors(node.process.log_file for node in side.nodes.values()):
+                side.start()
+                yield side
         finally:
             side.close()
 

@@ -20,6 +20,7 @@ from bench.cluster.admin import (
 from bench.criteria import BMQ, KAFKA
 from bench.groups.target import Target
 from bench.loads.client import Client
+from bench.logged_errors import with_logged_errors
 from bench.workloads import LoadFailed
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.create_topics_request import CreateTopicsRequest
@@ -48,8 +49,9 @@ def one_node(name: str, directory: Path, configs: Mapping[str, str] | None = Non
     place.mkdir(parents=True)
     server = MAKERS[name](place / "node", configs or {})
     try:
-        server.start()
-        yield Target(name, [server.bootstrap], {name: server.pid}, 1)
+        with with_logged_errors([server.log_file]):
+            server.start()
+            yield Target(name, [server.bootstrap], {name: server.pid}, 1)
     finally:
         server.close()
         shutil.rmtree(place, ignore_errors=True)
