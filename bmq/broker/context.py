@@ -151,7 +151,7 @@ class BrokerContext:
     urgent_searches: SearchPace = field(init=False)
     producer_id_expiration_ms: int = field(init=False)  # altered live
     compaction: CompactionPace = field(init=False)  # altered live
-    delivery_turns: LoopTurns = field(init=False)  # for deliveries of delayed records: one in each turn of the loop
+    due_turns: LoopTurns = field(init=False)  # a delivery, or checks, of one partition in each turn of the loop
     run_room: asyncio.Semaphore = field(init=False)  # for runs of delayed records being written from the log
     merge_room: asyncio.Semaphore = field(init=False)  # and for merges of runs
 
@@ -168,7 +168,7 @@ class BrokerContext:
         self.counts = PartitionCounts()
         self.run_room, self.merge_room = asyncio.Semaphore(RUNS_WRITTEN_MAX), asyncio.Semaphore(RUN_MERGES_MAX)
         loop = asyncio.get_running_loop()
-        self.turns, self.delivery_turns = AppendBatcher(loop), LoopTurns()
+        self.turns, self.due_turns = AppendBatcher(loop), LoopTurns()
         self.starts = StartQueue(self.settings.starts_max, self.counts)
         self.turn_room = TurnRoom(loop)
         self.opener = ThreadOpener(loop)

@@ -75,6 +75,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
         self._now_s = 0.0
         self._callbacks_at_now = 0
         self.callback_count = 0
+        self.turn_count = 0
         self.failures: list[dict[str, Any]] = []
         self.expected_failures: tuple[type[BaseException], ...] = ()  # what a history raises itself
         self.set_exception_handler(self._note_failure)
@@ -105,6 +106,7 @@ class VirtualTimeLoop(asyncio.BaseEventLoop):
 
     def _run_once(self) -> None:
         ready, scheduled = self._ready, self._scheduled
+        self.turn_count += 1
         if not ready:
             self._jump()
         while scheduled and (scheduled[0]._cancelled or scheduled[0]._when <= self._now_s):

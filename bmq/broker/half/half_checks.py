@@ -24,7 +24,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 
 CHECKS_MAX: Final = 500
-"""Half messages that are asked about at once."""
+"""Half messages that are asked about at once: some 5 ms of the event loop."""
 COPIES_BYTES_MAX: Final = 512 * 1024
 """Given-up messages that are copied at once, but for the last one."""
 PAUSE_S: Final = 0.2
@@ -147,6 +147,7 @@ class HalfChecks:
         """The checks that are due, of messages that are undecided. Proves first that we own the partition: a next owner may know decisions."""
         await self._ownership.prove()
         partition, order = self._partition, self._half.order
+        await partition.context.due_turns.next()
         checks = []
         for due in self._half.schedule.take(partition.context.clock.now_ms(), CHECKS_MAX):
             half = order.half(due.offset) if order.is_undecided(due.offset) else None

@@ -66,7 +66,7 @@ class Deliveries:
     async def _run(self) -> None:
         partition, order, lifecycle = self._partition, self.timers.order, self.timers.lifecycle
         assert order is not None and lifecycle is not None
-        backoff, turns = partition.context.backoff(), partition.context.delivery_turns
+        backoff, turns = partition.context.backoff(), partition.context.due_turns
         runs = lifecycle.runs
         holds = HoldReader(self._reads.read, order, runs.bodies, turns)
         try:

@@ -15,15 +15,16 @@ from bmq.broker.partition_events import WriterBroken
 from bmq.broker.partition_states import Writing
 from bmq.broker.runtime import PartitionRuntime
 from bmq.log.half.check_schedule import DueCheck
-from bmq.log.partition_log import AppendResult
+from bmq.log.partition_log import AppendResult, TopicPartition
 from bmq.protocol.batch_records import Record
 from bmq.protocol.compression import Compression
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
+from tests.simulation.loop import VirtualTimeLoop
 from tests.support.flagged_batch import flagged_batch
 from tests.unit.broker.half.fake_checker import FakeChecker
 from tests.unit.broker.timers.test_timers import values, visible
-from tests.unit.broker.world import CONFIG, Owner, World, append, produce, virtual
+from tests.unit.broker.world import CONFIG, KEY, Owner, World, append, produce, virtual
 
 pytestmark = pytest.mark.unit
 
@@ -47,6 +48,24 @@ class DecidingChecker(FakeChecker):
         answer = await super().ask(target, take)
         asyncio.get_running_loop().call_soon(self.look)
         return answer
+
+
+class TurnsChecker(FakeChecker):
+    """`turns`: in which turn of the loop each request was made."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns: list[int] = []
+
+    async def ask(self, target: CheckTarget, take: Callable[[], Awaitable[CheckRequest | None]]) -> CheckAnswer | None:
+        async def taken() -> CheckRequest | None:
+            request = await take()
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, VirtualTimeLoop)
+            self.turns.append(loop.turn_count)
+            return request
+
+        return await super().ask(target, taken)
 
 
 def half(value: bytes, check_id: str = "check") -> Record:
@@ -377,6 +396,24 @@ def test_decisions_become_durable_as_the_next_checks_begin_without_a_pause() -> 
         assert len(checker.requests) == 20
         await sent(log, *(decision("rollback", base) for base in bases))
         assert len(log.half.order) == 20 * 499
+
+    virtual(main)
+
+
+def test_a_turn_of_the_loop_makes_the_checks_of_one_partition() -> None:
+    async def main() -> None:
+        world, checker = World(), TurnsChecker()
+        owner = checked(world, checker)
+        more = [TopicPartition(KEY.topic_id, number) for number in (1, 2)]
+        for key in more:
+            owner.manager.assign(key, 1, "topic", CHECKED, 0)
+        for log in (await owner.log(), *[await owner.manager.leader_of(key) for key in more]):
+            for _ in range(4):
+                await sent(log, *(half(b"a") for _ in range(500)))
+        world.clock.advance(6_000)
+        await asyncio.sleep(1.5)
+        assert [len(request.checks) for _, request in checker.requests] == [500] * 12
+        assert len(set(checker.turns)) == 12
 
     virtual(main)
 
