@@ -233,8 +233,9 @@ class Measuring:
             with self.stage.bmq(ALONE, environment=environment) as side:
                 side.wait_whole()
                 count = self.plan.undecided
-                by_record = checks.by_record(side, count)
-                done({BY_RECORD: by_record, BY_HTTP: checks.by_http(side, service, port, count)})
+                terms = checks.terms_for(side, count)
+                by_record = checks.by_record(side, count, terms)
+                done({BY_RECORD: by_record, BY_HTTP: checks.by_http(side, service, port, count, terms)})
 
     def lanes(self) -> None:
         done = self.findings.rounds(LANES, BMQ, 1)

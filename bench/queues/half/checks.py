@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,9 +25,12 @@ from bench.workloads import LoadFailed
 PARTITIONS: Final = 6
 REPLICATION: Final = 1
 VALUE_BYTES: Final = 100
-TERMS: Final = Terms(first_ms=20_000, interval_ms=10_000, checks_max=4)
-"""So that all are held, and listed, before the first is due."""
-WITHIN_MS: Final = 20_000
+INTERVAL_MS: Final = 10_000
+CHECKS_MAX: Final = 4
+FIRST_MS_MIN: Final = 20_000
+SAMPLE: Final = 5_000
+"""Held and listed first, which tells how long all of them take on this machine as it is now."""
+MARGIN: Final = 1.5
 FLUSH_S: Final = 60.0
 DECIDED_OF: Final = 3
 """Of so many messages one is committed, one rolled back, and one stays undecided."""
@@ -45,13 +49,30 @@ def now_ms() -> int:
 # --- messages
 
 
-def make_topic(side: BmqSide, topic: str, check: Mapping[str, str]) -> None:
+def terms_of(count: int, sample: int, took_ms: float) -> Terms:
+    """All of `count` are held, and listed, before the first is checked, as `sample` of them took so long."""
+    first_ms = int(MARGIN * took_ms * count / sample)
+    return Terms(max(FIRST_MS_MIN, first_ms), INTERVAL_MS, CHECKS_MAX)
+
+
+def terms_for(side: BmqSide, count: int) -> Terms:
+    """Raises LoadFailed, AdminFailed."""
+    sample = min(SAMPLE, count)
+    make_topic(side, "sample", {}, terms_of(sample, sample, 0))
+    holding, began_s = Holding(side, "sample"), time.monotonic()
+    holding.hold(sample)
+    terms = terms_of(count, sample, 1000 * (time.monotonic() - began_s))
+    say(f"  the first check is {terms.first_ms / 1000:.1f} s behind a hold")
+    return terms
+
+
+def make_topic(side: BmqSide, topic: str, check: Mapping[str, str], terms: Terms) -> None:
     """`check`: the config of who is asked, by the end of its name. Raises AdminFailed."""
     configs = {
         "bmq.half.enable": "true",
-        "bmq.half.check.first.ms": str(TERMS.first_ms),
-        "bmq.half.check.interval.ms": str(TERMS.interval_ms),
-        "bmq.half.check.max": str(TERMS.checks_max),
+        "bmq.half.check.first.ms": str(terms.first_ms),
+        "bmq.half.check.interval.ms": str(terms.interval_ms),
+        "bmq.half.check.max": str(terms.checks_max),
         **{f"bmq.half.check.{name}": value for name, value in check.items()},
     }
     create_topic(side.addresses, create_topics_request(topic, PARTITIONS, REPLICATION, configs))
@@ -74,7 +95,7 @@ class Holding:
             }
         )
 
-    def hold(self, count: int) -> dict[int, int]:
+    def hold(self, count: int, within_ms: float = math.inf) -> dict[int, int]:
         """When each was held, by the owner's clock. Raises LoadFailed, AdminFailed."""
         began_ms, value = now_ms(), b"x" * VALUE_BYTES
         for number in range(count):
@@ -92,9 +113,9 @@ class Holding:
         held_ms = self._held()
         if held_ms.keys() != set(range(count)):
             raise LoadFailed(f"{len(held_ms)} of {count} half messages are undecided")
-        if now_ms() - began_ms > WITHIN_MS:
+        if now_ms() - began_ms > within_ms:
             raise LoadFailed(
-                f"{count} messages were not held and listed in the {WITHIN_MS / 1000:g} s before the first is checked"
+                f"{count} messages were not held and listed in the {within_ms / 1000:g} s before the first is checked"
             )
         say(f"  {count} are held after {(max(held_ms.values()) - began_ms) / 1000:.1f} s")
         return held_ms
@@ -194,25 +215,25 @@ class _Checks(threading.Thread):
         self._book.asked(number, int(headers["bmq-half-check"]), Asked(message.timestamp()[1], came_ms))
 
 
-def by_record(side: BmqSide, count: int) -> dict[str, Any]:
+def by_record(side: BmqSide, count: int, terms: Terms) -> dict[str, Any]:
     """Raises LoadFailed, AdminFailed."""
     create_topic(side.addresses, create_topics_request("checks", PARTITIONS, REPLICATION, _LETTERS))
     wait_for_leaders(side.addresses, "checks", PARTITIONS)
-    make_topic(side, "asked-by-record", {"topic": "checks"})
+    make_topic(side, "asked-by-record", {"topic": "checks"}, terms)
     holding = Holding(side, "asked-by-record")
-    book = CheckBook(TERMS, holding.hold(count))
+    book = CheckBook(terms, holding.hold(count, terms.first_ms))
     checks = _Checks(side.bootstrap, "checks", {place: number for number, place in holding.offsets.items()}, book)
     checks.start()
     try:
         # They are decided while the second checks come, in the same order.
         numbers = decided_numbers(count)
         first_ms, last_ms = min(book.held_ms.values()), max(book.held_ms.values())
-        second_ms = first_ms + TERMS.first_ms + TERMS.interval_ms
+        second_ms = first_ms + terms.first_ms + terms.interval_ms
         for start in range(0, len(numbers), _DECIDE_BATCH):
             at_ms = second_ms + (last_ms - first_ms) * start // len(numbers)
             time.sleep(max(0.0, (at_ms - now_ms()) / 1000))
             holding.decide(numbers[start:][:_DECIDE_BATCH], book.decided)
-        end_ms = _wait_for_all(last_ms)
+        end_ms = _wait_for_all(last_ms, terms)
     finally:
         checks.finish.set()
         checks.join()
@@ -221,9 +242,9 @@ def by_record(side: BmqSide, count: int) -> dict[str, Any]:
     return book.found(end_ms)
 
 
-def _wait_for_all(last_held_ms: int) -> int:
+def _wait_for_all(last_held_ms: int, terms: Terms) -> int:
     """Until each message had the time for one check more than it may have; when that was."""
-    end_ms = last_held_ms + TERMS.first_ms + TERMS.checks_max * TERMS.interval_ms + 2_000
+    end_ms = last_held_ms + terms.first_ms + terms.checks_max * terms.interval_ms + 2_000
     time.sleep(max(0.0, (end_ms - now_ms()) / 1000))
     return now_ms()
 
@@ -290,11 +311,11 @@ def served(service: Service) -> Iterator[int]:
         server.server_close()
 
 
-def by_http(side: BmqSide, service: Service, port: int, count: int) -> dict[str, Any]:
+def by_http(side: BmqSide, service: Service, port: int, count: int, terms: Terms) -> dict[str, Any]:
     """Raises LoadFailed, AdminFailed."""
-    make_topic(side, "asked-by-http", {"url": f"http://127.0.0.1:{port}/checks"})
-    book = CheckBook(TERMS, Holding(side, "asked-by-http").hold(count))
-    end_ms = _wait_for_all(max(book.held_ms.values()))
+    make_topic(side, "asked-by-http", {"url": f"http://127.0.0.1:{port}/checks"}, terms)
+    book = CheckBook(terms, Holding(side, "asked-by-http").hold(count, terms.first_ms))
+    end_ms = _wait_for_all(max(book.held_ms.values()), terms)
     if service.failures:
         raise LoadFailed(service.failures[0])
     for number, check, asked in list(service.asked):

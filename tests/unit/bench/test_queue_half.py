@@ -8,7 +8,7 @@ import pytest
 
 from bench.criteria import BMQ, KAFKA, Evidence
 from bench.queues.half.check_book import Asked, CheckBook, Decided, Terms
-from bench.queues.half.checks import Service, decided_numbers
+from bench.queues.half.checks import FIRST_MS_MIN, Service, decided_numbers, terms_of
 from bench.queues.half.criteria import BY_HTTP, BY_RECORD, CHECKS, HALF, judge
 from bmq.broker.half_checker import Check, CheckRequest
 from bmq.server.check_posts import SIGNATURE, answer_of, signed_post
@@ -55,6 +55,11 @@ def test_what_is_wrong_is_counted(asked: list[tuple[int, int, int, int]], said: 
         checks.asked(number, check, Asked(asked_ms, came_ms))
     found = checks.found(38_001)
     assert wrong(found) == said and found["right_percent"] < 100
+
+
+def test_the_first_check_waits_until_a_busy_machine_holds_all() -> None:
+    assert terms_of(100_000, 5_000, 200).first_ms == FIRST_MS_MIN
+    assert terms_of(100_000, 5_000, 2_000).first_ms == 60_000
 
 
 def test_a_check_that_still_has_time_is_not_missing() -> None:

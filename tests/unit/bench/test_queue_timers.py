@@ -9,6 +9,7 @@ import pytest
 from bench.criteria import Evidence
 from bench.queues.timers.criteria import BEFORE_DELAY, DELAYED, INSERT, INSERT_BYTES, KILLED, OFF, UNDELAYED, judge
 from bench.queues.timers.delayed import Acknowledged, Received, percentiles
+from bench.queues.timers.due import PRODUCED_PER_S, hold_s
 from bench.workloads import LoadFailed
 
 pytestmark = pytest.mark.unit
@@ -52,6 +53,11 @@ def test_what_came_in_order_once_and_in_time_is_right() -> None:
     found = received((Got(1, 5, 5, 7), 6), (Got(0, 5, 5, 8), 6), (Got(2, 3, None), 9))
     assert wrong(found, 5, 5, 3) == {}
     assert found.errors_ms == [1, 1]
+
+
+def test_the_first_record_is_due_later_on_a_busy_machine() -> None:
+    assert hold_s(PRODUCED_PER_S, 1_000, 0.01) == pytest.approx(1)
+    assert hold_s(100_000, 20_000, 4.0) == pytest.approx(30)
 
 
 def test_what_is_wrong_is_counted() -> None:
