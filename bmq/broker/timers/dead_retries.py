@@ -1,6 +1,7 @@
-"""Writes the dead letters of a retry topic's partition when the records that are given up are delivered.
+"""Writes the dead letters of a retry topic's partition, when records that used up their attempts come due.
 
-A dead letter is durable before the position passes its record (docs/FENCING.md), so it may be there twice, and is never missing.
+A dead letter is durable before the position of deliveries passes its record (docs/FENCING.md). So a dead letter may be written
+twice, and is never missing.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ NOT_WRITTEN = "this node does not write dead letters"
 
 
 class DeadRetries:
-    """For one partition. `_written`: names of records whose dead letter is durable, and whose delivery is not; of one delivery."""
+    """The dead letters of one partition.
+
+    `_written`: names (offsets) of the records of the present delivery whose dead letters are durable, while the delivery is not.
+    A delivery that is tried again does not write them again.
+    """
 
     def __init__(self, partition: OwnedPartition, ownership: Ownership) -> None:
         self._partition = partition
@@ -27,7 +32,7 @@ class DeadRetries:
         self._written: frozenset[int] = frozenset()
 
     def refusal(self, given_up: Sequence[GivenUp]) -> str | None:
-        """Why these records cannot be given up now; None: they can, or there are none."""
+        """Why no dead letters can be written for these records now; None: they can, or there are no records."""
         if not given_up:
             return None
         letters = self._partition.context.retry_letters
@@ -36,7 +41,10 @@ class DeadRetries:
         return letters.refusal(self._partition.topic_name, max(one.size_bytes for one in given_up))
 
     async def living(self, records: list[DueRecord]) -> list[DueRecord]:
-        """Those that consumers are to get; the dead letters of all others are durable. Raises BmqError, StoreError."""
+        """The records that consumers are to get. The dead letters of all others are durable when this returns.
+
+        Raises BmqError, StoreError.
+        """
         if not self._partition.config.retry_levels_ms:
             return records
         living: list[DueRecord] = []
@@ -57,7 +65,7 @@ class DeadRetries:
         partition, letters = self._partition, self._partition.context.retry_letters
         if letters is None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, NOT_WRITTEN)
-        # A replaced owner would write dead letters that the next owner writes too.
+        # An owner that was replaced must write none: the next owner writes the same dead letters.
         await self._ownership.prove()
         now_ms = partition.context.clock.now_ms()
         left = [DeadRetry(offset, body.attempts, body.record(now_ms)) for offset, body in dead]

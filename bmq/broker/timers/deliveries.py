@@ -1,4 +1,4 @@
-"""Appends delayed records when they are due, one batch after the other, each with the position that it leads to."""
+"""Appends delayed records to the log when they are due: one batch at a time, each announced with the position it leads to."""
 
 from __future__ import annotations
 
@@ -29,17 +29,20 @@ from bmq.protocol.errors import BmqError
 from bmq.protocol.record_batch import BatchHeader
 
 RECORDS_MAX: Final = 500
-"""Of one delivery: some 2 ms of the event loop."""
+"""Most records in one delivery: they take some 2 ms of the event loop."""
 BYTES_MAX: Final = 1024 * 1024
-"""The same, but for the last record."""
+"""A delivery takes no further record once its bodies have this many bytes."""
 OPENED_RECORDS_MAX: Final = 1_000
-"""Records of holds that are sorted in one turn of the event loop: some 1 ms."""
+"""Held records that are sorted in one turn of the event loop; it takes some 1 ms."""
 
 _log = structlog.get_logger("bmq.broker")
 
 
 class Deliveries:
-    """Of one partition. One batch is on its way at a time: a second with a million due records is spread, in order."""
+    """Delivers the due records of one partition, in order, one batch in flight at a time.
+
+    If a million records are due in one second, their batches follow each other over a longer time.
+    """
 
     def __init__(
         self,
@@ -94,7 +97,7 @@ class Deliveries:
             self.timers.look()
 
     async def _load(self, runs: PendingRuns, now_ms: int) -> str | None:
-        """Returns why some of what is due in runs was not read, if so."""
+        """Read the due records of runs into memory. Returns why some were not read; None: all were."""
         try:
             await runs.load(now_ms)
         except (BmqError, StoreError) as error:
@@ -102,7 +105,10 @@ class Deliveries:
         return None
 
     async def _deliver(self, order: DueOrder, holds: HoldReader, due: list[Pending]) -> str | None:
-        """Returns why it did not, if so: then all of them are pending again."""
+        """Append the first of the `due` records, as many as fit. Returns why none was appended, None for success.
+
+        Records that were not appended are pending again.
+        """
         try:
             count, batch = await self._made(order, holds, due)
         except (BmqError, StoreError) as error:
@@ -115,7 +121,7 @@ class Deliveries:
         return await self._append(order, due[:count], batch)
 
     async def _made(self, order: DueOrder, holds: HoldReader, due: list[Pending]) -> tuple[int, bytearray]:
-        """How many of them are delivered, and the batch that consumers get. Raises BmqError, StoreError."""
+        """(how many of the `due` records this delivery covers, the batch that consumers get). Raises BmqError, StoreError."""
         clock = self._partition.context.clock
         await holds.gather(due, clock.now_ms())
         draft = await self._draft(order, due)
@@ -125,7 +131,7 @@ class Deliveries:
         return len(draft), delivered_batch(living, clock.now_ms())
 
     async def _draft(self, order: DueOrder, due: list[Pending]) -> DeliveryDraft:
-        """The first of them, one at least, up to BYTES_MAX."""
+        """The first of the `due` records, up to BYTES_MAX and at least one. Raises CorruptFile if the first was not found."""
         draft = DeliveryDraft()
         assert self.timers.lifecycle is not None
         bodies = self.timers.lifecycle.runs.bodies
@@ -144,7 +150,7 @@ class Deliveries:
         return draft
 
     async def _append(self, order: DueOrder, due: list[Pending], made: bytearray) -> str | None:
-        """`made`: the batch of those of `due` that consumers get."""
+        """Append `made`, the batch that delivers the records `due`. Returns the reason if it was refused."""
         partition = self._partition
         answer: asyncio.Future[AppendResult]
         answer, done = awaited_answer()
@@ -161,7 +167,7 @@ class Deliveries:
         if code is not ErrorCode.NONE:
             order.give_back(due)
             return f"the log answers {code.name}"
-        result = await answer  # a refused one was taken back by PartitionTimers.rollback
+        result = await answer  # if it was refused, PartitionTimers.rollback has made the records pending again
         is_in_log = result.error_code in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
         return None if is_in_log else f"the log answers {result.error_code.name}"
 

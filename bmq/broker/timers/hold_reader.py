@@ -1,6 +1,7 @@
-"""Reads held records from the log of their partition, those that are due now and soon in one go through the log.
+"""Reads the bodies of held records from their partition's log: those due now and those due soon in one pass, in log order.
 
-Records that are due one after the other may each lie in another hold. So what is read is kept until it is delivered.
+Records with neighbouring due times may lie in different holds (announcements of held records). So bodies that were read stay in
+memory until they are delivered.
 """
 
 from __future__ import annotations
@@ -20,18 +21,18 @@ from bmq.protocol.errors import BmqError
 from bmq.protocol.record_batch import batches
 
 READ_BYTES: Final = 256 * 1024
-"""Of one read, where several holds are wanted: those behind the first are mostly among them."""
+"""Bytes of one read of the log when more than one hold is wanted: mostly it brings the next holds too."""
 ONE_READ_BYTES: Final = 64 * 1024
 AHEAD_MS: Final = 500
-"""Records that are due within this time are read, from the log and from runs, together with those that are due now."""
+"""Records due within this time are read together with those due now, from the log and from runs."""
 AHEAD_RECORDS_MAX: Final = 10_000
 BYTES_MAX: Final = 4 * 1024 * 1024
-"""Of bodies in memory. What is due now is read in any case, MORE_BYTES_MAX of it."""
+"""Most bytes of bodies in memory. Above it, bodies of records that are due now are still read, up to MORE_BYTES_MAX."""
 MORE_BYTES_MAX: Final = 1024 * 1024
 
 
 class _Unread(Exception):
-    """The hold at `hold_offset` was not read, since there was an error, its cause."""
+    """The hold at `hold_offset` could not be read; the error is this exception's cause."""
 
     def __init__(self, hold_offset: int) -> None:
         super().__init__()
@@ -39,7 +40,11 @@ class _Unread(Exception):
 
 
 class HoldReader:
-    """`read`: as ReplayableLog.read. Its work is done in `turns` of the event loop, some ms at most in each."""
+    """Fills `bodies` with what the next deliveries need.
+
+    `read` reads batches as ReplayableLog.read does. `turns` lets other work run after each read: it holds the event loop for some
+    milliseconds at most.
+    """
 
     def __init__(
         self,
@@ -54,7 +59,7 @@ class HoldReader:
         self._turns = turns
 
     async def gather(self, due: Sequence[Pending], now_ms: int) -> None:
-        """Have the bodies of held records that were taken, the first of them at least. Raises BmqError, StoreError."""
+        """Read the bodies of the `due` held records and the next ones, at least the first body. Raises BmqError, StoreError."""
         bodies, order = self._bodies, self._order
         missing = [record for record in due if record.offset not in bodies and not order.is_kept(record)]
         if not missing:
@@ -70,12 +75,12 @@ class HoldReader:
             try:
                 await self._gather(draft)
             except _Unread as error:
-                # What comes before that hold's first record can be delivered.
+                # Records before the unreadable hold's first record can still be delivered.
                 first = draft.first_of(error.hold_offset)
                 pages = [[record for record in page if record.position < first] for page in pages]
                 if not any(pages):
                     if missing[0] is not due[0]:
-                        return  # the first ones are here
+                        return  # `due` begins with records whose bodies are in memory
                     assert error.__cause__ is not None
                     raise error.__cause__ from None
                 draft = DueDraft(bytes_max)
@@ -86,7 +91,7 @@ class HoldReader:
             return
 
     async def _gather(self, draft: DueDraft) -> None:
-        """Raises _Unread."""
+        """Read all holds that the draft wants, in the order of the log. Raises _Unread."""
         hold_offsets, place = draft.hold_offsets, 0
         while place < len(hold_offsets):
             if draft.is_behind(hold_offsets[place]):
@@ -102,7 +107,10 @@ class HoldReader:
 
 
 def _added(draft: DueDraft, data: Buffer, hold_offsets: Sequence[int], place: int) -> int:
-    """Add what is wanted of these batches; where to go on in `hold_offsets`. Raises _Unread."""
+    """Add the wanted records of these batches to the draft. `place`: index of the first hold in `hold_offsets` to look for.
+
+    Returns the index of the next hold to read. Raises _Unread.
+    """
     first = place
     for position, header in batches(data):
         if place == len(hold_offsets) or hold_offsets[place] < header.base_offset:

@@ -1,4 +1,4 @@
-"""Holds delayed records of produced batches until they are due, at the partition's owner."""
+"""Takes delayed records out of produced batches and appends them as held records, at the partition's owner."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from bmq.protocol.retry_topics import LEVELS_CONFIG, retry_topic_of
 from bmq.records.records_twin import Damage
 
 WINDOW_MAX: Final = 200_000
-"""Records of a partition in memory and in no run. Half of them is where runs are written; more wait for that."""
+"""Most records of a partition that are in memory and in no run. Runs are written from half as many on (WINDOW_PRESSED)."""
 
 
 class LeadingAnnouncement(Protocol):
-    """Another announcement of the same batch, in front of that of its delayed records."""
+    """A further announcement for a produced batch, which stands in front of the announcement of its delayed records."""
 
     def announcement(self, behind: NamedBatch, distance: int) -> bytearray:
-        """The control batch. `distance`: from its own offset to that of the batch."""
+        """The control batch, for the batch `behind`. `distance`: that batch's base offset minus the control batch's."""
 
     def placed(self, start_offset: int, base_offset: int, end_offset: int) -> None:
-        """It was given its offset, and the batch the two others."""
+        """The control batch was placed at `start_offset`, and the produced batch at [base_offset, end_offset)."""
 
 
 class HeldAppends:
-    """Takes the batches of a topic with `bmq.delay.enable` that have a record to hold, and those of a retry topic."""
+    """Appends produced batches that have delayed records (topics with `bmq.delay.enable`), and all batches of retry topics."""
 
     def __init__(
         self, partition: OwnedPartition, timers: PartitionTimers, refusals: BatchRefusals, dead: DeadRetries
@@ -49,7 +49,7 @@ class HeldAppends:
         self._refusals = refusals
 
     def check(self, header: BatchHeader) -> None:
-        """Raises KafkaError POLICY_VIOLATION for a batch of a transaction."""
+        """Refuse batches of transactions. Raises KafkaError POLICY_VIOLATION."""
         if header.attributes & TRANSACTIONAL:
             name = LEVELS_CONFIG if self._partition.config.retry_levels_ms else "bmq.delay.enable"
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"a topic with {name} takes no records of a transaction")
@@ -57,9 +57,10 @@ class HeldAppends:
     def take(
         self, batch: ProducedBatch, header: BatchHeader, now_ms: int, leading: LeadingAnnouncement | None = None
     ) -> bool:
-        """False: nothing of it is to be held, and it may be placed as it is. Else it is placed, or was answered.
+        """Take over `batch` if it has records to hold, or cancellations. Returns whether it did.
 
-        It has passed all other checks. Raises KafkaError for one that is refused.
+        False: the caller places the batch as it is. True: the batch was placed, or answered with an error. `batch` has passed all
+        other checks. `leading`: a further announcement to place in front. Raises KafkaError if the batch is refused.
         """
         partition, timers = self._partition, self._timers
         config = partition.config
@@ -93,7 +94,7 @@ class HeldAppends:
         return True
 
     def _retries(self, batch: ProducedBatch, header: BatchHeader, now_ms: int, floor_ms: int) -> Split:
-        """Raises BatchTooLong."""
+        """The records of a retry topic's batch, all held; refused where no dead letter could be written. Raises BatchTooLong."""
         config, topic = self._partition.config, retry_topic_of(self._partition.topic_name)
         retries = Retries(config.retry_levels_ms, "" if topic is None else topic.source, now_ms, floor_ms)
         found = split_retries(batch.view, header, retries, config.compression_level)
@@ -111,7 +112,7 @@ class HeldAppends:
         leading: LeadingAnnouncement | None,
     ) -> None:
         partition, order = self._partition, self._timers.order
-        # The code has producers wait and send the batch again.
+        # Producers retry after NOT_ENOUGH_REPLICAS.
         if order is None:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "delayed delivery is taking effect in this partition")
         if found.held and order.window_count + len(found.held) > WINDOW_MAX:

@@ -1,4 +1,4 @@
-"""Places announcements and the batch that they name in a partition's log: right behind each other, or not at all."""
+"""Places announcements and the batch that they name in a partition's log: next to each other, or not at all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bmq.protocol.record_batch import BatchHeader
 def place_pair(
     partition: OwnedPartition, announcement: bytearray, batch: ProducedBatch, placed: Callable[[int], None]
 ) -> ErrorCode:
-    """As place_announced, with one announcement."""
+    """Do as `place_announced` does, with one announcement."""
     return place_announced(partition, (announcement,), batch, placed)
 
 
@@ -25,11 +25,12 @@ def place_announced(
     batch: ProducedBatch,
     placed: Callable[[int], None],
 ) -> ErrorCode:
-    """NONE: the machine was given all, and answers `batch`. Else it has not been answered, and is not in the log.
+    """Give the announcements, and then `batch`, to the partition's machine.
 
-    `placed` is called with the first announcement's offset, which the others and `batch` are to follow, before the machine is
-    given that: a refusal, now or later, rolls back what it notes. The machine may have taken announcements alone, which then are
-    void: what is placed next is another batch.
+    NONE: all were given, and the machine answers `batch`. Any other code: `batch` is not in the log, and the caller has to answer
+    it. Announcements may be in the log then, and are void, because another batch follows them.
+    `placed` is called with the first announcement's offset (the others and `batch` follow without a gap), before the machine gets
+    `batch`: so a refusal, now or later, rolls back what `placed` notes.
     """
     controls = [_control(batch, announcement) for announcement in announcements]
     budget = partition.context.budget
@@ -62,7 +63,7 @@ def place_produced(
     refusals: BatchRefusals,
     now_ms: int,
 ) -> None:
-    """The same for the batch of a producer: it is refused if it was not placed, and noted of its producer if it was."""
+    """Place a producer's batch behind its announcements. If that fails, refuse it; else add it to the producer state."""
     partition.context.turns.took(sum(map(len, announcements)) + batch.size_bytes)
     code = place_announced(partition, announcements, batch, placed)
     if code is not ErrorCode.NONE:

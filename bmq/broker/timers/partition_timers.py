@@ -1,4 +1,4 @@
-"""The delayed records of one partition at its owner: what is pending, the wake-up for what is next, and its manifest."""
+"""One partition's delayed records at its owner: which are pending, when the next is due, and what manifests say of them."""
 
 from __future__ import annotations
 
@@ -32,46 +32,50 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 
 LOOK_S_MAX: Final = 1.0
-"""While something is pending, the wall clock is looked at so often: it may be set."""
+"""While records are pending, the wall clock is read at least this often, because it may be set."""
 
 _log = structlog.get_logger("bmq.broker")
 
 
 class OtherHolds(Protocol):
-    """Records that are held in another way, and are delivered as delayed ones are. No run has them."""
+    """A second source of held records (half messages), which are delivered in one order with delayed ones. No run has them."""
 
     def replay(self) -> OtherReplay:
-        """For the replay before `begin`."""
+        """The part that collects these records while the log is replayed, before `begin`."""
 
     def begin(self, position: Position) -> None:
-        """What the replay found counts; there was none if nothing was ever held."""
+        """Take over what the replay found; deliveries have come to `position`. Without a replay nothing was ever held."""
 
     def oldest_needed(self, high_watermark: int) -> int:
-        """As DueOrder.oldest_needed."""
+        """The offset from which the log is needed for these records, as DueOrder.oldest_needed."""
 
     def synced(self, high_watermark: int, position: Position) -> None:
-        """Everything below is durable, and deliveries have come to `position`."""
+        """All offsets below `high_watermark` are durable, and deliveries have come to `position`."""
 
     def rollback(self, end_offset: int) -> None:
-        """As DueOrder.rollback."""
+        """Undo what was placed at or past `end_offset`, as DueOrder.rollback."""
 
     def config_changed(self, config: LogConfig) -> None:
-        """The topic's settings changed."""
+        """Follow a change of the topic's configs."""
 
     def look(self) -> None:
-        """Do what is due."""
+        """Start the work that is due, and set the wake-up for the next."""
 
     def end(self) -> None:
-        """The machine has ended."""
+        """The partition's machine has ended: cancel wake-ups."""
 
     async def record(self, pending: Pending) -> DueRecord | None:
-        """None: it is an ordinary delayed record. Raises as HoldReader.record."""
+        """The record to deliver; None if `pending` is an ordinary delayed record.
+
+        Raises KafkaError, CorruptRecords, CorruptFile, BadCompressedData.
+        """
 
 
 class PartitionTimers:
-    """Implements owned_partition.Timers. `order` and `lifecycle` are None until the manifest names a place to replay from.
+    """Implements owned_partition.Timers.
 
-    `deliver` is called when something may be due, and calls `look` when it has ended. `is_delivering`: as in RunLifecycle.
+    `order` and `lifecycle` are None until a manifest names an offset to replay from, before which no record is held. `deliver` is
+    called when records may be due, and calls `look` when it is done. `is_delivering`: whether it is under way (see RunLifecycle).
     """
 
     def __init__(
@@ -91,20 +95,20 @@ class PartitionTimers:
         self._is_delivering = is_delivering
         self._wake_up = WakeUp(asyncio.get_running_loop(), self._begin_due)
         self._is_beginning = False
-        self._counted = 0, 0  # delivered and cancelled, in the metrics
+        self._counted = 0, 0  # (delivered, cancelled) as last added to the metrics
         self.order: DueOrder | None = None
         self.lifecycle: RunLifecycle | None = None
 
-    # --- its beginning
+    # --- at the start, and when delay is switched on
 
     def before_manifest(self, files: PartitionFiles) -> None:
-        """The log was walked, and the first manifest is about to be written: it is to name `timers` if the topic has delay."""
+        """Have the owner's first manifest name `timers` if the topic holds records. Called after the walk of the log."""
         if self._partition.config.holds_records and files.timers() is None:
             begun = TimersReference(files.end_offset, *START)
             files.timers = lambda: begun
 
     async def recover(self, files: PartitionFiles) -> None:
-        """That manifest is durable. Raises CorruptRecords, StoreError."""
+        """Replay pending records, once the first manifest is durable. Raises CorruptRecords, StoreError."""
         timers = files.timers()
         if timers is None or self.order is not None:
             return
@@ -122,7 +126,7 @@ class PartitionTimers:
         self._other.config_changed(config)
 
     async def _begin(self, files: PartitionFiles) -> None:
-        """Delay was switched on while the partition is owned: no record is held before a manifest names `timers`."""
+        """Switch delay on in a partition that we own already: write a manifest that names `timers`, then let records be held."""
         partition = self._partition
         backoff = partition.context.backoff()
         begun = TimersReference(files.end_offset, *START)
@@ -149,11 +153,11 @@ class PartitionTimers:
         partition.timers = self
 
     def _reference(self, files: PartitionFiles, lifecycle: RunLifecycle) -> TimersReference:
-        """What a manifest that is written now says."""
+        """The `timers` of a manifest that is written now."""
         return replace(lifecycle.reference(files), half_from=self._other.oldest_needed(files.end_offset)).simplified()
 
     async def _remove_unnamed(self, files: PartitionFiles, named: TimersReference) -> None:
-        """Delete, after file.delete.delay.ms, runs of older owners that the manifest we began with does not name."""
+        """Delete runs of older owners that our first manifest does not name, after file.delete.delay.ms."""
         partition = self._partition
         backoff = partition.context.backoff()
         while not partition.state.is_final:
@@ -198,17 +202,17 @@ class PartitionTimers:
         assert self.lifecycle is not None
         await self.lifecycle.make_room(offset)
 
-    # --- for those who look from outside
+    # --- for operators
 
     @property
     def view(self) -> PendingView | None:
-        """None: the partition is not owned, or never had a delayed record."""
+        """The pending records, for operators; None if the partition is not owned or never had a delayed record."""
         if self.order is None or self.lifecycle is None or not self._partition.is_owning:
             return None
         return PendingView(self.order, self.lifecycle.runs)
 
     async def page(self, after: Position, limit: int) -> DelayedPage:
-        """As PartitionLog.delayed_records."""
+        """Implements PartitionLog.delayed_records. Raises KafkaError unless we own the partition; BmqError, StoreError."""
         self._partition.own_files()
         view = self.view
         return DelayedPage(0, None, ()) if view is None else await view.page(after, limit)
@@ -216,12 +220,12 @@ class PartitionTimers:
     # --- when something is due
 
     def start_looking(self) -> None:
-        """The partition is owned."""
+        """Begin to deliver: the partition is owned from now on."""
         self.look()
         self._other.look()
 
     def look(self) -> None:
-        """Have it delivered when the next record is due."""
+        """Set the wake-up for the next due record, at most LOOK_S_MAX ahead."""
         order = self.order
         if order is None or self._partition.closed_code() is not ErrorCode.NONE:
             return
@@ -232,7 +236,7 @@ class PartitionTimers:
         self._wake_up.within(min(max(0.0, (due_ms - now_ms) / 1000), LOOK_S_MAX))
 
     def end(self) -> None:
-        """The machine has ended."""
+        """The partition's machine has ended: cancel the wake-up, and fail the work that waits."""
         self._other.end()
         if self.lifecycle is not None:
             self.lifecycle.end()

@@ -1,4 +1,4 @@
-"""The runs of one partition that are not delivered yet, and what of them is in memory."""
+"""The runs of one partition that still have records to deliver, and which of these records are in memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bmq.log.timers.run_reference import RunReference
 from bmq.records.held_row_layout import ROW_FIELDS
 
 LOAD_BYTES_MAX: Final = 256 * 1024
-"""One read of a run has at most so many bytes, or one block that is longer."""
+"""Most bytes of one read of a run, except for a single block that is longer."""
 
 
 class RunKey(NamedTuple):
@@ -37,7 +37,11 @@ class RunKey(NamedTuple):
 
 @dataclass(slots=True)
 class _Cursor:
-    """`next_block`: what follows the blocks that were loaded; None: none was, since the run is read here."""
+    """How far one run was loaded.
+
+    `next_block`: number of the first block that was not loaded; None before the first load. `left_count`: records and
+    cancellations in the blocks from there on.
+    """
 
     reader: RunReader
     next_block: int | None = None
@@ -45,7 +49,10 @@ class _Cursor:
 
 
 class PendingRuns:
-    """`order` is told what has to be loaded before it is passed, and what was. `bodies`: of records that were loaded."""
+    """Loads records of runs into `order` when they come due, and says what of them is not loaded (`order.unloaded`).
+
+    `bodies`: the bodies of loaded records.
+    """
 
     def __init__(self, partition: OwnedPartition, order: DueOrder, runs: Iterable[RunReference] = ()) -> None:
         self._partition = partition
@@ -57,7 +64,7 @@ class PendingRuns:
 
     @property
     def references(self) -> tuple[RunReference, ...]:
-        """Those that a manifest has to name."""
+        """The runs that a manifest has to name."""
         return tuple(cursor.reader.run for cursor in self._cursors.values())
 
     @property
@@ -66,17 +73,20 @@ class PendingRuns:
 
     @property
     def count(self) -> int:
-        """Records and cancellations that are not loaded, or not delivered; of a run that was not looked into, all of it."""
+        """Upper bound of the pending records: those loaded, and all records and cancellations of blocks that are not loaded.
+
+        A run that nothing was loaded from counts as a whole, also what was delivered of it before.
+        """
         return self._order.loaded_count + sum(cursor.left_count for cursor in self._cursors.values())
 
     def _may_have(self, place: Position) -> bool:
         runs = (cursor.reader.run for cursor in self._cursors.values())
         return any(run.first <= place <= run.last and place.offset < run.end_offset for run in runs)
 
-    # --- what there is
+    # --- the runs
 
     def add(self, runs: Iterable[RunReference]) -> None:
-        """They have records that are nowhere else in memory."""
+        """Add runs whose records `order` does not have."""
         paths, store = self._partition.paths, self._partition.context.store
         for run in runs:
             reader = RunReader(store, paths.run(run.leader_epoch, run.number), run)
@@ -84,7 +94,7 @@ class PendingRuns:
             self._order.unloaded[RunKey.of(run)] = run.first
 
     def replace(self, replaced: Sequence[RunReference], runs: Iterable[RunReference]) -> None:
-        """The new ones have what the others have. Only while `order` is settled."""
+        """Put the merged `runs` in the place of those `replaced`; both have the same records. Only while `order` is settled."""
         for run in replaced:
             self._cursors.pop(RunKey.of(run), None)
         self.add(runs)
@@ -96,7 +106,7 @@ class PendingRuns:
             self._order.unloaded[key] = cursor.reader.run.first
 
     def drop_passed(self) -> bool:
-        """Forget the runs whose records were all delivered durably. Whether there was one."""
+        """Forget the runs whose records are all delivered durably. Returns whether there was such a run."""
         position = self._order.position
         passed = [key for key, cursor in self._cursors.items() if cursor.reader.run.last <= position]
         for key in passed:
@@ -105,7 +115,7 @@ class PendingRuns:
         return bool(passed)
 
     async def listed(self, after: Position, limit: int) -> tuple[Position, ...]:
-        """The first ones that wait behind this place in the order, loaded or not. Raises as RunReader."""
+        """The first `limit` pending records of runs behind `after`, loaded or not. Raises as RunReader does."""
         order = self._order
         found: list[Position] = []
         if not limit:
@@ -121,7 +131,7 @@ class PendingRuns:
         return tuple(found)
 
     async def has(self, place: Position) -> bool:
-        """Whether a run has a record there. Raises as RunReader."""
+        """Whether a run has a record at this place (due time and name). Raises as RunReader does."""
         before = Position(place.due_ms, place.offset - 1)
         for reader in self.readers:
             if not reader.run.first <= place <= reader.run.last:
@@ -134,10 +144,10 @@ class PendingRuns:
                 return True
         return False
 
-    # --- its records
+    # --- their records
 
     async def load(self, now_ms: int) -> None:
-        """Read what is due now and not in memory. Raises StateDamaged, KafkaError, StorageUnavailable."""
+        """Read records of runs that are due now and not in memory. Raises StateDamaged, KafkaError, StorageUnavailable."""
         unloaded = self._order.unloaded
         if not unloaded:
             return
@@ -170,9 +180,12 @@ class PendingRuns:
             del order.unloaded[key]
 
     async def _require_accepted(self, cursor: _Cursor, error: FileMissing | CorruptFile) -> None:
-        """Rule 25. Raises StateDamaged unless an operator accepted the loss of the run, KafkaError, StorageUnavailable."""
+        """Return only if an operator accepted the loss of this run (rule 25).
+
+        Raises StateDamaged, KafkaError, StorageUnavailable.
+        """
         run, partition = cursor.reader.run, self._partition
-        await partition.with_files(_look)  # if a newer owner exists, a missing file is no damage
+        await partition.with_files(_look)  # raises if a newer owner exists: then a missing file is no damage
         damage = file_damage(partition.paths.partition, run.leader_epoch, run_name(run.number), reason_of(error))
         await require_accepted(partition.context.store, damage)
 

@@ -1,4 +1,4 @@
-"""What waits in one partition, for those who look from outside."""
+"""The pending delayed records of one partition, for operators (`bmq topic timers`)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from bmq.log.timers.delayed_page import PAGE_MAX, DelayedPage
 from bmq.log.timers.due_order import DueOrder
 
 OPENED_RECORDS: Final = 1_000
-"""In one turn of the event loop: some 2 ms."""
+"""Held records that are sorted in one turn of the event loop; it takes some 2 ms."""
 OPENINGS_MAX: Final = 200
-"""Enough for all that is in memory; more may come meanwhile."""
+"""Most turns for one page: enough to sort all records in memory. Without a bound, new records could keep it going."""
 
 
 class PendingView:
-    """What waits at one owner. A record that is being delivered does not wait any more."""
+    """The pending records at one owner. A record that is being delivered does not count as pending."""
 
     def __init__(self, order: DueOrder, runs: PendingRuns) -> None:
         self._order = order
@@ -25,16 +25,16 @@ class PendingView:
 
     @property
     def count(self) -> int:
-        """In runs, also what was cancelled there, and of a run that was not looked into, what was delivered."""
+        """Upper bound of the pending records: in runs it counts cancelled records, and delivered ones of a run not read yet."""
         return self._order.window_waiting_count + self._runs.count
 
     @property
     def first_due_ms(self) -> int | None:
-        """When the first one is due, perhaps in the past; None: none waits."""
+        """Due time of the first pending record, perhaps in the past; None: no record is pending."""
         return self._order.first_due_ms
 
     async def page(self, after: Position, limit: int) -> DelayedPage:
-        """The first `limit` ones behind this place in the order, PAGE_MAX at most. Raises BmqError, StoreError."""
+        """The first pending records behind the place `after`: at most `limit`, and PAGE_MAX. Raises BmqError, StoreError."""
         limit = min(limit, PAGE_MAX)
         for _ in range(OPENINGS_MAX):
             if not self._order.open_some(OPENED_RECORDS):

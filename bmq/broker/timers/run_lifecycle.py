@@ -1,13 +1,13 @@
 """When runs of a partition's delayed records are written, merged, named by a manifest, and dropped.
 
-A run takes over what is held in a part of the log, so that neither memory nor log has to keep it:
+A run takes over the held records of a part of the log, so that neither memory nor the log has to keep them:
 
-    press      what is durable in memory is set apart (DueOrder.seal), and written to runs, read from the log
-    settle     between two deliveries, when no record is on its way: the runs take its place in memory
-    name       a manifest names the runs, and the offset behind what they have; then the log may go
+    press      durable records in memory are set apart (DueOrder.seal); their bodies are read from the log and written to runs
+    settle     between two deliveries, when no record is in flight, the runs replace these records in memory
+    name       a manifest names the runs and the offset from which the log is still needed; below it the log may be deleted
 
-From `settle` on every manifest names the runs, whatever it is written for. Until one is durable, the next owner finds the
-holds in the log, and deletes the files. Merged runs take the place of others in the same way.
+From `settle` on every manifest names the runs, also one that is written for another reason. Until such a manifest is durable, a
+next owner finds the records in the log, and deletes the files. Merged runs replace others in the same way.
 """
 
 from __future__ import annotations
@@ -35,22 +35,23 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError
 
 WINDOW_PRESSED: Final = 100_000
-"""With so many records in memory, outside of runs, runs are written."""
+"""Runs are written when this many records are in memory and in no run."""
 LOG_BYTES: Final = 16 * 1024 * 1024
-"""Looked at again when so much was appended: the next owner need not replay more than twice as much."""
+"""Appended bytes after which to check whether older holds keep the log. So the next owner replays at most twice as much."""
 
 PINNED_BYTES_MAX: Final = 48 * 1024 * 1024
-"""While runs are written and so much log is needed, no more records are held: the next owner would replay it."""
+"""While runs are being written, no more records are held once the next owner would have to replay this much log."""
 MERGE_TRIES_MAX: Final = 3
-"""One after the other, until runs are written again: each may read and write much."""
+"""Failed merges in a row, after which none is tried until runs are written again: a merge may read and write much."""
 
 _log = structlog.get_logger("bmq.broker")
 
 
 class RunLifecycle:
-    """For one partition. `is_delivering`: deliveries are under way, and call `settle` before each and after the last one.
+    """Writes, merges and names the runs of one partition.
 
-    `look`: is called when other runs have to be read, and no delivery is under way.
+    `is_delivering`: whether deliveries are under way; if so, they call `settle` before each delivery and after the last. `look`
+    is called when runs have changed while no delivery is under way, to set the wake-up anew.
     """
 
     def __init__(
@@ -74,10 +75,10 @@ class RunLifecycle:
         self._merging = False
         self._is_naming = False
         self._is_pressing = False
-        self._unnamed = False  # a manifest is wanted that no longer names what was dropped, or names what is new
+        self._unnamed = False  # runs were added or dropped that the newest manifest does not know of
         self._waiting: list[tuple[MadeRuns, asyncio.Future[None]]] = []
         self._appended_bytes = 0
-        # Appended by this owner: in all, when it last looked, and where the log begins to be needed.
+        # Bytes that this owner has appended: in all, at its last check, and up to where the log begins to be needed.
         self._total_bytes = self._looked_bytes = self._needed_bytes = 0
         self._looked_at = end_offset
         self._named_from = named.replay_from
@@ -85,14 +86,14 @@ class RunLifecycle:
         self.lookups = RunLookups(partition, self.runs)
 
     def reference(self, files: PartitionFiles) -> TimersReference:
-        """What a manifest that is written now says."""
+        """The `timers` of a manifest that is written now, without half messages."""
         order = self._order
         return TimersReference(order.oldest_needed(files.end_offset), *order.position, self.runs.references)
 
     # --- when
 
     def synced(self, high_watermark: int, size_bytes: int) -> None:
-        """`order` has heard that everything below is durable, `size_bytes` more than before."""
+        """Write runs, or a manifest, if due. `order` knows the high watermark; `size_bytes` more are durable than before."""
         order = self._order
         if order.window_count >= WINDOW_PRESSED:
             self._press_later()
@@ -112,22 +113,22 @@ class RunLifecycle:
 
     @property
     def is_behind(self) -> bool:
-        """Whether runs are being written, and do not keep up with what is held."""
+        """Whether runs are being written, more slowly than records to hold arrive."""
         return self._pressing.locked() and self._total_bytes - self._needed_bytes > PINNED_BYTES_MAX
 
     def delivered(self) -> None:
-        """Another delivery is durable."""
+        """Drop runs that are delivered wholly. Called when a delivery is durable."""
         if self.runs.drop_passed():
             self._name_later()
 
     def begin(self) -> None:
-        """The partition is owned."""
+        """Start merges that are due. Called when the partition is owned."""
         self._merge_later()
 
     async def make_room(self, offset: int) -> None:
-        """Have what is held below `offset` in runs, if it can be done: the log need not keep it then."""
+        """Write all that is held below `offset` to runs, so that the log below it may be deleted. Logs a failure, raises none."""
         order, partition = self._order, self._partition
-        for _ in range(2):  # one that is under way may end below
+        for _ in range(2):  # a press that is under way may not come as far as `offset`
             if order.oldest_needed(partition.high_watermark) >= offset:
                 return
             try:
@@ -159,7 +160,7 @@ class RunLifecycle:
             self._is_pressing = False
 
     async def _press(self) -> None:
-        """Raises BmqError, StoreError: then all is in memory as before."""
+        """Move all durable records from memory to new runs. Raises BmqError, StoreError: then they stay in memory."""
         order, partition = self._order, self._partition
         async with self._pressing:
             if len(self.runs.references) >= RUNS_MAX:
@@ -182,7 +183,7 @@ class RunLifecycle:
     # --- from runs to fewer runs
 
     def _merge_later(self) -> None:
-        """If too many overlap."""
+        """Start to merge, if too many runs overlap."""
         if not self._merging and next_merge(self.runs.references):
             self._merging = True
             self._partition.machine.spawn(self._merge_until_done())
@@ -211,15 +212,15 @@ class RunLifecycle:
         await self._settled(made)
         self._name_later()
 
-    # --- the switch
+    # --- from old runs to new ones
 
     def end(self) -> None:
-        """The machine has ended."""
+        """The partition's machine has ended: fail the runs that wait to replace others."""
         waiting, self._waiting = self._waiting, []
         for _, done in waiting:
             if not done.done():
                 done.set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not owned any more"))
-                done.exception()  # its task may be cancelled already
+                done.exception()  # marks the error as retrieved: the waiting task may be cancelled already
 
     async def _settled(self, made: MadeRuns) -> None:
         if self._partition.state.is_final:
@@ -236,7 +237,7 @@ class RunLifecycle:
             raise
 
     def settle(self) -> None:
-        """No record is on its way to be delivered, and none is being read: runs that were made take their places."""
+        """Let new runs replace what they were made from. Does nothing while a record is taken for a delivery."""
         while self._waiting and self._order.is_settled:
             made, done = self._waiting.pop(0)
             if done.done():
@@ -255,7 +256,7 @@ class RunLifecycle:
         else:
             written, pending = made.pending_count(order.position, order.waiting_cancels), order.sealed_pending()
             if written != pending:
-                raise CorruptFile(f"{written} records were written to runs, and {pending} are pending")
+                raise CorruptFile(f"{written} records were written to runs, but {pending} are pending")
             runs.add(made.runs)
             order.drop_sealed()
             self.lookups.forget()
@@ -264,7 +265,7 @@ class RunLifecycle:
     # --- manifests
 
     def _name_later(self) -> None:
-        """Write manifests until one says what is so now."""
+        """Write manifests, in the background, until one names exactly the present runs."""
         self._unnamed = True
         if not self._is_naming:
             self._is_naming = True

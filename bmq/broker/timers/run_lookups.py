@@ -1,4 +1,4 @@
-"""Whether a record that is to be cancelled is in a run: looked up in the background, for a producer that sends again."""
+"""Finds out whether a record to cancel is in a run, in the background: meanwhile its cancellation gets a retriable error."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from bmq.protocol.errors import BmqError
 
 KNOWN_MAX: Final = 20_000
 WAITING_MAX: Final = 10_000
-"""Lookups that wait. Further ones are not noted: their producer sends again in any case."""
+"""Most lookups that wait. Further ones are dropped: their producers send the cancellation again in any case."""
 
 _log = structlog.get_logger("bmq.broker")
 
 
 class RunLookups:
-    """`unknown`: what `is_in_run` could not tell, since it was last cleared."""
+    """Remembers for KNOWN_MAX places whether a run has a record there.
+
+    `unknown`: places that `is_in_run` was asked for without knowing, since the caller last cleared the list.
+    """
 
     def __init__(self, partition: OwnedPartition, runs: PendingRuns) -> None:
         self._partition = partition
@@ -33,14 +36,14 @@ class RunLookups:
         self.unknown: list[Position] = []
 
     def is_in_run(self, place: Position) -> bool:
-        """True, if it is not known."""
+        """Whether a run has a record at this place; True, and an entry in `unknown`, if that is not known yet."""
         found = self._known.get(place)
         if found is None:
             self.unknown.append(place)
         return found is not False
 
     def look_up(self, places: Sequence[Position]) -> None:
-        """Find out, soon."""
+        """Look these places up in the background."""
         for place in places[: max(0, WAITING_MAX - len(self._waiting))]:
             self._waiting[place] = None
         if self._waiting and not self._is_running:
@@ -48,7 +51,7 @@ class RunLookups:
             self._partition.machine.spawn(self._run())
 
     def forget(self) -> None:
-        """There are runs of other records now. A lookup under way may have missed them."""
+        """Forget all answers: runs of other records were added, which a lookup under way may have missed."""
         self._known.clear()
         self._waiting.clear()
 

@@ -1,4 +1,4 @@
-"""Makes runs: out of what is held in a part of the log, and out of other runs. Nothing names them yet."""
+"""Writes runs, from the held records of a part of the log or from other runs. No manifest names them yet."""
 
 from __future__ import annotations
 
@@ -24,13 +24,16 @@ from bmq.protocol.record_batch import batches
 
 READ_BYTES: Final = 256 * 1024
 SORTED_BYTES_MAX: Final = 16 * 1024 * 1024
-"""So many bytes of memory are sorted for one run."""
+"""Memory for the records that are sorted for one run."""
 SORTED_COUNT_MAX: Final = 50_000
-"""So many records at most: they are sorted in one turn of the event loop, some 5 ms in the kernel."""
+"""Most records that are sorted for one run, in one turn of the event loop: it takes some 5 ms in the kernel."""
 
 
 class MadeRuns:
-    """`runs`: new ones, of the same records as `replaced`, or of what was held in the log, where cancellations named `cancelled`."""
+    """New `runs`: with the records of the runs `replaced`, or (if that is empty) with records held in the log.
+
+    `cancelled`: places that cancellations in that part of the log name.
+    """
 
     def __init__(self, replaced: Sequence[RunReference] = ()) -> None:
         self.runs: list[RunReference] = []
@@ -39,11 +42,14 @@ class MadeRuns:
         self._chunks: list[tuple[array[int], array[int]]] = []  # due times and names of the records in each run
 
     def write(self, dues_ms: array[int], names: array[int]) -> None:
-        """These records, in order, were written from the log to one run."""
+        """Note that records with these due times and names were written from the log to one run, in order."""
         self._chunks.append((dues_ms, names))
 
     def pending_count(self, position: Position, cancelled: Iterable[Position]) -> int:
-        """How many of the records that were written from the log are pending. `cancelled`: what was cancelled since then."""
+        """How many of the records written from the log are pending: above `position`, and not cancelled.
+
+        `cancelled`: places that waiting cancellations name, beside those found in the log.
+        """
         above = sum(len(chunk[0]) - _index_behind(chunk, position) for chunk in self._chunks)
         gone = {place for place in (*cancelled, *self.cancelled) if place > position}
         return above - sum(any(_has(chunk, place) for chunk in self._chunks) for place in gone)
@@ -60,7 +66,7 @@ def _has(chunk: tuple[array[int], array[int]], place: Position) -> bool:
 
 
 class RunMaking:
-    """For one partition. `position`: how far deliveries have come, durably; what is not above it is left out."""
+    """Writes runs of one partition. `position` returns how far durable deliveries have come; records up to it are left out."""
 
     def __init__(
         self, partition: OwnedPartition, reads: LogReads, numbers: Iterator[int], position: Callable[[], Position]
@@ -71,7 +77,7 @@ class RunMaking:
         self._position = position
 
     async def from_log(self, from_offset: int, to_offset: int) -> MadeRuns:
-        """Write what is held at the offsets [from_offset, to_offset). Raises BmqError, StoreError: then nothing is left of it."""
+        """Write the records held at [from_offset, to_offset). Raises BmqError, StoreError; the new files are removed then."""
         made, draft = MadeRuns(), RunDraft()
         try:
             async with aclosing(self._held(from_offset, to_offset)) as held:
@@ -87,7 +93,7 @@ class RunMaking:
         return made
 
     async def merge(self, replaced: Sequence[RunReference]) -> MadeRuns:
-        """Write the records of other runs. Raises as `from_log`."""
+        """Write the records of the runs `replaced` to new ones. Raises as `from_log` does."""
         made = MadeRuns(replaced)
         tier = tier_of_merged(replaced)
         end_offset = max(run.end_offset for run in replaced)
@@ -113,7 +119,7 @@ class RunMaking:
         return made
 
     async def _held(self, from_offset: int, to_offset: int) -> AsyncGenerator[tuple[Held, int], None]:
-        """In the order of the log, each with the offset of the batch behind it."""
+        """The valid announcements of held records, in log order, each with the base offset of the batch behind it."""
         pairs, offset = PairFinder(), from_offset
         while offset < to_offset:
             chunk = await self._reads.read(offset, READ_BYTES)
@@ -129,7 +135,7 @@ class RunMaking:
             await asyncio.sleep(0)
 
     async def _write(self, made: MadeRuns, draft: RunDraft, end_offset: int) -> None:
-        """A run of what was gathered, if it is anything."""
+        """Write the draft's records to one run; none if the draft has no records."""
         made.cancelled |= draft.cancelled
         draft.sort()
         if not draft.row_count:
@@ -153,7 +159,7 @@ class RunMaking:
         return await RunSink.create(self._partition, next(self._numbers), length_bytes)
 
     def remove(self, runs: Sequence[RunReference]) -> None:
-        """Delete these, of which no manifest was ever told."""
+        """Delete these runs, which no manifest ever named."""
         paths = self._partition.paths
         self._partition.context.trash.put((paths.run(run.leader_epoch, run.number) for run in runs), 0)
 
@@ -161,5 +167,5 @@ class RunMaking:
 async def _let_go(sink: RunSink, error: BaseException) -> None:
     if isinstance(error, Exception):
         await sink.discard()
-    else:  # the partition has ended: touch nothing in the store
+    else:  # the task was cancelled because the partition has ended: touch nothing in the store
         sink.abandon()

@@ -22,15 +22,15 @@ from bmq.log.timers.run_file import RunBlock, RunWriter
 from bmq.log.timers.run_reference import RunReference
 
 APPEND_BYTES: Final = 256 * 1024
-"""Blocks are appended together; each append is awaited, so no more than this is on its way."""
+"""Blocks are appended in pieces of this size. Each append is awaited, so no more than about this is in flight."""
 ROOM_BYTES: Final = 16 * 1024 * 1024
-"""How much longer than asked for a file may become: its last record, and the index."""
+"""Space for the last record and the index, beside the length that was asked for."""
 
 _log = structlog.get_logger("bmq.broker")
 
 
 class RunSink:
-    """A file `timers.<number>`. Nothing names it before `finish` has returned; `discard` removes it until then."""
+    """A file `timers.<number>` that is being written. No manifest names it before `finish` returns; `discard` deletes it."""
 
     def __init__(self, partition: OwnedPartition, writer: SegmentWriter, number: int) -> None:
         self._partition = partition
@@ -43,14 +43,17 @@ class RunSink:
 
     @classmethod
     async def create(cls, partition: OwnedPartition, number: int, length_bytes: int) -> RunSink:
-        """`number`: never used before. `length_bytes`: about how long it will be. Raises FencedWriter, StoreError."""
+        """Create the file. `number` was never used before (rule 21); `length_bytes`: its expected length.
+
+        Raises FencedWriter, StoreError; StorageUnavailable when too few nodes hold it.
+        """
         paths, store = partition.paths, partition.context.store
         path = paths.run(paths.leader_epoch, number)
         try:
             writer = await store.create_segment(
                 path,
                 holder=partition.context.holder,
-                durability=Durability.HFLUSH,  # it is synced as a whole when it is closed
+                durability=Durability.HFLUSH,  # `finish` syncs the whole file
                 segment_bytes=length_bytes + length_bytes // 64 + ROOM_BYTES,
             )
         except FileMissing as error:
@@ -63,15 +66,15 @@ class RunSink:
 
     @property
     def size_bytes(self) -> int:
-        """How long the blocks are so far."""
+        """Bytes of the blocks so far."""
         return self._run.size_bytes
 
     async def add(self, record: DueRecord) -> None:
-        """The next one, in order. Raises StoreError."""
+        """Write the next record, in order. Raises StoreError."""
         await self._put(self._run.add(record))
 
     async def add_block(self, block: RunBlock) -> None:
-        """The next ones, in order. Raises StoreError."""
+        """Write the next block of records, in order. Raises StoreError."""
         await self._put(self._run.add_block(block))
 
     async def _put(self, block: bytes) -> None:
@@ -82,14 +85,14 @@ class RunSink:
                 await self._append()
 
     async def finish(self, tier: int, end_offset: int) -> RunReference:
-        """Close it, on the disks of all its nodes. `end_offset`: all names are below. Raises StoreError."""
+        """Close the file and sync it on all its nodes. `end_offset`: above the names of all its records. Raises StoreError."""
         partition, run = self._partition, self._run
         context, path = partition.context, self._writer.path
         self._chunks.append(run.finish())
         await self._append()
         await self._writer.close()
         self._is_closed = True
-        # A manifest that names it is on disks too, and must not outlive it.
+        # Manifests are synced to disks, so the run has to be: no manifest may survive a power loss that its run does not.
         length = await context.store.take_over(path, previous_holder=context.holder, durability=Durability.HSYNC)
         if length != self._writer.accepted_bytes:
             raise CorruptFile(f"{path} was closed with {length} bytes, {self._writer.accepted_bytes} were written")
@@ -108,7 +111,7 @@ class RunSink:
         )
 
     async def discard(self) -> None:
-        """Remove it, if the store answers; else the next owner does."""
+        """Delete the file. If the store does not answer, the next owner deletes it."""
         try:
             if not self._is_closed:
                 await self._writer.close()
@@ -120,7 +123,7 @@ class RunSink:
             _log.info("run_not_removed", path=self._writer.path, reason=str(error))
 
     def abandon(self) -> None:
-        """Leave it as it is to the next owner."""
+        """Release local resources and leave the file in the store: the next owner deletes it."""
         self._writer.abandon()
 
     async def _append(self) -> None:

@@ -1,4 +1,4 @@
-"""Reads what a new owner has to know of delayed records: the part of the log that the manifest names."""
+"""Finds a partition's pending records for its new owner, by reading the log from the offset that the manifest names."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from bmq.log.timers.replay import OtherReplay, Replay
 from bmq.protocol.record_batch import BatchHeader, batches
 
 READ_BYTES: Final = 128 * 1024
-"""Parsed in one turn of the event loop: some 15 ms if all of it is small holds."""
+"""Bytes parsed in one turn of the event loop: some 15 ms if they are all small holds."""
 LIST_MIN: Final = 1_000
-"""A list of so many is not looked through for what was delivered."""
+"""Delivered records are dropped from the list when it has twice this many, and then each time it has doubled."""
 
 
 async def replay_timers(files: PartitionFiles, timers: TimersReference, other: OtherReplay) -> Replay:
-    """From `timers.needed_from` to the log's end; nothing is appended meanwhile. Raises CorruptRecords, StoreError."""
+    """Replay the log from `timers.needed_from` to its end, while nothing is appended. Raises CorruptRecords, StoreError."""
     replay = Replay(Position(timers.due_ms, timers.offset), other, timers.replay_from)
     offset, end_offset = timers.needed_from, files.end_offset
     kept_count = LIST_MIN
