@@ -1,4 +1,4 @@
-"""Takes half messages and decisions out of produced batches, at the partition's owner."""
+"""Takes half messages, and decisions about them, out of produced batches and appends their announcement, at the owner."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from bmq.records.records_twin import Damage
 
 @dataclass(frozen=True, slots=True)
 class Announced:
-    """Implements holds.LeadingAnnouncement: what one batch has of half messages and decisions."""
+    """The half messages and decisions of one batch. Implements holds.LeadingAnnouncement."""
 
     halves: Sequence[HalfRecord]
     decisions: Sequence[PlacedDecision]
@@ -67,7 +67,7 @@ class Announced:
 
 
 class HalfAppends:
-    """Takes the batches of a topic with `bmq.half.enable` or `bmq.delay.enable` that have something to hold."""
+    """Appends produced batches with half messages, decisions or delayed records (`bmq.half.enable`, `bmq.delay.enable`)."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class HalfAppends:
         self._refusals = refusals
 
     def check(self, header: BatchHeader) -> None:
-        """As HeldAppends.check."""
+        """Refuse batches of transactions. Raises KafkaError POLICY_VIOLATION."""
         if self._partition.config.is_delay_enabled:
             self._held.check(header)
         elif header.attributes & TRANSACTIONAL:
@@ -93,7 +93,7 @@ class HalfAppends:
             )
 
     def take(self, batch: ProducedBatch, header: BatchHeader, now_ms: int) -> bool:
-        """As HeldAppends.take."""
+        """Take over a batch with half messages, decisions or delayed records, as HeldAppends.take does. Raises KafkaError."""
         config = self._partition.config
         if not config.is_half_enabled:
             return self._held.take(batch, header, now_ms)
@@ -107,7 +107,7 @@ class HalfAppends:
             )
         except BatchTooLong as error:
             raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE, str(error)) from error
-        except Damage as error:  # of a compressed batch that the topic does not have validated
+        except Damage as error:  # in a compressed batch that was not validated at append
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
         if found is None:
             return config.is_delay_enabled and self._held.take(batch, header, now_ms)
@@ -118,7 +118,7 @@ class HalfAppends:
 
     def _take(self, batch: ProducedBatch, came: BatchHeader, found: HalfSplit, now_ms: int) -> None:
         config, order = self._partition.config, self._timers.order
-        # The code has producers wait and send the batch again.
+        # Producers retry after NOT_ENOUGH_REPLICAS.
         if order is None:
             raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS, "bmq.half.enable is taking effect in this partition")
         if found.halves and len(self._half.order) + len(found.halves) > UNDECIDED_MAX:
@@ -161,7 +161,7 @@ class HalfAppends:
 
 
 class _Checked:
-    """As HalfOrder.check, also for two decisions in one batch."""
+    """Checks a batch's decisions as HalfOrder.check does, and against each other."""
 
     def __init__(self, order: HalfOrder) -> None:
         self._order = order

@@ -1,4 +1,4 @@
-"""Has undecided half messages checked when they are due, decides them by the answers, and gives up those without one."""
+"""Asks for undecided half messages when their checks are due, decides them by the answers, and gives up those without one."""
 
 from __future__ import annotations
 
@@ -26,18 +26,21 @@ from bmq.protocol.errors import BmqError
 CHECKS_MAX: Final = 500
 """Half messages that are asked about at once: some 5 ms of the event loop."""
 COPIES_BYTES_MAX: Final = 512 * 1024
-"""Given-up messages that are copied at once, but for the last one."""
+"""A batch of copies of given-up messages takes no further one once it has this many bytes."""
 PAUSE_S: Final = 0.2
-"""Between two looks, so that checks that are due one by one are asked together. There is none while more is due than is asked at once."""
+"""Pause between two requests of checks, so that checks that come due one by one share a request.
+
+There is no pause while more checks are due than one request takes.
+"""
 LOOK_S_MAX: Final = 1.0
-"""While something is undecided, the wall clock is looked at so often: it may be set."""
+"""While messages are undecided, the wall clock is read at least this often, because it may be set."""
 COPY_RETRY_S_MAX: Final = 30.0
 
 _log = structlog.get_logger("bmq.broker")
 
 
 class HalfChecks:
-    """Implements partition_half.Checks. One request of checks and one of copies are on their way at a time."""
+    """Implements partition_half.Checks. At most one request of checks and one of copies are in flight."""
 
     def __init__(
         self,
@@ -53,13 +56,13 @@ class HalfChecks:
         self._ownership = ownership
         self._wake_up = WakeUp(asyncio.get_running_loop(), self._begin_due)
         self._running: set[str] = set()
-        self._is_behind = False  # more is due than was taken
+        self._is_behind = False  # more checks are due than the last request took
         self._to_give_up: list[int] = []
-        self._copied: set[int] = set()  # whose copies are durable, and whose end is not
+        self._copied: set[int] = set()  # messages whose copies are durable, while the decision GIVEN_UP is not
         self._has_warned = False
 
     async def decide(self, asked: Sequence[AskedDecision]) -> str | None:
-        """As Checks.decide."""
+        """Append these decisions. Returns None once they are durable, else the reason. Raises HalfRefused."""
         for one in asked:
             self._half.order.check(one)
         return await self._decisions.append(asked)
@@ -67,7 +70,7 @@ class HalfChecks:
     # --- when
 
     def look(self) -> None:
-        """Have the half messages that are due checked, and those given up copied."""
+        """Start to copy given-up messages, and set the wake-up for the next check."""
         partition, config = self._partition, self._partition.config
         if partition.closed_code() is not ErrorCode.NONE or not partition.is_owning or self._checker() is None:
             return
@@ -144,7 +147,10 @@ class HalfChecks:
         await self._give_up()
 
     async def _take(self) -> CheckRequest | None:
-        """The checks that are due, of messages that are undecided. Proves first that we own the partition: a next owner may know decisions."""
+        """The due checks of undecided messages; None if there are none.
+
+        Proves ownership first: if there is a newer owner, it may know of decisions that we do not.
+        """
         await self._ownership.prove()
         partition, order = self._partition, self._half.order
         await partition.context.due_turns.next()
@@ -167,7 +173,7 @@ class HalfChecks:
         decisions = [AskedDecision(Outcome.COMMIT, offset) for offset in answer.committed if offset in asked]
         decisions += [AskedDecision(Outcome.ROLLBACK, offset) for offset in answer.rolled_back if offset in asked]
         reason = await self._decisions.append(decisions)
-        if reason is not None:  # the next check asks again
+        if reason is not None:  # the next check will ask again
             _log.warning("half_messages_not_decided", **self._partition.names(), reason=reason)
 
     # --- given up
@@ -175,7 +181,7 @@ class HalfChecks:
     async def _give_up(self) -> None:
         given_up, self._to_give_up = self._to_give_up, []
         if given_up and self._partition.config.half_given_up_topic:
-            # Refused ones come again after an interval.
+            # A refused decision is tried again: the schedule yields the message again after an interval.
             await self._decisions.append([AskedDecision(Outcome.GIVING_UP, offset) for offset in given_up])
 
     async def _copy(self) -> None:
@@ -197,10 +203,11 @@ class HalfChecks:
             await asyncio.sleep(min(backoff.next_s(), COPY_RETRY_S_MAX))
 
     async def _copy_some(self, checker: HalfChecker, topic: str) -> str | None:
-        """Returns why their end is not durable."""
+        """Copy some given-up messages to `topic`, and decide them GIVEN_UP. Returns why that is not durable, or None."""
         if not self._copied:
             offsets, records = await self._copies()
-            await self._ownership.prove()  # a replaced owner would copy what its successor has copied
+            # An owner that was replaced must not copy: the next owner copies the same messages.
+            await self._ownership.prove()
             await checker.copy(topic, self._partition.topic_partition.partition, records)
             self._copied.update(offsets)
         ended = [AskedDecision(Outcome.GIVEN_UP, offset) for offset in sorted(self._copied)]
@@ -221,7 +228,7 @@ class HalfChecks:
                 ("bmq-half-partition", b"%d" % self._partition.topic_partition.partition),
                 ("bmq-half-offset", b"%d" % half.offset),
             )
-            # The topic may have half messages of its own, which a copy is not.
+            # Under its own name the header would make the copy a half message, if that topic has bmq.half.enable.
             headers = (("bmq-half-id" if name == "bmq-half" else name, value) for name, value in record.headers)
             records.append(record._replace(headers=(*headers, *names)))
             offsets.append(half.offset)

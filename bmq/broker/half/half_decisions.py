@@ -1,4 +1,4 @@
-"""Appends the owner's own decisions about half messages: by a check's answer, or because a message is given up."""
+"""Appends decisions about half messages that no producer sent: from a check's answer, or because a message is given up."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bmq.protocol.record_batch import BatchHeader
 
 
 class HalfDecisions:
-    """Of one partition."""
+    """Appends decisions to one partition."""
 
     def __init__(
         self, partition: OwnedPartition, timers: PartitionTimers, half: PartitionHalf, guard: ReplicaGuard
@@ -32,7 +32,7 @@ class HalfDecisions:
         self._guard = guard
 
     async def append(self, asked: Sequence[AskedDecision]) -> str | None:
-        """Append the decisions that still change something, with an empty batch. None: they are durable; else the reason why not."""
+        """Append the decisions that still change something, with an empty batch. Returns None once durable, else the reason."""
         partition, due_order = self._partition, self._timers.order
         closed = partition.closed_code()
         if closed is not ErrorCode.NONE or due_order is None:
@@ -49,7 +49,7 @@ class HalfDecisions:
         answer: asyncio.Future[AppendResult] = asyncio.get_running_loop().create_future()
 
         def done(result: AppendResult) -> None:
-            if not answer.done():  # else this task was cancelled
+            if not answer.done():  # it is done already when this task was cancelled
                 answer.set_result(result)
 
         view = memoryview(empty_batch(max(1, len(decisions))))
@@ -60,7 +60,7 @@ class HalfDecisions:
         def placed(start_offset: int) -> None:
             announced.placed(start_offset, start_offset + 1, start_offset + 1 + batch.offset_count)
 
-        # Without any of them the batch is durable once the decisions that are on their way are.
+        # Without new decisions, the empty batch is durable no earlier than those in flight: so wait for it alone.
         announcements = [announced.announcement(NamedBatch.of(header), 1)] if decisions else []
         code = place_announced(partition, announcements, batch, placed)
         if code is not ErrorCode.NONE:
@@ -73,4 +73,4 @@ class HalfDecisions:
         try:
             return self._half.order.check(asked)
         except HalfRefused:
-            return False  # somebody else has decided meanwhile
+            return False  # a contrary decision came first

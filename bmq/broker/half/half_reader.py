@@ -1,4 +1,4 @@
-"""Reads half messages from the log of their partition. The batch read last is kept for the next ones."""
+"""Reads half messages from their partition's log. Announcements that were read stay in a cache (LRU, KEPT_BYTES_MAX)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
 
 
 class HalfBody(NamedTuple):
-    """`body`: bytes of the record from the length of its key on. `timestamp_ms`: its own."""
+    """A half message. `body`: the record's bytes from its key's length on. `timestamp_ms`: the producer's timestamp."""
 
     timestamp_ms: int
     body: memoryview
@@ -31,14 +31,14 @@ class _Kept(NamedTuple):
 
 
 class HalfReader:
-    """`read`: as ReplayableLog.read."""
+    """Reads half messages; `read` reads batches as ReplayableLog.read does."""
 
     def __init__(self, read: Callable[[int, int], Awaitable[WholeBatches | None]]) -> None:
         self._read = read
         self._kept: LRUCache[int, _Kept] = LRUCache(KEPT_BYTES_MAX, getsizeof=lambda kept: 1 + len(kept.bodies))
 
     async def body(self, half: Half) -> HalfBody:
-        """Raises KafkaError, CorruptRecords, CorruptFile, BadCompressedData."""
+        """The timestamp and bytes of a half message. Raises KafkaError, CorruptRecords, CorruptFile, BadCompressedData."""
         kept = self._kept.get(half.hold_offset) or await self._found(half.hold_offset)
         entry = kept.entries.get(half.offset - half.hold_offset - kept.announcement.distance)
         if entry is None:

@@ -1,4 +1,4 @@
-"""The half messages of one partition at its owner: which are undecided, when they are checked, and where their bodies lie."""
+"""One partition's half messages at its owner: which are undecided, when they are checked next, and where their bodies are."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from bmq.log.timers.delivering import DueRecord
 from bmq.log.timers.waiting_records import Pending
 
 UNDECIDED_MAX: Final = 100_000
-"""Half messages of a partition that have not left: each takes some 400 bytes of memory."""
+"""Most half messages of a partition that are undecided, or decided and not yet delivered: some 400 bytes of memory each."""
 
 
 class Checks(Protocol):
-    """Has half messages checked, and those given up copied."""
+    """Checks half messages whose time has come, and copies those that are given up."""
 
     def look(self) -> None:
-        """Look for half messages to check or to copy."""
+        """Start the checks and copies that are due, and set the wake-up for the next."""
 
     def end(self) -> None:
-        """The partition's machine has ended."""
+        """The partition's machine has ended: cancel the wake-up."""
 
     async def decide(self, asked: Sequence[AskedDecision]) -> str | None:
-        """Decide all of these or none. None: the decisions are durable; else the reason why not. Raises HalfRefused."""
+        """Append all of these decisions or none. Returns None once they are durable, else the reason. Raises HalfRefused."""
 
 
 class PartitionHalf:
-    """Implements partition_timers.OtherHolds. `checks` is set before anything else is called."""
+    """Implements partition_timers.OtherHolds. Set `checks` before any method is called."""
 
     checks: Checks
 
@@ -50,7 +50,7 @@ class PartitionHalf:
     # --- as OtherHolds
 
     def config_changed(self, config: LogConfig) -> None:
-        """Under new settings the checks made so far are counted by time, as a new owner counts them."""
+        """Follow new settings. Checks made so far are then estimated from the time that has passed, as at a new owner."""
         terms = terms_of(config)
         if terms != self.schedule.terms:
             self.schedule = CheckSchedule(terms)
@@ -68,7 +68,7 @@ class PartitionHalf:
         return self._replay
 
     def begin(self, position: Position) -> None:
-        """Raises CorruptRecords."""
+        """Take over what the replay found; deliveries have come to `position`. Raises CorruptRecords."""
         found, self._replay = self._replay, HalfReplay()
         self.order.recover(found.halves, found.decided, position, found.finished)
         self._schedule_all()
