@@ -1,4 +1,4 @@
-"""The lanes of one shard's groups, as the log has them: intervals of offsets, by base group, partition, lane and start. Decisions only."""
+"""The lanes of one shard's groups, as the log has them: intervals by base group, partition, lane and start. Decisions only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from bmq.protocol.lane_records import (
 
 
 class LanePlace(NamedTuple):
-    """A partition as a base group reads it."""
+    """One partition, as read by one base group: the key of its intervals."""
 
     group_id: str
     topic_id: UUID
@@ -26,7 +26,7 @@ class LanePlace(NamedTuple):
 
 
 class SavedLanes(NamedTuple):
-    """All intervals at one moment, as bmq.coordinator.snapshot.SavedGroup."""
+    """All intervals of the shard at one moment, for a snapshot; the counterpart of bmq.coordinator.snapshot.SavedGroup."""
 
     entries: list[tuple[LaneIntervalKey, LaneIntervalValue]]
 
@@ -37,7 +37,7 @@ class SavedLanes(NamedTuple):
 
 
 def key_of(place: LanePlace, interval: Interval) -> LaneIntervalKey:
-    """The key of the interval's record: another one with the same lane and start replaces it."""
+    """The key of the interval's record. A later record with the same lane and start replaces it."""
     return LaneIntervalKey(
         group=place.group_id,
         topic_id=place.topic_id,
@@ -48,17 +48,17 @@ def key_of(place: LanePlace, interval: Interval) -> LaneIntervalKey:
 
 
 def place_of(key: LaneIntervalKey) -> LanePlace:
-    """Where the interval is."""
+    """The base group and partition that this key's interval belongs to."""
     return LanePlace(key.group, key.topic_id, key.partition)
 
 
 def is_copied(value: LaneIntervalValue) -> bool:
-    """Whether the interval has ended, and nothing that it left over waits for its copy."""
+    """Whether the interval has ended, and all records that it left over were copied."""
     return value.end != NO_END and value.copied >= value.end
 
 
 class LaneStates:
-    """`count`: intervals of all groups."""
+    """The intervals of all lanes in one shard. `count`: how many there are."""
 
     def __init__(self) -> None:
         self._by_group: dict[str, dict[tuple[UUID, int], dict[tuple[str, int], LaneIntervalValue]]] = {}
@@ -82,17 +82,17 @@ class LaneStates:
             del self._by_group[named.group]
 
     def has_group(self, group_id: str) -> bool:
-        """Whether the base group has intervals: then its members need their mark."""
+        """Whether the base group has intervals. If so, its members need the mark of lanes in their client ids."""
         return group_id in self._by_group
 
     def intervals(self, place: LanePlace) -> list[Interval]:
-        """Those of a partition, by start and lane."""
+        """The intervals of a partition, ordered by start and lane."""
         found = self._by_group.get(place.group_id, {}).get((place.topic_id, place.partition), {})
         intervals = [Interval(lane, start, value.end, value.kept) for (lane, start), value in found.items()]
         return sorted(intervals, key=lambda one: (one.start, one.lane))
 
     def entries(self, group_id: str | None = None) -> list[tuple[LaneIntervalKey, LaneIntervalValue]]:
-        """All intervals of a base group, or of all of them."""
+        """All intervals of a base group; None: of all groups."""
         groups = self._by_group if group_id is None else {group_id: self._by_group.get(group_id, {})}
         return [
             (LaneIntervalKey(group=group, topic_id=topic_id, partition=number, lane=lane, start=start), value)
@@ -102,9 +102,9 @@ class LaneStates:
         ]
 
     def value(self, key: LaneIntervalKey) -> LaneIntervalValue | None:
-        """As the log has it now."""
+        """The interval's value in the log, or None."""
         return self._by_group.get(key.group, {}).get((key.topic_id, key.partition), {}).get((key.lane, key.start))
 
     def copied(self) -> list[SavedLanes]:
-        """For a snapshot: no change of the state changes it."""
+        """Copies of all intervals, for a snapshot: later changes of the state do not touch them."""
         return [SavedLanes(self.entries())] if self.count else []

@@ -1,4 +1,4 @@
-"""The mark of lanes in members' client ids: a member and its fetches have to belong to one group."""
+"""Checks the mark of lanes in members' client ids. Fetches name no group, so the mark ties a member's fetches to its group."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GRACE_MS: Final = 60_000
 
 
 class LaneShard(Protocol):
-    """bmq.coordinator.group_shard.GroupShard is one."""
+    """The part of a group's shard that lanes use (bmq.coordinator.group_shard.GroupShard)."""
 
     lanes: ShardLanes
 
@@ -25,18 +25,21 @@ class LaneShard(Protocol):
 
 
 def are_lanes_enabled(image: Topics, base: str) -> bool:
-    """Whether the base group may have lanes, as far as this process knows."""
+    """Whether `bmq.lane.enable` is set for the base group, by this process's image of the metadata."""
     configs: Mapping[str, str] = image.group_configs.get(base, {})
     return configs.get(ENABLE_CONFIG, "").strip().lower() == "true"
 
 
 def grace_ms(image: Topics, base: str) -> int:
-    """How long a lane is kept without members of its group."""
+    """Milliseconds for which a lane stays taken without members of its group (`bmq.lane.grace.ms`)."""
     return int(image.group_configs.get(base, {}).get(GRACE_CONFIG, GRACE_MS))
 
 
 async def check_mark(shard: LaneShard, group_id: str, client_id: str | None, image: Topics) -> None:
-    """Raises KafkaError INVALID_REQUEST for a client that may not join the group, after a proof (rule 15)."""
+    """Refuse a client whose id lacks the group's mark, or has another's. Proves ownership before it refuses (rule 15).
+
+    Raises KafkaError INVALID_REQUEST, and what the proof raises.
+    """
 
     def has_lanes(base: str) -> bool:
         return are_lanes_enabled(image, base) or shard.lanes.states.has_group(base)

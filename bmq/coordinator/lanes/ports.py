@@ -1,4 +1,4 @@
-"""The ports by which lanes reach the rest of the cluster. Ports only. Pure."""
+"""Ports from lanes to the rest of the cluster: other shards, partitions' owners, the appends of copies. Ports only. Pure."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from bmq.protocol.lane_messages import LaneGroupRequest, LaneGroupResponse
 
 
 class LaneCalls(Protocol):
-    """The shards of lanes' groups, in this process or in all of the cluster. Errors are in the answers."""
+    """Sends a request about a group to its shard, in this process or anywhere in the cluster. Errors are in the response."""
 
     async def group(self, request: LaneGroupRequest) -> LaneGroupResponse: ...
 
 
 class ProvenBounds(Protocol):
-    """Where partitions begin and end."""
+    """Asks partitions' owners where the logs begin and end."""
 
     async def proven_bounds(self, topic_id: UUID, partition: int) -> tuple[int, int]:
-        """Log start and high watermark, from an owner that has proven since the call that it is one. Raises KafkaError."""
+        """(log start offset, high watermark) from an owner that proved its ownership after this call. Raises KafkaError."""
 
 
 class LaneCopies(Protocol):
-    """Copies the records that lanes have not consumed."""
+    """Copies records that lanes left over to the topic of copies of their base group."""
 
     async def producer(self, base: str, topic_id: UUID, partition: int) -> tuple[int, int]:
-        """A new producer id, and the partition for copies from this one. Raises KafkaError."""
+        """(a new producer id, the partition of the topic of copies for records of this partition). Raises KafkaError."""
 
     async def copy(self, job: CopyJob) -> CopyStep:
-        """Copy one batch at most; it is durable when this returns. May be repeated. Raises BmqError."""
+        """Copy at most one batch; the copy is durable when this returns. Repeating it copies nothing twice. Raises BmqError."""

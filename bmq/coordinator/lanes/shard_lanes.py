@@ -1,4 +1,4 @@
-"""The lanes of one shard: their intervals in the log, and in memory the partitions that change and the times of their reads."""
+"""The lanes of one shard: their intervals (durable), and in memory which places are changing and when lanes last read them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from bmq.coordinator.lanes.lane_states import LanePlace, LaneStates
 from bmq.log.lanes.intervals import Interval, open_interval
 
 UNTAKEN_MAX: Final = 1_000
-"""Reasons that are remembered for lanes that are not taken: clients choose the names."""
+"""Most remembered reasons. Clients choose the names of lanes, so there may be any number."""
 
 
 class ShardLanes:
-    """`untaken`: why a lane whose group reads a place is not taken. `states` changes by replayed records alone."""
+    """The lanes of one shard's groups.
+
+    `states`: their intervals, changed only by replayed records. `untaken`: for a place that a lane's group reads without the lane
+    being taken there, the reason.
+    """
 
     def __init__(self) -> None:
         self.states = LaneStates()
@@ -27,28 +31,28 @@ class ShardLanes:
         return open_interval(self.states.intervals(place), lane)
 
     def has_been_read(self, place: LanePlace, lane: str, loop_ms: float) -> None:
-        """The group of a lane that is taken has fetched."""
+        """Note that the lane's group has fetched, at `loop_ms` (the event loop's time)."""
         self._read_ms[place, lane] = loop_ms
 
     def read_ms(self, place: LanePlace, lane: str, loop_ms: float) -> float:
-        """When the lane's group was last known to be there; `loop_ms`, if it is not known."""
+        """When the lane's group last read the place; if that is not known, it counts as read at `loop_ms`, from now on."""
         return self._read_ms.setdefault((place, lane), loop_ms)
 
     def gone(self, place: LanePlace, lane: str) -> None:
-        """The lane is not taken any more."""
+        """Forget when the lane was read: it is no longer taken."""
         self._read_ms.pop((place, lane), None)
 
     def is_changing(self, place: LanePlace) -> bool:
         return place in self._changing
 
     async def settled(self, place: LanePlace) -> None:
-        """Return when no interval of the place is being opened or ended."""
+        """Wait until no interval of the place is being opened or ended."""
         while (change := self._changing.get(place)) is not None:
             await asyncio.shield(change)
 
     @contextmanager
     def changing(self, place: LanePlace) -> Iterator[None]:
-        """Questions about the place wait meanwhile. Only where none is changed: see `settled`."""
+        """While the context is open, `settled` waits for the place. Enter it only for a place that is settled."""
         change = self._changing[place] = asyncio.get_running_loop().create_future()
         try:
             yield
@@ -57,12 +61,12 @@ class ShardLanes:
             change.set_result(None)
 
     def not_taken(self, place: LanePlace, lane: str, reason: str) -> None:
-        """Remember the reason, for operators."""
+        """Remember for operators why the lane is not taken there."""
         self.untaken.pop((place, lane), None)
         while len(self.untaken) >= UNTAKEN_MAX:
             del self.untaken[next(iter(self.untaken))]
         self.untaken[place, lane] = reason
 
     def taken(self, place: LanePlace, lane: str) -> None:
-        """The lane is taken from now on."""
+        """Forget why the lane was not taken: now it is."""
         self.untaken.pop((place, lane), None)
