@@ -1,8 +1,8 @@
-"""A record batch with only the records that pass a filter: same offsets, times and producer, fewer records. Pure.
+"""Filters a record batch: the result has the same offsets, times and producer, and only the records that pass. Pure.
 
-The records that stay are copied as they are, as the base offset and the base time stay too. So a batch that passes as a whole is
-not rewritten, and clients see gaps as they see them behind compaction. Of control batches only the markers that end transactions
-stay: readers of committed records need them.
+Records are copied byte by byte, because the batch's base offset and base time stay. A batch whose records all pass is not
+rewritten. Clients see gaps between offsets, as in a compacted log. Of control batches only transaction markers pass: readers of
+committed records need them.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from bmq.views.record_fields import RecordFields
 from bmq.views.view_filter import ViewFilter
 
 STEP_RECORDS: Final = 256
-"""Records that Python looks at in one step: a millisecond or two."""
+"""Records that the Python filter evaluates in one step, which takes a millisecond or two."""
 KERNEL_STEP_RECORDS: Final = 4096
-"""As STEP_RECORDS, for the kernel."""
+"""Records that the kernel evaluates in one step."""
 ANSWERS_MAX: Final = 4096
-"""Different headers of records whose answers a filter remembers."""
+"""Most results in a filter's cache, by the bytes of a record's headers."""
 ANSWER_BYTES_MAX: Final = 512
-"""Longest headers of a record that are remembered."""
+"""Records whose headers have more bytes than this are not cached."""
 _LAST_DELTA_MAX: Final = 2**31 - 1
 _MARKERS: Final = (ControlType.ABORT, ControlType.COMMIT)
 
 _Found = tuple[list[tuple[int, int]], int]
-"""Where runs of records that pass begin and end, and how many records they are."""
+"""([(begin, end)] of neighbouring records that pass, as byte positions in the body, and the number of these records)."""
 NOTHING: Final = b""
-"""No record of a batch passes."""
+"""The result of filtering a batch of which no record passes."""
 
 
 class BatchFilter:
-    """One view's filter for batches, for any number of threads."""
+    """Applies one view's filter to record batches. Any number of threads may use it at once."""
 
     def __init__(self, view_filter: ViewFilter) -> None:
         self._predicate = view_filter.predicate
@@ -61,11 +61,11 @@ class BatchFilter:
 
     @property
     def passing(self) -> PassingRecords | None:
-        """The filter in the kernel in C; None: it is evaluated in Python."""
+        """The form of the filter that the C kernel evaluates; None if Python evaluates it."""
         return self._passing if IS_IN_C else None
 
     def filtered(self, batch: Buffer, header: BatchHeader, partition: int) -> Buffer | None:
-        """A whole batch in its place, NOTHING, or None: the batch as it is.
+        """The batch to send instead of `batch`; NOTHING if no record passes, None if all do (send `batch` itself).
 
         Raises CorruptRecords, BadCompressedData, UnknownCompression for a batch that cannot be opened.
         """
@@ -77,7 +77,7 @@ class BatchFilter:
                 return cast(Buffer | None, end.value)
 
     def steps(self, batch: Buffer, header: BatchHeader, partition: int) -> Generator[None, None, Buffer | None]:
-        """As `filtered`, in steps of bounded numbers of records. The decompressed batch is in memory until the end."""
+        """Do as `filtered` does, and yield after each bounded number of records. Keeps the decompressed batch until the end."""
         if header.attributes & CONTROL:
             return None if _is_marker(batch, header) else NOTHING
         if header.record_count <= 0:
@@ -104,7 +104,7 @@ class BatchFilter:
         kept = b"".join([body[begin:end] for begin, end in runs])
         attributes = header.attributes & ~COMPRESSION_MASK
         if header.compression is not Compression.NONE and HEADER_BYTES + len(kept) > len(batch):
-            # Never much longer than what was stored: the limits of a fetch count stored bytes.
+            # The result must not be much longer than the stored batch: the limits of a fetch count stored bytes.
             kept, attributes = compress(header.compression, kept), header.attributes
         return assemble_batch(header._replace(attributes=attributes, record_count=count), kept)
 
@@ -152,21 +152,21 @@ class BatchFilter:
 
 
 class EmptyRun(NamedTuple):
-    """Offsets [base_offset, next_offset) without records that pass, all of one leader epoch."""
+    """A run of offsets [base_offset, next_offset) of one leader epoch, of which no record passes the filter."""
 
     base_offset: int
     next_offset: int
     leader_epoch: int
 
     def joined(self, following: EmptyRun) -> EmptyRun | None:
-        """With the offsets that follow; None: these need a run of their own."""
+        """This run extended by the `following` one; None if that has to stay a run of its own."""
         is_too_long = following.next_offset - 1 - self.base_offset > _LAST_DELTA_MAX
         if following.leader_epoch != self.leader_epoch or is_too_long:
             return None
         return EmptyRun(self.base_offset, following.next_offset, self.leader_epoch)
 
     def encoded(self) -> bytearray:
-        """A batch without records: clients go on behind it."""
+        """An empty record batch for the run's offsets. Clients continue with the offset behind it."""
         return assemble_batch(
             BatchHeader(
                 base_offset=self.base_offset,
@@ -188,7 +188,7 @@ class EmptyRun(NamedTuple):
 
 
 def run_of(header: BatchHeader) -> EmptyRun:
-    """The run of one batch none of whose records passes."""
+    """The run of a batch of which no record passes."""
     return EmptyRun(header.base_offset, header.end_offset, header.leader_epoch)
 
 
@@ -205,7 +205,7 @@ def _fields(
 
 
 def _is_marker(batch: Buffer, header: BatchHeader) -> bool:
-    """Whether a control batch ends a transaction: by its first record's key, as every reader of control batches does."""
+    """Whether a control batch ends a transaction. The key of its first record decides, as in Kafka's clients."""
     body = bytes(decompress(header.compression, memoryview(batch)[HEADER_BYTES:], DECOMPRESSED_BYTES_MAX))
     try:
         first = next(record_places(body, 0, len(body), header.record_count, header.last_offset_delta, WANTS_HEADERS))

@@ -9,6 +9,6 @@ from bmq.protocol.errors import BmqError
 
 
 class InvalidFilter(BmqError):
-    """One sentence that says why."""
+    """A filter that is not valid. The message is one sentence that says why."""
 
     code: ClassVar[ErrorCode] = ErrorCode.INVALID_CONFIG

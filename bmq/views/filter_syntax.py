@@ -1,8 +1,8 @@
-"""The language of views' filters: SQL's conditions over a record's key, headers, times and place. Pure.
+"""Parses views' filters: SQL conditions over a record's key, headers, timestamp, offset and partition. Pure.
 
-sqlglot parses, and only what is listed here is taken over. Whoever parses a filter loads sqlglot, which takes a third of a
-second: nobody else imports this module at its start. Bounds are checked on the tokens, as the parser calls itself
-for each parenthesis.
+sqlglot parses the text, and only the constructs listed here are accepted. Importing sqlglot takes a third of a second, so
+servers import this module at their first filter. The bounds on nesting are checked on the tokens, before parsing, because the
+parser recurses at each parenthesis.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from bmq.views.predicates import Number, Predicate, Test, Values
 
 TOKENS_MAX: Final = 2_000
 DEPTH_MAX: Final = 16
-"""Parentheses inside each other."""
+"""Deepest nesting of parentheses."""
 PREFIXES_MAX: Final = 4
-"""NOTs and minus signs in a row."""
+"""Most NOTs and minus signs in a row."""
 LISTED_MAX: Final = 1_000
-"""Values of one IN."""
+"""Most values of one IN."""
 TAG_HEADERS: Final = ("bmq-tag", "TAGS")
-"""Which headers `tag` stands for; RocketMQ's name is the second one."""
+"""The headers that the name `tag` reads; the second one is RocketMQ's."""
 
 _NAMES: Final[Mapping[str, Values]] = {
     "key": predicates.key,
@@ -42,7 +42,7 @@ _NAMES: Final[Mapping[str, Values]] = {
 _NUMBERS: Final = (predicates.timestamp, predicates.offset, predicates.partition)
 """Names whose values are numbers."""
 _PLACES: Final = frozenset(("key", "timestamp", "offset", "partition"))
-"""Names that are no headers."""
+"""Names that mean a field of the record, unless they are quoted; they are not headers."""
 _RESERVED: Final = frozenset(("value", "topic"))
 _FLIPPED: Final = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _ORDERS: Final[Mapping[type[exp.Expression], str]] = {
@@ -65,7 +65,11 @@ _ALLOWED: Final = "comparisons, BETWEEN, IN, LIKE, REGEXP, IS NULL, AND, OR, NOT
 
 
 class ParsedFilter(NamedTuple):
-    """`is_by_headers`: it looks at headers alone. `kernel_filter`: the same for the kernel; None: it cannot be said to it."""
+    """A parsed filter.
+
+    `is_by_headers`: it reads no field but headers. `kernel_filter`: the same condition for the C kernel; None if the kernel
+    cannot evaluate it.
+    """
 
     predicate: Predicate
     is_by_headers: bool
@@ -73,7 +77,7 @@ class ParsedFilter(NamedTuple):
 
 
 def parsed_filter(text: str) -> ParsedFilter:
-    """Raises InvalidFilter."""
+    """The parsed form of a filter's text. Raises InvalidFilter, BadPattern."""
     _check_tokens(text)
     try:
         tree = sqlglot.parse_one(text)
@@ -123,7 +127,7 @@ def _shown(text: str) -> str:
 
 
 class _Builder:
-    """Turns one parsed filter into a predicate. Raises InvalidFilter for what a filter may not have."""
+    """Turns a filter's syntax tree into a predicate. Methods raise InvalidFilter for constructs that filters do not have."""
 
     def __init__(self) -> None:
         self.is_by_headers = True
@@ -176,7 +180,7 @@ class _Builder:
         return predicate
 
     def _chain(self, node: exp.Expression, kind: type[exp.Expression]) -> list[Predicate]:
-        """The parts of `a AND b AND c`, which is nested to the left: not by calls, as there may be a thousand."""
+        """The parts of `a AND b AND c`, in order. The tree nests to the left, perhaps 1,000 deep, so it is walked in a loop."""
         parts: list[object] = []
         left: object = node
         while type(left) is kind:
@@ -247,7 +251,7 @@ class _Builder:
         return values
 
     def _values(self, node: object) -> Values:
-        """What a name stands for: in double quotes always a header."""
+        """The values that a name reads from a record. A name in double quotes is always a header."""
         if not isinstance(node, exp.Column) or not isinstance(node.args.get("this"), exp.Identifier):
             raise InvalidFilter(f"a name is compared with a value, and {_sql(node)} is not a name")
         _require_parts(node, "this")
@@ -265,7 +269,7 @@ class _Builder:
 
 
 def _listed(node: Any, values: Sequence[str]) -> RecordFilter | None:
-    """That a name which was checked has one of these values; None: it is the name of a number."""
+    """The kernel's condition that this name has one of these values; None if the name is a number's. `node` was checked."""
     name, known = str(node.this.this), str(node.this.this).lower()
     if node.this.args.get("quoted") or known not in _NAMES:
         return kernel_filters.listed((name,), values)
@@ -280,7 +284,7 @@ def _part(node: Any, name: str) -> object:
 
 
 def _require_parts(node: Any, *names: str) -> None:
-    """Raises InvalidFilter if the parser has found more than these: a subquery, a join, a unit."""
+    """Refuse a node with parts other than `names`, such as a subquery, a join or a unit. Raises InvalidFilter."""
     for name, found in node.args.items():
         if name not in names and found not in (None, False, []):
             raise InvalidFilter(f"a filter has only {_ALLOWED}, and not {_sql(node)}")
@@ -319,7 +323,7 @@ def _text(node: object) -> str:
 
 
 def _literal_for(values: Values, literal: str | Number) -> str | Number:
-    """A time in text becomes milliseconds where the name is a time."""
+    """The literal to compare `values` with: for a timestamp, text in ISO 8601 becomes milliseconds. Raises InvalidFilter."""
     if not isinstance(literal, str) or values not in _NUMBERS:
         return literal
     if values is not predicates.timestamp:

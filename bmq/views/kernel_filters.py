@@ -1,7 +1,7 @@
 """Conditions that the records kernel evaluates: text equality and IN on the key, the tag and headers, with AND and OR. Pure.
 
-Such a condition is true or not by which of its terms are true, so it is a table of truths over them. NOT is left out: of a term that is
-not true, NOT would have to know whether it is false or unknown.
+Whether such a condition is true depends only on which of its terms are true, so the kernel gets its truth table over the terms.
+NOT is not supported: the kernel does not know whether a term that is not true is false or unknown.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterable, Sequence
 from bmq.records.passing_layout import STRINGS_MAX, TERMS_MAX, RecordFilter, Term
 
 Combine = Callable[[Iterable[bool]], bool]
-"""`all` or `any`."""
+"""`all` for AND, `any` for OR."""
 
 
 def listed(names: Sequence[str], values: Sequence[str]) -> RecordFilter | None:
-    """One term; `names`: of headers, none for the key. None: it is too long."""
+    """The condition that the key, or a header with one of these names, has one of these values.
+
+    Without `names` the key is compared. None if the condition is too long for the kernel.
+    """
     term = Term(tuple(name.encode() for name in names), tuple(dict.fromkeys(value.encode() for value in values)))
     return _bounded(RecordFilter((term,), 0b10))
 
@@ -25,7 +28,7 @@ def constant(truth: bool) -> RecordFilter:
 
 
 def combined(filters: Sequence[RecordFilter | None], combine: Combine) -> RecordFilter | None:
-    """AND or OR of them; None: one of them is not for the kernel, or they are too long together."""
+    """AND or OR of these conditions; None if one of them is not for the kernel, or if they are too long together."""
     known = [one for one in filters if one is not None]
     if len(known) < len(filters):
         return None

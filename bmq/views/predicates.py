@@ -1,8 +1,9 @@
 """Predicates over records, with SQL's three truth values. Pure.
 
-A predicate gives True, False, or None: unknown. What is compared has any number of values: a record may have a header
-several times. A comparison is true if it is true of one of them, else unknown if it is unknown of one, or if there is none.
-Header values and keys are bytes: text if they are UTF-8. What is not, or is no number where a number is compared, is unknown.
+A predicate returns True, False, or None for unknown. A name may have any number of values in a record, because a header may come
+several times. A comparison is true if it holds for one of the values; else it is unknown if it is unknown for one of them, or if
+there are no values. Keys and header values are bytes. Comparing one as text is unknown unless it is UTF-8; comparing one as a
+number is unknown unless it is the text of a number.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ Value = bytes | int | None
 Values = Callable[[RecordFields], Sequence[Value]]
 """The values that a name of the filter has in a record; None is null."""
 Test = Callable[[Value], Truth]
-"""Of one value."""
+"""A test of one value of a record."""
 Number = int | float
 
 NUMBER_LENGTH_MAX: Final = 64
 """Longest header value that is read as a number."""
 PATTERN_MEMORY_BYTES_MAX: Final = 1024 * 1024
-"""Of one compiled pattern."""
+"""Most memory of one compiled pattern."""
 _NUMBER: Final = re.compile(rb"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
     "=": operator.eq,
@@ -41,7 +42,7 @@ COMPARISONS: Final = frozenset(_ORDERS)
 
 
 class BadPattern(ValueError):
-    """A pattern that is no regular expression, or takes too much memory."""
+    """A pattern that is not a regular expression of RE2, or takes more than PATTERN_MEMORY_BYTES_MAX."""
 
 
 # --- whole predicates
@@ -52,7 +53,7 @@ def constant(truth: bool) -> Predicate:
 
 
 def all_of(predicates: Sequence[Predicate]) -> Predicate:
-    """AND: false if one is false."""
+    """AND: false if one predicate is false, else unknown if one is unknown."""
 
     def holds(record: RecordFields) -> Truth:
         truth: Truth = True
@@ -68,7 +69,7 @@ def all_of(predicates: Sequence[Predicate]) -> Predicate:
 
 
 def one_of(predicates: Sequence[Predicate]) -> Predicate:
-    """OR: true if one is true."""
+    """OR: true if one predicate is true, else unknown if one is unknown."""
 
     def holds(record: RecordFields) -> Truth:
         truth: Truth = False
@@ -84,7 +85,7 @@ def one_of(predicates: Sequence[Predicate]) -> Predicate:
 
 
 def negation(predicate: Predicate) -> Predicate:
-    """NOT: unknown stays unknown."""
+    """NOT; of unknown it is unknown."""
 
     def holds(record: RecordFields) -> Truth:
         found = predicate(record)
@@ -94,12 +95,12 @@ def negation(predicate: Predicate) -> Predicate:
 
 
 def is_null(values: Values) -> Predicate:
-    """Whether there is no value, or all are null; never unknown."""
+    """IS NULL: whether the record has no value of this name but null; never unknown."""
     return lambda record: all(value is None for value in values(record))
 
 
 def any_value(values: Values, test: Test) -> Predicate:
-    """Whether the test is true of one of the values."""
+    """Whether one of the values passes the test."""
 
     def holds(record: RecordFields) -> Truth:
         found = values(record)
@@ -137,7 +138,7 @@ def partition(record: RecordFields) -> Sequence[Value]:
 
 
 def header(*names: str) -> Values:
-    """All headers with one of these names."""
+    """The values of all headers that have one of these names."""
     wanted = frozenset(name.encode() for name in names)
     return lambda record: [value for name, value in record.headers if name in wanted]
 
@@ -146,11 +147,11 @@ def header(*names: str) -> Values:
 
 
 def text_test(comparison: str, literal: str) -> Test:
-    """Compare text, by code points. `comparison`: one of COMPARISONS."""
+    """A comparison with text, in the order of code points. `comparison`: one of COMPARISONS."""
     order, wanted = _ORDERS[comparison], literal.encode()
 
     def passes(value: Value) -> Truth:
-        # The order of UTF-8 bytes is that of code points, so nothing has to be decoded but to see that it is text.
+        # UTF-8 bytes sort as their code points do. So the bytes are compared, and decoded only to check that they are UTF-8.
         if not isinstance(value, bytes) or not _is_text(value):
             return None
         return order(value, wanted)
@@ -159,7 +160,7 @@ def text_test(comparison: str, literal: str) -> Test:
 
 
 def number_test(comparison: str, literal: Number) -> Test:
-    """Compare numbers. `comparison`: one of COMPARISONS."""
+    """A comparison with a number. `comparison`: one of COMPARISONS."""
     order = _ORDERS[comparison]
 
     def passes(value: Value) -> Truth:
@@ -170,7 +171,7 @@ def number_test(comparison: str, literal: Number) -> Test:
 
 
 def both(first: Test, second: Test) -> Test:
-    """BETWEEN: two tests of the same value."""
+    """BETWEEN: both tests of the same value."""
 
     def passes(value: Value) -> Truth:
         one, other = first(value), second(value)
@@ -182,7 +183,7 @@ def both(first: Test, second: Test) -> Test:
 
 
 def listed_test(texts: Sequence[str], numbers: Sequence[Number]) -> Test:
-    """IN: whether the value is one of the texts, or as a number one of the numbers."""
+    """IN: whether the value is one of the texts, or as a number equals one of the numbers."""
     wanted, counted = frozenset(text.encode() for text in texts), frozenset(numbers)
 
     def passes(value: Value) -> Truth:
@@ -198,7 +199,7 @@ def listed_test(texts: Sequence[str], numbers: Sequence[Number]) -> Test:
 
 
 def pattern_test(pattern: str, *, is_whole: bool) -> Test:
-    """Whether a regular expression (RE2) matches the whole value, or a part of it. Raises BadPattern."""
+    """REGEXP: whether a regular expression (RE2) matches the whole value (`is_whole`), or a part of it. Raises BadPattern."""
     options = re2.Options()
     options.log_errors = False
     options.max_mem = PATTERN_MEMORY_BYTES_MAX
@@ -218,7 +219,7 @@ def pattern_test(pattern: str, *, is_whole: bool) -> Test:
 
 
 def like_test(like: str, escape: str | None, *, is_case_sensitive: bool) -> Test:
-    """LIKE: `%` is any text, `_` any character; `escape` in front of them makes them mean themselves. Raises BadPattern."""
+    """LIKE: `%` matches any text, `_` any character; behind the character `escape` they match themselves. Raises BadPattern."""
     parts = ["(?s)" if is_case_sensitive else "(?si)"]
     characters = iter(like)
     for character in characters:
@@ -237,7 +238,7 @@ def like_test(like: str, escape: str | None, *, is_case_sensitive: bool) -> Test
 
 
 def number_of(value: Value) -> Number | None:
-    """The number that a value is, or is the text of; None: it is none, or longer than NUMBER_LENGTH_MAX."""
+    """The value as a number; None if it is neither one nor the text of one, or is longer than NUMBER_LENGTH_MAX."""
     if isinstance(value, int) or value is None:
         return value
     if len(value) > NUMBER_LENGTH_MAX or _NUMBER.fullmatch(value) is None:

@@ -1,4 +1,4 @@
-"""What a view's filter may know of a record. Pure."""
+"""The fields of a record that views' filters may read. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class RecordFields(NamedTuple):
-    """One record without its value. `timestamp_ms`: -1 is none. A header's value may be null, and a name may come twice."""
+    """One record without its value. `timestamp_ms`: -1 without one. Headers may have null values, and a name may come twice."""
 
     key: bytes | None
     headers: Sequence[tuple[bytes, bytes | None]]

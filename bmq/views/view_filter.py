@@ -1,6 +1,6 @@
-"""A view's filter, ready to be asked about records. Pure.
+"""A view's compiled filter. Pure.
 
-The module that parses is imported at the first filter.
+The parser (bmq.views.filter_syntax) is imported when the first filter is compiled, because its import is slow.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ FILTER_BYTES_MAX = 8 * 1024
 
 
 class ViewFilter:
-    """`is_by_headers`: records with the same headers have the same answer. `kernel_filter`: passes the records of which the predicate
-    is true; None: the kernel cannot be told. Immutable.
+    """A compiled filter. Immutable.
+
+    `predicate`: decides about a record. `is_by_headers`: it gives the same answer for records with the same headers.
+    `kernel_filter`: the same decision by the C kernel; None if the kernel cannot make it.
     """
 
     __slots__ = ("is_by_headers", "kernel_filter", "predicate", "text")
@@ -30,7 +32,7 @@ class ViewFilter:
 
 
 def compiled(text: str) -> ViewFilter:
-    """Raises InvalidFilter, with one sentence."""
+    """Compile a filter's text. Raises InvalidFilter, whose message is one sentence."""
     size_bytes = len(text.encode("utf-8", "surrogatepass"))
     if size_bytes > FILTER_BYTES_MAX:
         raise InvalidFilter(f"the filter has {size_bytes} bytes, {FILTER_BYTES_MAX} are allowed")
@@ -46,5 +48,5 @@ def compiled(text: str) -> ViewFilter:
 
 
 def load_parser() -> None:
-    """Takes a third of a second the first time."""
+    """Import the parser now: it takes a third of a second the first time."""
     import bmq.views.filter_syntax  # noqa: F401
