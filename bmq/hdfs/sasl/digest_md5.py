@@ -1,8 +1,8 @@
 """The client's side of DIGEST-MD5 (RFC 2831), as Hadoop uses it for tokens. Pure.
 
-A token's identifier is the user, its password the password. The server speaks first: challenge, response, and a proof that
-the server knows the password, too. Afterwards messages are signed (auth-int), or signed and encrypted by RC4 (auth-conf);
-3DES and DES are not spoken.
+The token's identifier is the user name, and its password the password. The server sends a challenge, the client a response, and
+the server a proof that it knows the password, too. Then messages are signed (auth-int), or signed and encrypted with RC4
+(auth-conf). 3DES and DES are not supported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers import CipherContext
 
 CHALLENGE_BYTES_MAX: Final = 4096
-BUFFER_BYTES: Final = 65536  # most bytes of a message that we take; Java's default, and all it says to us
+BUFFER_BYTES: Final = 65536  # the longest message that we accept: `maxbuf`, as Java's default
 CIPHER: Final = "rc4"
 
 _DIRECTIVE: Final = re.compile(rb'\s*([!#$%&\'*+.^_`|~0-9A-Za-z-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*))\s*(,|$)')
@@ -35,17 +35,18 @@ _SEQUENCE: Final = Struct(">I")
 _SEQUENCES: Final = 1 << 32
 _TAIL_BYTES: Final = len(_VERSION) + _SEQUENCE.size
 MESSAGE_BYTES_MORE: Final = _MAC_BYTES + _TAIL_BYTES
-"""What a message of the layer has beyond its data."""
+"""Bytes of a protected message besides its data: signature, version and sequence number."""
 
 
 class BadDigest(AuthenticationRequired):
-    """A challenge or message that does not follow the protocol, or was changed under way."""
+    """A challenge or message that violates the protocol, or was changed in transit."""
 
 
 class DigestMd5:
-    """One login. `user`, `password`: of the token. `wanted`: protections, in order of preference. `cnonce`: random text.
+    """The client's state of one login.
 
-    `protection` is known after the first step, `layer` after the last, None where nothing is protected.
+    `user`, `password`: the token's, as text. `service`, `host`: the server's, for digest-uri. `wanted`: protections, in order of
+    preference. `cnonce`: random text. `protection` is set after the first step, `layer` after the last (None without protection).
     """
 
     def __init__(
@@ -71,9 +72,9 @@ class DigestMd5:
         self.is_complete = False
 
     def step(self, challenge: bytes) -> bytes:
-        """The answer to the server's message; empty after its last. Raises BadDigest, AuthenticationRequired."""
+        """The response to the server's message; empty to its last one. Raises BadDigest, AuthenticationRequired."""
         if self.is_complete:
-            raise BadDigest("the server went on with DIGEST-MD5 after its end")
+            raise BadDigest("the server sent another DIGEST-MD5 message after the last one")
         directives = _directives(challenge)
         if self.protection is not None:
             self._end(directives)
@@ -144,10 +145,10 @@ class DigestMd5:
 
 
 class DigestLayer:
-    """Signs, and where `is_sealed` encrypts, what goes over the connection after the login.
+    """Signs, and with `is_sealed` also encrypts, the messages after the login (RFC 2831, sections 2.3 and 2.4).
 
-    Messages are numbered: each has to be sent, and taken in, in the order in which it was made. `bytes_max`: most bytes of
-    one message. `signing_key`: of what is sent.
+    Messages are numbered: send them in the order in which they were wrapped, and unwrap them in the order in which they came.
+    `bytes_max`: most bytes of data in one message. `signing_key`: the key of outgoing messages.
     """
 
     def __init__(self, secret: bytes, *, is_sealed: bool, peer_bytes_max: int, is_client: bool = True) -> None:
@@ -155,7 +156,7 @@ class DigestLayer:
         signing = _md5(secret + b"Digest session key to " + out + b" signing key magic constant")
         checking = _md5(secret + b"Digest session key to " + into + b" signing key magic constant")
         self.signing_key = signing
-        # With the key taken in: a copy of one costs half of a new one.
+        # HMAC objects that have hashed their key already: copying one costs half as much as making a new one.
         self._signing = hmac.new(signing, digestmod="md5")
         self._checking = hmac.new(checking, digestmod="md5")
         self._sealing: CipherContext | None = None
@@ -168,29 +169,29 @@ class DigestLayer:
         self.bytes_max = max(1, peer_bytes_max - MESSAGE_BYTES_MORE)
 
     def wrap(self, data: Buffer) -> bytes:
-        """One message, of at most `bytes_max` bytes."""
+        """The message for `data`, which has at most `bytes_max` bytes."""
         return b"".join(self.wrap_pieces((data,)))
 
     def wrap_pieces(self, pieces: Sequence[Buffer]) -> list[Buffer]:
-        """The same of data in several pieces; those that are not encrypted are in the message as they are."""
+        """The message for data in several pieces, as pieces. Without encryption they are the same objects, not copies."""
         sequence = self.next_sequence()
         return self.message(pieces, _mac(self._signing, sequence, pieces), sequence)
 
     def next_sequence(self) -> bytes:
-        """Of the next message; it is signed before the data."""
+        """Take the next message's sequence number (4 bytes), which is signed in front of the data."""
         sequence = _SEQUENCE.pack(self._sent)
         self._sent = (self._sent + 1) % _SEQUENCES
         return sequence
 
     def message(self, pieces: Sequence[Buffer], mac: bytes, sequence: bytes) -> list[Buffer]:
-        """`mac`: _MAC_BYTES of the signature."""
+        """The message, in pieces. `mac`: the first _MAC_BYTES of its signature. `sequence`: from `next_sequence`."""
         tail = _VERSION + sequence
         if self._sealing is None:
             return [*pieces, mac + tail]
         return [*map(self._sealing.update, pieces), self._sealing.update(mac) + tail]
 
     def unwrap(self, message: Buffer) -> bytes:
-        """Raises BadDigest."""
+        """The data of the next message from the server. Raises BadDigest."""
         body, tail = message[:-_TAIL_BYTES], message[-_TAIL_BYTES:]
         sequence = _SEQUENCE.pack(self._received)
         if len(body) < _MAC_BYTES or tail != _VERSION + sequence:
@@ -205,7 +206,10 @@ class DigestLayer:
 
 
 def wrap_alike(layers: Sequence[DigestLayer], data: Buffer) -> list[list[Buffer]]:
-    """One message of each layer with the same data, at most the least of their `bytes_max`: quicker than one after the other."""
+    """One message of each layer for the same data, in one call of the kernel, which is faster than a call per layer.
+
+    The data has at most as many bytes as the smallest `bytes_max`.
+    """
     sequences = [layer.next_sequence() for layer in layers]
     macs = signatures(b"".join(layer.signing_key for layer in layers), b"".join(sequences), data)
     return [
@@ -215,7 +219,7 @@ def wrap_alike(layers: Sequence[DigestLayer], data: Buffer) -> list[list[Buffer]
 
 
 def _directives(challenge: bytes) -> dict[bytes, bytes]:
-    """The first value of each directive. Raises BadDigest."""
+    """The challenge's directives by lower-case name; of a repeated one the first. Raises BadDigest."""
     if len(challenge) > CHALLENGE_BYTES_MAX:
         raise BadDigest(f"the server's challenge has {len(challenge)} bytes")
     found: dict[bytes, bytes] = {}
@@ -232,7 +236,7 @@ def _directives(challenge: bytes) -> dict[bytes, bytes]:
 
 def _size(text: bytes) -> int:
     if not text.isdigit() or not 0 < int(text) < 1 << 24:
-        raise BadDigest("the server's maxbuf is no size")
+        raise BadDigest("the server's maxbuf is not a size from 1 to 16777215")
     return int(text)
 
 
@@ -261,8 +265,8 @@ def _mac(keyed: hmac.HMAC, sequence: bytes, pieces: Iterable[Buffer]) -> bytes:
 
 
 def _rc4(key: bytes) -> CipherContext:
-    # The extra has it; a cluster that protects nothing does without.
+    # The package cryptography comes with an extra, which clusters without protection do not need.
     from cryptography.hazmat.decrepit.ciphers.algorithms import ARC4
     from cryptography.hazmat.primitives.ciphers import Cipher
 
-    return Cipher(ARC4(key), mode=None).encryptor()  # the same both ways
+    return Cipher(ARC4(key), mode=None).encryptor()  # RC4 decrypts as it encrypts

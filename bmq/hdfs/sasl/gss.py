@@ -1,7 +1,7 @@
-"""Kerberos by MIT's library (the package gssapi, extra `kerberos`): tickets, contexts, protected messages.
+"""Kerberos by MIT's libkrb5 (the package gssapi, extra `kerberos`): tickets, contexts, protected messages.
 
-A context may have to ask the KDC, and the library waits for it: all such calls are made in one thread, one at a time. (The
-first message of two contexts made in one microsecond would count as a replay, too.)
+A context may need a ticket from the KDC, and libkrb5 blocks meanwhile. So all such calls run in one thread, one at a time. (Also,
+the first messages of two contexts made in the same microsecond would look like a replay to the server.)
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _cache_numbers = itertools.count()
 
 
 def gssapi_module() -> Any:
-    """The package. Raises BadSecurity with the command that installs it."""
+    """Import the package gssapi. Raises BadSecurity, which names the command that installs it."""
     try:
         import gssapi
     except ImportError as error:
@@ -43,7 +43,10 @@ def gssapi_module() -> Any:
 
 
 class KerberosLogin:
-    """Who we are. `principal`, `keytab`: of HadoopSecurity; tickets got by a keytab are kept in memory."""
+    """Our identity: `principal` and `keytab` as in HadoopSecurity; without a keytab, the ticket cache.
+
+    Tickets that were obtained with the keytab are kept in memory. `who`, `where`: words for error messages.
+    """
 
     def __init__(self, principal: str, keytab: str) -> None:
         self.who = principal or "the ticket cache's user"
@@ -58,7 +61,7 @@ class KerberosLogin:
             self._store = {"client_keytab": keytab, "ccache": f"MEMORY:bmq-{next(_cache_numbers)}"}
 
     def credentials(self) -> Any:
-        """Fresh ones: used again, they would still count as expired after the library has fetched a new ticket."""
+        """New gssapi.Credentials, one for each login: old ones stay expired even after libkrb5 has fetched a new ticket."""
         gssapi = gssapi_module()
         name = None
         if self._principal:
@@ -68,7 +71,10 @@ class KerberosLogin:
         return gssapi.Credentials(name=name, usage="initiate", store=self._store)
 
     def _check_keytab(self) -> None:
-        """The library takes a file that it cannot read for one without our key. Raises AuthenticationRequired."""
+        """Check that the keytab can be read: libkrb5 would report an unreadable one as one without our key.
+
+        Raises AuthenticationRequired.
+        """
         try:
             with Path(self._keytab).open("rb") as file:
                 reason = "" if file.read(1) == KEYTAB_FIRST_BYTE else NO_KEYTAB
@@ -83,7 +89,7 @@ class KerberosLogin:
 
 
 class GssMechanism:
-    """One login to the service of `server_principal`. `server`: for messages."""
+    """One login to the service `server_principal`. `server`: its name in error messages."""
 
     def __init__(
         self, login: KerberosLogin, server_principal: str, *, wanted: Sequence[Protection], server: str
@@ -97,7 +103,7 @@ class GssMechanism:
         self.is_complete = False
 
     async def step(self, challenge: bytes) -> bytes:
-        """The answer to the server's message. Raises AuthenticationRequired, StorageUnavailable (no KDC answers)."""
+        """The response to the server's message. Raises AuthenticationRequired, StorageUnavailable (no KDC answers)."""
         return await _in_thread(lambda: self._step(challenge), self._server)
 
     def _step(self, challenge: bytes) -> bytes:
@@ -142,7 +148,7 @@ class GssMechanism:
 
 
 class GssLayer:
-    """Needs no KDC, and goes on when the ticket has expired."""
+    """Protects messages after the login. It needs no KDC, and keeps working after the ticket has expired."""
 
     def __init__(self, context: Any, *, is_sealed: bool, bytes_max: int) -> None:
         self._context = context
@@ -158,7 +164,7 @@ class GssLayer:
         try:
             unwrapped = self._context.unwrap(bytes(message))
         except self._error as error:
-            raise AuthenticationRequired("a message was changed under way, or is out of order") from error
+            raise AuthenticationRequired("a message was changed in transit, or is out of order") from error
         if self._is_sealed and not unwrapped.encrypted:
             raise AuthenticationRequired("a message was not encrypted")
         data: bytes = unwrapped.message

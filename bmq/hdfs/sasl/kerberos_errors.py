@@ -1,4 +1,4 @@
-"""Turns what Kerberos says into one sentence that names what to change. Pure."""
+"""Turns libkrb5's error texts into one sentence that says what to change. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MINOR: Final = re.compile(r"Minor \(\d+\): (.*?)\s*$", re.DOTALL)
 _TEXT_CHARACTERS_MAX: Final = 300
 NO_KEYTAB: Final = "Unsupported key table format"
 
-# Texts of MIT's libkrb5. {who}: our principal; {where}: its keytab or the ticket cache; {server}.
+# (part of an error text of MIT's libkrb5, advice). {who}: our principal; {where}: its keytab or the ticket cache; {server}.
 _ADVICE: Final[tuple[tuple[str, str], ...]] = (
     ("Clock skew too great", "the clock of this machine differs from the KDC's or the server's: set both right"),
     ("Ticket not yet valid", "the clock of this machine differs from the KDC's or the server's: set both right"),
@@ -51,7 +51,7 @@ _ADVICE: Final[tuple[tuple[str, str], ...]] = (
     ("Kerberos configuration file", "krb5.conf is not there or cannot be read (KRB5_CONFIG, /etc/krb5.conf)"),
     ("configuration file", "krb5.conf is damaged (KRB5_CONFIG, /etc/krb5.conf)"),
 )  # fmt: skip
-# What the library says of a keytab without a key of ours: it looked for tickets afterwards.
+# libkrb5's text when the keytab lacks our key: it looked into the ticket cache afterwards.
 _NOTHING_FOUND: Final = ("No credentials cache", "No Kerberos credentials available")
 _PASSING: Final = (
     "Cannot contact any KDC",
@@ -63,7 +63,10 @@ _PASSING: Final = (
 
 
 def kerberos_error(text: str, *, who: str, where: str, server: str, is_keytab: bool = False) -> StoreError:
-    """`text`: of a GSSError. `is_keytab`: `where` is one. StorageUnavailable where it may pass, else AuthenticationRequired."""
+    """The error to raise for a GSSError: StorageUnavailable if it may pass (no KDC answers), else AuthenticationRequired.
+
+    `text`: the GSSError's. `is_keytab`: whether `where` names a keytab.
+    """
     match = _MINOR.search(text)
     said = (match[1] if match else text).partition("\n")[0].strip()[:_TEXT_CHARACTERS_MAX]
     if any(part in said for part in _PASSING):

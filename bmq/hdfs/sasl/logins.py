@@ -1,4 +1,4 @@
-"""Logins to Hadoop RPC servers by SASL: Kerberos for NameNodes, a block's token for DataNodes."""
+"""Logins to Hadoop RPC servers by SASL: with Kerberos (NameNodes, DataNodes), or with a block's token (DataNodes)."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class _Mechanism(Protocol):
 
 
 class KerberosAuthentication:
-    """Implements bmq.hdfs.authentication.Authentication. The server knows us by our ticket, so we name no user."""
+    """Implements bmq.hdfs.authentication.Authentication by Kerberos. The ticket names the user, so we send no user name."""
 
     def __init__(self, security: HadoopSecurity, login: KerberosLogin, *, datanode_host: str = "") -> None:
-        """`datanode_host`: the name of a DataNode's machine; empty: the server is a NameNode."""
+        """`datanode_host`: the DataNode's host name; empty if the server is a NameNode."""
         self._security = security
         self._login = login
         self._datanode_host = datanode_host
@@ -61,7 +61,10 @@ class KerberosAuthentication:
 
 
 class TokenAuthentication:
-    """Implements bmq.hdfs.authentication.Authentication. `wanted`: protections, in order of preference."""
+    """Implements bmq.hdfs.authentication.Authentication by DIGEST-MD5 with a token.
+
+    `wanted`: protections, in order of preference.
+    """
 
     def __init__(self, token: Token, wanted: Sequence[Protection]) -> None:
         self._token = token
@@ -90,7 +93,7 @@ class TokenAuthentication:
 
 
 class _Digest:
-    """DIGEST-MD5 never waits."""
+    """DigestMd5 with an asynchronous `step`, as _login calls it; it never waits."""
 
     def __init__(self, digest: DigestMd5) -> None:
         self._digest = digest
@@ -110,7 +113,7 @@ class _Digest:
 async def _login(
     negotiation: Negotiation, agreement: RpcNegotiation, mechanism: _Mechanism, challenge: bytes
 ) -> MessageLayer | None:
-    """`challenge`: in the server's offer."""
+    """Exchange messages until the login is complete; returns the layer for later messages. `challenge`: in the server's offer."""
     while not agreement.is_content:
         reply = agreement.reply(await mechanism.step(challenge))
         challenge = agreement.take(await negotiation.exchange(reply))

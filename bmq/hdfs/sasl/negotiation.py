@@ -1,8 +1,8 @@
-"""Agreeing on a login with a Hadoop RPC server: which method, and when it is over. Pure.
+"""The negotiation of a login with a Hadoop RPC server: which method, and when it is complete. Pure.
 
-    client NEGOTIATE -> server NEGOTIATE (what it offers) -> client INITIATE -> CHALLENGE, RESPONSE ... -> SUCCESS
+    client NEGOTIATE -> server NEGOTIATE (its methods) -> client INITIATE -> CHALLENGE, RESPONSE ... -> SUCCESS
 
-Source: SaslRpcClient. A server that is content too early, or offers no login at all, is refused: nothing falls back to
+Source: Hadoop's SaslRpcClient. A server that reports success too early, or offers no login, is refused: bmq never falls back to
 clear text.
 """
 
@@ -29,9 +29,9 @@ class _State(Enum):
 
 
 class RpcNegotiation:
-    """One login by `method`, KERBEROS or TOKEN. `server`: for messages.
+    """One login by `method`, KERBEROS or TOKEN. `server`: its name in error messages.
 
-    Send `first()`; `take` each message of the server, and send `reply` to it until `is_content`.
+    Send `first()`. Give each message of the server to `take`, and send `reply` until `is_content`. At the end call `check_end`.
     """
 
     def __init__(self, server: str, method: str) -> None:
@@ -43,24 +43,24 @@ class RpcNegotiation:
 
     @property
     def is_content(self) -> bool:
-        """The server has said SUCCESS. It counts only if the mechanism is complete, too: `check_end`."""
+        """Whether the server has sent SUCCESS. The login is complete only if the mechanism is as well: see `check_end`."""
         return self._state is _State.CONTENT
 
     @property
     def protocol(self) -> str:
-        """Of the offer that was taken: the first part of the server's principal."""
+        """The first part of the server's principal, from the offer that was accepted."""
         return self._auth.protocol
 
     @property
     def server_id(self) -> str:
-        """Of the offer that was taken: the second part of the server's principal, its host."""
+        """The second part of the server's principal (its host), from the offer that was accepted."""
         return self._auth.server_id
 
     def first(self) -> RpcSasl:
         return RpcSasl(state=RpcSasl.NEGOTIATE)
 
     def take(self, message: RpcSasl) -> bytes:
-        """The challenge in it, empty when there is none. Raises AuthenticationRequired."""
+        """Accept a message of the server: the challenge in it, or b"". Raises AuthenticationRequired."""
         self._turns += 1
         if self._turns > TURNS_MAX:
             raise AuthenticationRequired(f"{self._server} does not come to an end with the login")
@@ -80,7 +80,7 @@ class RpcNegotiation:
         return RpcSasl(state=RpcSasl.RESPONSE, token=token)
 
     def check_end(self, *, is_mechanism_complete: bool) -> None:
-        """Raises AuthenticationRequired: the server is content although nothing has proven who it is."""
+        """Check that the mechanism had proven the server's identity when it sent SUCCESS. Raises AuthenticationRequired."""
         if not self.is_content or not is_mechanism_complete:
             raise AuthenticationRequired(f"{self._server} ended the login before it had proven who it is")
 
@@ -90,7 +90,7 @@ class RpcNegotiation:
         is_served = (self._method, mechanism) in offered
         if message.state == RpcSasl.SUCCESS or (not is_served and any(method == SIMPLE for method, _ in offered)):
             raise AuthenticationRequired(
-                f"{self._server} demands no login, and the configuration in HADOOP_CONF_DIR says Kerberos:"
+                f"{self._server} demands no login, and the configuration in HADOOP_CONF_DIR demands Kerberos:"
                 " bmq does not fall back to clear text, whatever ipc.client.fallback-to-simple-auth-allowed says; correct"
                 " the one that is wrong"
             )

@@ -1,4 +1,4 @@
-"""Connects to DataNodes of a secure cluster: a login on each connection where the cluster wants one."""
+"""Connects to DataNodes of a secure cluster, with a login on each connection if the cluster demands one."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from bmq.hdfs.transfer_connector import PROTECTION_ADVICE
 from bmq.log.store import Buffer, StoreError
 
 CNONCE_BYTES: Final = 24
-KEY_MARGIN_MS: Final = 60_000  # an encryption key is fetched anew this long before it expires
+KEY_MARGIN_MS: Final = 60_000  # a new encryption key is fetched this long before the present one expires
 
 
 class EncryptionKeys(Protocol):
-    """The NameNode calls used here."""
+    """The NameNode calls that give the encryption key of the cluster's data transfers."""
 
     async def is_data_encrypted(self) -> bool: ...
 
@@ -32,7 +32,7 @@ class EncryptionKeys(Protocol):
 
 
 class SecureConnector:
-    """Implements bmq.hdfs.transfer_connector.TransferConnector. `now_ms`: the wall clock, for the expiry of keys."""
+    """Implements bmq.hdfs.transfer_connector.TransferConnector. `now_ms`: the wall clock, which keys' expiry refers to."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class SecureConnector:
         self._security = security
         self._keys = keys
         self._now_ms = now_ms
-        self._is_encrypted: bool | None = None  # by dfs.encrypt.data.transfer, which the NameNode tells
+        self._is_encrypted: bool | None = None  # dfs.encrypt.data.transfer, by the NameNode; None: not asked yet
         self._key: DataEncryptionKey | None = None
         self._memory = memoryview(bytearray(RECEIVED_BYTES))
 
@@ -63,14 +63,17 @@ class SecureConnector:
             await _connect(protocol, host, port, handshake, self._memory)
         except HandshakeFailed:
             if handshake.is_key_unknown:
-                self._key = None  # the NameNode's keys have changed; the next connection gets the new one
+                self._key = None  # the NameNode has new keys: the next connection asks for one
             raise
 
     def write_to_all(self, transports: Sequence[asyncio.Transport], pieces: Sequence[Buffer]) -> None:
         write_alike(transports, pieces)
 
     async def _secret(self, port: int, token: Token) -> TransferSecret | None:
-        """None: this connection has no login (SaslDataTransferClient.send, in its order)."""
+        """The secret for a login to this port; None if the connection has no login. Raises HandshakeFailed.
+
+        The conditions and their order are those of Hadoop's SaslDataTransferClient.send.
+        """
         try:
             if self._is_encrypted is None:
                 self._is_encrypted = await self._keys.is_data_encrypted()
@@ -96,7 +99,7 @@ async def _connect(
         await exchange.done
         if transport.is_closing():
             raise HandshakeFailed("it closed the connection after the login")
-        # A loop may have chosen how to read for the protocol it knows.
+        # The event loop chooses how to read by the protocol that it knows: pause, so that it chooses anew.
         transport.pause_reading()
         receiver: asyncio.BaseProtocol = protocol
         sender: asyncio.Transport = transport
@@ -114,7 +117,7 @@ async def _connect(
 
 
 class _Exchange(asyncio.Protocol):
-    """The login itself. `done`: when it is complete, or has failed."""
+    """The protocol of a connection during its login. `done` ends with the login, or with its error."""
 
     def __init__(self, handshake: TransferHandshake, done: Future[None]) -> None:
         self.done = done
@@ -136,7 +139,7 @@ class _Exchange(asyncio.Protocol):
                 assert self._transport is not None
                 self._transport.write(self._handshake.take(message))
             if self._received:
-                raise HandshakeFailed("it sent more than its part of the login")
+                raise HandshakeFailed("it sent bytes behind the end of the login")
         except HandshakeFailed as error:
             self._fail(error)
             return
@@ -147,7 +150,7 @@ class _Exchange(asyncio.Protocol):
         self._fail(HandshakeFailed(f"it closed the connection during the login: {PROTECTION_ADVICE}"))
 
     def _message(self) -> bytes | None:
-        """The next message, once it is whole."""
+        """The next message, taken from the received bytes; None until it is whole. Raises HandshakeFailed if it is too long."""
         if len(self._received) > MESSAGE_BYTES_MAX:
             raise HandshakeFailed("its part of the login is too long")
         try:
@@ -160,4 +163,4 @@ class _Exchange(asyncio.Protocol):
     def _fail(self, error: HandshakeFailed) -> None:
         if not self.done.done():
             self.done.set_exception(error)
-            self.done.exception()  # its caller may have gone away
+            self.done.exception()  # marks the error as retrieved: the caller may have been cancelled

@@ -1,4 +1,4 @@
-"""A connection to a DataNode as its protocol sees it, with a codec between the two."""
+"""Transport and receivers that put a codec between a connection to a DataNode and its protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ RECEIVED_BYTES: Final = 256 * 1024
 
 
 class SecuredTransport(asyncio.Transport):
-    """Encodes what is written."""
+    """A transport that encodes what is written to it."""
 
     def __init__(self, transport: asyncio.Transport, codec: TransferCodec) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class SecuredTransport(asyncio.Transport):
             self.send(self.codec.encode(tuple(list_of_data)))
 
     def send(self, pieces: Sequence[Buffer]) -> None:
-        """What the codec has made."""
+        """Write pieces that the codec has encoded already."""
         if len(pieces) == 1:
             self._transport.write(pieces[0])
         elif sum(map(len, pieces)) <= JOIN_BYTES_MAX:
@@ -53,7 +53,7 @@ class SecuredTransport(asyncio.Transport):
 
 
 def write_alike(transports: Sequence[asyncio.Transport], pieces: Sequence[Buffer]) -> None:
-    """The same to each of them. What is signed, is signed for all at once."""
+    """Write the same data to each transport. Signatures of all signed connections are computed in one call."""
     signing: list[tuple[SecuredTransport, FramedCodec]] = []
     for transport in transports:
         if isinstance(transport, SecuredTransport) and isinstance(codec := transport.codec, FramedCodec):
@@ -68,7 +68,7 @@ def write_alike(transports: Sequence[asyncio.Transport], pieces: Sequence[Buffer
 
 
 class SecuredReceiver(asyncio.Protocol):
-    """Decodes what comes, for `protocol`: an asyncio.Protocol or BufferedProtocol."""
+    """Decodes received bytes and gives them to `protocol`, an asyncio.Protocol or BufferedProtocol."""
 
     def __init__(self, transport: asyncio.Transport, codec: TransferCodec, protocol: asyncio.BaseProtocol) -> None:
         self._transport = transport
@@ -105,10 +105,10 @@ class SecuredReceiver(asyncio.Protocol):
 
 
 class StreamReceiver(asyncio.BufferedProtocol):
-    """Decrypts what comes to where `protocol` wants it, many of its buffers with one read. For a cipher without frames.
+    """Decrypts received bytes right into the buffers of `protocol`, many buffers per read; for a cipher without frames.
 
-    `memory`: to receive into, RECEIVED_BYTES long. Nothing is left in it between two calls of the loop, so that all
-    connections of a loop may have the same one.
+    `memory`: RECEIVED_BYTES to receive into. It is empty again when `buffer_updated` returns, so all connections of an event
+    loop may share it.
     """
 
     def __init__(
@@ -146,7 +146,7 @@ class StreamReceiver(asyncio.BufferedProtocol):
 def receiver_of(
     transport: asyncio.Transport, codec: TransferCodec, protocol: asyncio.BaseProtocol, memory: memoryview
 ) -> asyncio.BaseProtocol:
-    """What decodes for `protocol`, in the quickest way. `memory`: for StreamReceiver."""
+    """The fastest receiver that decodes for `protocol` with this codec. `memory`: as in StreamReceiver."""
     if isinstance(codec, AesCtrCodec) and isinstance(protocol, asyncio.BufferedProtocol):
         return StreamReceiver(transport, codec, protocol, memory)
     return SecuredReceiver(transport, codec, protocol)

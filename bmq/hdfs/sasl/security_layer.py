@@ -1,4 +1,4 @@
-"""The last turn of GSSAPI in SASL (RFC 4752): which protection both sides use from then on. Pure."""
+"""The last messages of a GSSAPI login (RFC 4752, section 3.1): both sides agree on the protection of later messages. Pure."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Final
 from bmq.hdfs.errors import AuthenticationRequired
 from bmq.hdfs.security import Protection
 
-BUFFER_BYTES: Final = 0xFFFFFF  # most bytes of a wrapped message that we take
+BUFFER_BYTES: Final = 0xFFFFFF  # the longest wrapped message that we accept
 _MESSAGE_BYTES: Final = 4
 
 
 def chosen_layer(offer: bytes, wanted: Sequence[Protection], server: str) -> tuple[Protection, int]:
-    """The first wanted protection that is offered, and the most bytes the server takes at once.
+    """(the first wanted protection that the server offers, the longest message in bytes that it accepts).
 
-    `offer`: one byte of bits, three of a size. Raises AuthenticationRequired.
+    `offer`: the server's unwrapped message, a byte with a bit per protection and a 3-byte size. Raises AuthenticationRequired.
     """
     if len(offer) != _MESSAGE_BYTES:
-        raise AuthenticationRequired(f"{server} offers its protections in {len(offer)} bytes, where 4 are right")
+        raise AuthenticationRequired(f"{server} offers its protections in {len(offer)} bytes, but 4 are expected")
     for protection in wanted:
         if offer[0] & protection.bit:
             return protection, int.from_bytes(offer[1:], "big")
@@ -30,6 +30,6 @@ def chosen_layer(offer: bytes, wanted: Sequence[Protection], server: str) -> tup
 
 
 def layer_answer(protection: Protection) -> bytes:
-    """No other user is named behind it: we act for nobody else."""
+    """Our answer: the protection's bit and our 3-byte size. No authorization identity follows: we act for no other user."""
     size_bytes = 0 if protection is Protection.AUTHENTICATION else BUFFER_BYTES
     return bytes((protection.bit,)) + size_bytes.to_bytes(3, "big")

@@ -1,7 +1,7 @@
-"""HMAC-MD5 of the same data by the keys of several connections. By the kernel in C, or its twin where there is none.
+"""HMAC-MD5 of the same data with the keys of several connections: by the kernel in C, or by its Python twin without one.
 
-`signatures(keys, heads, data)`: SIGNATURE_BYTES for each key. Signature `i` is of head `i` and the data behind it. `keys` and
-`heads` have entries of KEY_BYTES and HEAD_BYTES, back to back. Raises ValueError when they are not as many.
+`signatures(keys, heads, data)` returns SIGNATURE_BYTES per key, back to back. Signature `i` signs head `i` followed by the data,
+with key `i`. `keys` and `heads` are back to back, KEY_BYTES and HEAD_BYTES each. Raises ValueError if their counts differ.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""HMAC-MD5 in C: calls of native/hmac_md5.c. They take microseconds, and keep the interpreter's lock."""
+"""HMAC-MD5 in C: calls native/hmac_md5.c. A call takes microseconds, and does not release the interpreter's lock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _hmac_md5 = brief_function("bmq_hmac_md5", ctypes.c_char_p, ctypes.c_char_p, _In
 
 
 def signatures(keys: bytes, heads: bytes, data: Buffer) -> bytes:
-    """As signatures.signatures."""
+    """The signatures, as signatures.py specifies them. Raises ValueError."""
     count = count_of(keys, heads)
     found = ctypes.create_string_buffer(max(count * SIGNATURE_BYTES, 1))
     with Pins() as pins:

@@ -1,4 +1,4 @@
-"""HMAC-MD5 by Python's own library, one key after the other. native/hmac_md5.c gives the same answers."""
+"""HMAC-MD5 by Python's standard library, one key after the other; native/hmac_md5.c returns the same bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIGNATURE_BYTES: Final = 16
 
 
 def count_of(keys: bytes, heads: bytes) -> int:
-    """How many keys there are. Raises ValueError when there are not as many heads."""
+    """The number of keys. Raises ValueError if the number of heads differs."""
     count = len(keys) // KEY_BYTES
     if (len(keys), len(heads)) != (count * KEY_BYTES, count * HEAD_BYTES):
         raise ValueError(f"keys of {len(keys)} bytes and heads of {len(heads)}")
@@ -21,7 +21,7 @@ def count_of(keys: bytes, heads: bytes) -> int:
 
 
 def signatures(keys: bytes, heads: bytes, data: Buffer) -> bytes:
-    """As signatures.signatures."""
+    """The signatures, as signatures.py specifies them. Raises ValueError."""
     found = []
     for number in range(count_of(keys, heads)):
         key = keys[number * KEY_BYTES : (number + 1) * KEY_BYTES]

@@ -1,7 +1,7 @@
-"""What protects the bytes between us and a DataNode after the login. Pure.
+"""Codecs that protect the bytes between us and a DataNode after the login. Pure.
 
-Either DIGEST-MD5 wraps them, in frames of `int32 length, message`; or AES in counter mode encrypts the whole stream, without
-frames, and HDFS's own checksums alone tell damage.
+Either DIGEST-MD5 wraps the data in frames of `int32 length, message`; or AES in counter mode encrypts the whole stream, without
+frames or signatures, so that only HDFS's own checksums detect damage.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ _LENGTH: Final = Struct(">i")
 
 
 class TransferCodec(Protocol):
-    """One for each connection, as both have a state."""
+    """Encodes and decodes one connection's bytes. It has state, so each connection needs its own."""
 
     def encode(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
-        """What to send for data in several pieces."""
+        """The bytes to send for this data, as pieces."""
 
     def decode(self, data: bytes) -> bytes:
-        """The bytes that are whole now. Raises HandshakeFailed."""
+        """The data that can be decoded so far, with these received bytes. Raises HandshakeFailed."""
 
 
 class FramedCodec:
-    """Signed, and where the layer encrypts, encrypted. Keeps at most one unfinished frame, of at most FRAME_BYTES_MAX."""
+    """Frames that are signed, and encrypted if the layer encrypts. Keeps one unfinished frame of at most FRAME_BYTES_MAX."""
 
     def __init__(self, layer: DigestLayer) -> None:
         self.layer = layer
@@ -52,7 +52,7 @@ class FramedCodec:
     def decode(self, data: bytes) -> bytes:
         received = self._received
         if not received and len(data) > _LENGTH.size and _LENGTH.unpack_from(data)[0] == len(data) - _LENGTH.size:
-            return self._unwrap(memoryview(data)[_LENGTH.size :])  # an acknowledgement, as they mostly come
+            return self._unwrap(memoryview(data)[_LENGTH.size :])  # most reads are one acknowledgement, a whole frame
         received += data
         found = []
         at = 0
@@ -72,7 +72,7 @@ class FramedCodec:
 
     @staticmethod
     def encode_alike(codecs: Sequence[FramedCodec], pieces: Sequence[Buffer]) -> Sequence[Sequence[Buffer]]:
-        """As `encode` of each codec, for the same data: its parts are joined, and signed for all of them at once."""
+        """The frames of each codec for the same data, as `encode` makes them; one call computes all signatures of a frame."""
         layers = [codec.layer for codec in codecs]
         found: list[list[Buffer]] = [[] for _ in codecs]
         size_bytes, bytes_max = sum(map(len, pieces)), min(layer.bytes_max for layer in layers)
@@ -95,7 +95,7 @@ class FramedCodec:
 
 
 class AesCtrCodec:
-    """`out_key`, `out_iv`: for what we send."""
+    """AES-CTR without frames. `out_key`, `out_iv`: for bytes that we send; `in_key`, `in_iv`: for received ones."""
 
     def __init__(self, *, out_key: bytes, out_iv: bytes, in_key: bytes, in_iv: bytes) -> None:
         self._sealing = _aes(out_key, out_iv)
@@ -108,15 +108,15 @@ class AesCtrCodec:
         return self._opening.update(data)
 
     def decode_into(self, data: memoryview, target: memoryview) -> None:
-        """`target`: as long as the data, and may be the same memory."""
+        """Decrypt `data` into `target`, which has the same length and may be the same memory."""
         self._opening.update_into(data, target)
 
 
 def _aes(key: bytes, iv: bytes) -> CipherContext:
-    """Raises HandshakeFailed."""
+    """A context that encrypts and decrypts. Raises HandshakeFailed for a key or an initial value of a wrong length."""
     try:
-        return Cipher(AES(key), CTR(iv)).encryptor()  # the same both ways
+        return Cipher(AES(key), CTR(iv)).encryptor()  # counter mode decrypts as it encrypts
     except ValueError as error:
         raise HandshakeFailed(
-            f"it sent a key of {len(key)} bytes, and a starting value of {len(iv)}, for AES"
+            f"it sent a key of {len(key)} bytes and an initial value of {len(iv)} bytes for AES"
         ) from error

@@ -1,9 +1,9 @@
-"""The login to a DataNode's port for blocks (SaslDataTransferClient). Pure.
+"""The login to a DataNode's data transfer port, by DIGEST-MD5. Pure. Source: Hadoop's SaslDataTransferClient.
 
     -> magic number, empty message       <- challenge
     -> response, ciphers we know         <- proof, the cipher to use
 
-by DIGEST-MD5, with a block's token or with the cluster's encryption key for a password.
+The password is a block's token, or the cluster's encryption key.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HOST: Final = "0"
 
 @dataclass(frozen=True, slots=True)
 class TransferSecret:
-    """What both sides know, as DIGEST-MD5 takes it."""
+    """The secret that both sides know, as a user name and password for DIGEST-MD5."""
 
     user: str
     password: str
@@ -48,10 +48,11 @@ class TransferSecret:
 
 
 class TransferHandshake:
-    """Send `first()`, then what `take` says for each message of the server, until `is_complete`.
+    """One login. Send `first()`, then give each message of the server to `take` and send its result, until `is_complete`.
 
-    `wanted`: protections, in order of preference. `is_aes`: offer AES-CTR, which counts with privacy alone. `codec`: what
-    protects the bytes that follow; None: nothing does. `is_key_unknown`: it failed, and a new encryption key may help.
+    `wanted`: protections, in order of preference. `is_aes`: offer AES-CTR, which is used with privacy alone. `codec`: protects
+    the bytes after the login; None if they are not protected. `is_key_unknown`: the login failed because the DataNode does not
+    know the encryption key, so a new one may help.
     """
 
     def __init__(self, secret: TransferSecret, *, wanted: Sequence[Protection], is_aes: bool, cnonce: str) -> None:
@@ -67,7 +68,7 @@ class TransferHandshake:
         return MAGIC + delimited(HandshakeMessage(status=HandshakeMessage.SUCCESS, payload=b""))
 
     def take(self, encoded: bytes) -> bytes:
-        """What to send for the server's message; empty when it was the last. Raises HandshakeFailed."""
+        """The reply to the server's message; b"" to its last. Raises HandshakeFailed."""
         message = self._parsed(encoded)
         is_first = self._digest.protection is None
         try:
@@ -114,5 +115,5 @@ class TransferHandshake:
             in_key, out_key = layer.unwrap(option.in_key), layer.unwrap(option.out_key)
         except AuthenticationRequired as error:
             raise HandshakeFailed(str(error)) from error
-        # Named from the server's side: what goes in there is what we send.
+        # The option names keys from the server's side: its in_key is for bytes that we send.
         self.codec = AesCtrCodec(out_key=in_key, out_iv=option.in_iv, in_key=out_key, in_iv=option.out_iv)

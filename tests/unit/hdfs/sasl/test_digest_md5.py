@@ -60,7 +60,7 @@ def test_more_than_the_exchange_is_refused() -> None:
     login = of_rfc()
     login.step(RFC_CHALLENGE)
     login.step(RFC_PROOF)
-    with pytest.raises(BadDigest, match="after its end"):
+    with pytest.raises(BadDigest, match="after the last one"):
         login.step(RFC_CHALLENGE)
 
 
