@@ -1,7 +1,7 @@
 """Control batches that announce the batch right behind them: records held until they are due, and their delivery. Pure.
 
-An announcement counts only if the next batch in the log is the one it names (docs/decisions/0059); else it is void.
-Clients skip control batches of types that they do not know, if the key has 4 bytes.
+An announcement is valid only if the next batch in the log is the one that it names (docs/decisions/0059); else readers ignore it.
+Clients skip control batches of unknown types if the key has 4 bytes.
 
     held records, type 100     version (u8)  codec of the bodies (u8)  count (i32)  crc32c (u32) and last offset delta (i32)
                                of the batch behind, then count times: due time (i64)  record's own time (i64)
@@ -38,22 +38,22 @@ _WITH_CANCELS: Final = 1
 _HELD: Final = Struct(">BBiIi")
 _ENTRY: Final = Struct(">qqii")
 _DELIVERY: Final = Struct(">BIiqqqq")
-_CANCELS: Final = -1  # in place of the length of a body
+_CANCELS: Final = -1  # stands in place of the body's length in a cancellation
 
 
 class Position(NamedTuple):
-    """A place in the order of deliveries. `offset`: the record's name, that its producer was told."""
+    """A place in the order of deliveries: due time, then name. `offset`: the record's name, the one in the produce response."""
 
     due_ms: int
     offset: int
 
 
 START: Final = Position(-1, -1)
-"""Before all deliveries."""
+"""The position before the first delivery."""
 
 
 class NamedBatch(NamedTuple):
-    """What an announcement says of the batch behind it."""
+    """How an announcement identifies the batch behind it: by checksum and last offset delta."""
 
     crc: int
     last_offset_delta: int
@@ -64,7 +64,7 @@ class NamedBatch(NamedTuple):
 
 
 class HeldRecord(NamedTuple):
-    """`offset_delta`: its place in the producer's batch. `body`: its bytes from the length of its key on."""
+    """A delayed record. `offset_delta`: its place in the producer's batch. `body`: its bytes from the key's length on."""
 
     due_ms: int
     timestamp_ms: int
@@ -73,7 +73,7 @@ class HeldRecord(NamedTuple):
 
 
 class Cancel(NamedTuple):
-    """A record that cancels another one. `offset_delta`: its own place in the producer's batch."""
+    """A record that cancels the delayed record `target`. `offset_delta`: its own place in the producer's batch."""
 
     target: Position
     offset_delta: int
@@ -87,7 +87,7 @@ class _Entry(NamedTuple):
 
 
 class HeldColumns:
-    """What an announcement says of its held records: `packed`, an ENTRY each, and three of its columns."""
+    """The entries of an announcement's held records: `packed` as bytes (an _ENTRY each), and three fields as columns."""
 
     __slots__ = ("bodies_bytes", "dues_ms", "offset_deltas", "packed", "sizes_bytes")
 
@@ -103,7 +103,7 @@ class HeldColumns:
         return len(self.dues_ms)
 
     def is_sound(self, last_offset_delta: int) -> bool:
-        """Whether there may be records like these in front of a batch with this last delta."""
+        """Whether the entries are valid: no negative field, and offset deltas that ascend up to `last_offset_delta`."""
         deltas = self.offset_deltas
         return not deltas or (
             min(self.dues_ms) >= 0
@@ -122,7 +122,7 @@ def _from_big_endian(code: str, column: memoryview) -> array[int]:
 
 
 class PackedHeld(Sequence[HeldRecord]):
-    """Held records as an announcement has them: `entries`, an ENTRY each, and `bodies`, back to back."""
+    """Held records in the form of an announcement: `entries` (an _ENTRY each) and `bodies`, both back to back."""
 
     def __init__(self, entries: memoryview, bodies: memoryview) -> None:
         self.entries = entries
@@ -142,15 +142,15 @@ class PackedHeld(Sequence[HeldRecord]):
     @overload
     def __getitem__(self, index: slice) -> list[HeldRecord]: ...
     def __getitem__(self, index: int | slice) -> HeldRecord | list[HeldRecord]:
-        """Takes as long as going through all of them."""
+        """One record or some; takes as long as iterating over all."""
         return list(self)[index]
 
 
 @dataclass(frozen=True)
 class Held:
-    """The delayed records of one produce, and those that cancel others. `columns`: what it says of each of the delayed ones.
+    """The announcement of one produced batch's delayed records and cancellations.
 
-    `codec`: of `packed`, which has the bodies.
+    `columns`: the entries of the delayed records. `packed`: their bodies, back to back, compressed by `codec`.
     """
 
     behind: NamedBatch
@@ -165,11 +165,11 @@ class Held:
 
     @cached_property
     def bodies(self) -> memoryview:
-        """Back to back. Raises CorruptRecords, BadCompressedData."""
+        """The decompressed bodies, back to back. Raises CorruptRecords, BadCompressedData."""
         length_bytes = self.columns.bodies_bytes
         bodies = memoryview(decompress(self.codec, self.packed, length_bytes))
         if len(bodies) != length_bytes:
-            raise CorruptRecords(f"held records of {len(bodies)} bytes that say they have {length_bytes}")
+            raise CorruptRecords(f"bodies of held records have {len(bodies)} bytes, their entries say {length_bytes}")
         return bodies
 
     @cached_property
@@ -186,7 +186,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """The batch behind has the records above `before`, to `after`."""
+    """The announcement of a delivery: the batch behind it has the records from above `before` up to `after`."""
 
     behind: NamedBatch
     before: Position
@@ -203,7 +203,7 @@ def encode_held(
     level: int | None = None,
     cancels: Sequence[Cancel] = (),
 ) -> bytearray:
-    """The whole control batch. `records` and `cancels`: each in the order of their places."""
+    """The control batch that holds these records and cancellations. `records` and `cancels` are each in order of offset delta."""
     held = records if isinstance(records, PackedHeld) else _packed(records)
     entries: Buffer = held.entries
     if cancels:
@@ -225,7 +225,7 @@ def _packed(records: Sequence[HeldRecord]) -> PackedHeld:
 
 
 def encode_delivery(delivery: Delivery) -> bytearray:
-    """The whole control batch."""
+    """The control batch that announces a delivery."""
     value = _DELIVERY.pack(_VERSION, *delivery.behind, *delivery.before, *delivery.after)
     return _control_batch(DELIVERY_TYPE, value)
 
@@ -237,8 +237,8 @@ def _control_batch(control_type: int, value: bytes) -> bytearray:
 def parse_announcement(batch: Buffer, position: int = 0) -> Announcement | None:
     """The announcement in the control batch at `position`; None when it is another kind of control batch.
 
-    Raises CorruptRecords for one that contradicts itself, or is of a version that this release does not know: its records
-    would be lost if it were passed over.
+    Raises CorruptRecords if it contradicts itself, or has a version that this release does not know: skipping it would lose
+    its records.
     """
     records = decode_records(batch, position)
     if len(records) != 1 or records[0].key is None or len(records[0].key) != _KEY.size:
@@ -272,7 +272,7 @@ def _parse_held(value: bytes) -> Held:
 
 
 def _without_cancels(packed: bytes, last_offset_delta: int) -> tuple[bytes, tuple[Cancel, ...]]:
-    """The entries of records, and the cancellations, which lie among them. Raises CorruptRecords."""
+    """(the entries of records, the cancellations), separated from the mixed entries. Raises CorruptRecords."""
     rows = tuple(map(_Entry._make, _ENTRY.iter_unpack(packed)))
     previous = -1
     for row in rows:

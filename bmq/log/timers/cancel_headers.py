@@ -1,7 +1,7 @@
 """Which delayed record a record cancels, by its header `bmq-cancel`: `<offset>,<due time in ms>`. Pure.
 
-The two are the name that the producer was told, and the due time that was asked for (`bmq topic timers` shows both). Both
-are asked for, so that a wrong offset cancels no other record.
+The offset is that of the produce response, the due time the one the record asked for (`bmq topic timers` shows both). The due
+time is required so that a wrong offset cancels no other record.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _OFFSET_MAX: Final = 2**63 - 1
 
 
 class CancelRefused(ValueError):
-    """A record that cancels nothing that may be cancelled. The message says why, for the producer."""
+    """A record whose cancellation is refused. The message tells the producer why."""
 
 
 def cancelled_by(headers: Iterable[tuple[bytes, bytes | None]]) -> Position | None:
-    """The record that is to be cancelled; None: it does not ask. Raises CancelRefused."""
+    """The record to cancel; None without the header `bmq-cancel`. Raises CancelRefused."""
     found: Position | None = None
     has_delay = False
     for name, value in headers:

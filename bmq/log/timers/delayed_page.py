@@ -1,4 +1,4 @@
-"""A page of the records that wait in one partition. Pure."""
+"""A page of the pending delayed records of one partition. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Final, NamedTuple
 from bmq.log.timers.announcements import Position
 
 PAGE_MAX: Final = 1_000
-"""Records of one page."""
+"""Most records of one page."""
 
 
 class DelayedPage(NamedTuple):
-    """`pending`: all that wait. `next_due_ms`: of the first of them, perhaps in the past; None: none waits.
+    """One page of pending records.
 
-    `records`: in order of due time and offset.
+    `pending`: how many records are pending in all. `next_due_ms`: due time of the first one, perhaps in the past; None without
+    one. `records`: those of the page, in order of due time and offset.
     """
 
     pending: int

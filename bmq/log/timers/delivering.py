@@ -1,8 +1,8 @@
 """Makes the batch of delivered records out of held ones. Pure.
 
-A delivered record has the key, the value and the headers of the produced one, and behind these: `bmq-timer-offset` (its
-name), `bmq-timer-due` and `bmq-timer-created` (when it was due, and its own time, in ms). Its timestamp is that of delivery,
-so that retention counts from there.
+A delivered record has the produced record's key, value and headers, and three more headers behind them: `bmq-timer-offset` (its
+name), `bmq-timer-due` (its due time in ms) and `bmq-timer-created` (its original timestamp in ms). Its timestamp is the time of
+delivery, so that retention counts from there.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from bmq.records.records_twin import Damage
 
 
 class DueRecord(NamedTuple):
-    """`offset`: its name. `body`: its bytes from the length of its key on.
+    """A record to deliver. `offset`: its name. `body`: its bytes from the key's length on.
 
-    `is_cancellation`: of the record with this name and due time; the rest means nothing then.
+    `is_cancellation`: it cancels the record with this name and due time instead; `created_ms` and `body` have no meaning then.
     """
 
     offset: int
@@ -33,9 +33,10 @@ class DueRecord(NamedTuple):
 
 
 class DeliveryDraft:
-    """Records of a delivery, in order. Nothing is copied before the batch is made.
+    """The records of a delivery, in order. Bodies stay in the buffers ("parts") that they came in, until `batch` copies them.
 
-    `rows`: of records (records/held_row_layout); `part_of`: for each, the number of the part that has its body. `size_bytes`: of bodies.
+    `rows`: a row for each record (records/held_row_layout). `part_of`: for each record, the number of the part that has its body.
+    `size_bytes`: bytes of all bodies.
     """
 
     def __init__(self) -> None:
@@ -46,11 +47,11 @@ class DeliveryDraft:
         self._numbers: dict[Hashable, int] = {}
 
     def __len__(self) -> int:
-        """Records."""
+        """How many records the draft has."""
         return len(self.part_of)
 
     def number_of(self, key: Hashable, part: Buffer) -> int:
-        """The number of a part: one for each `key`."""
+        """The number of the part `key`; an unknown part is added."""
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._parts)
@@ -58,14 +59,14 @@ class DeliveryDraft:
         return number
 
     def add_record(self, record: DueRecord) -> None:
-        """One that is in no part."""
+        """Add a record whose body lies in no part."""
         size_bytes = len(record.body)
         self.rows.extend((record.due_ms, record.offset, record.created_ms, 0, size_bytes))
         self.part_of.append(self.number_of(object(), record.body))
         self.size_bytes += size_bytes
 
     def records(self) -> list[DueRecord]:
-        """Each record by itself."""
+        """The records as objects."""
         found: list[DueRecord] = []
         for place, number in zip(range(0, len(self.rows), ROW_FIELDS), self.part_of, strict=True):
             due_ms, name, created_ms, start, length = self.rows[place : place + ROW_FIELDS]
@@ -73,8 +74,9 @@ class DeliveryDraft:
         return found
 
     def batch(self, now_ms: int) -> bytearray:
-        """One uncompressed batch; with one offset and no time, if there are no records. Raises CorruptRecords for a body that is
-        no record's.
+        """The delivery as one uncompressed batch; without records it is empty, has one offset and no timestamp.
+
+        Raises CorruptRecords for a body that is not a record's.
         """
         if not self:
             empty = BatchHeader.parse(encode_batch(()))
@@ -87,7 +89,7 @@ class DeliveryDraft:
 
 
 def delivered_batch(records: Iterable[DueRecord], now_ms: int) -> bytearray:
-    """As DeliveryDraft.batch."""
+    """The batch that delivers these records. Raises CorruptRecords."""
     draft = DeliveryDraft()
     for record in records:
         draft.add_record(record)

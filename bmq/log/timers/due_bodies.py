@@ -1,4 +1,4 @@
-"""What deliveries of one partition are made of: bodies of records that are due now or soon, found by the records' names. Pure."""
+"""Bodies of one partition's records that are due now or soon, in memory, by the records' names. Pure."""
 
 from __future__ import annotations
 
@@ -26,19 +26,22 @@ class _Part(NamedTuple):
 
 
 class DueBodies:
-    """Parts of bodies, each with its rows (records/held_row_layout). A part goes when deliveries have passed its last record."""
+    """Bodies in parts: a buffer, with a row for each of its records (records/held_row_layout).
+
+    A part is dropped when deliveries have passed its last record. `size_bytes`: bytes of all buffers.
+    """
 
     def __init__(self) -> None:
         self.size_bytes = 0
         self._parts: dict[int, _Part] = {}
-        self._places: dict[int, int] = {}  # by name: number of the part, and of the row in it
+        self._places: dict[int, int] = {}  # record name -> number of its part (high bits) and of its row there
         self._next = 0
 
     def __contains__(self, name: int) -> bool:
         return name in self._places
 
     def add(self, rows: array[int], data: Buffer) -> None:
-        """Rows of records in order, whose bodies lie in `data`."""
+        """Add a part: rows in order of delivery, whose bodies lie in `data`."""
         if not rows:
             return
         number, self._next = self._next, self._next + 1
@@ -49,7 +52,7 @@ class DueBodies:
         self.size_bytes += len(data)
 
     def put(self, records: Sequence[Pending], draft: DeliveryDraft, bytes_max: int) -> None:
-        """Add the first of these records to a delivery, until one is not here, or the delivery has so many bytes."""
+        """Add the first of these records to a delivery: up to one whose body is missing, or until it has `bytes_max`."""
         places, parts, rows = self._places, self._parts, draft.rows
         left_bytes, add = bytes_max - draft.size_bytes, draft.part_of.append
         for record in records:
@@ -66,13 +69,13 @@ class DueBodies:
         draft.size_bytes = bytes_max - left_bytes
 
     def drop_passed(self, position: Position) -> None:
-        """Deliveries have come to `position`, durably."""
+        """Drop the parts that lie wholly at or below `position`, to which deliveries have durably come."""
         passed = [number for number, part in self._parts.items() if part.last <= position]
         for number in passed:
             part = self._parts.pop(number)
             self.size_bytes -= len(part.data)
             for name in part.rows[1::ROW_FIELDS]:
-                # Another part may have the record by now: first it lay in the log, then in a run.
+                # A later part may have the record as well: it was read from the log first, and then from a run.
                 if self._places.get(name, -1) >> _PART_BITS == number:
                     del self._places[name]
 
@@ -83,7 +86,7 @@ class DueBodies:
 
 
 def without_cancellations(rows: array[int]) -> tuple[array[int], list[Position]]:
-    """The rows of records, and what those of cancellations name."""
+    """(the rows of records, the places that the rows of cancellations name)."""
     if not rows or min(rows[BODY_BYTES::ROW_FIELDS]) != CANCELS:
         return rows, []
     left, cancelled = array("q"), []
@@ -96,13 +99,13 @@ def without_cancellations(rows: array[int]) -> tuple[array[int], list[Position]]
 
 
 class NotHeld(Exception):
-    """A record does not lie where it is held."""
+    """A hold lacks a record that is expected in it."""
 
 
 class DueDraft:
-    """A part in the making: records that the log holds, up to `bytes_max`, or one; the earliest in the order of deliveries.
+    """A part in the making: of the wanted records, the earliest in the order of deliveries, up to `bytes_max` and at least one.
 
-    They come in the order of the log. Until `finish` it may hold twice `bytes_max`.
+    Records are added in the order of the log. Before `finish` the draft may have twice `bytes_max`.
     """
 
     def __init__(self, bytes_max: int) -> None:
@@ -113,7 +116,7 @@ class DueDraft:
         self._bodies = bytearray()
 
     def want(self, wanted: Sequence[Pending]) -> None:
-        """More of them, in order, before any is added."""
+        """Want these records too, given in order. Call before the first `add`."""
         if not wanted:
             return
         of_holds = self._wanted
@@ -128,19 +131,19 @@ class DueDraft:
 
     @property
     def hold_offsets(self) -> list[int]:
-        """Where those wanted are held, in the order of the log."""
+        """Offsets of the holds that have wanted records, in the order of the log."""
         return sorted(self._wanted)
 
     def first_of(self, hold_offset: int) -> Position:
-        """The first one that is wanted there."""
+        """The first wanted record of this hold, in the order of deliveries."""
         return min(record.position for record in self._wanted[hold_offset])
 
     def is_behind(self, hold_offset: int) -> bool:
-        """Whether all that is wanted there comes behind what fits."""
+        """Whether all wanted records of this hold come behind those that still fit."""
         return self.first_of(hold_offset) > self._until
 
     def add(self, held: Held, hold_offset: int) -> None:
-        """What is wanted of the announcement at this offset. Raises NotHeld, CorruptRecords, BadCompressedData."""
+        """Add the wanted records of the announcement at `hold_offset`. Raises NotHeld, CorruptRecords, BadCompressedData."""
         until = self._until
         names = {one.offset for one in self._wanted[hold_offset] if (one.due_ms, one.offset) <= until}
         if not names:
@@ -164,7 +167,7 @@ class DueDraft:
             self._cut()
 
     def finish(self) -> tuple[array[int], bytearray]:
-        """For DueBodies.add."""
+        """(rows, bodies) in order, for DueBodies.add."""
         if len(self._bodies) > self._bytes_max:
             self._cut()
         else:
@@ -172,7 +175,7 @@ class DueDraft:
         return self._rows, self._bodies
 
     def _cut(self) -> None:
-        """Leave out what is last in the order."""
+        """Drop the last records in the order, so that `bytes_max` remain."""
         sort_rows(self._rows)
         rows, bodies = self._rows, memoryview(self._bodies)
         kept, count = bytearray(), 0

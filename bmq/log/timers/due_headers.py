@@ -1,4 +1,4 @@
-"""When a record asks to be delivered, by its headers: `bmq-deliver-at` in ms since 1970, `bmq-deliver-after` in ms or a level.
+"""A record's due time, by its headers: `bmq-deliver-at` in ms since 1970, `bmq-deliver-after` in ms or as a level.
 
 Pure. Levels 1 to 18 are RocketMQ's (messageDelayLevel), so a delay of less than 19 ms cannot be asked for in ms.
 """
@@ -14,7 +14,7 @@ from bmq.records import delay_layout
 DELIVER_AT: Final = delay_layout.DELIVER_AT
 DELIVER_AFTER: Final = delay_layout.DELIVER_AFTER
 COMMON_PREFIX: Final = b"bmq-deliver-a"
-"""Bytes that every batch with one of these headers has."""
+"""Bytes that occur in every batch with one of these headers."""
 
 _SECOND_MS: Final = 1_000
 _MINUTE_MS: Final = 60_000
@@ -31,13 +31,13 @@ TIME_MS_MAX: Final = 2**42
 
 
 class DueRefused(ValueError):
-    """A record whose headers ask for no time that may be. The message says why, for the producer."""
+    """A record whose headers ask for a time that is not allowed. The message tells the producer why."""
 
 
 def due_ms_of(headers: Iterable[tuple[bytes, bytes | None]], now_ms: int, delay_max_ms: int) -> int | None:
-    """When the record is due, perhaps in the past; None: it does not ask. `now_ms`: what delays count from.
+    """The record's due time in ms, perhaps in the past; None without such a header. `now_ms`: the time that delays count from.
 
-    `bmq-deliver-at` is stronger than `bmq-deliver-after`. Raises DueRefused.
+    With both headers `bmq-deliver-at` counts. Raises DueRefused.
     """
     at: bytes | None = None
     after: bytes | None = None

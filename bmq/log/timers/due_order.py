@@ -1,16 +1,17 @@
 """Which held records of one partition are pending, which is next, and how far deliveries have come. Pure.
 
-It follows the log: what is placed counts when it is durable, and is taken back when it is refused.
+The order follows the log: holds, cancellations and deliveries are placed when they get offsets, take effect when they are
+durable, and are undone when they are refused.
 
-Records leave memory for runs (bmq/broker/timers): `seal` sets apart what is durable, `drop_sealed` forgets it once it is in
-runs. `load` brings the first ones of a run back; no delivery passes what is not loaded yet (`unloaded`).
+Records move from memory to runs (bmq/broker/timers): `seal` sets durable records apart, and `drop_sealed` forgets them once runs
+have them. `load` brings the first records of a run back. No delivery passes a record that is not loaded yet (`unloaded`).
 
-A cancelled record is not pending any more when its cancellation is durable. Until then no delivery passes it, so the log never
-has a delivery of a record behind a cancellation of it. Where the record is in a run, or may be, the cancellation waits until
-deliveries come to it.
+A cancelled record stops being pending when its cancellation is durable. Until then no delivery passes it, so in the log no
+delivery of a record comes behind its cancellation. If the record is in a run, or may be, the cancellation waits until deliveries
+come to it.
 
-Committed half messages are pending like delayed records, but stay in the log until they are delivered (`kept`): no run has them,
-and they cannot be cancelled. Who keeps their holds says from where the log is needed for them.
+Committed half messages (`kept`) are pending like delayed records, but stay in the log until they are delivered: no run has them,
+and they cannot be cancelled. HalfOrder, not this class, says from which offset the log is needed for them.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from bmq.log.timers.announcements import START, Position
 from bmq.log.timers.waiting_records import Hold, Pending, WaitingRecords, pending_of
 
 CANCELLED_MAX: Final = 10_000
-"""Cancelled records that are remembered, so that a cancellation may be sent again."""
+"""How many cancelled records are remembered, so that a repeated cancellation is answered like the first."""
 PAGE_RECORDS: Final = 1_000
-"""Of `upcoming` at a time: some 1 ms."""
+"""Records in one page of `upcoming`: some 1 ms of the event loop."""
 
 
 _LAST: Final = Position(2**63, 0)
@@ -38,9 +39,10 @@ _LAST: Final = Position(2**63, 0)
 
 @dataclass(slots=True)
 class _Placed:
-    """On its way into the log. `end_offset`: when the high watermark is there, it counts.
+    """One append in flight: a hold, a cancellation, a delivery or a commit of half messages.
 
-    `first`: of what it holds or cancels.
+    It takes effect when the high watermark reaches `end_offset`. `first`: the first place that it holds, cancels or commits; no
+    delivery passes that meanwhile.
     """
 
     start_offset: int
@@ -53,9 +55,10 @@ class _Placed:
 
 
 class _Window:
-    """Records that the log has. `counts`: how many of each hold are needed, in the order of the log.
+    """Pending records that are held in the log and in no run.
 
-    These are records not delivered durably, and cancellations of records that may be in a run.
+    `counts`: for each hold, in the order of the log, how many of its entries keep the log: records that are not delivered
+    durably, and cancellations of records that may be in a run.
     """
 
     __slots__ = ("counts", "waiting")
@@ -66,10 +69,12 @@ class _Window:
 
 
 class DueOrder:
-    """`position`: of what is durable. `delivered_count`, `cancelled_count`: since the partition is owned.
+    """The pending records of one partition at its owner, in order of due time and name.
 
-    `sealed_below`: what is held below this offset is set apart for runs; 0: nothing is. `unloaded`: for each run that has more
-    than was loaded, by its key, a place that none of it is before. `may_be_in_run`: tells of a place in the order.
+    `position`: the last record delivered durably. `delivered_count`, `cancelled_count`: since the partition is owned.
+    `sealed_below`: records held below this offset are set apart for runs; 0 if none are. `unloaded`: for each run with records
+    that are not loaded, by its key, a place at or before the first of them. `may_be_in_run`: whether a run may have a record at
+    a place.
     """
 
     def __init__(self, position: Position = START) -> None:
@@ -79,59 +84,59 @@ class DueOrder:
         self.may_be_in_run: Callable[[Position], bool] = lambda _: False
         self.delivered_count = 0
         self.cancelled_count = 0
-        self._floor = position  # of all that was ever taken: the clock may be set back before that is placed
+        self._floor = position  # the last place ever taken: no hold may come before it, even if the clock is set back
         self._window = _Window()
         self._sealed = _Window()
         self._kept = WaitingRecords()
-        self._kept_holds: Counter[int] = Counter()  # of those that are not delivered durably
+        self._kept_holds: Counter[int] = Counter()  # half messages not delivered durably, by their hold
         self._loaded = WaitingRecords()
-        self._cancels: SortedDict[Position, int] = SortedDict()  # waiting ones; where they are held, as in Pending
-        self._cancelled: dict[Position, None] = {}  # the last ones, oldest first
+        self._cancels: SortedDict[Position, int] = SortedDict()  # target -> hold_offset of its cancellation
+        self._cancelled: dict[Position, None] = {}  # the last CANCELLED_MAX targets, oldest first
         self._taken_count = 0
         self._placed: deque[_Placed] = deque()
 
-    # --- what is there
+    # --- the present state
 
     def __len__(self) -> int:
-        """Records in memory that wait, or are on their way to be held."""
+        """How many records in memory are pending, or in flight to be held."""
         on_their_way = sum(len(one.held) + len(one.kept) for one in self._placed)
         return self.window_waiting_count + len(self._kept) + len(self._loaded) + on_their_way
 
     @property
     def window_waiting_count(self) -> int:
-        """Records that wait, durably, and are in no run."""
+        """How many durable records are pending and in no run."""
         return len(self._window.waiting) + len(self._sealed.waiting)
 
     @property
     def window_count(self) -> int:
-        """What memory needs room for until it is in runs: records and cancellations that wait, or are on their way."""
+        """How many records and cancellations take memory until runs have them: those that wait, and those in flight."""
         on_their_way = sum(len(one.held) + len(one.cancelled) for one in self._placed)
         return self.window_waiting_count + len(self._cancels) + on_their_way
 
     @property
     def loaded_count(self) -> int:
-        """Records of runs in memory that wait."""
+        """How many pending records were loaded from runs."""
         return len(self._loaded)
 
     @property
     def is_settled(self) -> bool:
-        """Whether no record is taken that is not delivered durably."""
+        """Whether no delivery is under way: each record that was taken is delivered durably or given back."""
         return not self._taken_count
 
     @property
     def floor_ms(self) -> int:
-        """No record may be held with an earlier due time: a delivery would pass it."""
+        """The earliest due time that a new record may be held with; a delivery would pass an earlier one."""
         return self._floor.due_ms
 
     @property
     def next_due_ms(self) -> int | None:
-        """Due time of what may be delivered next, or has to be loaded; None: nothing, until something is pending or durable."""
+        """Due time of the next record to deliver or to load; None if there is none, or if it waits for an append in flight."""
         first, limit = self._first(), self._limit()
         return None if first is None or (limit is not None and first >= limit) else first.due_ms
 
     @property
     def first_due_ms(self) -> int | None:
-        """Due time of the first record that waits, or an earlier one; None: none waits."""
+        """Due time of the first pending record, or an earlier time; None if no record is pending."""
         first = self._first()
         return None if first is None else max(first, self.position).due_ms
 
@@ -140,11 +145,11 @@ class DueOrder:
         return min((*firsts, *self.unloaded.values()), default=None)
 
     def open_some(self, count_max: int) -> bool:
-        """Before `listed`, until it is False: else that takes long at once."""
+        """Sort about `count_max` more records of holds; whether some are left. Call until False, so that `listed` is fast."""
         return any(window.waiting.open_some(count_max) for window in (self._window, self._sealed))
 
     def listed(self, after: Position, limit: int) -> tuple[Position, ...]:
-        """The first ones that wait behind this place in the order, but those that were loaded from runs."""
+        """The places of the first `limit` pending records behind `after`, without half messages and records of runs."""
         found: list[Position] = []
         for window in (self._window, self._sealed):
             places = window.waiting.behind(after)
@@ -153,25 +158,25 @@ class DueOrder:
 
     @property
     def cancels_count(self) -> int:
-        """Cancellations that wait, durably."""
+        """How many durable cancellations wait for their records."""
         return len(self._cancels)
 
     @property
     def waiting_cancels(self) -> tuple[Position, ...]:
-        """What they name."""
+        """The records that waiting cancellations name."""
         return tuple(self._cancels)
 
     def is_cancelled(self, target: Position) -> bool:
-        """Whether a cancellation of it waits."""
+        """Whether a durable cancellation of this record waits."""
         return target in self._cancels
 
     @property
     def has_kept(self) -> bool:
-        """Whether committed half messages wait, or are taken."""
+        """Whether committed half messages are pending, or taken for a delivery."""
         return bool(self._kept_holds)
 
     def is_kept(self, record: Pending) -> bool:
-        """Whether it is a committed half message."""
+        """Whether this record is a committed half message."""
         return record.hold_offset in self._kept_holds
 
     @property
@@ -179,15 +184,15 @@ class DueOrder:
         return any(one.delivered for one in self._placed)
 
     def oldest_needed(self, high_watermark: int) -> int:
-        """The log is needed from this offset on: nothing pending, or on its way, is below it."""
+        """The offset from which the log is needed: the oldest hold of a pending record, or append in flight."""
         first = next(iter(self._sealed.counts or self._window.counts), high_watermark)
         oldest = min(first, high_watermark)
         return min(oldest, self._placed[0].start_offset) if self._placed else oldest
 
     def why_not_cancelled(self, target: Position, is_in_run: Callable[[Position], bool] = lambda _: True) -> str:
-        """Why the record cannot be cancelled, in words; empty: it can, or it was.
+        """A sentence that says why the record cannot be cancelled; empty if it can, or was before.
 
-        `is_in_run`: is asked of what may be in one.
+        `is_in_run`: called for a place in whose range there is a run.
         """
         if target in self._cancelled or any(waiting.has(target) for waiting in self._delayed_lists()):
             return ""
@@ -199,7 +204,7 @@ class DueOrder:
             return ""
         return f"no delayed record of this partition has offset {target.offset} and is due at {target.due_ms}"
 
-    # --- what happens
+    # --- events
 
     def recover(
         self,
@@ -207,9 +212,10 @@ class DueOrder:
         cancelled: Mapping[Position, int] | None = None,
         kept: Iterable[Pending] = (),
     ) -> None:
-        """Records found in the log, in the order of their holds, and what cancellations in it name, with where these are.
+        """Begin with what a replay of the log has found.
 
-        `kept`: committed half messages. Those up to the position were delivered.
+        `pending`: held records, in the order of their holds. `cancelled`: the records that cancellations name, each with the hold
+        that has the cancellation. `kept`: committed half messages. Records up to the position were delivered, and are ignored.
         """
         cancelled = {} if cancelled is None else cancelled
         unmet = {target: hold_offset for target, hold_offset in cancelled.items() if target > self.position}
@@ -227,10 +233,10 @@ class DueOrder:
                 self._keep(record)
 
     def take(self, now_ms: int, count_max: int) -> list[Pending]:
-        """The next records that are due, in order; `placed` or `give_back` has to follow.
+        """Take the next due records, in order. `place_delivery` or `give_back` has to follow.
 
-        None behind a record that is still on its way to be held: that one would count as delivered. The clock of deliveries
-        is not behind the position: a due time that was reached once has been reached.
+        Takes no record behind one whose hold is in flight: that one would count as delivered. The clock of deliveries is never
+        behind the position, so a due time that was reached once stays reached.
         """
         now_ms = max(now_ms, self.position.due_ms)
         limit = self._limit()
@@ -253,13 +259,17 @@ class DueOrder:
         return taken
 
     def open_due(self, until_ms: int, count_max: int) -> bool:
-        """Before `take` and `upcoming`, until it is False: else they take long at once, if many holds have something due."""
+        """Sort about `count_max` more due records of holds; whether some are left.
+
+        Call until False before `take` and `upcoming`, which else take long if many holds have due records.
+        """
         behind = Position(until_ms + 1, 0)
         return any(waiting.open_due(behind, count_max) for waiting in self._held_lists())
 
     def upcoming(self, until_ms: int, count_max: int) -> Iterator[list[Pending]]:
-        """The next records that the log holds and that are due up to this time, in order, but those taken; by PAGE_RECORDS, as they
-        are now. Some may be cancelled.
+        """Pages of the next records, in order, that the log holds, are due by `until_ms` and are not taken.
+
+        At most `count_max` in all, PAGE_RECORDS a page, as they are at the call. Some may be cancelled.
         """
         behind = Position(until_ms + 1, 0)
         heads = [waiting.heads(behind, count_max) for waiting in self._held_lists()]
@@ -268,7 +278,7 @@ class DueOrder:
             yield list(map(pending_of, numbers[start : start + PAGE_RECORDS]))
 
     def give_back(self, records: Iterable[Pending]) -> None:
-        """They were taken, and are not on their way."""
+        """Make taken records pending again, because they are not in flight."""
         for record in records:
             self._taken_count -= 1
             if record.hold_offset in self._kept_holds:
@@ -280,24 +290,25 @@ class DueOrder:
     def place(
         self, hold_offset: int, records: Sequence[Pending], cancelled: Sequence[Position], end_offset: int
     ) -> None:
-        """Records that are held, and others that are cancelled: their announcement, at `hold_offset`, and the batch behind it,
-        which ends at `end_offset`, were given their offsets.
+        """Note a hold in flight: its announcement is at `hold_offset`, and the batch behind it ends at `end_offset`.
+
+        `records`: those that are held. `cancelled`: the records that cancellations in the announcement name.
         """
         firsts = (records.first,) if isinstance(records, Hold) else (record.position for record in records)
         first = min(*firsts, *cancelled, _LAST)
         self._placed.append(_Placed(hold_offset, end_offset, first, records, cancelled=tuple(cancelled)))
 
     def place_kept(self, records: Sequence[Pending], end_offset: int) -> None:
-        """As `place`, of half messages that are committed; `hold_offset`: where they were."""
+        """Note a commit of half messages in flight. `hold_offset` of a record: the control batch that holds its half message."""
         first = min(record.position for record in records)
         self._placed.append(_Placed(records[0].hold_offset, end_offset, first, kept=tuple(records)))
 
     def place_delivery(self, records: Sequence[Pending], start_offset: int, end_offset: int) -> None:
-        """The same of a delivery of these records, which were taken."""
+        """Note a delivery in flight. Its records were taken."""
         self._placed.append(_Placed(start_offset, end_offset, delivered=tuple(records)))
 
     def synced(self, high_watermark: int) -> None:
-        """Everything below is durable."""
+        """All offsets below `high_watermark` are durable: appends up to there take effect."""
         placed = self._placed
         while placed and placed[0].end_offset <= high_watermark:
             one = placed.popleft()
@@ -311,7 +322,7 @@ class DueOrder:
                 self._deliver(one.delivered)
 
     def rollback(self, end_offset: int) -> None:
-        """What was placed at or past this offset is not in the log. No high watermark has passed it."""
+        """Undo appends that end past `end_offset`: they are not in the log. No high watermark has passed them."""
         placed = self._placed
         while placed and placed[-1].end_offset > end_offset:
             one = placed.pop()
@@ -321,7 +332,7 @@ class DueOrder:
     # --- runs
 
     def seal(self, high_watermark: int) -> bool:
-        """Set apart what is held durably. Whether there is anything. `drop_sealed` or `unseal` has to follow."""
+        """Set durable records apart, to be written to runs; whether there are any. `drop_sealed` or `unseal` has to follow."""
         assert not self.sealed_below
         if not self._window.counts:
             return False
@@ -330,10 +341,10 @@ class DueOrder:
         return True
 
     def unseal(self) -> None:
-        """It is in no run."""
+        """Undo `seal`: the runs were not written."""
         sealed, window = self._sealed, self._window
         sealed.waiting.take_over(window.waiting)
-        sealed.counts.update(window.counts)  # which are of later holds
+        sealed.counts.update(window.counts)  # the window's holds are later ones, so the order stays
         self.sealed_below = 0
         self._sealed, self._window = _Window(), sealed
         met = [target for target in self._cancels if sealed.waiting.has(target)]
@@ -344,14 +355,14 @@ class DueOrder:
             self._cancel(target, hold_offset)
 
     def sealed_pending(self) -> int:
-        """How many records of what is set apart are pending."""
+        """How many of the records set apart are pending."""
         waiting = self._sealed.waiting
         return len(waiting) - sum(map(waiting.has, self._cancels))
 
     def drop_sealed(self) -> None:
-        """All of it is in runs now, or delivered. Only when `is_settled`."""
+        """Forget the records set apart: runs have them, or they are delivered. Only while `is_settled`."""
         assert self.is_settled
-        # Cancellations too: they are loaded again before their records are passed. Those of other runs may be loaded already.
+        # Cancellations in the sealed holds are in the runs too, and are loaded again before their records are passed.
         held = [(target, hold_offset) for target, hold_offset in self._cancels.items() if hold_offset != target.offset]
         for target, hold_offset in held:
             if hold_offset < self.sealed_below:
@@ -360,13 +371,16 @@ class DueOrder:
         self._sealed = _Window()
 
     def load(self, records: Iterable[tuple[int, int]], cancelled: Iterable[Position] = ()) -> None:
-        """Take over records by their places, none of them loaded already, and cancellations of a run. All are above the position."""
+        """Add records of a run, as (due time, name), and the targets of its cancellations.
+
+        None of the records is loaded already, and all are above the position.
+        """
         self._loaded.load(records)
         for target in cancelled:
             self._cancels.setdefault(target, target.offset)
 
     def unload(self) -> None:
-        """Forget all that was loaded; `unloaded` has to be set anew. Only when `is_settled`."""
+        """Forget all records and cancellations loaded from runs; the caller sets `unloaded` anew. Only while `is_settled`."""
         assert self.is_settled
         self._loaded.clear()
         for target in [target for target, hold_offset in self._cancels.items() if hold_offset == target.offset]:
@@ -375,7 +389,7 @@ class DueOrder:
     # --- inside
 
     def _limit(self) -> Position | None:
-        """No delivery passes it."""
+        """The first place of an append in flight, which no delivery may pass; None without one."""
         return min((one.first for one in self._placed if one.first is not None), default=None)
 
     def _lists(self) -> tuple[WaitingRecords, ...]:
@@ -391,7 +405,7 @@ class DueOrder:
         return self._sealed if hold_offset < self.sealed_below else self._window
 
     def _wait(self, records: Sequence[Pending]) -> None:
-        """They are of one hold."""
+        """Make the records of one hold pending."""
         window = self._window
         if isinstance(records, Hold):
             window.waiting.add_hold(records)
@@ -430,11 +444,11 @@ class DueOrder:
         self._remember(target)
 
     def _may_come(self, target: Position) -> bool:
-        """Whether it may be in a run, or will be."""
+        """Whether the record may be in a run, or is being written to one."""
         return self.may_be_in_run(target) or self._sealed.waiting.has(target)
 
     def _without_cancelled(self, records: list[Pending]) -> list[Pending]:
-        """Cancellations that were waiting for one of them stay: the record may be in a run, and be loaded again."""
+        """These records without the cancelled ones. Their cancellations stay: the record may be in a run, and be loaded again."""
         if not self._cancels:
             return records
         left = [record for record in records if record.position not in self._cancels]

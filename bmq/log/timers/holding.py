@@ -1,7 +1,7 @@
-"""Takes the delayed records out of a producer's batch: what is held, and what stays visible. Pure.
+"""Splits a producer's batch into delayed records, which are held, and visible ones. Pure.
 
-The visible batch has the offsets, producer and sequences of the whole one, and no records if all are delayed: as a batch
-that Kafka's cleaner leaves. A batch without either header costs one search of its bytes.
+The visible batch has the offsets, producer and sequences of the whole one. If all records are delayed it is empty, like a batch
+that Kafka's cleaner leaves. A batch without delay headers costs one search of its bytes.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ OPENED: Final = "for a topic with delay or half messages"
 
 
 class RefusedDue(NamedTuple):
-    """A record that asks for no time that may be, or cancels what it cannot: its place in the batch, and why."""
+    """A record with a delay or a cancellation that is refused: its place in the batch, and the reason."""
 
     batch_index: int
     reason: str
 
 
 class Delays(NamedTuple):
-    """What a topic's records may ask for, now. `floor_ms`: a record that is held is not due before.
+    """The limits for a topic's delays at this moment.
 
-    `why_not`: why this record cannot be cancelled; empty: it can.
+    `floor_ms`: the earliest due time of a held record. `why_not`: says why a record cannot be cancelled; empty if it can.
     """
 
     now_ms: int
@@ -49,8 +49,10 @@ class Delays(NamedTuple):
 
 
 class Split(NamedTuple):
-    """`visible`: the producer's batch without the records of `held` and `cancels`, which are one at least, unless some
-    are `refused`.
+    """A producer's batch, split.
+
+    `visible`: the batch without the records of `held` and `cancels`; together these have at least one. If records are `refused`,
+    the other fields are empty.
     """
 
     visible: bytearray
@@ -60,11 +62,9 @@ class Split(NamedTuple):
 
 
 def split(batch: memoryview, header: BatchHeader, delays: Delays, level: int | None = None) -> Split | None:
-    """None: nothing is to be held or cancelled. The batch was checked record by record (broker/batch_validation).
+    """Split a batch that has passed record-by-record checks (broker/batch_validation); None if no record is held or cancels.
 
-    `level`: of its codec.
-
-    Raises BatchTooLong.
+    `level`: the compression level of the visible batch's codec. Raises BatchTooLong, Damage.
     """
     body = opened_body(batch, header, OPENED)
     if COMMON_PREFIX not in body and CANCEL not in body:
@@ -130,9 +130,9 @@ def _split_of(found: DelayedSplit, header: BatchHeader, level: int | None) -> Sp
 
 
 def visible_batch(header: BatchHeader, kept: Buffer, count: int, newest_ms: int, level: int | None) -> bytearray:
-    """The producer's batch with these `count` records alone, each whole. `newest_ms`: the latest of their times."""
+    """The producer's batch with only the `count` records in `kept`. `newest_ms`: the greatest of their timestamps."""
     if not count:
-        # No codec, and no time that a look-up or retention would take for that of a record.
+        # No codec; and no timestamp, which look-ups and retention would take for a record's.
         attributes = header.attributes & ~(COMPRESSION_MASK | LOG_APPEND_TIME)
         empty = header._replace(
             attributes=attributes,

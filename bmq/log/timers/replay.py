@@ -1,7 +1,7 @@
-"""Finds in a log what is pending and how far deliveries have come, batch by batch. Pure.
+"""Finds a log's pending records and the position of deliveries, batch by batch. Pure.
 
-The same for every reader of the log: an announcement counts only with the batch that it names right behind it, of the same
-leader epoch. (What an owner writes after a takeover has another epoch, so it completes no announcement of a former owner.)
+For every reader of the log, an announcement is valid only if the batch that it names comes right behind it, with the same leader
+epoch. (An owner after a takeover writes with another epoch, so its batches complete no announcement of a former owner.)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from bmq.protocol.record_batch import BatchHeader
 
 
 class Announced(NamedTuple):
-    """An announcement that counts, its offset and that of the batch behind it."""
+    """A valid announcement, its offset, and the base offset of the batch behind it."""
 
     announcement: Announcement
     hold_offset: int
@@ -24,23 +24,26 @@ class Announced(NamedTuple):
 
 
 class OtherReplay(Protocol):
-    """Finds announcements of another kind, which make records pending too."""
+    """Finds announcements of another kind (half messages), which make records pending too."""
 
     def see(self, data: Buffer, place: int, header: BatchHeader) -> Iterable[Pending]:
-        """As Replay.see: what has become pending."""
+        """Take in the next batch of the log; the records that it makes pending. Raises CorruptRecords."""
 
     def drop_delivered(self, position: Position) -> None:
-        """As Replay.drop_delivered."""
+        """Forget records at or below `position`; they are delivered."""
 
 
 class PairFinder:
-    """Finds announcements that count."""
+    """Finds valid announcements."""
 
     def __init__(self) -> None:
         self._announced: tuple[Announcement, BatchHeader] | None = None
 
     def see(self, data: Buffer, place: int, header: BatchHeader) -> Announced | None:
-        """The next batch of the log, whose checksum was compared; what it makes count. Raises CorruptRecords."""
+        """Take in the next batch of the log; the announcement that it makes valid, or None. Raises CorruptRecords.
+
+        The batch lies at `place` in `data`. The caller has compared its checksum.
+        """
         found: Announced | None = None
         announced, self._announced = self._announced, None
         if announced is not None:
@@ -59,11 +62,12 @@ class PairFinder:
 
 
 class Replay:
-    """`pending`: in the order of the log, also what was delivered or cancelled since; `position`: the last one.
+    """What a replay has found so far.
 
-    `cancelled`: what cancellations name, and where each is held. A cancellation is behind the hold of what it cancels, which
-    may be in a run. What is held below `from_offset` is delivered or in a run, and does not count: the log is read from below it
-    only for `other`. `kept`: as `pending`, what that finds.
+    `pending`: held records in the order of the log, also those delivered or cancelled later in the log. `position`: the last
+    delivery's. `cancelled`: records that cancellations name, each with the hold that has the cancellation; it comes behind the
+    record's own hold, which may be in a run. Holds below `from_offset` are ignored, because they are delivered or in a run: there
+    the log is read only for `other`. `kept`: the records that `other` finds.
     """
 
     def __init__(self, position: Position, other: OtherReplay | None = None, from_offset: int = 0) -> None:
@@ -76,7 +80,7 @@ class Replay:
         self._pairs = PairFinder()
 
     def see(self, data: Buffer, place: int, header: BatchHeader) -> None:
-        """The next batch of the log, whose checksum was compared. Raises CorruptRecords."""
+        """Take in the next batch of the log, at `place` in `data`, whose checksum was compared. Raises CorruptRecords."""
         found = self._pairs.see(data, place, header)
         if found is not None:
             self._count(*found)
@@ -84,7 +88,7 @@ class Replay:
             self.kept.extend(self._other.see(data, place, header))
 
     def drop_delivered(self) -> None:
-        """Forget what is not above the position, or cancelled; for a replay of many of these, now and then."""
+        """Forget records that are delivered or cancelled. Call now and then, so that a long replay does not keep them all."""
         cancelled = self.cancelled
         waiting = [record for record in self.pending if record.position > self.position]
         self.pending = [record for record in waiting if record.position not in cancelled]
@@ -109,5 +113,5 @@ class Replay:
                     Pending(entry.due_ms, base_offset + entry.offset_delta, hold_offset) for entry in entries
                 )
             case Delivery(after=after):
-                # The position that the replay began with may be a later one than that of its first batches.
+                # The replay's first deliveries may lie before the position that it began with.
                 self.position = max(self.position, after)

@@ -1,4 +1,4 @@
-"""What the owner of a retry topic's partition asks of the rest of the server: to write dead letters. Pure."""
+"""The port by which the owner of a retry topic's partition has dead letters written. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bmq.protocol.batch_records import Record
 
 
 class DeadRetry(NamedTuple):
-    """A record whose last attempt has failed. `offset`: its name in the retry topic. `attempts`: how often it was produced there."""
+    """A record whose last attempt failed. `offset`: its name in the retry topic. `attempts`: how often it was produced there."""
 
     offset: int
     attempts: int
@@ -20,12 +20,13 @@ class RetryLetters(Protocol):
     """Writes dead letters of retry topics."""
 
     def refusal(self, topic_name: str, size_bytes: int) -> str | None:
-        """Why no dead letter of this retry topic can be written now, in one sentence; None: it can.
+        """One sentence that says why this retry topic's dead letters cannot be written now; None if they can.
 
-        `size_bytes`: of the longest record.
+        `size_bytes`: size of the longest of the records.
         """
 
     async def write(self, topic_name: str, partition: int, dead: Sequence[DeadRetry]) -> int:
-        """Dead letters of the first of `dead`: how many, at least one. They are durable. Raises KafkaError, after which some
-        may be there.
+        """Write dead letters for the first of `dead`, durably; returns for how many, at least one.
+
+        Raises KafkaError; some dead letters may be written then.
         """

@@ -1,8 +1,8 @@
-"""Takes the records of a producer's batch for a retry topic: all are held, each with its attempt counted. Pure.
+"""Prepares the records of a batch produced to a retry topic: each is held, with its attempt counted. Pure.
 
-A record's `bmq-attempt` is replaced by the next number. The attempt's level says how long it waits. A record past the last
-level is given up: it is held until now, with a mark as its first header, and its delivery is a dead letter. A mark that a
-producer sends is taken away, and so are the headers of earlier deliveries (`bmq-timer-…`). All others stay, in their order.
+The header `bmq-attempt` gets the next number, and that attempt's level says how long the record waits. A record past the last
+level is given up: it is held with a mark as its first header, is due at once, and is delivered as a dead letter. A mark that a
+producer sends is removed, and so are headers of earlier deliveries (`bmq-timer-…`). All other headers stay, in their order.
 """
 
 from __future__ import annotations
@@ -28,19 +28,21 @@ from bmq.records.delay_layout import CREATED_HEADER, DUE_HEADER, OFFSET_HEADER
 from bmq.records.records_twin import Damage, append_varint, record_places, varint, wrapped
 
 RECORDS_MAX: Final = 2_000
-"""Records of a batch: each takes some 30 us of the event loop."""
+"""Most records of a batch: each takes some 30 us of the event loop."""
 _ATTEMPT: Final = ATTEMPT_HEADER.encode()
 _ORIGINAL_TOPIC: Final = ORIGINAL_TOPIC_HEADER.encode()
 _SPRING_ORIGINAL_TOPIC: Final = SPRING_ORIGINAL_TOPIC_HEADER.encode()
 _MARK: Final = b"bmq-dead-letter"
-"""Header of a held record that is given up: how often it was produced to the retry topic."""
+"""The mark of a held record that is given up. Its value: how often the record was produced to the retry topic."""
 _DROPPED: Final = frozenset((_ATTEMPT, _MARK, OFFSET_HEADER, DUE_HEADER, CREATED_HEADER))
 _COUNT: Final = re.compile(rb"[0-9]{1,9}")
 
 
 class Retries(NamedTuple):
-    """What a retry topic does, now. `levels_ms`: how long the first, second, … attempt waits. `source`: the topic that the
-    records come from. `floor_ms`: no record is due before.
+    """A retry topic's settings, and the present time.
+
+    `levels_ms`: how long the first, second, … attempt waits. `source`: the topic that the records come from. `floor_ms`: the
+    earliest due time.
     """
 
     levels_ms: tuple[int, ...]
@@ -50,14 +52,14 @@ class Retries(NamedTuple):
 
 
 class GivenUp(NamedTuple):
-    """A record of the batch whose last attempt has failed. `size_bytes`: of its key, value and headers."""
+    """A record of the batch that has no attempts left. `size_bytes`: bytes of its key, value and headers."""
 
     batch_index: int
     size_bytes: int
 
 
 class Retried(NamedTuple):
-    """`split`: everything is held, unless some are refused."""
+    """A batch for a retry topic, split: all records are held, or some are refused. `given_up`: those that become dead letters."""
 
     split: Split
     given_up: list[GivenUp]
@@ -81,11 +83,14 @@ class _Header(NamedTuple):
 
 
 class _AttemptRefused(ValueError):
-    """The message says why, for the producer."""
+    """A `bmq-attempt` that is not valid. The message tells the producer why."""
 
 
 def split_retries(batch: memoryview, header: BatchHeader, retries: Retries, level: int | None = None) -> Retried:
-    """The batch was checked record by record (broker/batch_validation). `level`: of its codec. Raises BatchTooLong."""
+    """Split a batch that has passed record-by-record checks (broker/batch_validation).
+
+    `level`: the compression level of its codec. Raises BatchTooLong, Damage.
+    """
     body = opened_body(batch, header, OPENED)
     require_few_records(header, "for a retry topic", RECORDS_MAX)
     require_few_headers(body, header)
@@ -116,7 +121,7 @@ def split_retries(batch: memoryview, header: BatchHeader, retries: Retries, leve
 
 
 def dead_body(body: Buffer) -> DeadBody | None:
-    """The record of a held body that is given up; None: it is to be delivered. Raises CorruptRecords."""
+    """The record in a held body, if it is given up; None if it is to be delivered. Raises CorruptRecords."""
     try:
         key, place = _field(body, 0)
         value, place = _field(body, place)
@@ -131,7 +136,7 @@ def dead_body(body: Buffer) -> DeadBody | None:
 
 
 def _attempts_before(headers: list[_Header]) -> int:
-    """Raises _AttemptRefused."""
+    """The number in `bmq-attempt`, 0 without the header. Raises _AttemptRefused."""
     found = [one.value for one in headers if one.name == _ATTEMPT]
     if not found:
         return 0
@@ -152,7 +157,7 @@ def _counted(
     *,
     is_dead: bool,
 ) -> bytes:
-    """The record's bytes from the length of its key on."""
+    """The record's bytes from its key's length on, with the headers for this attempt."""
     kept = [one for one in headers if one.name not in _DROPPED]
     before = [(_MARK, b"%d" % attempts)] if is_dead else []
     behind = [] if is_dead else [(_ATTEMPT, b"%d" % attempts)]
@@ -174,7 +179,7 @@ def _encoded(name: bytes, value: bytes) -> bytes:
 
 
 def _headers(body: Buffer, place: int, stop: int) -> Iterator[_Header]:
-    """The headers of a record; their number is at `place`. Raises Damage."""
+    """The headers of a record, whose count lies at `place`. Raises Damage."""
     count, place = varint(body, place, stop)
     for _ in range(count):
         begin = place
@@ -184,7 +189,7 @@ def _headers(body: Buffer, place: int, stop: int) -> Iterator[_Header]:
 
 
 def _field(body: Buffer, place: int, stop: int | None = None) -> tuple[bytes | None, int]:
-    """(content or None, where it ends). Raises Damage, CorruptRecords."""
+    """(content or None, the position behind it) of the field at `place`: a length and bytes. Raises Damage, CorruptRecords."""
     stop = len(body) if stop is None else stop
     length, place = varint(body, place, stop)
     if length > stop - place:

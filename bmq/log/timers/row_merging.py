@@ -1,4 +1,4 @@
-"""Merges runs of delayed records as rows, block by block: no record is an object on the way."""
+"""Merges runs of delayed records as rows of numbers, block by block, without an object for each record."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from bmq.records.held_row_layout import BODY, CANCELS, ROW_FIELDS
 from bmq.records.held_rows import sort_rows, write_rows
 
 READ_BLOCKS: Final = 4
-"""Of a run in memory at a time."""
+"""Blocks of each run in memory at a time."""
 
 
 class Rows:
-    """Rows and their bodies, gathered in any order."""
+    """Rows and their bodies, gathered in any order and written out sorted."""
 
     def __init__(self) -> None:
         self.rows = array("q")
@@ -30,7 +30,7 @@ class Rows:
         return len(self.bodies) + self.rows.itemsize * len(self.rows)
 
     def add(self, rows: array[int], data: memoryview) -> None:
-        """Whose bodies lie in `data`, one behind the other."""
+        """Add rows whose bodies lie in `data`, one behind the other."""
         start, end = rows[BODY], rows[-ROW_FIELDS + BODY] + max(rows[-1], 0)
         shift = len(self.bodies) - start
         rows[BODY::ROW_FIELDS] = array("q", [place + shift for place in rows[BODY::ROW_FIELDS]])
@@ -38,7 +38,10 @@ class Rows:
         self.bodies += data[start:end]
 
     def blocks(self) -> Iterator[RunBlock]:
-        """All of them in order, but records that meet their cancellation. Raises CorruptRun for two records at one place."""
+        """All rows in order, as blocks, without records that meet their cancellation.
+
+        Raises CorruptRun for two records at one place.
+        """
         try:
             sort_rows(self.rows)
         except ValueError:
@@ -51,8 +54,10 @@ class Rows:
 
 
 async def merged_blocks(readers: Iterable[RunReader], position: Position) -> AsyncGenerator[RunBlock, None]:
-    """What is above `position` in these runs, as blocks of one run. A record and its cancellation are left out, if both are
-    there. Cancellations of one record are one. Raises as RunReader, and CorruptRun for a record that two runs have.
+    """The records and cancellations above `position` of these runs, as blocks of one run.
+
+    A record that meets its cancellation is left out with it. Several cancellations of one record become one. Raises as RunReader
+    does, and CorruptRun for a record that two runs have.
     """
     closed = sorted((_Cursor(reader, position) for reader in readers), key=lambda one: one.reader.run.first)
     opened: list[_Cursor] = []
@@ -65,7 +70,7 @@ async def merged_blocks(readers: Iterable[RunReader], position: Position) -> Asy
             continue
         bound = min(one.last for one in opened)
         if closed and closed[0].reader.run.first <= bound:
-            opened.append(closed.pop(0))  # and look again: it may end before
+            opened.append(closed.pop(0))  # compute the bound again: this run's rows may end before it
             continue
         for one in opened:
             one.take(bound, gathered)
@@ -78,7 +83,7 @@ async def merged_blocks(readers: Iterable[RunReader], position: Position) -> Asy
 
 
 class _Cursor:
-    """Some blocks of a run. `last`: the place of the last row of them."""
+    """The next blocks of one run. `last`: the place of the last row read so far."""
 
     def __init__(self, reader: RunReader, position: Position) -> None:
         self.reader = reader
@@ -90,7 +95,7 @@ class _Cursor:
         self._at = 0
 
     async def fill(self) -> bool:
-        """Whether a row is left."""
+        """Read more blocks if no row is left in memory; False at the end of the run."""
         while self._at >= len(self._rows) // ROW_FIELDS:
             index = await self.reader.index()
             if self._next_block < 0:
@@ -106,7 +111,7 @@ class _Cursor:
         return True
 
     def take(self, until: Position, gathered: Rows) -> None:
-        """The rows up to this place."""
+        """Move the rows up to `until` to `gathered`."""
         rows = self._rows
         behind = bisect_right(range(len(rows) // ROW_FIELDS), until, lo=self._at, key=lambda row: _place(rows, row))
         if behind > self._at:
@@ -115,7 +120,7 @@ class _Cursor:
 
 
 def _left(rows: array[int]) -> array[int]:
-    """What is left of sorted rows, of which several are at one place."""
+    """Sorted rows without records that meet their cancellation, and with one of several equal cancellations."""
     left = array("q")
     each = zip(*(iter(rows),) * ROW_FIELDS, strict=True)
     for place, same in groupby(each, key=lambda row: row[:2]):

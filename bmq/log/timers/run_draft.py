@@ -1,4 +1,4 @@
-"""Held records and cancellations that become one run: gathered from announcements, then sorted. Pure."""
+"""Gathers held records and cancellations from announcements, and sorts them for one run. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from bmq.records.held_row_layout import CANCELS, ROW_FIELDS
 from bmq.records.held_rows import held_rows, sort_rows, write_rows
 
 ROW_BYTES: Final = 2 * ROW_FIELDS * 8
-"""Of memory for each record beside its body: twice its row, as sorting has room for another one."""
+"""Memory for each record besides its body: twice its row, because sorting needs room for a second one."""
 
 
 class RunDraft:
-    """`cancelled`: what cancellations in it name. `size_bytes`: of memory."""
+    """The content of one run. `cancelled`: the records that its cancellations name. `size_bytes`: memory in use.
+
+    First `add` all announcements, then `sort`; `places` and `blocks` are valid after that.
+    """
 
     def __init__(self) -> None:
         self.cancelled: set[Position] = set()
@@ -26,12 +29,12 @@ class RunDraft:
         self._bodies = bytearray()
 
     def __len__(self) -> int:
-        """Records and cancellations, before they meet."""
+        """How many records and cancellations were added."""
         return self.row_count + len(self.cancelled)
 
     @property
     def row_count(self) -> int:
-        """Records and cancellations that the run has, when they are sorted."""
+        """How many records and cancellations the run will have, once sorted; before that, how many records were added."""
         return len(self._rows) // ROW_FIELDS
 
     @property
@@ -39,7 +42,10 @@ class RunDraft:
         return len(self._bodies) + ROW_BYTES * len(self)
 
     def add(self, held: Held, base_offset: int, above: Position) -> None:
-        """What it has above this position. Raises CorruptRecords, BadCompressedData."""
+        """Add the announcement's records and cancellations whose places are above `above`.
+
+        `base_offset`: of the batch behind the announcement. Raises CorruptRecords, BadCompressedData.
+        """
         columns = held.columns
         rows = held_rows(columns.packed, base_offset, columns.bodies_bytes, len(self._bodies), above)
         if rows:
@@ -48,7 +54,7 @@ class RunDraft:
         self.cancelled.update(cancel.target for cancel in held.cancels if cancel.target > above)
 
     def sort(self) -> None:
-        """All was added. A record and its cancellation go together; cancellations of others stay."""
+        """Sort the records. A record and its cancellation, if both are here, are dropped; other cancellations stay."""
         sort_rows(self._rows)
         if not self.cancelled:
             return
@@ -68,7 +74,7 @@ class RunDraft:
 
     @property
     def places(self) -> tuple[array[int], array[int]]:
-        """Due times and names of the records, in order, when they are sorted."""
+        """(due times, names) of the records, in order."""
         dues_ms, names = self._rows[::ROW_FIELDS], self._rows[1::ROW_FIELDS]
         if not self.cancelled:
             return dues_ms, names
@@ -76,7 +82,7 @@ class RunDraft:
         return array("q", compress(dues_ms, is_record)), array("q", compress(names, is_record))
 
     def blocks(self) -> Iterator[RunBlock]:
-        """What it has, when it is sorted."""
+        """The records and cancellations as blocks, in order."""
         row, count = 0, self.row_count
         while row < count:
             body, behind = write_rows(self._rows, row, self._bodies, BLOCK_BYTES)

@@ -38,17 +38,17 @@ _MAGIC: Final = b"BMQTIMR1"
 _INDEX_MAGIC: Final = b"BMQTIMX1"
 _PARTS: Final = (b"poss", b"cnts", b"dues", b"offs", b"last")
 _CANCELS: Final = 2**32 - 1
-_LAST_FIELDS: Final = 3  # the last record's due time and name, and the number of all
+_LAST_FIELDS: Final = 3  # the last record's due time and name, and the number of records and cancellations
 
 TAIL_BYTES: Final = _TAIL.size + _CRC.size + len(_MAGIC)
 
 
 class CorruptRun(CorruptParts):
-    """A run that is not whole, or that contradicts itself."""
+    """A run's file that is not whole, or that contradicts itself."""
 
 
 class RunBlock(NamedTuple):
-    """`record_count` records as they lie in a block, behind its head."""
+    """A block of `record_count` records. `body`: its bytes behind the head. `first`, `last`: places of its outer records."""
 
     body: Buffer
     record_count: int
@@ -57,7 +57,7 @@ class RunBlock(NamedTuple):
 
 
 class RunWriter:
-    """Makes a run's bytes from records in order, or from whole blocks in order."""
+    """Encodes a run's file, from records in order or from whole blocks in order. The caller writes the returned bytes."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -74,11 +74,11 @@ class RunWriter:
 
     @property
     def size_bytes(self) -> int:
-        """How long the blocks are so far."""
+        """Bytes of the blocks so far."""
         return self._written_bytes + self._block_bytes
 
     def add(self, record: DueRecord) -> bytes:
-        """The bytes that are to be written next, maybe none. Raises ValueError for a record that is not behind the last one."""
+        """Add a record; the bytes to write next, perhaps none. Raises ValueError if it does not come behind the last one."""
         position = Position(record.due_ms, record.offset)
         if position <= self.last:
             raise ValueError(f"{position} is not behind {self.last}")
@@ -95,7 +95,7 @@ class RunWriter:
         return self._end_block() if self._block_bytes >= BLOCK_BYTES else b""
 
     def add_block(self, block: RunBlock) -> bytes:
-        """The same of a whole block, where no record was added alone."""
+        """Add a whole block; the bytes to write next. Raises ValueError if it is out of order, or behind a single record."""
         if self._block or block.first <= self.last:
             raise ValueError(f"{block.first} is not behind {self.last}")
         if not self.count:
@@ -105,7 +105,7 @@ class RunWriter:
         return self._closed(block.body, block.record_count, block.first)
 
     def finish(self) -> bytes:
-        """The rest of the file. Raises ValueError for a run without a record."""
+        """The rest of the file: last block, index and tail. Raises ValueError for a run without records."""
         if not self.count:
             raise ValueError("a run without a record")
         rest = self._end_block() if self._block else b""
@@ -129,7 +129,7 @@ class RunWriter:
         return self._closed(body, count, self._block_first)
 
     def _closed(self, body: Buffer, count: int, first: Position) -> bytes:
-        """Of the last `count` records that were counted."""
+        """The bytes of a block of the last `count` records, which it adds to the index."""
         self._positions.append(self._written_bytes)
         self._counts.append(self.count - count)
         self._dues_ms.append(first.due_ms)
@@ -141,9 +141,11 @@ class RunWriter:
 
 @dataclass(frozen=True, slots=True)
 class RunIndex:
-    """Where the blocks of a run lie: 32 bytes for each. `end`: of the last block. `last`: the last record's place in the order.
+    """The places of a run's blocks in its file: 32 bytes for each block.
 
-    `counts`: how many records are before each block; `count`: all of them.
+    `positions`: where blocks begin; `end`: where the last one ends. `counts`: how many records come before each block; `count`:
+    how many there are in all. `dues_ms`, `offsets`: due time and name of each block's first record. `last`: the last record's
+    place.
     """
 
     positions: array[int]
@@ -156,7 +158,7 @@ class RunIndex:
 
     @classmethod
     def decode(cls, data: Buffer, end: int) -> RunIndex:
-        """`end`: where the index begins in the file. Raises CorruptRun."""
+        """Decode an index. `end`: where it begins in the file, which is where the blocks end. Raises CorruptRun."""
         parts = decode_parts(_INDEX_MAGIC, data, _PARTS, CorruptRun)
         positions, counts, dues_ms, offsets, last = (decode_int64s(parts[name], CorruptRun) for name in _PARTS)
         if not len(positions) == len(counts) == len(dues_ms) == len(offsets) or len(last) != _LAST_FIELDS:
@@ -165,32 +167,32 @@ class RunIndex:
         if not positions or positions[0] != 0 or positions[-1] >= end or not _grow(positions) or not _grow(firsts):
             raise CorruptRun("the blocks of a run are out of order")
         if counts[0] != 0 or counts[-1] >= last[2] or not _grow(counts):
-            raise CorruptRun("the blocks of a run have other numbers of records")
+            raise CorruptRun("the record counts of a run's blocks contradict each other")
         if Position(dues_ms[-1], offsets[-1]) > Position(last[0], last[1]):
             raise CorruptRun("a run that ends before its last block")
         return cls(positions, counts, dues_ms, offsets, end, Position(last[0], last[1]), last[2])
 
     def __len__(self) -> int:
-        """Blocks."""
+        """How many blocks the run has."""
         return len(self.positions)
 
     def first_of(self, number: int) -> Position:
-        """The first record of a block."""
+        """The place of the first record of block `number`."""
         return Position(self.dues_ms[number], self.offsets[number])
 
     def block_above(self, position: Position) -> int | None:
-        """The number of the first block that may hold a record above this position; None: there is none."""
+        """The number of the first block that may have a record above `position`; None if no block has one."""
         if position >= self.last:
             return None
         return max(0, bisect_right(range(len(self)), position, key=self.first_of) - 1)
 
     def block_of(self, position: Position) -> int | None:
-        """The number of the block that has a record at this place, if there is one; None: there is none."""
+        """The number of the one block that may have a record at `position`; None if no block may."""
         number = bisect_right(range(len(self)), position, key=self.first_of) - 1
         return number if number >= 0 and position <= self.last else None
 
     def span(self, number: int, count: int = 1) -> tuple[int, int]:
-        """(position, length) of so many blocks."""
+        """(position, length) in the file of `count` blocks from block `number` on."""
         start, behind = self.positions[number], number + count
         end = self.positions[behind] if behind < len(self) else self.end
         return start, end - start
@@ -210,7 +212,7 @@ def decode_tail(data: Buffer) -> tuple[int, int]:
 
 
 def block_body(block: Buffer) -> tuple[memoryview, int]:
-    """What is behind the head of a block, and how many records it says there are. Raises CorruptRun."""
+    """(the block's bytes behind its head, the number of records that the head names). Checks the checksum. Raises CorruptRun."""
     view = memoryview(block)
     if len(view) < _BLOCK.size:
         raise CorruptRun(f"a block of {len(view)} bytes")

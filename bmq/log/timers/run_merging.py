@@ -1,4 +1,4 @@
-"""Reads several runs of delayed records as one, in order, with one block of each in memory."""
+"""Reads several runs of delayed records as one, in order, with one block of each run in memory."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from bmq.log.timers.run_reader import RunReader
 
 
 async def merged(readers: Iterable[RunReader], position: Position) -> AsyncGenerator[DueRecord, None]:
-    """What is above `position` in these runs. A record and its cancellation are left out, if both are there.
+    """The records and cancellations above `position` of these runs, in order.
 
-    Cancellations of one record are one. A run is opened when its first record comes. Raises as RunReader, and CorruptRun for a
-    record that two runs have.
+    A record that meets its cancellation is left out with it. Several cancellations of one record become one. A run is first read
+    when its first record is next. Raises as RunReader does, and CorruptRun for a record that two runs have.
     """
     cursors = [_Cursor(reader, position) for reader in readers]
     heads = [(*cursor.reader.run.first, number) for number, cursor in enumerate(cursors)]
@@ -39,7 +39,7 @@ async def merged(readers: Iterable[RunReader], position: Position) -> AsyncGener
 
 
 def _left_of(same: Sequence[DueRecord]) -> DueRecord | None:
-    """What is left of all that runs have of one record."""
+    """The entry to keep of all that runs have at one place: the record or a cancellation; None if both are there."""
     records = sum(not one.is_cancellation for one in same)
     if records > 1:
         raise CorruptRun(f"two runs have the delayed record {same[0].offset}, due at {same[0].due_ms}")
@@ -47,7 +47,7 @@ def _left_of(same: Sequence[DueRecord]) -> DueRecord | None:
 
 
 class _Cursor:
-    """One block of a run, its records from the last to the first."""
+    """One block of a run in memory. `records`: from the last to the first, so that the next is at the end."""
 
     def __init__(self, reader: RunReader, position: Position) -> None:
         self.reader = reader
@@ -64,7 +64,7 @@ class _Cursor:
         return self.records[-1].due_ms, self.records[-1].offset
 
     async def fill(self) -> bool:
-        """Whether a record is left."""
+        """Read the next block if no record is left in memory; False at the end of the run."""
         while not self.records:
             index = await self.reader.index()
             if self._next_block < 0:

@@ -1,4 +1,4 @@
-"""Reads a run of delayed records from the store, some blocks at a time."""
+"""Reads a run of delayed records from the store, a few blocks at a time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from bmq.records.held_rows import block_rows
 
 
 class Blocks(NamedTuple):
-    """`records`: those that count. `next_block`: the one behind, which may be past the end. `size_bytes`: of all of them."""
+    """Blocks that were read.
+
+    `records`: those above the wanted position that the log has not lost. `next_block`: number of the block behind, perhaps past
+    the end. `size_bytes`: bytes that were read.
+    """
 
     records: list[DueRecord]
     next_block: int
@@ -24,7 +28,7 @@ class Blocks(NamedTuple):
 
 
 class RowBlocks(NamedTuple):
-    """The same as rows (records/held_row_layout), whose bodies lie in `data`."""
+    """Blocks that were read, as rows (records/held_row_layout) whose bodies lie in `data`. `next_block`: as in Blocks."""
 
     rows: array[int]
     data: memoryview
@@ -32,7 +36,7 @@ class RowBlocks(NamedTuple):
 
 
 class RunReader:
-    """Reads the run at `path`. The methods raise CorruptRun, FileMissing, CorruptFile, StorageUnavailable."""
+    """Reads the run at `path`. All methods raise CorruptRun, FileMissing, CorruptFile, StorageUnavailable."""
 
     def __init__(self, store: SegmentStore, path: str, run: RunReference) -> None:
         self.path = path
@@ -41,7 +45,7 @@ class RunReader:
         self._index: RunIndex | None = None
 
     async def index(self) -> RunIndex:
-        """Read once."""
+        """The run's index, read at the first call."""
         if self._index is None:
             run = self.run
             tail_start = run.length - TAIL_BYTES
@@ -49,7 +53,7 @@ class RunReader:
                 raise CorruptRun(f"{self.path} has {run.length} bytes")
             position, length = decode_tail(await self._read(tail_start, TAIL_BYTES))
             if position + length != tail_start:
-                raise CorruptRun(f"the index of {self.path} is not where its blocks end")
+                raise CorruptRun(f"the index of {self.path} does not end where its tail begins")
             index = RunIndex.decode(await self._read(position, length), position)
             if (index.count, index.first_of(0), index.last) != (run.count, run.first, run.last):
                 raise CorruptRun(f"{self.path} is not the run that the manifest names")
@@ -57,9 +61,9 @@ class RunReader:
         return self._index
 
     async def read(self, block: int, position: Position, *, until_ms: int, bytes_max: int) -> Blocks:
-        """The records above `position` of this block, and of those behind it that begin up to `until_ms`.
+        """The records above `position` of this block, and of following blocks whose first record is due by `until_ms`.
 
-        The others together have at most `bytes_max`.
+        All blocks together have at most `bytes_max`, except if `block` alone is longer.
         """
         index = await self.index()
         count = _blocks_count(index, block, until_ms, bytes_max)
@@ -72,7 +76,7 @@ class RunReader:
         return Blocks(records, block + count, length)
 
     async def read_rows(self, block: int, above: Position, bytes_max: int, *, until_ms: int | None = None) -> RowBlocks:
-        """As `read`, as rows; the blocks together have at most `bytes_max`, or are one. `until_ms`: None: no bound."""
+        """Read as `read` does, into rows. `until_ms` None: no bound by due time."""
         index = await self.index()
         count = _blocks_count(index, block, until_ms, bytes_max)
         start, length = index.span(block, count)
@@ -84,7 +88,7 @@ class RunReader:
         return RowBlocks(self._that_count(rows, above), data, block + count)
 
     def _rows(self, index: RunIndex, number: int, block: memoryview, start: int) -> array[int]:
-        """Of a block that begins at `start`."""
+        """The rows of block `number`, which begins at `start` in the buffer that the rows' places refer to."""
         body, said = block_body(block)
         behind = index.counts[number + 1] if number + 1 < len(index) else index.count
         try:
@@ -131,7 +135,7 @@ class RunReader:
 
 
 def _blocks_count(index: RunIndex, block: int, until_ms: int | None, bytes_max: int) -> int:
-    """One, and those behind it that begin up to `until_ms`, while all have at most `bytes_max`."""
+    """How many blocks to read from `block` on: it, and those due by `until_ms`, while they have at most `bytes_max` together."""
     count = 1
     while (
         block + count < len(index)

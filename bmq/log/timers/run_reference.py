@@ -1,4 +1,4 @@
-"""What a manifest says of a run of delayed records. Pure."""
+"""How a manifest names a run of delayed records. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _Natural = Annotated[int, Field(ge=0)]
 class RunReference:
     """The file `timers.<number>` of `leader_epoch`'s directory: `count` delayed records in order of (due time, name).
 
-    `tier`: how often they were merged. `end_offset`: names from here on do not count, because the log has lost them.
+    `tier`: how often its records were merged (see run_tiers). Records with names from `end_offset` on do not count: the log has
+    lost them.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(strict=True, extra="forbid")

@@ -1,7 +1,7 @@
 """Which runs of a partition are merged, and how long the files of a merge may become. Decisions only.
 
-A run of tier 0 was written from the log; a merge of runs of one tier makes runs of the next, whose times do not overlap. So at
-most RUNS_OVERLAPPING_MAX of each tier are in memory at once, and a record is written once for each tier.
+Runs of tier 0 are written from the log. A merge of runs of one tier makes runs of the next tier, which do not overlap each other
+in due time. So at most RUNS_OVERLAPPING_MAX runs of each tier are read at once, and a record is written once per tier.
 """
 
 from __future__ import annotations
@@ -12,23 +12,26 @@ from typing import Final
 from bmq.log.timers.run_reference import RunReference
 
 RUNS_OVERLAPPING_MAX: Final = 32
-"""Runs of a tier that may have one time in common."""
+"""Most runs of a tier that may overlap at one due time."""
 RUNS_MAX: Final = 1_000
-"""Runs that a manifest names, 300 bytes for each. With so many no further one is written until some were merged or delivered."""
+"""Most runs that a manifest names, 300 bytes each. At this number none is written until some are merged or delivered."""
 FILE_BYTES: Final = 64 * 1024 * 1024
-"""Length of a run of tier 1. Those of higher tiers are longer, so that a partition with much in it has no more files."""
+"""Length of a run of tier 1. Runs of higher tiers are longer, so that more records do not mean more files."""
 FILE_GROWTH: Final = 8
 FILE_BYTES_MAX: Final = 1024 * 1024 * 1024
 TIER_MAX: Final = 4
 
 
 def file_bytes_of(tier: int) -> int:
-    """About how long a merge lets a run of this tier become."""
+    """The length at which a merge ends a run of this tier, in bytes; a run may be a little longer."""
     return min(FILE_BYTES_MAX, FILE_BYTES * int(FILE_GROWTH ** (max(1, tier) - 1)))
 
 
 def next_merge(runs: Sequence[RunReference]) -> tuple[RunReference, ...]:
-    """The runs to merge now: of the lowest tier of which too many overlap, those at the first such place. Empty: none."""
+    """The runs to merge now; empty if there are none.
+
+    They are of the lowest tier in which too many runs overlap: those that overlap at the first place where too many do.
+    """
     for tier in sorted({run.tier for run in runs}):
         same = sorted((run for run in runs if run.tier == tier), key=lambda run: run.first)
         open_here: list[RunReference] = []

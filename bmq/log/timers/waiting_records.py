@@ -1,8 +1,8 @@
-"""Held records that wait, in the order of deliveries. Pure.
+"""Pending held records in the order of deliveries. Pure.
 
-A record is one number: due time, name and where it is held, so that a sorted list of numbers is the order. The records of a long
-hold stay as their announcement has them, with the first of them in a heap, until that one is next: most are written to a run
-long before, and never become numbers.
+A record is one number made of its due time, its name and the place of its hold, so a sorted list of numbers is the order. A
+longer hold is kept unsorted, in its announcement's form, with its first record in a heap. It is "opened" (its records become
+numbers) when that record is next. Most holds are written to a run long before, and are never opened.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _BEHIND_BITS: Final = 32
 _OFFSET_MASK: Final = (1 << _OFFSET_BITS) - 1
 _BEHIND_MASK: Final = (1 << _BEHIND_BITS) - 1
 HOLD_MIN: Final = 8
-"""The records of a shorter hold become numbers at once: a hold takes as much memory as some of them."""
+"""A hold with fewer records is opened at once, because an unopened hold takes as much memory as some numbers."""
 
 
 class Pending(NamedTuple):
-    """A record that waits. `hold_offset`: of the control batch that has it; its own offset when it is in a run."""
+    """A pending record. `hold_offset`: offset of the control batch that holds it; equal to `offset` if a run has the record."""
 
     due_ms: int
     offset: int
@@ -41,9 +41,9 @@ class Pending(NamedTuple):
 
 
 class Hold(Sequence[Pending]):
-    """The records of one announcement, in the order of their names. `base_offset`: what their deltas count from.
+    """The records of one announcement, at least one, in the order of their names.
 
-    There is one record at least.
+    `base_offset`: the base offset of the batch behind, to which the records' offset deltas are added.
     """
 
     __slots__ = ("_dues_ms", "_offset_deltas", "base_offset", "first", "hold_offset")
@@ -88,22 +88,22 @@ class Hold(Sequence[Pending]):
 
 
 def held_at(records: Sequence[HeldRecord], base_offset: int, hold_offset: int) -> Sequence[Pending]:
-    """The records of an announcement at `hold_offset`, and of the batch at `base_offset` behind it."""
+    """The records of the announcement at `hold_offset`, behind which the batch at `base_offset` lies."""
     if isinstance(records, PackedHeld) and records:
         return Hold(HeldColumns(records.entries), base_offset, hold_offset)
     return [Pending(record.due_ms, base_offset + record.offset_delta, hold_offset) for record in records]
 
 
 class WaitingRecords:
-    """Records are added in any order, holds in the order of the log."""
+    """Pending records, sorted as needed. Records are added in any order, holds in the order of the log."""
 
     __slots__ = ("_count", "_firsts", "_holds", "_numbers")
 
     def __init__(self) -> None:
         self._numbers: SortedList[int] = SortedList()
         self._holds: SortedDict[int, Hold] = SortedDict()  # by base offset
-        self._firsts: list[tuple[int, Hold]] = []  # a heap; also of holds that are not there any more
-        self._count = 0  # of records in holds
+        self._firsts: list[tuple[int, Hold]] = []  # heap: (first record's number, hold), also opened ones
+        self._count = 0  # records in unopened holds
 
     def __len__(self) -> int:
         return len(self._numbers) + self._count
@@ -115,7 +115,7 @@ class WaitingRecords:
         self._numbers.update(map(_packed, records))
 
     def load(self, places: Iterable[tuple[int, int]]) -> None:
-        """Records of runs, by due time and name."""
+        """Add records of runs, as (due time, name)."""
         self._numbers.update([(due_ms << _OFFSET_BITS | name) << _BEHIND_BITS for due_ms, name in places])
 
     def add_hold(self, hold: Hold) -> None:
@@ -127,7 +127,7 @@ class WaitingRecords:
         heappush(self._firsts, (_packed(Pending(*hold.first, hold.hold_offset)), hold))
 
     def take_over(self, other: WaitingRecords) -> None:
-        """What another one has, which is not used any more."""
+        """Move the records of `other` here; `other` must not be used any more."""
         self._numbers.update(other._numbers)
         self._holds.update(other._holds)
         self._count += other._count
@@ -142,14 +142,14 @@ class WaitingRecords:
 
     @property
     def first(self) -> Pending | None:
-        """The first one in the order, whether its hold was opened or not."""
+        """The first record in the order, whether its hold is opened or not; None without one."""
         self._forget_opened()
         if self._firsts and (not self._numbers or self._firsts[0][0] < self._numbers[0]):
             return pending_of(self._firsts[0][0])
         return pending_of(self._numbers[0]) if self._numbers else None
 
     def heads(self, before: Position, count_max: int) -> list[int]:
-        """The first ones that are before this place, so many at most, as numbers (`pending_of`), in order."""
+        """The first records before this place, at most `count_max`, in order, as numbers for `pending_of`. Removes nothing."""
         numbers, below = self._numbers, _packed_place(before)
         while True:
             count = min(count_max, numbers.bisect_left(below))
@@ -160,14 +160,15 @@ class WaitingRecords:
             self._open(self._firsts[0][1])
 
     def drop(self, count: int) -> None:
-        """The first ones, which `heads` gave."""
+        """Remove the first `count` records, which `heads` returned."""
         pop = self._numbers.pop
         for _ in range(count):
             pop(0)
 
     def open_due(self, before: Position, count_max: int) -> bool:
-        """Make numbers of holds with a record before this place: of so many records, and the rest of a hold. Whether some are
-        left. Else `heads` takes long at once.
+        """Open holds that have a record before this place, until `count_max` records are opened; whether such holds are left.
+
+        Call until False before `heads`, which else opens them all at once.
         """
         below = _packed_place(before)
         while True:
@@ -184,7 +185,7 @@ class WaitingRecords:
         return self._hold_with(place) is not None or self._index_of(place) is not None
 
     def pop(self, place: Position) -> Pending | None:
-        """The record there; None: there is none."""
+        """Remove and return the record at this place; None if there is none."""
         hold = self._hold_with(place)
         if hold is not None:
             self._open(hold)
@@ -192,7 +193,7 @@ class WaitingRecords:
         return None if index is None else pending_of(self._numbers.pop(index))
 
     def open_some(self, count_max: int) -> bool:
-        """Make numbers of so many records of holds, and the rest of a hold. Whether some are left."""
+        """Open holds, until `count_max` records are opened; whether unopened holds are left."""
         while self._holds and count_max > 0:
             hold = self._holds.peekitem(0)[1]
             count_max -= len(hold)
@@ -200,7 +201,7 @@ class WaitingRecords:
         return bool(self._holds)
 
     def behind(self, after: Position) -> Iterator[Position]:
-        """The places of those behind this one, in order. Takes long if many holds were not opened yet (`open_some`)."""
+        """The places of the records behind `after`, in order. Opens all holds, so call `open_some` in turns before."""
         self.open_some(self._count)
         start = self._numbers.bisect_left(_packed(Pending(after.due_ms, after.offset + 1, after.offset + 1)))
         return (pending_of(number).position for number in self._numbers.islice(start))
@@ -239,11 +240,11 @@ def _packed(record: Pending) -> int:
 
 
 def _packed_place(place: Position) -> int:
-    """The least number of a record there."""
+    """The least number that a record at this place may have."""
     return (place.due_ms << _OFFSET_BITS | place.offset) << _BEHIND_BITS
 
 
 def pending_of(number: int) -> Pending:
-    """A number that `heads` gave."""
+    """The record that a number of `heads` stands for."""
     offset = number >> _BEHIND_BITS & _OFFSET_MASK
     return Pending(number >> (_OFFSET_BITS + _BEHIND_BITS), offset, offset - (number & _BEHIND_MASK))
