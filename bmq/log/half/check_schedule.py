@@ -1,8 +1,8 @@
 """When the half messages of one partition are checked, and when they are given up. Pure.
 
-The first check is `first_ms` after a message was held, the next ones follow each `interval_ms`. Only checks that were taken count.
-A new owner does not know how many its predecessor made, so it counts those whose time has passed, but never the last one:
-each owner checks a message at least once, an interval before it gives it up.
+The first check of a message is due `first_ms` after it was held, the next ones every `interval_ms`. A check counts once it was
+taken from the schedule. A new owner does not know how many checks its predecessor made, so it counts those whose time has passed,
+but never the last one: each owner checks a message at least once, an interval before it gives the message up.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _REBUILD_MIN: Final = 1_000
 
 
 class CheckTerms(NamedTuple):
-    """As the topic's configs say."""
+    """When half messages are checked, as the topic's configs say."""
 
     first_ms: int
     interval_ms: int
@@ -25,7 +25,7 @@ class CheckTerms(NamedTuple):
 
 
 class DueCheck(NamedTuple):
-    """`number`: 1 and up; None: all checks were made, and the message is to be given up."""
+    """A check that is due. `number`: from 1 up; None if all checks were made, so that the message is to be given up."""
 
     offset: int
     number: int | None
@@ -37,7 +37,7 @@ class _Scheduled(NamedTuple):
 
 
 class CheckSchedule:
-    """Of the undecided messages."""
+    """The next check of each undecided half message."""
 
     def __init__(self, terms: CheckTerms) -> None:
         self.terms = terms
@@ -49,7 +49,7 @@ class CheckSchedule:
 
     @property
     def next_ms(self) -> int | None:
-        """When `take` has something; None: never."""
+        """When the next check is due; None without one."""
         while self._heap:
             at_ms, offset = self._heap[0]
             scheduled = self._scheduled.get(offset)
@@ -59,7 +59,10 @@ class CheckSchedule:
         return None
 
     def add(self, half: Half, now_ms: int) -> None:
-        """The message was held just now, or by a former owner. The next check is never further away than one interval: clocks differ."""
+        """Schedule a message that was held just now, or by a former owner.
+
+        Its next check is at most one interval (or `first_ms`, if longer) away, even if the former owner's clock was ahead.
+        """
         first_ms, interval_ms, checks_max = self.terms
         first_at_ms = half.held_ms + first_ms
         passed = 0 if first_at_ms > now_ms else (now_ms - first_at_ms) // interval_ms + 1
@@ -67,19 +70,22 @@ class CheckSchedule:
         self._set(half.offset, _Scheduled(at_ms, min(passed, checks_max - 1)))
 
     def forget(self, offset: int) -> None:
-        """It is decided."""
+        """Remove a message, because it is decided."""
         self._scheduled.pop(offset, None)
         if len(self._heap) > 2 * len(self._scheduled) + _REBUILD_MIN:
             self._rebuild()
 
     def take(self, now_ms: int, count_max: int) -> list[DueCheck]:
-        """What is due, each with its next time set. One that is to be given up comes again after an interval, if it is not."""
+        """Take due checks, `count_max` at most, and schedule each message's next one.
+
+        A message to give up comes again after an interval, unless it was forgotten by then.
+        """
         taken: list[DueCheck] = []
         interval_ms = self.terms.interval_ms
         while len(taken) < count_max and (at_ms := self.next_ms) is not None and at_ms <= now_ms:
             _, offset = heapq.heappop(self._heap)
             made = self._scheduled[offset].made
-            # What was missed is not made up for.
+            # Checks that were missed are not made up for: the next one is in the future.
             next_ms = at_ms + interval_ms * ((now_ms - at_ms) // interval_ms + 1)
             if made < self.terms.checks_max:
                 taken.append(DueCheck(offset, made + 1))
@@ -90,7 +96,7 @@ class CheckSchedule:
         return taken
 
     def not_made(self, offsets: Iterable[int]) -> None:
-        """These checks were taken but could not be sent: they do not count."""
+        """Uncount the last checks of these messages: they were taken but could not be sent."""
         for offset in offsets:
             scheduled = self._scheduled.get(offset)
             if scheduled is not None and scheduled.made:

@@ -1,7 +1,7 @@
 """The control batch that announces half messages and decisions about them, in front of a producer's batch. Pure.
 
-It counts as the announcements of delayed records do (log/timers/announcements): only in front of the batch that it names.
-Announcements that name the same batch may follow each other; all of them count, or none.
+Like the announcements of delayed records (log/timers/announcements), it is valid only in front of the batch that it names.
+Several announcements may name the same batch and follow each other; all of them are valid, or none.
 
     type 102   version (u8)  codec of the bodies (u8)  distance (u8): offset of the batch behind minus its own
                count of half messages (i32)  count of decisions (i32)  crc32c (u32) and last offset delta (i32) of the batch
@@ -37,7 +37,7 @@ _DECISION: Final = Struct(">qqii")
 
 
 class HalfRecord(NamedTuple):
-    """`offset_delta`: its place in the producer's batch. `body`: its bytes from the length of its key on."""
+    """A half message. `offset_delta`: its place in the producer's batch. `body`: its bytes from the key's length on."""
 
     timestamp_ms: int
     offset_delta: int
@@ -46,8 +46,10 @@ class HalfRecord(NamedTuple):
 
 
 class PlacedDecision(NamedTuple):
-    """`offset`: of the half message. `due_ms`: a committed one is delivered behind what is due before. `offset_delta`: its own
-    place in the batch behind."""
+    """A decision about the half message `offset`. `offset_delta`: the decision's own place in the batch behind.
+
+    `due_ms`: if it commits, the message is delivered in order of this due time.
+    """
 
     offset: int
     due_ms: int
@@ -65,7 +67,7 @@ class HalfEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HalfAnnouncement:
-    """`now_ms`: the owner's time when it was made. `distance`: from its own offset to that of the batch behind."""
+    """A decoded announcement. `now_ms`: the owner's clock when it was made. `distance`: to the offset of the batch behind."""
 
     behind: NamedBatch
     distance: int
@@ -76,11 +78,11 @@ class HalfAnnouncement:
     packed: Buffer
 
     def bodies(self) -> memoryview:
-        """Of all half messages, back to back. Raises CorruptRecords, BadCompressedData."""
+        """The decompressed bodies of all half messages, back to back. Raises CorruptRecords, BadCompressedData."""
         length_bytes = sum(half.body_bytes for half in self.halves)
         bodies = memoryview(decompress(self.codec, self.packed, length_bytes))
         if len(bodies) != length_bytes:
-            raise CorruptRecords(f"half messages of {len(bodies)} bytes that say they have {length_bytes}")
+            raise CorruptRecords(f"bodies of half messages have {len(bodies)} bytes, their entries say {length_bytes}")
         return bodies
 
 
@@ -94,7 +96,7 @@ def encode_half(
     codec: Compression = Compression.NONE,
     level: int | None = None,
 ) -> bytearray:
-    """The whole control batch."""
+    """The control batch that announces these half messages and decisions."""
     ids = [half.check_id.encode() for half in halves]
     bodies = b"".join(half.body for half in halves)
     parts = [_HEAD.pack(_VERSION, codec, distance, len(halves), len(decisions), *behind, now_ms)]
@@ -112,7 +114,7 @@ def encode_half(
 def parse_half(batch: Buffer, position: int = 0) -> HalfAnnouncement | None:
     """The announcement in the control batch at `position`; None when it is another kind of control batch.
 
-    Raises CorruptRecords for one that contradicts itself, or is of a version that this release does not know.
+    Raises CorruptRecords if it contradicts itself, or has a version that this release does not know.
     """
     records = decode_records(batch, position)
     if len(records) != 1 or records[0].key is None or len(records[0].key) != _KEY.size:
@@ -151,7 +153,7 @@ def _parse(value: bytes) -> HalfAnnouncement:
 def _halves(
     value: bytes, rows: tuple[tuple[int, int, int, int], ...], ids_start: int, last_offset_delta: int
 ) -> tuple[tuple[HalfEntry, ...], int]:
-    """(half messages, where their bodies begin)."""
+    """(the half messages, the position behind their check ids, where the bodies begin). Raises CorruptRecords."""
     halves: list[HalfEntry] = []
     place, previous = ids_start, -1
     starts = accumulate((row[3] for row in rows), initial=0)

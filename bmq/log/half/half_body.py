@@ -1,4 +1,4 @@
-"""Makes records out of the bodies of half messages: bytes from the length of a record's key on. Pure."""
+"""Makes records out of the bodies of half messages (a record's bytes from its key's length on). Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FIRST: Final = b"\0\0\0"  # no attributes, the batch's time, and its first offs
 
 
 def with_offset(body: Buffer, offset: int) -> bytes:
-    """The body with one more header, `bmq-half-offset`. Raises CorruptRecords for a body that is no record's."""
+    """The body with one more header, `bmq-half-offset`. Raises CorruptRecords for a body that is not a record's."""
     try:
         place = 0
         for _ in ("key", "value"):
@@ -34,7 +34,7 @@ def with_offset(body: Buffer, offset: int) -> bytes:
 
 
 def record_of(body: Buffer, timestamp_ms: int) -> Record:
-    """Raises CorruptRecords."""
+    """The record with this body and timestamp. Raises CorruptRecords."""
     out = bytearray()
     append_varint(out, len(_FIRST) + len(body))
     out += _FIRST

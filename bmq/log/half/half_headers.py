@@ -1,7 +1,7 @@
-"""What a record says about half messages, by its headers. Pure.
+"""The headers by which a record is a half message, or decides one. Pure.
 
-`bmq-half` has the check id of a message that stays hidden until it is decided. `bmq-half-commit` and `bmq-half-rollback` decide
-the half message with this offset, in the partition that the record is produced to.
+`bmq-half` makes the record a half message: it stays hidden until it is decided; the header's value is its check id.
+`bmq-half-commit` and `bmq-half-rollback` decide the half message whose offset is their value, in the record's own partition.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ HALF: Final = b"bmq-half"
 COMMIT: Final = b"bmq-half-commit"
 ROLLBACK: Final = b"bmq-half-rollback"
 OFFSET: Final = b"bmq-half-offset"
-"""Of a delivered record: the offset that the producer of the half message was told."""
+"""Header of a delivered record: the offset that the produce response gave to its half message."""
 COMMON_PREFIX: Final = HALF
-"""Bytes that every batch with one of these headers has."""
+"""Bytes that occur in every batch with one of these headers."""
 CHECK_ID_BYTES_MAX: Final = 128
 _NUMBER: Final = re.compile(rb"[0-9]{1,19}")
 _OFFSET_MAX: Final = 2**63 - 1
 
 
 class Outcome(IntEnum):
-    """What was decided. GIVING_UP: nobody decides any more, and its copy is written; GIVEN_UP: the copy is written."""
+    """A decision about a half message.
+
+    GIVING_UP: the checks brought no decision, and the message is being copied to the topic for those; GIVEN_UP: it was copied.
+    """
 
     COMMIT = 0
     ROLLBACK = 1
@@ -33,21 +36,21 @@ class Outcome(IntEnum):
 
 
 class AskedDecision(NamedTuple):
-    """A record that decides the half message `offset`."""
+    """A decision about the half message `offset` that is asked for."""
 
     outcome: Outcome
     offset: int
 
 
 class HalfRefused(ValueError):
-    """A record whose headers say nothing that can be done. The message says why, for the producer."""
+    """A record whose half-message headers are refused. The message tells the producer why."""
 
 
 _MEANINGS: Final = frozenset((HALF, COMMIT, ROLLBACK))
 
 
 def asked_by(headers: Iterable[tuple[bytes, bytes | None]]) -> str | AskedDecision | None:
-    """The check id of a half message, or a decision; None: an ordinary record. Raises HalfRefused."""
+    """The check id of a half message, the decision of a record that decides one, or None for others. Raises HalfRefused."""
     found: tuple[bytes, bytes | None] | None = None
     for name, value in headers:
         if name not in _MEANINGS:

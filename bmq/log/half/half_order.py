@@ -1,7 +1,8 @@
-"""The half messages of one partition: which are undecided, which are decided, and which are on their way into the log. Pure.
+"""The half messages of one partition: which are undecided, which are decided, and which are in flight into the log. Pure.
 
-It follows the log as DueOrder does: what is placed counts when it is durable, and is taken back when it is refused. A half
-message leaves when its delivery is durable, when it was rolled back, or when its copy for those given up is written.
+It follows the log as DueOrder does: half messages and decisions are placed when they get offsets, take effect when they are
+durable, and are undone when they are refused. A half message is finished when its delivery is durable, when it is rolled back,
+or when the copy of a message given up is written.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from bmq.log.timers.announcements import Position
 from bmq.protocol.record_batch import CorruptRecords
 
 FINISHED_MAX: Final = 10_000
-"""Decided half messages that are remembered, so that a decision that is sent again is told from a wrong one."""
+"""How many finished half messages are remembered, to tell a repeated decision from a contrary one."""
 _WORDS: Final = {
     Outcome.COMMIT: "committed",
     Outcome.ROLLBACK: "rolled back",
@@ -27,7 +28,10 @@ _WORDS: Final = {
 
 
 class Half(NamedTuple):
-    """`offset`: that its producer was told. `hold_offset`: of the control batch that has it. `held_ms`: its owner's time."""
+    """A half message. `offset`: the one in the produce response. `hold_offset`: offset of the control batch that holds it.
+
+    `held_ms`: the owner's clock when it was held.
+    """
 
     offset: int
     hold_offset: int
@@ -36,7 +40,7 @@ class Half(NamedTuple):
 
 
 class Decided(NamedTuple):
-    """`offset`: of the half message. `position`: of a committed one among the deliveries."""
+    """A decision about the half message `offset`. `position`: its place in the order of deliveries, if it was committed."""
 
     offset: int
     outcome: Outcome
@@ -44,7 +48,7 @@ class Decided(NamedTuple):
 
 
 class News(NamedTuple):
-    """What has become durable."""
+    """Half messages and decisions that have just become durable."""
 
     halves: list[Half]
     decided: list[Decided]
@@ -59,22 +63,22 @@ class _Placed:
 
 
 class HalfOrder:
-    """Of one partition, at its owner."""
+    """The half messages of one partition at its owner."""
 
     def __init__(self) -> None:
         self._halves: dict[int, Half] = {}  # in the order of the log
-        self._outcomes: dict[int, Outcome] = {}  # durable, of those that have not left
+        self._outcomes: dict[int, Outcome] = {}  # durable decisions about messages that are not finished
         self._giving_up: dict[int, None] = {}
-        self._deciding: dict[int, Outcome] = {}  # on their way
-        self._committed: list[tuple[Position, int]] = []  # a heap
-        self._by_position: dict[int, int] = {}  # offset of a delivery's position -> half message
+        self._deciding: dict[int, Outcome] = {}  # decisions in flight
+        self._committed: list[tuple[Position, int]] = []  # a heap, by place in the order of deliveries
+        self._by_position: dict[int, int] = {}  # offset in a delivery's position -> offset of the half message
         self._finished: OrderedDict[int, Outcome] = OrderedDict()
         self._placed: deque[_Placed] = deque()
 
-    # --- what is there
+    # --- the present state
 
     def __len__(self) -> int:
-        """Half messages that have not left, or are on their way to be held."""
+        """How many half messages are not finished, or in flight to be held."""
         return len(self._halves) + sum(len(one.halves) for one in self._placed)
 
     @property
@@ -82,15 +86,15 @@ class HalfOrder:
         return len(self._halves) - len(self._outcomes)
 
     def is_undecided(self, offset: int) -> bool:
-        """Neither decided nor being decided."""
+        """Whether the half message is neither decided nor has a decision in flight."""
         return offset in self._halves and offset not in self._outcomes and offset not in self._deciding
 
     def is_deciding(self, offset: int) -> bool:
-        """Its decision is on its way."""
+        """Whether a decision about it is in flight."""
         return offset in self._deciding
 
     def undecided(self, from_offset: int, count_max: int) -> list[Half]:
-        """The first ones at or past this offset, in the order of the log."""
+        """The first `count_max` undecided half messages at or past `from_offset`, in the order of the log."""
         found: list[Half] = []
         for offset, half in self._halves.items():
             if offset >= from_offset and self.is_undecided(offset):
@@ -101,11 +105,11 @@ class HalfOrder:
 
     @property
     def given_up_count(self) -> int:
-        """Of those whose end is not durable yet."""
+        """How many half messages are GIVING_UP: being copied, without a durable GIVEN_UP."""
         return len(self._giving_up)
 
     def given_up(self, count_max: int) -> list[Half]:
-        """Nobody decides them any more, and their copies may not be written."""
+        """The first `count_max` half messages that are GIVING_UP and have no decision in flight; their copies may be missing."""
         found: list[Half] = []
         for offset in self._giving_up:
             if offset not in self._deciding:
@@ -118,18 +122,18 @@ class HalfOrder:
         return self._halves.get(offset)
 
     def committed_at(self, position_offset: int) -> Half | None:
-        """The half message whose delivery has this offset in its position; None: it is an ordinary delayed record."""
+        """The committed half message with this offset in its position; None if that place is an ordinary delayed record's."""
         offset = self._by_position.get(position_offset)
         return None if offset is None else self._halves[offset]
 
     def oldest_needed(self, high_watermark: int) -> int:
-        """The log is needed from this offset on: no half message that has not left is held below it."""
+        """The offset from which the log is needed: all half messages that are held below it are finished."""
         oldest = next(iter(self._halves.values()), None)
         needed = high_watermark if oldest is None else min(oldest.hold_offset, high_watermark)
         return min(needed, self._placed[0].start_offset) if self._placed else needed
 
     def check(self, asked: AskedDecision) -> bool:
-        """Whether this decision changes something; False: it was made before. Raises HalfRefused."""
+        """Whether this decision changes something; False if it was made before. Raises HalfRefused if it cannot be made."""
         offset = asked.offset
         known = self._deciding.get(offset, self._outcomes.get(offset, self._finished.get(offset)))
         if known is None:
@@ -142,7 +146,7 @@ class HalfOrder:
             return True
         raise HalfRefused(f"the half message {offset} was {_WORDS[known]} before")
 
-    # --- what happens
+    # --- events
 
     def recover(
         self,
@@ -151,9 +155,9 @@ class HalfOrder:
         position: Position,
         finished: Iterable[Decided] = (),
     ) -> None:
-        """What a replay found, in the order of the log; deliveries have come to `position`. Raises CorruptRecords.
+        """Begin with what a replay has found, in the order of the log; deliveries have come to `position`. Raises CorruptRecords.
 
-        `finished`: decisions about half messages that have left.
+        `finished`: the last decisions about half messages that are finished.
         """
         for one in finished:
             self._remember(one.offset, one.outcome)
@@ -161,18 +165,18 @@ class HalfOrder:
             self._halves[half.offset] = half
         for one in decided:
             if one.outcome is Outcome.COMMIT and one.position > position and one.offset not in self._halves:
-                raise CorruptRecords(f"the half message {one.offset} is committed, and is not in the log")
+                raise CorruptRecords(f"the half message {one.offset} is committed, but is not in the log")
             self._count(one)
         self.delivered(position)
 
     def place(self, halves: Sequence[Half], decided: Sequence[Decided], start_offset: int, end_offset: int) -> None:
-        """Their announcement and the batch behind it, which ends there, were given their offsets."""
+        """Note half messages and decisions in flight, from the announcement at `start_offset` to the batch's `end_offset`."""
         for one in decided:
             self._deciding[one.offset] = one.outcome
         self._placed.append(_Placed(start_offset, end_offset, halves, decided))
 
     def synced(self, high_watermark: int) -> News | None:
-        """Everything below is durable. None: nothing of half messages has become so."""
+        """All offsets below `high_watermark` are durable. Returns what takes effect by that, or None."""
         placed = self._placed
         if not placed or placed[0].end_offset > high_watermark:
             return None
@@ -190,14 +194,14 @@ class HalfOrder:
         return news
 
     def rollback(self, end_offset: int) -> None:
-        """What was placed at or past this offset is not in the log. No high watermark has passed it."""
+        """Undo appends that end past `end_offset`: they are not in the log. No high watermark has passed them."""
         placed = self._placed
         while placed and placed[-1].end_offset > end_offset:
             for decided in placed.pop().decided:
                 self._deciding.pop(decided.offset, None)
 
     def delivered(self, position: Position) -> None:
-        """Deliveries have durably come to here."""
+        """Finish the committed half messages up to `position`: they are delivered durably."""
         while self._committed and self._committed[0][0] <= position:
             at, offset = heapq.heappop(self._committed)
             del self._by_position[at.offset]
@@ -206,7 +210,7 @@ class HalfOrder:
     def _count(self, decided: Decided) -> None:
         offset, outcome = decided.offset, decided.outcome
         if offset not in self._halves:
-            self._remember(offset, outcome)  # held below the start of the replay: it has left
+            self._remember(offset, outcome)  # it was held below the replay's start, so it is finished
         elif outcome is Outcome.COMMIT:
             self._outcomes[offset] = outcome
             heapq.heappush(self._committed, (decided.position, offset))

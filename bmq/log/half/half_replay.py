@@ -1,4 +1,4 @@
-"""Finds half messages and decisions in a log, batch by batch, beside what log/timers/replay finds. Pure."""
+"""Finds half messages and decisions in a log, batch by batch, while log/timers/replay finds delayed records. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from bmq.protocol.compression import Buffer
 from bmq.protocol.record_batch import HEADER_BYTES, BatchHeader
 
 _KEY_FIELD: Final = b"\x08" + Struct(">hh").pack(0, HALF_TYPE)
-"""The key of such a control record, behind its length."""
+"""The key of an announcement's control record, with its length in front."""
 _KEY_WITHIN_BYTES: Final = 32
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """An announcement whose batch was not seen yet. `next_offset`: where the log has to go on."""
+    """An announcement whose batch was not seen yet. `at`: its own header. `next_offset`: where the next batch has to begin."""
 
     announcement: HalfAnnouncement
     at: BatchHeader
@@ -35,9 +35,10 @@ class _Waiting:
 
 
 class HalfReplay:
-    """Implements replay.OtherReplay. `halves`, `decided`: in the order of the log, without those that have left.
+    """Implements replay.OtherReplay.
 
-    `finished`: the last decisions about those that have left, oldest first.
+    `halves`, `decided`: in the order of the log, without finished half messages (see HalfOrder). `finished`: the last decisions
+    about finished ones, oldest first.
     """
 
     def __init__(self) -> None:
@@ -59,7 +60,10 @@ class HalfReplay:
         return self._finished.values()
 
     def see(self, data: Buffer, place: int, header: BatchHeader) -> Iterable[Pending]:
-        """The next batch of the log. Raises CorruptRecords."""
+        """Take in the next batch of the log, at `place` in `data`; the committed half messages that it makes pending.
+
+        Raises CorruptRecords.
+        """
         pending: Iterable[Pending] = ()
         waiting, self._waiting = self._waiting, None
         is_announcement = header.is_control and not header.has_producer_id
@@ -81,7 +85,7 @@ class HalfReplay:
         return pending
 
     def drop_delivered(self, position: Position) -> None:
-        """Keep of what was committed and delivered that it was."""
+        """Move half messages whose delivery is at or below `position` to `finished`."""
         committed = [one for one in self._decided.values() if one.outcome is Outcome.COMMIT]
         for one in committed:
             if one.position <= position:
@@ -111,7 +115,7 @@ class HalfReplay:
 
 
 def halves_of(announcement: HalfAnnouncement, announced_at: int, base_offset: int) -> list[Half]:
-    """`announced_at`: the announcement's offset; `base_offset`: of the batch behind."""
+    """The announcement's half messages. `announced_at`: its own offset; `base_offset`: that of the batch behind."""
     return [
         Half(base_offset + entry.offset_delta, announced_at, announcement.now_ms, entry.check_id)
         for entry in announcement.halves
@@ -119,7 +123,7 @@ def halves_of(announcement: HalfAnnouncement, announced_at: int, base_offset: in
 
 
 def decided_of(announcement: HalfAnnouncement, base_offset: int) -> list[Decided]:
-    """As halves_of."""
+    """The announcement's decisions. `base_offset`: that of the batch behind."""
     return [
         Decided(one.offset, one.outcome, Position(one.due_ms, base_offset + one.offset_delta))
         for one in announcement.decisions

@@ -1,7 +1,7 @@
-"""Takes half messages and decisions out of a producer's batch: what is announced, and what stays visible. Pure.
+"""Splits a producer's batch into half messages and decisions, which are announced, and visible records. Pure.
 
-The visible batch has the offsets, producer and sequences of the whole one, and no records if all were taken out. A batch
-without one of the headers costs one search of its bytes.
+The visible batch has the offsets, producer and sequences of the whole one, and is empty if all records were taken out. A batch
+without half-message headers costs one search of its bytes.
 """
 
 from __future__ import annotations
@@ -21,22 +21,25 @@ DELAY_PREFIX: Final = b"bmq-deliver-a"
 
 
 class RefusedHalf(NamedTuple):
-    """A record that cannot be taken: its place in the batch, and why."""
+    """A record that is refused: its place in the batch, and the reason."""
 
     batch_index: int
     reason: str
 
 
 class TakenDecision(NamedTuple):
-    """A decision, and its own place in the batch."""
+    """A decision, and the place of its record in the batch."""
 
     asked: AskedDecision
     offset_delta: int
 
 
 class HalfSplit(NamedTuple):
-    """`visible`: the producer's batch without what was taken out, unless some are `refused`. `kept_indexes`: the places that
-    its records had in the producer's batch."""
+    """A producer's batch, split.
+
+    `visible`: the batch without half messages and decisions; empty bytes if records are `refused`. `kept_indexes`: which records
+    of the batch, counted from 0, stay visible.
+    """
 
     visible: bytearray
     halves: list[HalfRecord]
@@ -53,10 +56,10 @@ def split_half(
     has_delay: bool,
     level: int | None = None,
 ) -> HalfSplit | None:
-    """None: nothing of it is about half messages. The batch was checked record by record (broker/batch_validation).
+    """Split a batch that has passed record-by-record checks (broker/batch_validation); None if no record has to be taken out.
 
-    `check` tells whether a decision is to be announced (False: it was made before, and changes nothing), and raises HalfRefused.
-    `has_delay`: delay headers mean something on this topic. `level`: of the batch's codec. Raises BatchTooLong, Damage.
+    `check`: whether a decision has to be announced (False if it was made before); raises HalfRefused. `has_delay`: whether the
+    topic has delayed records. `level`: the compression level of the batch's codec. Raises BatchTooLong, Damage.
     """
     body = opened_body(batch, header, OPENED)
     if COMMON_PREFIX not in body:
@@ -101,7 +104,7 @@ def split_half(
 
 
 def empty_batch(offset_count: int) -> bytearray:
-    """A batch without records of so many offsets, for decisions of the owner's own."""
+    """A batch without records that takes `offset_count` offsets, for decisions that no producer sent."""
     header = BatchHeader(
         base_offset=0,
         length=0,

@@ -1,4 +1,4 @@
-"""A step of copying what a lane has left over. Pure."""
+"""Jobs of copying records that a lane left over to the base group. Pure."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from uuid import UUID
 
 
 class CopyJob(NamedTuple):
-    """Records of `lane` at `first` … `end - 1` of a partition, to be copied for the base group.
+    """Copy the records of `lane` at `first` … `end - 1` of a partition for the group `base`.
 
-    `producer_id`, `sequence`: of the copies; the same job gives the same batch. `copy_partition`: where they go.
+    `producer_id`, `sequence`: those of the copies, so a job that is repeated makes the same batch and adds no duplicate.
+    `copy_partition`: the partition of the topic of copies.
     """
 
     base: str
@@ -24,7 +25,7 @@ class CopyJob(NamedTuple):
 
 
 class CopyStep(NamedTuple):
-    """Behind a copied batch: the offset to go on from, and how many records were copied."""
+    """The result of copying one batch: the offset to continue from, and how many records were copied."""
 
     next_offset: int
     records: int

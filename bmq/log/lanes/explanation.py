@@ -12,7 +12,7 @@ from bmq.log.lanes.record_lane import NO_LANE, Headers, lane_of
 
 
 class LaneReader(StrEnum):
-    """Who gets a record. COPY: the base group, in the topic of copies."""
+    """The group that gets a record. COPY: the base group, from the topic of copies."""
 
     BASE = "base"
     LANE = "lane"
@@ -20,7 +20,7 @@ class LaneReader(StrEnum):
 
 
 class LaneExplanation(NamedTuple):
-    """`lane`: NO_LANE for none. `group`: the id of the group that gets the record, in `topic`. `why`: a sentence."""
+    """Which group gets a record: `group`, from `topic`. `lane`: the record's, or NO_LANE. `why`: one sentence."""
 
     lane: str
     reader: LaneReader
@@ -30,7 +30,7 @@ class LaneExplanation(NamedTuple):
 
 
 class ReadTopic(NamedTuple):
-    """A topic as a base group reads it. `untaken`: why a lane whose group reads it is not taken, by lane."""
+    """A topic as a base group and its lanes read it. `untaken`: lane -> why it is not taken though its group reads the topic."""
 
     base: str
     topic: str
@@ -39,7 +39,7 @@ class ReadTopic(NamedTuple):
 
 
 def explained(read: ReadTopic, headers: Headers, offset: int | None, header: bytes) -> LaneExplanation:
-    """`offset` None: the next record that is produced. `header`: the name of the lane header."""
+    """Which group gets a record with these headers. `offset` None: a record produced next. `header`: name of the lane header."""
     base = LaneExplanation(NO_LANE, LaneReader.BASE, read.base, read.topic, "it has no lane")
     try:
         lane = lane_of(headers, header)
@@ -58,5 +58,5 @@ def explained(read: ReadTopic, headers: Headers, offset: int | None, header: byt
         group = LaneGroup(read.base, lane).group_id
         why = f"the lane {lane} is taken from offset {taken.start} {until}"
         return LaneExplanation(lane, LaneReader.LANE, group, read.topic, why)
-    why = f"when the lane {lane} left, its group had had the records below offset {taken.kept} alone"
+    why = f"the lane {lane} has ended, and its group had consumed the records below offset {taken.kept} only"
     return LaneExplanation(lane, LaneReader.COPY, read.base, copies_topic(read.topic, read.base), why)

@@ -1,7 +1,7 @@
 """Which records of a partition a base group sees and which its lanes see: intervals of offsets in which a lane is taken. Pure.
 
-Each record is seen once. In no interval of its lane: by the base group. In an interval, below `kept`: by the lane's group.
-From `kept` to the end of an interval that has ended: by the base group, in a copy.
+Each record is seen by one group. The base group sees records outside of the intervals of their lane. The lane's group sees
+those inside an interval, below `kept`. Records from `kept` to the end of an ended interval are copied for the base group.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ NO_END: Final = 2**63 - 1
 class Interval(NamedTuple):
     """Offsets `start` … `end - 1` in which the lane is taken.
 
-    `end`: NO_END while it is open. `kept`: what the lane's group had committed when the interval ended, within its bounds;
-    NO_END while it is open.
+    `end`: NO_END while it is open. `kept`: the offset that the lane's group had committed when the interval ended, limited to the
+    interval's bounds; NO_END while it is open.
     """
 
     lane: str
@@ -45,20 +45,20 @@ def is_of_lane(intervals: Iterable[Interval], lane: str, offset: int) -> bool:
 
 
 def concerning(intervals: Iterable[Interval], first: int, last: int) -> Sequence[Interval]:
-    """Those that have one of the offsets `first` … `last`."""
+    """The intervals that overlap the offsets `first` … `last`."""
     return [one for one in intervals if one.start <= last and first < one.end]
 
 
 def open_interval(intervals: Iterable[Interval], lane: str) -> Interval | None:
-    """The lane's interval that has not ended; there is one at most."""
+    """The lane's open interval; there is at most one."""
     return next((one for one in intervals if one.lane == lane and one.is_open), None)
 
 
 def opened(intervals: Sequence[Interval], lane: str, high_watermark: int) -> Interval:
-    """The interval that makes the lane taken from `high_watermark` on, read after the decision to open it.
+    """A new interval, in which the lane is taken from `high_watermark` on (as read after the decision to open it).
 
-    An interval that ended just there and left nothing over goes on: it replaces the one with the same lane and start.
-    Raises ValueError if the lane is taken.
+    If the lane's last interval ended right there and left nothing over, the result is that interval, open again: it has the same
+    lane and start, so it replaces the ended one. Raises ValueError if the lane is taken.
     """
     if open_interval(intervals, lane) is not None:
         raise ValueError(f"the lane {lane} is taken")
@@ -71,9 +71,9 @@ def opened(intervals: Sequence[Interval], lane: str, high_watermark: int) -> Int
 
 
 def closed(interval: Interval, high_watermark: int, committed: int | None) -> Interval:
-    """The interval, ended at `high_watermark`, of whose records the lane's group had done those below `committed`.
+    """The interval, ended at `high_watermark`. The lane's group has consumed its records below `committed`.
 
-    None: it has committed nothing in this partition.
+    `committed` None: the group has committed no offset in this partition.
     """
     end = max(high_watermark, interval.start)
     kept = interval.start if committed is None else min(max(committed, interval.start), end)

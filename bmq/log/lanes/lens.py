@@ -1,7 +1,7 @@
-"""The records that a group with lanes sees of batches that were read. Pure.
+"""Filters batches that were read to the records that one group of a set of lanes sees. Pure.
 
-Only a batch that may have a record for somebody else is opened. Runs of batches without a record become one empty batch,
-the last, so that the reader's position moves on.
+A batch is opened only if it may have records for another group. Batches without a record, one after the other, become one empty
+batch (the last of them), so that the reader's position moves on.
 """
 
 from __future__ import annotations
@@ -20,22 +20,28 @@ from bmq.records.selected_records import with_records
 
 
 class Lens(NamedTuple):
-    """`lane`: the one that is read, NO_LANE for the base group. `intervals`: all that concern the batches."""
+    """The terms that decide which records a group sees.
+
+    `lane`: the group's lane, NO_LANE for the base group. `header`: name of the lane header. `intervals`: those that overlap the
+    batches.
+    """
 
     lane: str
     header: bytes
     intervals: Sequence[Interval]
 
     def sees(self, lane: str, offset: int) -> bool:
-        """Whether the group sees a record of this lane (NO_LANE: none) there."""
+        """Whether the group sees a record of this lane (NO_LANE: of none) at `offset`."""
         if self.lane == NO_LANE:
             return is_of_base(self.intervals, lane, offset)
         return lane == self.lane and is_of_lane(self.intervals, lane, offset)
 
 
 class Seen(NamedTuple):
-    """`parts`: whole batches. `opened`: by its place, what the group sees of each batch that had to be opened: a batch in its place, no
-    bytes for none of its records, None for the batch as it is.
+    """Batches as one group sees them. `parts`: whole batches.
+
+    `opened`: for each batch that had to be opened, by its place: the batch that replaces it, b"" if the group sees none of its
+    records, None if it sees all.
     """
 
     parts: list[Buffer]
@@ -43,7 +49,7 @@ class Seen(NamedTuple):
 
 
 def near(lens: Lens, header: BatchHeader) -> Lens | None:
-    """What of a lens decides about one batch, the same for all lenses that see the same of it; None: it need not be opened."""
+    """The lens, cut to one batch; None if the batch need not be opened. Lenses that see the same of the batch become equal."""
     if header.is_control:
         return None
     end = header.end_offset
@@ -55,7 +61,10 @@ def near(lens: Lens, header: BatchHeader) -> Lens | None:
 
 
 def seen_by(lens: Lens, whole: memoryview, known: Mapping[int, Buffer | None] = MappingProxyType({})) -> Seen:
-    """Batches as the group sees them. `known`: as `opened`, of an earlier call. Raises BadCompressedData, Damage, CorruptRecords."""
+    """The batches as the group sees them. `known`: `opened` of an earlier call for the same batches.
+
+    Raises BadCompressedData, Damage, CorruptRecords.
+    """
     found = Seen([], {})
     is_last_empty = False
     for place, header in batches(whole):

@@ -1,4 +1,4 @@
-"""Names of swimlanes: of lanes, of the groups that read them, and the mark in a consumer's client id. Pure.
+"""Names of lanes and of the groups that read them, and the mark in a consumer's client id. Pure.
 
 A lane of the base group `orders` is read by the group `orders@blue`. A fetch names no group, so consumers of both carry a
 mark in their client id: `lanes:orders` and `lanes:orders@blue`, followed by `#` and anything else where an application or
@@ -20,11 +20,11 @@ _FORBIDDEN_IN_GROUPS: Final = re.compile(r"[@/#]")
 
 
 class LaneRefused(ValueError):
-    """A name that no lane or no group with lanes may have. The message is one sentence that says why."""
+    """A name that a lane or a group with lanes may not have. The message is one sentence that says why."""
 
 
 class LaneGroup(NamedTuple):
-    """A group of a set of lanes. `lane`: empty for the base group."""
+    """A group's id in two parts: the base group's id, and the lane that the group reads (empty for the base group itself)."""
 
     base: str
     lane: str
@@ -35,7 +35,7 @@ class LaneGroup(NamedTuple):
 
 
 def check_lane(name: str) -> str:
-    """The name itself. Raises LaneRefused."""
+    """Return the name if a lane may have it. Raises LaneRefused."""
     if not _LANE.fullmatch(name):
         raise LaneRefused(
             f"{_quoted(name)} is no lane: a lane has 1 to {LANE_LENGTH_MAX} ASCII letters, digits, dots, hyphens and underscores"
@@ -44,29 +44,30 @@ def check_lane(name: str) -> str:
 
 
 def check_base(group_id: str) -> str:
-    """The id of a group that is to have lanes. Raises LaneRefused."""
+    """Return the id if a group with this id may have lanes. Raises LaneRefused."""
     if not group_id or _FORBIDDEN_IN_GROUPS.search(group_id):
         raise LaneRefused(f"the group {_quoted(group_id)} cannot have lanes: its id must have none of @ / #")
     return group_id
 
 
 def lane_group_of(group_id: str) -> LaneGroup:
-    """The base group and the lane of a group's id. Raises LaneRefused."""
+    """The base group and the lane that a group's id names. Raises LaneRefused."""
     base, separator, lane = group_id.partition(_LANE_SEPARATOR)
     return LaneGroup(check_base(base), check_lane(lane) if separator else "")
 
 
 def marked_group_of(client_id: str | None) -> str | None:
-    """The id of the group that a client id names; None: it has no mark. Not checked: see `lane_group_of`."""
+    """The group id in a client id's mark, unchecked (see `lane_group_of`); None without a mark."""
     if client_id is None or not client_id.startswith(MARK):
         return None
     return client_id[len(MARK) :].partition(_MARK_END)[0]
 
 
 def refusal_of(group_id: str, client_id: str, has_lanes: Callable[[str], bool]) -> str | None:
-    """Why a client with this id may not be a member of this group, in a sentence; None: it may.
+    """One sentence that says why a client with this id may not be a member of this group; None if it may.
 
-    `has_lanes`: whether a group has lanes, by its id. A member and its fetches then belong to one group, and have one view.
+    `has_lanes`: whether the group with this id has lanes. The check makes a member and its fetches belong to the same group, so
+    that both see the same records.
     """
     marked = marked_group_of(client_id)
     if marked is not None:
@@ -79,7 +80,7 @@ def refusal_of(group_id: str, client_id: str, has_lanes: Callable[[str], bool]) 
 
 
 def copies_topic(topic: str, base: str) -> str:
-    """The topic to which records are copied that a lane has left over."""
+    """The topic of copies: records that lanes of the group `base` left over are copied to it."""
     return f"{topic}.retry.{base}"
 
 
@@ -89,5 +90,5 @@ def client_id_of(group_id: str) -> str:
 
 
 def _quoted(name: str) -> str:
-    """A name for a message: its length comes from a client."""
+    """The name in quotes, cut for a message: a client may send a name of any length."""
     return repr(name if len(name) <= LANE_LENGTH_MAX else name[:LANE_LENGTH_MAX] + "…")

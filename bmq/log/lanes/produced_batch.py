@@ -1,4 +1,4 @@
-"""The lanes of a batch that is being produced: records with a bad one are named, records without one get the producer's. Pure."""
+"""Lanes of produced batches: finds records whose lane is not valid, and gives records without a lane the producer's. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _OPENED: Final = "whose lanes are looked at"
 
 
 class RefusedLane(NamedTuple):
-    """A record whose lane may not be: its place in the batch, and why."""
+    """A record whose lane is not valid: its place in the batch, and the reason."""
 
     batch_index: int
     reason: str
 
 
 def refused_lanes(batch: memoryview, header: BatchHeader, name: bytes) -> list[RefusedLane]:
-    """The records that may not be produced. `name`: of the lane header. Costs one search of the batch's bytes without that name in them.
+    """The records whose lane is not valid. `name`: of the lane header. A batch without that name costs one search of its bytes.
 
     Raises BatchTooLong, Damage, UnknownCompression.
     """
@@ -42,9 +42,9 @@ def refused_lanes(batch: memoryview, header: BatchHeader, name: bytes) -> list[R
 
 
 def stamped(batch: memoryview, header: BatchHeader, name: bytes, lane: str) -> bytearray | None:
-    """The batch with the lane in a further header of each record that has none; None: each has one, or a bad one.
+    """The batch, with the lane added as a header to each record that has none; None if every record has one, valid or not.
 
-    Offsets, times, producer and sequences stay. Raises BatchTooLong, Damage, UnknownCompression.
+    Offsets, timestamps, producer and sequences stay. `name`: of the lane header. Raises BatchTooLong, Damage, UnknownCompression.
     """
     body = opened_body(batch, header, _OPENED)
     require_few_records(header, "with lanes")

@@ -18,8 +18,8 @@ Headers = Iterable[tuple[bytes, bytes | None]]
 def lane_of(headers: Headers, header: bytes) -> str:
     """The record's lane, NO_LANE without one. `header`: the name of the lane header.
 
-    A lane header that is not empty is stronger than baggage. Raises LaneRefused for a name that no lane may have, and for
-    more than one lane. Source of baggage: W3C Baggage, section 3.2 (list members `key=value;property`, percent-encoded).
+    A lane header that is not empty counts before baggage. Raises LaneRefused for a name that is not valid, and for more than one
+    lane. Source: W3C Baggage, section 3.2 (list members `key=value;property`, percent-encoded).
     """
     own: list[bytes] = []
     carried: list[bytes] = []
@@ -39,7 +39,7 @@ def lane_of(headers: Headers, header: bytes) -> str:
 
 
 def read_lane_of(headers: Headers, header: bytes) -> str:
-    """Like `lane_of`, for a record that is in the log: one that would be refused today has no lane."""
+    """The lane of a record in the log, as `lane_of` says; NO_LANE if that refuses the record's headers."""
     try:
         return lane_of(headers, header)
     except LaneRefused:
@@ -47,7 +47,7 @@ def read_lane_of(headers: Headers, header: bytes) -> str:
 
 
 def may_have_lane(body: bytes | bytearray | memoryview, header: bytes) -> bool:
-    """Whether any record of these decompressed records may have a lane; one search, or two, of their bytes."""
+    """Whether any of these decompressed records may have a lane; costs one or two searches of their bytes."""
     searched = body if isinstance(body, bytes | bytearray) else bytes(body)
     return header in searched
 

@@ -1,7 +1,7 @@
-"""Which producers' records get a lane from the proxy, by their client id or their user. Pure.
+"""Rules that give a producer's records a lane, by client id or user; the proxy applies them. Pure.
 
-A rule is `client:NAME=LANE` or `user:NAME=LANE`; a NAME that ends in `*` is the beginning of a name. The first rule that
-fits counts.
+A rule is `client:NAME=LANE` or `user:NAME=LANE`. A NAME that ends in `*` fits all names that begin so. The first rule that fits
+counts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from bmq.log.lanes.names import LaneRefused, check_lane
 
 RULES_MAX: Final = 100
-"""Each produce of a topic with rules looks at all of them."""
+"""Most rules of a topic: each produce may compare them all."""
 _NAME_LENGTH_MAX: Final = 255
 _SHOWN_LENGTH_MAX: Final = 100
 _USER: Final = "user"
@@ -22,7 +22,7 @@ _USER_PRINCIPAL: Final = "User:"
 
 
 class LaneRule(NamedTuple):
-    """`is_user`: `name` is a user's, else a client id. `is_prefix`: it is the beginning of one."""
+    """One rule. `is_user`: `name` is a user, else a client id. `is_prefix`: `name` is the beginning of one."""
 
     is_user: bool
     name: str
@@ -30,13 +30,13 @@ class LaneRule(NamedTuple):
     lane: str
 
     def fits(self, client_id: str, user: str) -> bool:
-        """`user`: empty for a principal that is no user."""
+        """Whether the rule fits this client. `user`: empty for a principal of another type than User."""
         name = user if self.is_user else client_id
         return name.startswith(self.name) if self.is_prefix else name == self.name
 
 
 def lane_rule(text: str) -> LaneRule:
-    """The rule of one item of the config. Raises LaneRefused."""
+    """Parse one item of the config. Raises LaneRefused."""
     kind, colon, rest = text.strip().partition(":")
     name, equals, lane = rest.rpartition("=")
     if not colon or not equals or kind not in (_USER, _CLIENT) or not 1 <= len(name) <= _NAME_LENGTH_MAX:
@@ -48,7 +48,7 @@ def lane_rule(text: str) -> LaneRule:
 
 
 def lane_rules(texts: Iterable[str]) -> tuple[LaneRule, ...]:
-    """Raises LaneRefused."""
+    """Parse all items of the config. Raises LaneRefused."""
     rules = tuple(map(lane_rule, texts))
     if len(rules) > RULES_MAX:
         raise LaneRefused(f"{len(rules)} rules of lanes' producers, {RULES_MAX} are allowed")
@@ -56,6 +56,6 @@ def lane_rules(texts: Iterable[str]) -> tuple[LaneRule, ...]:
 
 
 def lane_of_producer(rules: Sequence[LaneRule], client_id: str | None, principal: str) -> str | None:
-    """The lane that the records of this client get; None: they stay as they are. `principal`: TYPE:NAME."""
+    """The lane that this client's records get; None if no rule fits. `principal`: TYPE:NAME."""
     user = principal.removeprefix(_USER_PRINCIPAL) if principal.startswith(_USER_PRINCIPAL) else ""
     return next((rule.lane for rule in rules if rule.fits(client_id or "", user)), None)

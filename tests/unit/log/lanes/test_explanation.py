@@ -24,7 +24,7 @@ def said(offset: int | None, *lanes: bytes) -> LaneExplanation:
         (None, (), "base", "g", "t", "it has no lane"),
         (None, (b"blue",), "lane", "g@blue", "t", "the lane blue is taken from offset 20 on"),
         (5, (b"blue",), "lane", "g@blue", "t", "the lane blue is taken from offset 5 to 7"),
-        (6, (b"blue",), "copy", "g", "t.retry.g", "had the records below offset 6 alone"),
+        (6, (b"blue",), "copy", "g", "t.retry.g", "had consumed the records below offset 6 only"),
         (8, (b"blue",), "base", "g", "t", "the lane blue is not taken at offset 8"),
         (None, (b"red",), "base", "g", "t", "the lane red is not taken now: no one"),
         (9, (b"red",), "base", "g", "t", "the lane red is not taken at offset 9"),
