@@ -1,4 +1,4 @@
-"""Writes the files that hold aborted transactions for which a manifest has no room."""
+"""Writes files of aborted transactions that a manifest has no room for."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from bmq.log.store import (
 
 
 class AbortedFileWriter:
-    """For one leader epoch. A number is tried once (rule 21)."""
+    """Writes such files for one leader epoch. Each file number is tried once (rule 21)."""
 
     def __init__(self, store: SegmentStore, paths: PartitionPaths, holder: str) -> None:
         self._store = store
         self._paths = paths
         self._holder = holder
         self._numbers = count()
-        self._written: dict[AbortedFile, None] = {}  # and not named by the newest manifest
+        self._written: dict[AbortedFile, None] = {}  # written files that the newest manifest does not name
 
     def named(self, files: Iterable[AbortedFile]) -> None:
-        """The newest manifest names these."""
+        """Note that the newest manifest, now durable, names these files."""
         for file in files:
             self._written.pop(file, None)
 
     def take_unnamed(self) -> tuple[AbortedFile, ...]:
-        """The files that were written and that no manifest names; they may be deleted."""
+        """The written files that no manifest names, which may be deleted. Each is returned once."""
         unnamed = tuple(self._written)
         self._written.clear()
         return unnamed
@@ -46,7 +46,7 @@ class AbortedFileWriter:
     async def without(
         self, files: tuple[AbortedFile, ...], dropped_aborts: Sequence[int], aborted: AbortedTransactions
     ) -> tuple[AbortedFile, ...]:
-        """The files without the markers at these offsets: those that have one are written anew."""
+        """The files without the transactions whose markers were at `dropped_aborts`; files that had one are written anew."""
         changed: list[AbortedFile] = []
         for file in files:
             gone = [offset for offset in dropped_aborts if file.first_marker <= offset <= file.last_marker]
@@ -61,7 +61,7 @@ class AbortedFileWriter:
         return tuple(changed)
 
     async def with_room(self, manifest: Manifest) -> Manifest:
-        """The manifest with the oldest of too many aborted transactions in files."""
+        """The manifest, with its oldest aborted transactions moved to files if it has FILE_ENTRIES_MAX or more."""
         files, aborted, filed = [*manifest.aborted_files], manifest.aborted, 0
         while len(aborted) - filed >= FILE_ENTRIES_MAX:
             files.append(await self._write(aborted.part(filed, filed + FILE_ENTRIES_MAX)))
@@ -71,14 +71,14 @@ class AbortedFileWriter:
         return replace(manifest, aborted=aborted.part(filed, len(aborted)), aborted_files=tuple(files))
 
     async def _write(self, aborted: AbortedTransactions) -> AbortedFile:
-        """Make them durable in a file that no manifest names yet. Raises FencedWriter, StoreError."""
+        """Write these transactions durably to a new file, which no manifest names yet. Raises FencedWriter, StoreError."""
         epoch, number = self._paths.leader_epoch, next(self._numbers)
         try:
             await self._store.write_file(self._paths.aborted(epoch, number), encode_file(aborted), holder=self._holder)
         except FileMissing as error:
             raise FencedWriter(f"{self._paths.own} is gone") from error
         except AlreadyExists as error:
-            raise CorruptFile(f"{self._paths.aborted(epoch, number)} is there already") from error
+            raise CorruptFile(f"{self._paths.aborted(epoch, number)} exists already") from error
         file = AbortedFile(epoch, number, len(aborted), aborted.first_marker, aborted.last_marker)
         self._written[file] = None
         return file

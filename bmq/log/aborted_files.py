@@ -1,8 +1,8 @@
-"""Files of aborted transactions: a manifest names them for those that it has no room for.
+"""Files of aborted transactions, which a manifest names instead of listing them all.
 
-An aborted transaction is remembered as long as its log, so there may be millions, and each manifest would be written with
-all of them. The oldest are written once, into files that later manifests, and those of later owners, name again. A file
-changes only by being replaced: when compaction drops the marker of a transaction in it.
+An aborted transaction is remembered as long as its part of the log, so there may be millions, too many to write into each
+manifest. The oldest are written once, into files that all later manifests name, also those of later owners. A file never changes;
+it is replaced when compaction drops the marker of a transaction in it.
 
 The file is a container with one checksummed part:
     abrt  the table, as in a manifest
@@ -29,29 +29,29 @@ _PARTS: Final = (b"abrt",)
 
 
 class CorruptAbortedFile(CorruptParts):
-    """A file of aborted transactions that is not whole, or not the one that the manifest names."""
+    """A file of aborted transactions that is not whole, or is not the one that the manifest names."""
 
 
 def encode_file(aborted: AbortedTransactions) -> bytes:
-    """At most FILE_ENTRIES_MAX of them."""
+    """The file's bytes. `aborted` has at most FILE_ENTRIES_MAX transactions."""
     return encode_parts(_MAGIC, {b"abrt": aborted.encode()})
 
 
 def decode_file(data: Buffer, file: AbortedFile) -> AbortedTransactions:
-    """Raises CorruptAbortedFile."""
+    """The transactions in the file that the manifest names as `file`. Raises CorruptAbortedFile."""
     parts = decode_parts(_MAGIC, data, _PARTS, CorruptAbortedFile)
     aborted = AbortedTransactions.decode(parts[b"abrt"], CorruptAbortedFile)
     found = (len(aborted), aborted.first_marker, aborted.last_marker) if len(aborted) else (0, 0, 0)
     if found != (file.count, file.first_marker, file.last_marker):
-        raise CorruptAbortedFile(f"it holds {len(aborted)} aborted transactions, and not those the manifest says")
+        raise CorruptAbortedFile(f"it holds {len(aborted)} aborted transactions, not those that the manifest names")
     return aborted
 
 
 async def with_filed_aborts(store: SegmentStore, paths: PartitionPaths, manifest: Manifest) -> Manifest:
-    """The manifest with all its aborted transactions in `aborted`.
+    """The manifest with all its aborted transactions read into `aborted`.
 
-    Without a file readers of committed records would get what was aborted, so it is never left out in silence (rule 25);
-    once an operator accepted that, `aborted_files` does not name it any more. Raises StateDamaged, StorageUnavailable.
+    Without one of the files, readers of committed records would get aborted ones, so a lost file is never ignored silently (rule
+    25). Once an operator has accepted the loss, `aborted_files` no longer names it. Raises StateDamaged, StorageUnavailable.
     """
     if not manifest.aborted_files:
         return manifest

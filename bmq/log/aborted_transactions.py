@@ -1,6 +1,6 @@
-"""The aborted transactions of a log, so that a read_committed consumer can leave their records out. Pure.
+"""The aborted transactions of a log, by which read_committed consumers leave out their records. Pure.
 
-Four int64 each: producer id, first offset, last offset (of the marker), last stable offset when the marker was written.
+An entry is four int64: producer id, first offset, last offset (the marker's), last stable offset when the marker was written.
 Source: KIP-98, Kafka's TransactionIndex.
 """
 
@@ -20,7 +20,7 @@ ENTRY_BYTES: Final = 8 * _FIELD_COUNT
 
 
 class AbortedEntry(NamedTuple):
-    """One aborted transaction, offsets inclusive."""
+    """One aborted transaction. Offsets are inclusive."""
 
     producer_id: int
     first_offset: int
@@ -29,7 +29,7 @@ class AbortedEntry(NamedTuple):
 
 
 class AbortedTransactions:
-    """In the order of their markers, so last offsets ascend."""
+    """A table of aborted transactions in the order of their markers, so last offsets ascend."""
 
     __slots__ = ("_last_offsets", "_numbers")
 
@@ -48,7 +48,7 @@ class AbortedTransactions:
         return AbortedEntry(*self._numbers[place * _FIELD_COUNT : (place + 1) * _FIELD_COUNT])
 
     def add(self, entry: AbortedEntry) -> None:
-        """Raises ValueError unless its marker lies behind all others."""
+        """Add a transaction whose marker lies behind all others. Raises ValueError if it does not."""
         if self._last_offsets and entry.last_offset <= self._last_offsets[-1]:
             raise ValueError(f"marker at {entry.last_offset} is not behind {self._last_offsets[-1]}")
         self._numbers.extend(entry)
@@ -71,7 +71,7 @@ class AbortedTransactions:
         return self.part(bisect_left(self._last_offsets, from_offset), bisect_left(self._last_offsets, to_offset))
 
     def newest(self, from_offset: int, to_offset: int, count_max: int) -> tuple[AbortedTransactions, int]:
-        """The last `count_max` with a marker in [from, to), and the offset from which that list is complete.
+        """(the last `count_max` transactions with a marker in [from, to), the offset from which that list is complete).
 
         That offset is `from_offset` when none was left out, else it follows the last marker left out.
         """
@@ -81,14 +81,14 @@ class AbortedTransactions:
         return self.between(from_offset, to_offset), from_offset
 
     def undecided_from(self, offset: int, bound_offset: int) -> int:
-        """The lowest first offset of transactions whose marker lies at or past `offset`, at most `bound_offset`."""
+        """The lowest first offset of transactions whose marker lies at or past `offset`, or `bound_offset` if lower."""
         place = bisect_left(self._last_offsets, offset)
         if place == len(self._last_offsets):
             return bound_offset
         return min(bound_offset, *self._numbers[place * _FIELD_COUNT + 1 :: _FIELD_COUNT])
 
     def extend(self, later: AbortedTransactions) -> None:
-        """Raises ValueError unless their markers lie behind all others."""
+        """Add the transactions of `later`, whose markers lie behind all others. Raises ValueError if they do not."""
         if self._last_offsets and later._last_offsets and later._last_offsets[0] <= self._last_offsets[-1]:
             raise ValueError(f"marker at {later._last_offsets[0]} is not behind {self._last_offsets[-1]}")
         self._numbers.extend(later._numbers)
@@ -124,7 +124,7 @@ class AbortedTransactions:
         del self._last_offsets[first:]
 
     def remove(self, last_offset: int) -> None:
-        """Forget the transaction whose marker has this offset, if there is one: compaction dropped it."""
+        """Forget the transaction whose marker has this offset, if there is one, because compaction dropped the marker."""
         place = bisect_left(self._last_offsets, last_offset)
         if place < len(self) and self._last_offsets[place] == last_offset:
             del self._numbers[place * _FIELD_COUNT : (place + 1) * _FIELD_COUNT]

@@ -19,7 +19,7 @@ from bmq.records.fresh_memory import fresh_memory
 _CRC_BEGINS: Final = 21
 _LENGTH_WITHOUT_RECORDS: Final = HEADER_BYTES - LENGTH_OVERHEAD_BYTES
 _OPENING: Final = Struct("=qi8xIii32xi4xq")
-"""The fields of a batch_layout.BATCH that opening needs: base offset, length, checksum, attributes, offset delta, count, place."""
+"""Fields of batch_layout.BATCH that opening needs: base offset, length, checksum, attributes, offset delta, count, place."""
 assert _OPENING.size == layout.BATCH.size
 
 
@@ -36,9 +36,9 @@ class Scratch:
         self._size_bytes = 0
 
     def of(self, size_bytes: int) -> memoryview:
-        """So many bytes, to be written."""
+        """Memory of at least `size_bytes` to write into; it may be the memory that the last call returned."""
         if self._size_bytes < size_bytes:
-            # Views of the old memory may still be in use: it goes with the last of them.
+            # Views of the old memory may still be in use: it is freed with the last view.
             self._memory, self._size_bytes = memoryview(fresh_memory(size_bytes)), size_bytes
         return self._memory
 
@@ -47,8 +47,8 @@ class Scratch:
 class OpenedBatches:
     """The first batches of a scan with their records decompressed.
 
-    `bodies`: as the kernel takes them, their data the buffer itself when nothing was compressed, else part of a Scratch.
-    `is_opened`: a byte per batch; one that did not have to be opened has no body there.
+    `bodies`: in the kernel's form; their data is the buffer itself if no batch was compressed, else part of a Scratch.
+    `is_opened`: a byte per batch, 0 if it did not have to be opened and has no body.
     """
 
     bodies: Bodies
@@ -66,12 +66,12 @@ def open_bodies(
     is_verified: bool,
     scratch: Scratch,
 ) -> OpenedBatches:
-    """Verify checksums and decompress, up to the batch with which the bodies reach `bytes_max`; at least one.
+    """Verify checksums and decompress, up to the batch with which the bodies reach `bytes_max`; at least one batch.
 
     `batches`: batch_layout.BATCH structures. A batch is not opened if its header has all that is `wanted`
     (batch_layout.WANTS_…): a record for each of its offsets, and their time if that is the log's.
-    Raises DamagedBatch: a wrong checksum, a body that does not decompress or is longer than `batch_bytes_max`, more records
-    than it has room for.
+    Raises DamagedBatch for a wrong checksum, a body that does not decompress or is longer than `batch_bytes_max`, and more
+    records than fit into the body.
     """
     view = memoryview(data)
     is_opened = _is_opened(batches, wanted)
@@ -93,7 +93,7 @@ def open_bodies(
             body_bytes = length - _LENGTH_WITHOUT_RECORDS
             if not opens:
                 if attributes & COMPRESSION_MASK:
-                    # It may be compressed to almost nothing, but holds no more records than the longest body.
+                    # A body may be compressed to almost nothing, but has no more records than the longest allowed body.
                     body_bytes = batch_bytes_max
             elif is_compressed:
                 room = target[used_bytes : used_bytes + batch_bytes_max]
@@ -118,10 +118,10 @@ def open_bodies(
 
 
 def _is_opened(batches: Buffer, wanted: int) -> bytearray:
-    """A byte per batch: 0 if its header has all that is wanted."""
+    """A byte per batch: 0 if its header has all that is `wanted`, so that it need not be opened."""
     if wanted > layout.WANTS_TIMESTAMP:
         return bytearray(b"\1" * (memoryview(batches).nbytes // layout.BATCH.size))
-    # Offsets are known from the header if there is a record for each, times if they are the log's.
+    # The header gives all offsets if there is a record for each, and the records' time if it is that of the append.
     fields = _OPENING.iter_unpack(batches)
     if wanted & layout.WANTS_TIMESTAMP:
         return bytearray(

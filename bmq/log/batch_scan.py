@@ -1,4 +1,4 @@
-"""Finds the record batches in a piece of a segment's file: their places and headers, many at once. Pure."""
+"""Finds the record batches in a piece of a segment's file, many per call: their places and headers. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from bmq.records.reading import scan_batches
 _BASE_OFFSET: Final = Struct(">q")
 NO_LIMIT: Final = 1 << 62
 _BATCHES_MAX: Final = 4096
-"""Batches found by one call of the kernel."""
+"""Most batches found by one call of the kernel."""
 
 
 class Scan(NamedTuple):
-    """Whole batches found in a buffer: so many (`batch_count`) batch_layout.BATCH structures, with their places in it.
+    """Whole batches found in a buffer.
 
-    `end`: the position behind the last one, and behind padding there. `missing_bytes`: how many more bytes the batch or
-    padding at `end` needs, as far as known; 0 if the buffer ends there or the scan stopped early.
+    `batches`: `batch_count` structures batch_layout.BATCH, with the batches' places in the buffer. `end`: the position behind
+    the last batch and its padding. `missing_bytes`: how many more bytes the batch or padding at `end` needs, as far as known; 0
+    if the buffer ends there or the scan stopped early.
     """
 
     batches: Buffer
@@ -72,7 +73,7 @@ def scan(
         rows += part.rows
         place, last_offset = part.place, part.last_offset
         if part.why == layout.BAD_BATCH_LENGTH:
-            reason = f"a record batch of {part.size_bytes} bytes, {batch_bytes_max} are allowed"
+            reason = f"a record batch has {part.size_bytes} bytes, {batch_bytes_max} are allowed"
             raise DamagedBatch(origin, place, None, reason)
         if part.why >= layout.BAD_HEADER:
             base_offset = _BASE_OFFSET.unpack_from(data, place)[0]
@@ -81,7 +82,7 @@ def scan(
             missing_bytes = part.size_bytes - (len(data) - place)
             break
         if part.why == layout.SCANNED_ENOUGH and not has_enough():
-            continue  # only the room for batches was used up
+            continue  # the call stopped because it had found as many batches as it may
         if part.why != layout.NO_LENGTH:
             break
         view = memoryview(data)

@@ -1,7 +1,7 @@
-"""Finds the manifest a partition's recovery starts from: the newest one, undamaged, or none if there is none (rule 25).
+"""Finds the manifest that a partition's recovery starts from: the newest one, which must be whole (rule 25).
 
-An older manifest may name files that were deleted since, and lacks later cuts and DeleteRecords. So it counts only in
-two cases: the newer one was never finished, so nobody acted on it; or an operator accepted that the newer one is lost.
+An older manifest may name files that were deleted since, and lacks later cuts and DeleteRecords. So it is used in two cases
+only: the newer one was never finished, so no owner acted on it; or an operator accepted that the newer one is lost.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _log = structlog.get_logger("bmq.log")
 
 @dataclass(frozen=True, slots=True)
 class Directory:
-    """An epoch's directory and what a listing of it showed."""
+    """An epoch's directory, as listed."""
 
     leader_epoch: int
     entries: tuple[FileStatus, ...]
 
 
 class FilesLeftOpen(StorageUnavailable):
-    """Files of a sealed directory are open. They must be closed (rule 3) before the walk is tried again."""
+    """A sealed directory has open files. They must be closed (rule 3) before recovery is tried again."""
 
     def __init__(self, path: str, entries: tuple[FileStatus, ...]) -> None:
         names = ", ".join(entry.name for entry in entries if entry.is_open)
@@ -50,7 +50,10 @@ class FilesLeftOpen(StorageUnavailable):
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """`directories`: those with segments behind the manifest, in order. More than one only when a loss was accepted."""
+    """Where recovery starts. `manifest` None: no owner has finished one.
+
+    `directories`: those with segments that follow the manifest, in order; more than one only if a loss was accepted.
+    """
 
     manifest: Manifest | None
     directories: tuple[Directory, ...] = ()
@@ -58,7 +61,7 @@ class Checkpoint:
 
 
 async def find_checkpoint(store: SegmentStore, paths: PartitionPaths, epochs: Sequence[int]) -> Checkpoint:
-    """`epochs`: those below `paths.leader_epoch`, newest first, all sealed.
+    """The checkpoint for the owner of `paths.leader_epoch`. `epochs`: all lower ones, newest first; their directories are sealed.
 
     Raises StateDamaged, StorageUnavailable, FilesLeftOpen.
     """
@@ -79,7 +82,7 @@ async def find_checkpoint(store: SegmentStore, paths: PartitionPaths, epochs: Se
             manifest = await _without_lost_files(store, paths, found.manifest) if is_loss_accepted else found.manifest
             manifest = await with_filed_aborts(store, paths, manifest)
             return Checkpoint(manifest, (directory, *reversed(following)), is_loss_accepted)
-        # Nothing is written before the manifest is durable, so an epoch that never came that far holds no records.
+        # An owner writes no records before its first manifest is durable, so an epoch without one has none.
         if any(parse_segment(entry.name) is not None and entry.length_bytes for entry in entries):
             if not found.is_loss_accepted:
                 await require_accepted(
@@ -91,7 +94,7 @@ async def find_checkpoint(store: SegmentStore, paths: PartitionPaths, epochs: Se
 
 
 async def _newest_manifest(store: SegmentStore, paths: PartitionPaths, directory: Directory) -> Checkpoint:
-    """The directory's newest manifest that counts, if any does."""
+    """The newest manifest of the directory that may be used, if any. Raises StateDamaged, StorageUnavailable."""
     epoch = directory.leader_epoch
     unfinished: list[int] = []
     is_loss_accepted = False
@@ -120,9 +123,9 @@ async def _newest_manifest(store: SegmentStore, paths: PartitionPaths, directory
 async def _is_newer_one_lost(
     store: SegmentStore, paths: PartitionPaths, epoch: int, newer_number: int, manifest: Manifest
 ) -> bool:
-    """Whether the newer manifest, now cut short, was once whole: only then are files that the older one names deleted.
+    """Whether the newer manifest, now cut short, was once whole. If files that the older one names are gone, it was.
 
-    If one is gone, an operator must have accepted the loss of the newer manifest; raises StateDamaged otherwise.
+    In that case an operator must have accepted the loss of the newer manifest. Raises StateDamaged otherwise.
     """
     missing = await _missing_files(store, paths, manifest)
     if not missing:
@@ -133,7 +136,7 @@ async def _is_newer_one_lost(
 
 
 async def _without_lost_files(store: SegmentStore, paths: PartitionPaths, manifest: Manifest) -> Manifest:
-    """The part of an older manifest that still exists: everything behind the last extent that is gone."""
+    """The part of an older manifest that still exists: the extents behind the last one that is gone."""
     missing = await _missing_files(store, paths, manifest)
     gone = [paths.segment(extent.leader_epoch, extent.roll) in missing for extent in manifest.extents]
     extents = manifest.extents
@@ -160,7 +163,7 @@ async def _without_lost_files(store: SegmentStore, paths: PartitionPaths, manife
 
 
 async def _missing_files(store: SegmentStore, paths: PartitionPaths, manifest: Manifest) -> set[str]:
-    """Paths of segments, snapshots, runs and files of aborted transactions that the manifest names and that are not there."""
+    """Paths of files that the manifest names and that do not exist: segments, snapshots, runs, aborted transactions."""
     there: dict[int, frozenset[str]] = {}
     for epoch in manifest.epochs_named():
         try:

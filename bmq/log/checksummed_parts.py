@@ -1,4 +1,4 @@
-"""The container of all small files of the log: named parts, each with its own checksum. Pure.
+"""The format of all small files of the log: a container of named parts, each with its own checksum. Pure.
 
     magic (8 bytes)  part count (u32)  [name (4 bytes)  length (u32)  crc32c (u32)] x count  crc32c of all that (u32)
     the parts, back to back, in the same order, and nothing behind them
@@ -22,7 +22,7 @@ from bmq.log.store import Buffer, CorruptFile
 PART_COUNT_MAX: Final = 32
 PART_BYTES_MAX: Final = 2**32 - 1  # of the length field
 CONTAINER_BYTES_MAX: Final = PART_COUNT_MAX * (PART_BYTES_MAX + 1)
-"""No container is longer."""
+"""The longest possible container."""
 
 _PREFIX: Final = Struct("<8sI")
 _ENTRY: Final = Struct("<4sII")
@@ -37,12 +37,12 @@ class CorruptParts(CorruptFile):
 class UnfinishedParts(CorruptParts):
     """The beginning of a container whose writer never finished it.
 
-    No store shortens a file that its writer closed, so this one was never reported as written.
+    A store never shortens a file that its writer has closed, so this file was never reported as written.
     """
 
 
 def encode_parts(magic: bytes, parts: Mapping[bytes, Buffer]) -> bytes:
-    """`magic` has 8 bytes, each name 4."""
+    """Encode a container. `magic` has 8 bytes, each part's name 4."""
     head = bytearray(_PREFIX.pack(magic, len(parts)))
     for name, body in parts.items():
         head += _ENTRY.pack(name, len(body), crc32c(body))
@@ -53,9 +53,9 @@ def encode_parts(magic: bytes, parts: Mapping[bytes, Buffer]) -> bytes:
 def decode_parts(
     magic: bytes, data: Buffer, names: Iterable[bytes], error: type[CorruptParts] = CorruptParts
 ) -> dict[bytes, memoryview]:
-    """The parts by name, as views of `data`. Raises `error` when anything is off, or the parts are not just `names`.
+    """The parts by name, as views of `data`. Raises `error` for damage, and if the parts are not exactly `names`.
 
-    Raises UnfinishedParts for data that is correct but too short.
+    Raises UnfinishedParts if the data is correct but ends too early.
     """
     view = memoryview(data)
     names = frozenset(names)
@@ -92,7 +92,7 @@ def decode_parts(
 
 
 def encode_int64s(numbers: array[int]) -> bytes:
-    """`numbers` has type code q."""
+    """The bytes of a table of int64. `numbers` has type code q."""
     if _IS_SWAPPED:
         numbers = numbers[:]
         numbers.byteswap()
@@ -101,7 +101,7 @@ def encode_int64s(numbers: array[int]) -> bytes:
 
 def decode_int64s(body: Buffer, error: type[CorruptParts] = CorruptParts) -> array[int]:
     if len(body) % 8:
-        raise error(f"a table of {len(body)} bytes is no whole number of int64")
+        raise error(f"a table of {len(body)} bytes is not a whole number of int64")
     numbers = array("q")
     numbers.frombytes(body)
     if _IS_SWAPPED:

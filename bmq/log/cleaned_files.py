@@ -1,4 +1,4 @@
-"""Checks a file of cleaned batches that a job wrote, batch by batch, and makes its index from its batches."""
+"""Checks a file of cleaned batches that a job wrote, batch by batch, and builds its index."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ async def checked_index(
     index_interval_bytes: int,
     pace: Callable[[int], Awaitable[None]],
 ) -> SegmentIndex:
-    """The index of the file at `path`, which names no place yet. Nothing is believed that its bytes do not show.
+    """The index of the file at `path`, without the file's final place. All that `file` claims is compared with the bytes.
 
-    `leader_epoch`: of the owner; no batch may have a higher one. `aborted`: transactions of the segments that the file is
-    to replace, among others; of each whose marker is gone the file has to say so, and of no other. `pace` is awaited with
-    the bytes of each read.
+    `leader_epoch`: the owner's; no batch may have a higher one. `aborted`: the aborted transactions of the segments that the file
+    is to replace, and perhaps others; the file must list exactly those of them whose markers it lacks. `pace` is awaited with the
+    number of bytes of each read.
     Raises DelegationRefused, StorageUnavailable.
     """
     status = await store.status(path)
@@ -42,7 +42,7 @@ async def checked_index(
     if status.length_bytes != file.length_bytes or status.file_id != file.file_id:
         raise DelegationRefused(
             f"{path} is file {status.file_id} of {status.length_bytes} bytes, "
-            f"and was said to be {file.file_id} of {file.length_bytes}"
+            f"but its description says {file.file_id} of {file.length_bytes}"
         )
     try:
         return await _index(store, path, file, leader_epoch, aborted, index_interval_bytes, pace)
@@ -76,7 +76,7 @@ async def _index(
                     f"follows {builder.end_offset} of {leader_epoch}"
                 )
             crc = crc32c(run.data[place : place + header.size_bytes], crc)
-            # A search by time must not end at a batch without records.
+            # A batch without records gets no timestamp, so that a search by time does not end at it.
             told = header if header.record_count else header._replace(max_timestamp_ms=NO_TIMESTAMP_MS)
             builder.add(told, header.base_offset, position)
             if header.is_control and header.record_count:
@@ -98,9 +98,9 @@ async def _index(
         differing = ", ".join(
             f"{name} {a} instead of {b}" for name, a, b in zip(names, found, said, strict=True) if a != b
         )
-        raise DelegationRefused(f"{path} is not what was said: {differing}")
+        raise DelegationRefused(f"{path} differs from its description: {differing}")
     ends = {entry.last_offset for entry in aborted if file.base_offset <= entry.last_offset < file.end_offset}
-    # A reader who hears too little gets aborted records, and one who hears too much leaves committed ones out.
+    # With too few aborted transactions readers would get aborted records; with too many they would leave out committed ones.
     if set(file.dropped_aborts) != ends - markers:
         raise DelegationRefused(
             f"{path} is said to be without {len(file.dropped_aborts)} markers of aborted transactions, "

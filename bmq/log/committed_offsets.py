@@ -1,4 +1,4 @@
-"""The port from a partition's owner to the coordinators of consumer groups: which offsets they have committed."""
+"""The port from a partition's owner to the coordinators of consumer groups, for their committed offsets."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from uuid import UUID
 
 
 class CommittedOffsets(Protocol):
-    """Implemented over the coordinators' own OffsetFetch, wherever they are."""
+    """Asks groups' coordinators, wherever they are, as OffsetFetch does."""
 
     async def committed(
         self, group_ids: Sequence[str], topic_id: UUID, partitions: Sequence[int]
     ) -> Mapping[int, Mapping[str, int]]:
-        """By partition, then by group: its committed offset, or -1 when it has none.
+        """Committed offsets by partition and group; -1 for a group that has committed none.
 
-        The offsets are those of some moment after the call. Groups whose coordinators do not answer are left out; nothing is
-        raised for them.
+        The offsets are those of some moment after the call. Groups whose coordinators do not answer are missing; that raises no
+        error.
         """

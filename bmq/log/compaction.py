@@ -22,9 +22,9 @@ COMPACT_POLICY: Final = "compact"
 
 @dataclass(frozen=True, slots=True)
 class Cleanable:
-    """What a compaction of a log would go through: its extents, of which those from `dirty` on were not compacted yet.
+    """The extents that a compaction of a log would read; those from index `dirty` on were not compacted yet.
 
-    `first_dirty_offset`: where the last one had come to. `dirty_ratio`: the share of the bytes that is dirty.
+    `first_dirty_offset`: where the last compaction ended. `dirty_ratio`: the share of bytes that was not compacted yet.
     """
 
     extents: tuple[Extent, ...]
@@ -54,7 +54,7 @@ def cleanable(
     log_start_offset: int,
     last_stable_offset: int,
 ) -> Cleanable:
-    """The closed segments that may be compacted: whole below the last stable offset, older than min.compaction.lag.ms."""
+    """The closed segments that may be compacted: wholly below the last stable offset, and older than min.compaction.lag.ms."""
     first_dirty_offset = max(first_dirty_offset, log_start_offset)
     taken: list[Extent] = []
     dirty = 0
@@ -73,9 +73,9 @@ def cleanable(
 
 
 def is_due(found: Cleanable, config: LogConfig, *, now_ms: int, first_dirty_timestamp_ms: int | None) -> bool:
-    """Whether to compact now: enough is dirty, or a record has waited for max.compaction.lag.ms.
+    """Whether to compact now: the dirty share is large enough, or a record has waited for max.compaction.lag.ms.
 
-    `first_dirty_timestamp_ms`: of the first batch of the first dirty segment; None when it is not known.
+    `first_dirty_timestamp_ms`: timestamp of the first batch of the first dirty segment; None if it is not known.
     """
     if COMPACT_POLICY not in config.cleanup_policy or not found.dirty_bytes:
         return False
@@ -87,7 +87,7 @@ def is_due(found: Cleanable, config: LogConfig, *, now_ms: int, first_dirty_time
 
 
 def groups(extents: Sequence[Extent], segment_bytes: int) -> list[tuple[Extent, ...]]:
-    """Neighbours that become one segment: together no longer than `segment_bytes`, each group at least one."""
+    """Groups of neighbouring extents; each group becomes one segment. It has at most `segment_bytes`, or is one longer extent."""
     found: list[tuple[Extent, ...]] = []
     group: list[Extent] = []
     size = 0
@@ -104,11 +104,11 @@ def groups(extents: Sequence[Extent], segment_bytes: int) -> list[tuple[Extent, 
 
 @dataclass(frozen=True, slots=True)
 class CleaningPlan:
-    """One compaction of a partition, in a form that another process can be sent.
+    """The plan of one compaction of a partition, which can be sent to another process.
 
-    `groups`: each becomes one segment, in the order of the log, from its start; `paths`: of their extents' files.
-    `marker_retention_ms`: as `delete_retention_ms`, for markers.
-    `last_records`: producer id, offset of its last record (None: its last batch was a marker), epoch.
+    `groups`: extents, in the order of the log from its start; each group becomes one segment. `paths`: the extents' files.
+    `delete_retention_ms`, `marker_retention_ms`: how long tombstones and markers stay. `last_records`: for each producer its
+    id, the offset of its last record (None if its last batch was a marker), and its epoch.
     """
 
     topic: str
@@ -127,17 +127,17 @@ class CleaningPlan:
 
 @dataclass(frozen=True, slots=True)
 class CleanedBytes:
-    """Bytes to append to the present group's new segment: whole batches."""
+    """Whole batches to append to the present group's new segment."""
 
     data: Buffer
 
 
 @dataclass(frozen=True, slots=True)
 class CleanedGroup:
-    """The present group is done. `index`: of its new segment, whose place only the owner knows: it names none.
+    """The present group is compacted. `index`: that of its new segment, without the file's place, which only the owner knows.
 
-    `count`: how many extents of the group it replaces; the rest was not reached. `dropped_aborts`: offsets of markers of
-    aborted transactions that are gone.
+    `count`: how many extents of the group the segment replaces; the rest was not reached. `dropped_aborts`: offsets of the
+    markers of aborted transactions that were dropped.
     """
 
     count: int
@@ -147,7 +147,7 @@ class CleanedGroup:
 
 @dataclass(frozen=True, slots=True)
 class CleaningEnd:
-    """The compaction is done, up to `first_dirty_offset`: below the end of the plan when the map of keys was full."""
+    """The compaction is done up to `first_dirty_offset`, which is below the plan's end if the map of keys was full."""
 
     first_dirty_offset: int
     records_read: int
@@ -160,32 +160,32 @@ CleaningEvent = CleanedBytes | CleanedGroup | CleaningEnd
 
 
 class CleaningInterrupted(BmqError):
-    """The store did not answer, or the cleaner ended. Another try may succeed."""
+    """The store did not answer, or the cleaner ended. A retry may succeed."""
 
     code: ClassVar[ErrorCode] = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class CleanerUnavailable(CleaningInterrupted):
-    """The cleaner cannot be started, or ended by itself: the next log would fail the same way."""
+    """The cleaner cannot be started, or ended by itself, so that the next log would fail in the same way."""
 
 
 class Uncleanable(BmqError):
-    """The log holds bytes that cannot be decoded; trying again does not help."""
+    """The log has bytes that cannot be decoded; a retry does not help."""
 
     code: ClassVar[ErrorCode] = ErrorCode.CORRUPT_MESSAGE
 
 
 class LogCleaning(Protocol):
-    """Carries out plans, outside of this process's event loop if it can: reads the store, and never writes it."""
+    """Carries out plans, outside of this process's event loop if possible. It reads the store, and never writes to it."""
 
     def clean(self, plan: CleaningPlan) -> AsyncGenerator[CleaningEvent]:
-        """The events of one cleaning, the last one a CleaningEnd. Close it to give up.
+        """The events of one compaction; the last one is a CleaningEnd. Close the generator to give up.
 
         Raises CleaningInterrupted, CleanerUnavailable, Uncleanable.
         """
 
     def use_share(self, share: float) -> None:
-        """Run for this share of the time from here on, more than 0, at most 1: also a cleaning that is under way."""
+        """Use this share of the time from now on (above 0, at most 1), also for a compaction that is under way."""
 
     async def close(self) -> None:
-        """Nothing more will be cleaned."""
+        """End the cleaner: nothing more is to be compacted."""

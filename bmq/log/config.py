@@ -10,7 +10,7 @@ from bmq.log.store import Durability
 
 
 class BacklogPolicy(StrEnum):
-    """What happens while a topic's backlog is over its quota. Source: Pulsar's BacklogQuota.RetentionPolicy."""
+    """The policy for a topic whose backlog is over its quota. Source: Pulsar's BacklogQuota.RetentionPolicy."""
 
     PRODUCER_REQUEST_HOLD = "producer_request_hold"
     PRODUCER_EXCEPTION = "producer_exception"
@@ -19,7 +19,7 @@ class BacklogPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Kafka's topic configs that the log and the partition obey (units in the names; -1: no limit)."""
+    """The topic configs that the log and the partition use: Kafka's, and those named bmq.*. -1 means no limit."""
 
     segment_bytes: int = 128 * 1024 * 1024
     segment_ms: int = 7 * 24 * 3600 * 1000
@@ -38,25 +38,25 @@ class LogConfig:
     message_timestamp_before_max_ms: int = 2**63 - 1
     message_timestamp_after_max_ms: int = 3_600_000
     compression_type: str = "producer"
-    compression_level: int | None = None  # of that codec; None: its default one
+    compression_level: int | None = None  # the level of that codec; None: its default
     validates_compressed: bool = True
-    """Whether the records of compressed batches are read; those of uncompressed ones always are."""
+    """Whether the records of compressed batches are checked at append, as those of uncompressed ones always are."""
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     delete_retention_ms: int = 24 * 3600 * 1000
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = 2**63 - 1
     is_state_log: bool = False
-    """Whether it is a coordinator's log: snapshots replace its old segments, so it is not compacted."""
+    """Whether the log is a coordinator's: snapshots replace its old segments, so it is not compacted."""
     min_insync_replicas: int = 1
     durability: Durability = Durability.HFLUSH
     is_delay_enabled: bool = False
     """Whether records are held until the time that their headers ask for."""
     delay_max_ms: int = 7 * 24 * 3600 * 1000
     retry_levels_ms: tuple[int, ...] = ()
-    """Of a retry topic: how long a record waits after its first, second, … attempt. Such a topic has delay."""
+    """For a retry topic, how long a record waits after its first, second, … attempt. Such a topic has delayed records."""
     is_half_enabled: bool = False
-    """Whether records are held until they are committed or rolled back, if their headers ask for it."""
+    """Whether half messages are held until they are committed or rolled back."""
     half_check_first_ms: int = 6_000
     half_check_interval_ms: int = 30_000
     half_checks_max: int = 15
@@ -64,18 +64,18 @@ class LogConfig:
     half_check_topic: str = ""
     half_given_up_topic: str = ""
     has_lanes_validated: bool = False
-    """Whether records with a bad lane are refused."""
+    """Whether records whose lane is not valid are refused."""
     lane_producers: tuple[LaneRule, ...] = ()
-    """Whose records get a lane at the proxy."""
+    """Rules by which the proxy gives producers' records a lane."""
 
     @property
     def holds_records(self) -> bool:
-        """Whether its partitions have records that no client may ask their owner to append."""
+        """Whether partitions hold records back (delayed or half messages), so that owners append announcements and deliveries."""
         return self.is_delay_enabled or self.is_half_enabled
 
     @property
     def roll_ms(self) -> int:
-        """How long a segment stays open: only a closed one can be compacted (LogConfig.maxSegmentMs)."""
+        """How long a segment stays open at most. Only closed ones can be compacted (source: Kafka's LogConfig.maxSegmentMs)."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if "compact" in self.cleanup_policy else self.segment_ms
 
     @property

@@ -1,7 +1,7 @@
-"""How consumer groups that a topic names hold its retention back, and what they have left to consume. Pure.
+"""How the consumer groups that a topic names hold its retention back, and the size of their backlogs. Pure.
 
-Offsets that groups have committed come by group id; -1 says that the group has committed none, and a group that is
-missing is one whose coordinator gave no answer. An unknown offset keeps more records, and no produce is refused for it.
+Committed offsets come by group id. -1 means that the group has committed none; a missing group's coordinator did not answer.
+Because of an unknown offset more records are kept, but no produce is refused.
 
 Source: Pulsar's durable subscriptions, which keep what is not acknowledged, and its backlog quotas.
 """
@@ -16,21 +16,21 @@ from bmq.log.manifest import Extent
 
 
 class SlowestGroup(NamedTuple):
-    """`consumed_offset`: the group has consumed everything below; 0 without a committed offset."""
+    """The group with the lowest committed offset. `consumed_offset`: that offset; 0 if the group has committed none."""
 
     group_id: str
     consumed_offset: int
 
 
 class BacklogSize(NamedTuple):
-    """What a group has left to consume. `oldest_ms`: the time of its oldest record, or a later one; -1: not known."""
+    """A group's backlog. `oldest_ms`: timestamp of its oldest record, or a later one; -1 if not known."""
 
     size_bytes: int
     oldest_ms: int
 
 
 def excess_of(backlog: BacklogSize, config: LogConfig, now_ms: int) -> str | None:
-    """Says, for people, which quota is exceeded and by how much; None while all hold."""
+    """A clause for a message that says which quota the backlog exceeds, and by how much; None if it exceeds none."""
     if 0 <= config.backlog_quota_bytes < backlog.size_bytes:
         return (
             f"{backlog.size_bytes} bytes left to consume, bmq.backlog.quota.bytes allows {config.backlog_quota_bytes}"
@@ -42,7 +42,7 @@ def excess_of(backlog: BacklogSize, config: LogConfig, now_ms: int) -> str | Non
 
 
 def slowest_group(committed: Mapping[str, int], group_ids: Sequence[str]) -> SlowestGroup | None:
-    """The group that has consumed least; None while the offset of one of them is not known, or when there are none."""
+    """The group that has consumed least; None without groups, and while the offset of one of them is not known."""
     if not group_ids or any(group_id not in committed for group_id in group_ids):
         return None
     group_id = min(group_ids, key=committed.__getitem__)
@@ -50,7 +50,7 @@ def slowest_group(committed: Mapping[str, int], group_ids: Sequence[str]) -> Slo
 
 
 def consumed_by_all(committed: Mapping[str, int], group_ids: Sequence[str]) -> int:
-    """The offset below which every group has surely consumed; 0 for a group without an offset, known or not."""
+    """The offset up to which all groups have certainly consumed. A group without a committed or known offset counts as 0."""
     return min((max(0, committed.get(group_id, 0)) for group_id in group_ids), default=0)
 
 
@@ -63,10 +63,10 @@ def held_back(
     now_ms: int,
     log_start_offset: int,
 ) -> int:
-    """The log start offset that the groups allow, at least the present one, where retention asks for `wanted_offset`.
+    """The log start offset that the groups allow if retention asks for `wanted_offset`; never below the present one.
 
-    An extent goes if the groups have consumed all of it, or if its newest record is older than
-    bmq.retention.groups.max.ms; the first one that may not go keeps all behind it. Without a timestamp it has no age.
+    An extent may be dropped if the groups have consumed all of it, or if its newest record is older than
+    bmq.retention.groups.max.ms. The first one that has to stay keeps all behind it. An extent without a timestamp has no age.
     """
     allowed_offset = log_start_offset
     for extent in extents:
@@ -79,7 +79,7 @@ def held_back(
 
 
 def bytes_of_extent_from(extent: Extent, offset: int) -> int:
-    """The extent's bytes at or past this offset; inside of it by the offset's share."""
+    """The extent's bytes at or past this offset, estimated from the offset's share of the extent's offsets."""
     if offset <= extent.base_offset:
         return extent.length
     if offset >= extent.end_offset:
@@ -96,9 +96,9 @@ def evicted_to(
     log_start_offset: int,
     now_ms: int,
 ) -> int:
-    """The log start offset that brings a backlog down to its quotas, at least the present one. Whole extents only.
+    """The log start offset that brings a backlog down to its quotas; never below the present one. Drops whole extents only.
 
-    `backlog_bytes`: those at or past `consumed_offset`, of all segments. An open segment is never dropped.
+    `backlog_bytes`: bytes of all segments at or past `consumed_offset`. An open segment is never dropped.
     """
     evicted_offset = log_start_offset
     from_offset = max(consumed_offset, log_start_offset)

@@ -1,7 +1,7 @@
-"""Damage to a file that a log depends on: retried while it may be temporary, then reported, never ignored (rule 25).
+"""Damage to a file that a log depends on: read again while it may be temporary, then reported, never ignored (rule 25).
 
-A manifest or a snapshot that is missing or damaged takes its partition offline. An operator may accept the loss by name:
-a file beside the epochs' directories names what was lost, says when that was decided, and stays.
+A missing or damaged manifest or snapshot takes its partition offline. An operator may accept the loss by name. A file beside the
+epochs' directories records that: it names the loss, says when it was accepted, and is never deleted.
 
     topics/<topic id>/<partition>/accepted.00000007.manifest.00000003     recovery takes the manifest before it
     topics/<topic id>/<partition>/accepted.00000007.snapshot.00000001     the state begins without it
@@ -26,7 +26,7 @@ from bmq.log.store import AlreadyExists, CorruptFile, FileMissing, SegmentStore
 T = TypeVar("T")
 
 PAUSES_S: Final = (0.1, 0.4, 1.5)
-"""Pauses between tries to read a file: another replica may be found, or a NameNode may catch up."""
+"""Pauses between tries to read a file. Meanwhile another replica may be found, or a NameNode may catch up."""
 ACCEPTED_PREFIX: Final = "accepted."
 _END: Final = "end."
 
@@ -35,7 +35,10 @@ _log = structlog.get_logger("bmq.log")
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """`partition`: its directory. `name`: what an operator accepts, unique in the partition. `sentence`: what was found."""
+    """One damage. `partition`: its directory. `name`: by which an operator accepts the loss, unique in the partition.
+
+    `sentence`: what was found.
+    """
 
     partition: str
     name: str
@@ -43,12 +46,12 @@ class Damage:
 
     @property
     def acceptance(self) -> str:
-        """The file that says that the loss was accepted."""
+        """Path of the file whose existence says that the loss was accepted."""
         return f"{self.partition}/{ACCEPTED_PREFIX}{self.name}"
 
     @property
     def command(self) -> str:
-        """The command to accept the loss. No file shows that a log's end is too low, so the end is an option."""
+        """The command that accepts the loss. A log's end has no file that names it, so the command gets it as an option."""
         options = f" --end {int(self.name.removeprefix(_END))}" if self.name.startswith(_END) else ""
         return f"bmq log accept-loss {self.partition}{options}"
 
@@ -65,13 +68,13 @@ class StateDamaged(CorruptFile):
 
 
 def file_damage(partition: str, leader_epoch: int, file_name: str, reason: str) -> Damage:
-    """Damage to a file of an epoch's directory. Its name is the same before and after the directory is sealed."""
+    """Damage to a file of an epoch's directory; its name stays the same when the directory is sealed."""
     name = f"{leader_epoch:08d}.{file_name}"
     return Damage(partition, name, f"{partition}/{leader_epoch:08d}/{file_name} {reason}")
 
 
 def start_damage(partition: str, log_start_offset: int, reason: str) -> Damage:
-    """A state machine's log that begins behind what its snapshots hold."""
+    """Damage: a state machine's log begins behind the end of its newest snapshot."""
     return Damage(
         partition,
         f"start.{log_start_offset:08d}",
@@ -80,14 +83,14 @@ def start_damage(partition: str, log_start_offset: int, reason: str) -> Damage:
 
 
 def end_damage(partition: str, end_offset: int, reason: str) -> Damage:
-    """A log that ends below what is known to have been in it. Accepting it holds for this end only."""
+    """Damage: a log ends below an offset that it is known to have had. Accepting it is valid for this end only."""
     return Damage(partition, f"{_END}{end_offset:08d}", f"the log in {partition} ends at offset {end_offset}, {reason}")
 
 
 async def read_named(store: SegmentStore, path: str, decode: Callable[[bytes], T], *, length_bytes_max: int) -> T:
-    """A small file that must be there, read and decoded; tried again when it is missing or damaged.
+    """Read and decode a small file that must exist, trying again if it is missing or damaged.
 
-    Raises FileMissing, CorruptFile (both after the last try), UnfinishedParts at once, and StorageUnavailable.
+    Raises FileMissing and CorruptFile after the last try, UnfinishedParts at once, and StorageUnavailable.
     """
 
     def decoding(data: bytes) -> Generator[None, None, T]:
@@ -100,7 +103,7 @@ async def read_named(store: SegmentStore, path: str, decode: Callable[[bytes], T
 async def read_named_in_turns(
     store: SegmentStore, path: str, decoding: Callable[[bytes], Generator[None, None, T]], *, length_bytes_max: int
 ) -> T:
-    """As `read_named`, for what takes more than a turn of the event loop to decode."""
+    """Do as `read_named` does, decoding in several turns of the event loop."""
     for pause_s in (*PAUSES_S, None):
         try:
             return await run_in_turns(decoding(await store.read_file(path, length_bytes_max=length_bytes_max)))
@@ -115,7 +118,7 @@ async def read_named_in_turns(
 
 
 def reason_of(error: FileMissing | CorruptFile) -> str:
-    """A clause about a file, for a message."""
+    """A clause for a message that says what is wrong with the file."""
     return "is missing" if isinstance(error, FileMissing) else f"is damaged ({error})"
 
 
@@ -125,14 +128,14 @@ async def is_accepted(store: SegmentStore, damage: Damage) -> bool:
 
 
 async def require_accepted(store: SegmentStore, damage: Damage) -> None:
-    """Raises StateDamaged unless an operator accepted the loss; then it is logged each time it counts."""
+    """Return, and log the loss, if an operator accepted it. Raises StateDamaged otherwise, and StorageUnavailable."""
     if not await is_accepted(store, damage):
         raise StateDamaged(damage)
     _log.warning("accepted_loss_passed_over", partition=damage.partition, loss=damage.name, found=damage.sentence)
 
 
 async def accept(store: SegmentStore, damage: Damage, *, holder: str, now_ms: int) -> None:
-    """Record that the loss is accepted; does nothing when it was before. Raises StoreError."""
+    """Record that the loss is accepted; does nothing if it was accepted before. Raises StoreError."""
     content = {**asdict(damage), "accepted_at_ms": now_ms}
     try:
         await store.write_file(damage.acceptance, json.dumps(content, indent=2).encode() + b"\n", holder=holder)

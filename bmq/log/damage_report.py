@@ -1,7 +1,7 @@
-"""Reports what is damaged in a partition and what would be left without it: a recovery that only reads.
+"""Reports the damage of a partition, and the log that would be left if it were accepted, by a recovery that only reads.
 
-For an operator who has to decide (rule 25). It runs the recovery code of a start over the directory as it is, treats
-every loss as accepted, and reports which losses those were.
+It is for an operator who has to decide (rule 25). It runs the recovery of an owner's start over the directory as it is, treats
+every loss as accepted, and reports these losses.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _INTERVAL_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class DamageReport:
-    """`damages`: not accepted yet. Without what they name the log holds [log_start_offset, end_offset).
+    """The damages that are not accepted yet. If they were, the log would have the offsets [log_start_offset, end_offset).
 
-    `snapshot` is what a state machine would start from; records behind it begin at `log_start_offset` at the earliest.
-    It is looked for only with `is_state`.
+    `snapshot`: the one that a state machine would start from; it is searched only with `is_state`. The records behind it begin at
+    `log_start_offset` at the earliest.
     """
 
     damages: tuple[Damage, ...]
@@ -36,7 +36,7 @@ class DamageReport:
 
 
 async def report_damage(store: SegmentStore, partition: str, *, is_state: bool) -> DamageReport:
-    """Examine a partition's directory. `is_state`: it holds a state machine (metadata, groups), so its snapshots count.
+    """Examine a partition's directory. `is_state`: it has a state machine's log (metadata, groups), so snapshots count.
 
     Raises FileMissing (no such partition), CorruptFile, StorageUnavailable.
     """
@@ -71,11 +71,11 @@ async def report_damage(store: SegmentStore, partition: str, *, is_state: bool) 
 
 
 async def _nothing_to_prove() -> None:
-    """An onlooker writes no manifest, so it needs no proof of ownership."""
+    """The report writes no manifest, so it needs no proof of ownership."""
 
 
 async def accepted_losses(store: SegmentStore, partition: str) -> tuple[str, ...]:
-    """Names of the losses accepted for this partition before. Raises FileMissing, StorageUnavailable."""
+    """Names of the losses that were accepted for this partition. Raises FileMissing, StorageUnavailable."""
     entries = await store.list_directory(partition)
     return tuple(
         entry.name.removeprefix(ACCEPTED_PREFIX) for entry in entries if entry.name.startswith(ACCEPTED_PREFIX)
@@ -84,7 +84,7 @@ async def accepted_losses(store: SegmentStore, partition: str) -> tuple[str, ...
 
 @dataclass(frozen=True, slots=True)
 class _PathsAsTheyAre(PartitionPaths):
-    """Paths of directories that we have not sealed: the epoch that writes, or wrote last, is in its open form."""
+    """Paths of directories that this process has not sealed: the epoch that writes, or wrote last, may still be `.open`."""
 
     open_epochs: frozenset[int]
 
@@ -95,9 +95,9 @@ class _PathsAsTheyAre(PartitionPaths):
 
 
 class _HypotheticalStore:
-    """A view of a store with more losses `accepted`, which shows open files as closed at their visible length.
+    """A view of a store in which the losses `accepted` count as accepted, and open files as closed at their visible length.
 
-    Manifests that are still being written are hidden.
+    Manifests that are being written are hidden.
     """
 
     def __init__(self, store: SegmentStore) -> None:

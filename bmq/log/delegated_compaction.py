@@ -1,9 +1,9 @@
-"""The plan of a delegated compaction, and the checks of its files: a job outside of the servers cleans for a partition's owner.
+"""The plan of a delegated compaction, and the checks of its files: a job outside of the servers compacts for the owner. Pure.
 
-The owner gives a plan and a directory inside its own (`delegated.<reservation>`), and leaves the partition's compaction
-alone for a while. Into that directory the job writes a file of cleaned batches for each group of the plan, and then a
-description of it. The owner checks all of them, and swaps them in with one manifest. A takeover moves the
-directory away with everything in it, so nothing that a job still writes there counts. Pure.
+The owner hands out a plan and a directory inside its own (`delegated.<reservation>`), and does not compact the partition itself
+meanwhile. The job writes a file of cleaned batches to that directory for each group of the plan, and then a description of the
+file. The owner checks all files, and swaps them in with one manifest. A takeover renames the owner's directory, so files that a
+job writes after it are never used.
 
     00000003.<attempt>.cleaned   the batches of group 3; a second attempt has another name (rule 21)
     00000003.<attempt>.json      its description, written last
@@ -29,19 +29,19 @@ _DESCRIPTION: Final = re.compile(r"(\d{8})\.[0-9a-f]{1,32}\.json", re.ASCII)
 
 
 class DelegationRefused(BmqError):
-    """The owner does not give its compaction away now, or does not take what it is offered. The log is as it was."""
+    """The owner does not hand out its compaction now, or refuses the job's files. The log is unchanged."""
 
     code: ClassVar[ErrorCode] = ErrorCode.INVALID_REQUEST
 
 
 @dataclass(frozen=True, slots=True)
 class DelegatedPlan:
-    """A job's reservation and what it has to clean. `directory`: for its files; empty if nothing was reserved.
+    """A job's reservation, and the plan that it carries out. `directory`: for its files; empty if nothing was reserved.
 
-    `replicas`: on how many nodes each file should lie; 0: as whoever writes it has it.
+    `replicas`: on how many nodes each file should lie; 0 for the job's own default.
 
-    The reservation ends at `deadline_ms`. So long somebody may read the files that are to be replaced, so the delete
-    horizons of `cleaning` are that much later than those of a compaction that begins now.
+    The reservation ends at `deadline_ms`. Until then the segments to be replaced may be read, so the delete horizons of
+    `cleaning` are later by that much than those of a compaction that begins now.
     """
 
     reservation: str
@@ -57,16 +57,16 @@ class DelegatedPlan:
 
     @classmethod
     def decode(cls, data: Buffer) -> DelegatedPlan:
-        """Raises ValueError."""
+        """Decode a plan's JSON. Raises ValueError."""
         return _PLAN.validate_json(bytes(data))
 
 
 @dataclass(frozen=True, slots=True)
 class CleanedFile:
-    """What one file of cleaned batches is said to be. `crc`: CRC-32C of the whole file.
+    """A job's description of one file of cleaned batches. `crc`: CRC-32C of the whole file.
 
-    `record_count`: those that are left, of `records_read`. `max_timestamp_ms`: of batches with records; -1 without one.
-    `dropped_aborts`: as in CleanedGroup.
+    `record_count`: how many of `records_read` records are left. `max_timestamp_ms`: the greatest of batches with records; -1
+    without one. `dropped_aborts`: as in CleanedGroup.
     """
 
     group: int
@@ -83,12 +83,12 @@ class CleanedFile:
     dropped_aborts: tuple[int, ...] = ()
 
     def encode(self) -> bytes:
-        """Raises DelegationRefused when it would be longer than the owner reads."""
+        """The description as JSON. Raises DelegationRefused if it is longer than owners read."""
         return readable(_FILE.dump_json(self), f"the description of group {self.group}")
 
     @classmethod
     def decode(cls, data: Buffer) -> CleanedFile:
-        """Raises DelegationRefused."""
+        """Decode a description's JSON. Raises DelegationRefused."""
         try:
             return _FILE.validate_json(bytes(data))
         except ValidationError as error:
@@ -97,7 +97,7 @@ class CleanedFile:
 
 @dataclass(frozen=True, slots=True)
 class DelegationEnd:
-    """Counts of a swap, with the meanings they have in CleaningEnd."""
+    """The result of a delegated compaction; fields as in CleaningEnd."""
 
     first_dirty_offset: int
     records_read: int
@@ -111,9 +111,9 @@ _FILE: Final = TypeAdapter(CleanedFile)
 
 
 def readable(data: bytes, what: str) -> bytes:
-    """`data`, if it is no longer than is read. Raises DelegationRefused."""
+    """Return `data` if it is not longer than DESCRIPTION_BYTES_MAX. Raises DelegationRefused."""
     if len(data) > DESCRIPTION_BYTES_MAX:
-        raise DelegationRefused(f"{what} has {len(data)} bytes, {DESCRIPTION_BYTES_MAX} are read")
+        raise DelegationRefused(f"{what} has {len(data)} bytes, {DESCRIPTION_BYTES_MAX} are allowed")
     return data
 
 
@@ -126,7 +126,7 @@ def description_name(group: int, attempt: str) -> str:
 
 
 def descriptions(entries: Iterable[FileStatus]) -> dict[int, str]:
-    """The name of the description that counts for each group: the first of those that are whole."""
+    """For each group, the name of the description to use: the first complete one by name."""
     found: dict[int, str] = {}
     for entry in sorted(entries, key=lambda each: each.name):
         match = _DESCRIPTION.fullmatch(entry.name)
@@ -138,7 +138,7 @@ def descriptions(entries: Iterable[FileStatus]) -> dict[int, str]:
 def check_reservation(
     plan: DelegatedPlan | None, reservation: str, leader_epoch: int, *, own_epoch: int, now_ms: int
 ) -> DelegatedPlan:
-    """The plan that stands under this reservation. Raises DelegationRefused."""
+    """The plan, if this reservation is still valid. Raises DelegationRefused."""
     if leader_epoch != own_epoch:
         raise DelegationRefused(
             f"the plan is of leader epoch {leader_epoch}, and the partition has an owner of epoch {own_epoch}"
@@ -151,7 +151,7 @@ def check_reservation(
 
 
 def check_files(plan: CleaningPlan, files: Sequence[CleanedFile]) -> None:
-    """Whether there is one file for each group of the plan, for exactly its offsets. Raises DelegationRefused."""
+    """Check that there is one file for each group of the plan, with exactly its offsets. Raises DelegationRefused."""
     numbers = [file.group for file in files]
     if numbers != list(range(len(plan.groups))):
         missing = sorted(set(range(len(plan.groups))) - set(numbers))
@@ -173,7 +173,7 @@ def check_files(plan: CleaningPlan, files: Sequence[CleanedFile]) -> None:
 
 
 def check_extents(plan: CleaningPlan, extents: Sequence[Extent]) -> None:
-    """Whether the segments that were planned are all there still, one after the other. Raises DelegationRefused."""
+    """Check that all planned segments are still in the log, next to each other. Raises DelegationRefused."""
     wanted = [(extent.leader_epoch, extent.roll) for group in plan.groups for extent in group]
     names = [(extent.leader_epoch, extent.roll) for extent in extents]
     place = names.index(wanted[0]) if wanted and wanted[0] in names else len(names)

@@ -1,4 +1,4 @@
-"""Start offsets of leader epochs: they let a client find out where its view of the log diverged. Pure.
+"""Start offsets of leader epochs, by which clients find out where their view of the log diverged. Pure.
 
 Source: KIP-101, KIP-279, Kafka's LeaderEpochFileCache.
 """
@@ -28,9 +28,9 @@ class EpochHistory:
         return tuple(zip(self._epochs, self._starts, strict=True))
 
     def assign(self, leader_epoch: int, start_offset: int) -> None:
-        """The epoch begins at this offset. An epoch in which nothing was written gives way to the next one.
+        """Add an epoch that begins at this offset. It replaces an epoch that began at the same offset and has no records.
 
-        Telling the newest epoch again changes nothing.
+        Adding the newest epoch again changes nothing.
         """
         if leader_epoch < 0 or start_offset < 0:
             raise ValueError(f"epoch {leader_epoch} cannot start at offset {start_offset}")
@@ -44,9 +44,9 @@ class EpochHistory:
         starts.append(start_offset)
 
     def end_offset_for(self, leader_epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(largest epoch known at or below the one asked for, where it ends); (-1, -1) when unknown.
+        """(largest known epoch at or below `leader_epoch`, its end offset); (-1, -1) if unknown.
 
-        An epoch older than all known ones ends where the first known one starts, as Kafka answers; -1 means no epoch.
+        An epoch older than all known ones ends where the first known one starts, as in Kafka. `leader_epoch` -1 means no epoch.
         """
         epochs = self._epochs
         if leader_epoch == -1 or not epochs or leader_epoch > epochs[-1]:
@@ -62,7 +62,7 @@ class EpochHistory:
         return self._epochs[place - 1] if place else -1
 
     def truncate_head(self, log_start_offset: int) -> None:
-        """Forget epochs that end below; the epoch current there now starts at the log's start."""
+        """Forget epochs that end below `log_start_offset`. The epoch of that offset then starts there."""
         kept = bisect_right(self._starts, log_start_offset) - 1
         if kept < 0:
             return

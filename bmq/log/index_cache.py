@@ -1,4 +1,4 @@
-"""Segment indexes kept in memory, shared by all partitions of a process, least recently used first out, by bytes."""
+"""A cache of segment indexes for all partitions of a process, bounded by bytes; the least recently used one goes first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IndexKey = tuple[str, int, int]  # partition's directory, leader epoch, roll
 
 
 class IndexCache:
-    """Keeps about `bytes_max`, and always the newest index: one larger than the whole budget counts as `bytes_max`."""
+    """Keeps about `bytes_max` of indexes. The newest is always kept: an index above the budget counts as `bytes_max`."""
 
     def __init__(self, bytes_max: int = INDEX_CACHE_BYTES_MAX) -> None:
         bytes_max = max(1, bytes_max)  # with 0 every index would count as 0 bytes, and any number would fit
@@ -32,7 +32,7 @@ class IndexCache:
         return self._indexes.get(key)
 
     def put(self, key: IndexKey, index: SegmentIndex) -> None:
-        """The producer state is left out: readers do not need it."""
+        """Add an index, without its producer state, which readers do not need."""
         self._indexes[key] = index.without_producers()
 
     def drop(self, key: IndexKey) -> None:

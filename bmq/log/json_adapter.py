@@ -1,6 +1,6 @@
-"""What this package uses of pydantic, loaded when a document is first read or written, not with the module that has its type.
+"""The parts of pydantic that this package uses. Pydantic is imported when a document is first read or written.
 
-Pydantic takes longer to load than everything else that a process needs to clean a log (bmq.server.compaction_worker).
+Its import takes longer than everything else that a process needs to compact a log (bmq.server.compaction_worker).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ else:
     ConfigDict = dict
 
     class Field:
-        """Bounds of a number: `ge`, `gt`, `le`, `lt`, `multiple_of`."""
+        """Bounds of a number, as keyword arguments: `ge`, `gt`, `le`, `lt`, `multiple_of`."""
 
         def __init__(self, **bounds: float) -> None:
             self._bounds = bounds
@@ -23,13 +23,13 @@ else:
             return {**schema_of(of), **self._bounds}
 
     class ValidationError(ValueError):
-        """A document that is not of its type; pydantic's error is its cause."""
+        """A document that does not match its type; pydantic's error is the cause."""
 
         def error_count(self) -> int:
             return self.__cause__.error_count()
 
     class TypeAdapter:
-        """As pydantic's, but made at its first use."""
+        """A pydantic.TypeAdapter that is made at its first use."""
 
         def __init__(self, of: Any) -> None:
             self._of = of
@@ -44,7 +44,7 @@ else:
             return self._adapter.dump_json(value, **options)
 
         def validate_json(self, data: bytes) -> Any:
-            """Raises ValidationError."""
+            """Decode and check a JSON document. Raises ValidationError."""
             from pydantic import ValidationError as Invalid
 
             try:

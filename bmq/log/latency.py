@@ -1,4 +1,4 @@
-"""Latency histogram: cheap enough for every request, exported when Prometheus asks."""
+"""A latency histogram, fast enough for every request, and converted only when Prometheus reads it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bisect import bisect_left
 
 
 class LatencyHistogram:
-    """Counts by upper bound, seconds; an observation costs a third of a microsecond."""
+    """Counts observations by upper bound, in seconds. An observation costs a third of a microsecond."""
 
     __slots__ = ("_bounds_s", "_counts", "sum_s")
 
@@ -21,7 +21,7 @@ class LatencyHistogram:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Counts by bucket; the last one is above all bounds."""
+        """Counts by bucket; the last bucket is above all bounds."""
         return tuple(self._counts)
 
     def buckets(self) -> list[tuple[str, float]]:

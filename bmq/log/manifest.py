@@ -1,8 +1,8 @@
-"""The manifest: which parts of a partition's log lie in closed files, and where. Small, immutable, written whole. Pure.
+"""The manifest: which parts of a partition's log are in closed files, and where. Small, immutable, written as a whole. Pure.
 
-An owner writes one before it opens its first segment, and another one when retention, deletion, a cut or a snapshot
-changes the past. In an epoch's directory the valid manifest with the highest number counts; segments of that epoch from
-`next_roll` on follow it and are found by walking. Readers address extents (rule 13), never files.
+An owner writes one before it opens its first segment, and another whenever retention, deletion, a cut or a snapshot changes the
+closed part of the log. In an epoch's directory the valid manifest with the highest number counts. The epoch's segments from
+`next_roll` on come behind it and are found by listing the directory. Readers address extents (rule 13), never files.
 
 The file is a container of checksummed parts:
     head  JSON: everything but the following
@@ -26,12 +26,12 @@ from bmq.log.timers.run_reference import RunReference
 from bmq.protocol.turns import at_once
 
 MANIFEST_BYTES_MAX: Final = CONTAINER_BYTES_MAX
-"""Whatever a writer of any release can have made: one that is not read takes its partition offline."""
-_EXTENTS_PER_TURN: Final = 2_000  # encoded in one turn of the event loop: 3 ms
+"""The longest manifest that any release can write: one that is too long to read would take its partition offline."""
+_EXTENTS_PER_TURN: Final = 2_000  # extents encoded in one turn of the event loop: 3 ms
 _NO_EXTENTS: Final = b'"extents":[]'
 _EXTENTS_FIELD: Final = _NO_EXTENTS[:-1]
 _BETWEEN_EXTENTS: Final = b"},{"
-_SLICE_BYTES: Final = 256 * 1024  # of extents, decoded in one turn: some 10 ms
+_SLICE_BYTES: Final = 256 * 1024  # bytes of extents decoded in one turn of the event loop: some 10 ms
 PRODUCERS_INLINE_BYTES_MAX: Final = 16 * 1024
 _MAGIC: Final = b"BMQMANI1"
 _PARTS: Final = (b"head", b"abrt", b"prod")
@@ -64,7 +64,7 @@ class Extent:
 
     @classmethod
     def of(cls, index: SegmentIndex, index_epoch: int) -> Extent:
-        """The valid part of the whole segment that this index describes."""
+        """The extent of the whole segment that this index describes, up to its valid bytes."""
         summary = index.summary
         return cls(
             leader_epoch=summary.leader_epoch,
@@ -81,7 +81,7 @@ class Extent:
 
     @property
     def valid_bytes(self) -> int:
-        """Nothing at or past this position of the file counts."""
+        """The position in the file where the extent ends."""
         return self.position + self.length
 
 
@@ -127,11 +127,11 @@ class AbortedFile:
 
 @dataclass(frozen=True, slots=True)
 class TimersReference:
-    """Where the next owner finds delayed records that are pending: in `runs`, and by a replay of the log from `replay_from` on.
+    """Where the next owner finds pending delayed records: in `runs`, and by a replay of the log from `replay_from` on.
 
-    What is held below `replay_from` is delivered, or in one of the runs; what is held from there on is in none. Deliveries had
-    come to (`due_ms`, `offset`) there, or have by now. No half message that has not left is held below `half_from`; None: below
-    `replay_from`. No run has them, so the replay begins there, if that is earlier.
+    Records held below `replay_from` are delivered or in one of the runs; records held from there on are in none. The position of
+    deliveries at `replay_from`, or a later one, is (`due_ms`, `offset`). All half messages held below `half_from` are finished;
+    no run has any, so the replay begins at `half_from` if that is lower. None: it is `replay_from`.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _STRICT
@@ -144,11 +144,11 @@ class TimersReference:
 
     @property
     def needed_from(self) -> int:
-        """The log is needed from this offset on."""
+        """The offset from which the log is needed for a replay."""
         return self.replay_from if self.half_from is None else min(self.replay_from, self.half_from)
 
     def simplified(self) -> TimersReference:
-        """Without a `half_from` that says no more than `replay_from`."""
+        """The reference without a `half_from` that is not below `replay_from`."""
         return self if self.half_from is None or self.half_from < self.replay_from else replace(self, half_from=None)
 
 
@@ -178,14 +178,13 @@ _EXTENTS: Final = TypeAdapter(tuple[Extent, ...])
 class Manifest:
     """Everything older than segment `next_roll` of `leader_epoch`: the offsets below `end_offset`.
 
-    `extents` are in the order of the log and follow each other without a gap; the first may begin below
-    `log_start_offset`, which may also lie past `end_offset` (in a segment that follows). `cuts`: segments or tails that
-    recovery found past the log's end, and torn tails of this epoch's own segments. `epoch_history`: (leader epoch,
-    start offset).
-    `aborted_files` have the oldest aborted transactions, in order, and `aborted` those behind them; one that was read with
+    `extents` are in the order of the log, without a gap. The first may begin below `log_start_offset`, which in turn may lie past
+    `end_offset`, in a segment that follows. `cuts`: segments or tails that recovery found past the log's end, and torn tails of
+    this epoch's own segments. `epoch_history`: (leader epoch, start offset).
+    `aborted_files` have the oldest aborted transactions, in order, and `aborted` those behind them. A manifest that was read with
     its files (bmq.log.aborted_files) has all of them in `aborted`.
-    `producers` None: the index of the last extent has the producer state. `first_dirty_offset`: compaction has come to
-    here. `timers` None: no record was ever delayed. Never above `timers.needed_from`: `log_start_offset`.
+    `producers` None: the index of the last extent has the producer state. `first_dirty_offset`: how far compaction has come.
+    `timers` None: no record was ever held. `log_start_offset` is never above `timers.needed_from`.
     """
 
     leader_epoch: int
@@ -203,11 +202,11 @@ class Manifest:
     timers: TimersReference | None = None
 
     def encode(self) -> bytes:
-        """At once; `encoding` for what may be large."""
+        """The file's bytes, in one go. For a manifest that may be large use `encoding`."""
         return at_once(self.encoding())
 
     def encoding(self) -> Generator[None, None, bytes]:
-        """As `encode`; yields when it has taken long enough for one turn of the event loop."""
+        """Encode as `encode` does, and yield whenever a turn of the event loop has been long enough."""
         head = _Head(
             leader_epoch=self.leader_epoch,
             next_roll=self.next_roll,
@@ -222,8 +221,8 @@ class Manifest:
             aborted_files=self.aborted_files,
             timers=self.timers,
         )
-        # Without defaults: releases without compaction, files of aborted transactions or runs can read the manifest of a log
-        # that has none of these, and refuse one that has.
+        # Defaults are left out. So a release without compaction, files of aborted transactions or runs can read the manifest of a
+        # log that has none of these, and refuses one that has some.
         encoded = _HEAD.dump_json(head, exclude_defaults=True)
         if self.extents:
             slices = []
@@ -243,12 +242,12 @@ class Manifest:
 
     @classmethod
     def decode(cls, data: Buffer) -> Manifest:
-        """At once; `decoding` for what may be large. Raises CorruptManifest."""
+        """Decode a file in one go; for one that may be large use `decoding`. Raises CorruptManifest."""
         return at_once(cls.decoding(data))
 
     @classmethod
     def decoding(cls, data: Buffer) -> Generator[None, None, Manifest]:
-        """As `decode`; yields when it has taken long enough for one turn of the event loop."""
+        """Decode as `decode` does, and yield whenever a turn of the event loop has been long enough. Raises CorruptManifest."""
         parts = decode_parts(_MAGIC, data, _PARTS, CorruptManifest)
         try:
             head = yield from _head_of(bytes(parts[b"head"]))
@@ -280,7 +279,7 @@ class Manifest:
         )
 
     def epochs_named(self) -> frozenset[int]:
-        """Epochs whose directories hold a file this manifest names."""
+        """The epochs whose directories have a file that this manifest names."""
         epochs = {epoch for extent in self.extents for epoch in (extent.leader_epoch, extent.index_epoch)}
         epochs.update(snapshot.leader_epoch for snapshot in self.snapshots)
         epochs.update(file.leader_epoch for file in self.aborted_files)
@@ -290,7 +289,10 @@ class Manifest:
 
 
 def _head_of(encoded: bytes) -> Generator[None, None, _Head]:
-    """Raises ValidationError. Many extents are read in slices; they are objects of numbers, with no array in them."""
+    """Parse the head; many extents are parsed in slices, which is possible because they contain no arrays.
+
+    Raises ValidationError.
+    """
     start = encoded.find(_EXTENTS_FIELD) + len(_EXTENTS_FIELD)
     end = encoded.find(b"]", start)
     if start < len(_EXTENTS_FIELD) or end - start <= _SLICE_BYTES:
@@ -309,7 +311,7 @@ def _head_of(encoded: bytes) -> Generator[None, None, _Head]:
 
 
 def filed_to(files: Sequence[AbortedFile]) -> int:
-    """Aborted transactions with a marker below this offset lie in files of their own."""
+    """The offset below which the markers of aborted transactions are in `files`; 0 without files."""
     return files[-1].last_marker + 1 if files else 0
 
 

@@ -1,4 +1,4 @@
-"""Names of a partition's directories and files, and what a listing of them means for an owner (rule 1). Pure.
+"""Names of a partition's directories and files, and what a listing of them tells an owner (rule 1). Pure.
 
 topics/<topic id>/<partition>/00000007          an epoch's directory, sealed
 topics/<topic id>/<partition>/00000008.open     the epoch that writes; `N` and `N.open` sort next to each other
@@ -12,7 +12,7 @@ topics/<topic id>/<partition>/00000008.open     the epoch that writes; `N` and `
     snapshot.00000000           a state machine's snapshot, named by a manifest
     aborted.00000000            aborted transactions that a manifest has no room for, named by it
     timers.00000000             a run: delayed records in order of due time, named by a manifest
-    delegated.<reservation>     a directory for a compaction that somebody else carries out; no manifest names it
+    delegated.<reservation>     a directory for a delegated compaction; no manifest names it
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from bmq.log.store import FileStatus
 
 TOPICS_DIRECTORY: Final = "topics"
 CLEANED_ROLL_MIN: Final = 1_000_000_000
-"""Segments that compaction wrote are numbered from here on: no walk of a directory takes them for what follows."""
+"""First number of segments that compaction writes. A walk of a directory skips them: they do not follow its last segment."""
 _OWNER_PREFIX: Final = "owner."
 _DELEGATED_PREFIX: Final = "delegated."
 _OPEN_SUFFIX: Final = ".open"
@@ -43,7 +43,7 @@ _SNAPSHOT_FILE: Final = re.compile(r"snapshot\." + _NUMBER, re.ASCII)
 
 
 def topic_directory(topic_id: object) -> str:
-    """Where all partitions of a topic's incarnation lie. `topic_id` is its UUID."""
+    """The directory of a topic's partitions. `topic_id`: its UUID; a topic that is created again gets a new one."""
     return f"{TOPICS_DIRECTORY}/{topic_id}"
 
 
@@ -76,7 +76,7 @@ def rebuilt_index_name(segment_epoch: int, roll: int) -> str:
 
 
 def draft_name(name: str, attempt: int) -> str:
-    """The name a file is written under before it is renamed to `name`. Nothing parses it, so leftovers are ignored."""
+    """The name under which a file is written before it is renamed to `name`. No code parses it, so leftovers are ignored."""
     return f"{name}.{attempt}"
 
 
@@ -117,7 +117,7 @@ def parse_owner(name: str) -> str | None:
 
 
 def parse_segment(name: str) -> int | None:
-    """The roll of a segment file that an owner appended to; None for any other name."""
+    """The roll of a segment that an owner appended to; None for any other name."""
     roll = _single_number(_SEGMENT_FILE, name)
     return None if roll is None or is_cleaned(roll) else roll
 
@@ -131,12 +131,12 @@ def parse_cleaned(name: str) -> int | None:
 
 
 def is_cleaned(roll: int) -> bool:
-    """Whether compaction wrote this segment: offsets may be missing in it, and it has batches of many leader epochs."""
+    """Whether compaction wrote this segment. If so, offsets may be missing in it, and its batches may have many leader epochs."""
     return roll >= CLEANED_ROLL_MIN
 
 
 def parse_index(name: str) -> int | None:
-    """The roll of the segment an index file beside it is for; None for any other name."""
+    """The roll of the segment that an index file beside it describes; None for any other name."""
     return _single_number(_INDEX_FILE, name)
 
 
@@ -240,7 +240,7 @@ class EpochListing:
         return cls(frozenset(opened), frozenset(sealed))
 
     def fencing_epoch(self, leader_epoch: int) -> int | None:
-        """The epoch that stops a claimer of `leader_epoch`: the highest above it, or itself once it is sealed."""
+        """The epoch that fences a claimer of `leader_epoch`: the highest one above, or its own if that is sealed, or None."""
         highest = max(self.open_epochs | self.sealed_epochs, default=leader_epoch)
         if highest > leader_epoch:
             return highest
@@ -251,7 +251,7 @@ class EpochListing:
         return tuple(sorted(epoch for epoch in self.open_epochs - self.sealed_epochs if epoch < leader_epoch))
 
     def leftovers(self, leader_epoch: int) -> tuple[int, ...]:
-        """Older epochs with an open and a sealed directory: the open one is from a failed claim and can be deleted."""
+        """Older epochs with both an open and a sealed directory: the open one is left of a failed claim and may be deleted."""
         return tuple(sorted(epoch for epoch in self.open_epochs & self.sealed_epochs if epoch < leader_epoch))
 
     def older_epochs(self, leader_epoch: int) -> tuple[int, ...]:

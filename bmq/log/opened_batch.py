@@ -1,4 +1,4 @@
-"""Opens a produced batch whose records are looked at one by one on the event loop, within bounds. Pure."""
+"""Opens a produced batch whose records are read one by one on the event loop, and bounds that work. Pure."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from bmq.records.batch_layout import WANTS_VALUE
 from bmq.records.records_twin import record_places, varint
 
 OPENED_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Of the decompressed records."""
+"""Most bytes of the decompressed records."""
 RECORDS_MAX: Final = 10_000
-"""Each takes some microseconds of the event loop."""
+"""Most records of a batch: each takes some microseconds of the event loop."""
 HEADERS_MAX: Final = 20_000
 """Headers of all records together: each takes a microsecond or two of the event loop."""
 _HEADER_BYTES_MIN: Final = 2
@@ -20,11 +20,11 @@ _HEADER_BYTES_MIN: Final = 2
 
 
 class BatchTooLong(ValueError):
-    """The batch is too long to look at its records. Its producer may send it in parts."""
+    """The batch is too long to read its records one by one. Its producer may send it in parts."""
 
 
 def opened_body(batch: memoryview, header: BatchHeader, which: str) -> bytes:
-    """The batch's records, decompressed. `which`: tells people what batches are opened. Raises BatchTooLong."""
+    """The batch's records, decompressed. `which`: names the kind of batch in error messages. Raises BatchTooLong."""
     try:
         return bytes(decompress(header.compression, batch[HEADER_BYTES : header.size_bytes], OPENED_BYTES_MAX))
     except BadCompressedData as error:
@@ -34,7 +34,7 @@ def opened_body(batch: memoryview, header: BatchHeader, which: str) -> bytes:
 
 
 def require_few_records(header: BatchHeader, which: str, records_max: int | None = None) -> None:
-    """Raises BatchTooLong for a batch with more than `records_max` records, or RECORDS_MAX."""
+    """Refuse a batch with more than `records_max` records (default RECORDS_MAX). Raises BatchTooLong."""
     bound = RECORDS_MAX if records_max is None else records_max
     if header.record_count > bound:
         raise BatchTooLong(f"a batch of {header.record_count} records {which}, {bound} are allowed: send smaller ones")

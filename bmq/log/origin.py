@@ -1,4 +1,4 @@
-"""The source of bytes, for errors that name the place. Pure."""
+"""Where a buffer of record batches comes from, so that errors can name the place. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bmq.protocol.errors import BmqError
 
 
 class Origin(NamedTuple):
-    """The source of a buffer of record batches: `position_bytes` is the position of its first byte in `file`."""
+    """The source of a buffer. `position_bytes`: position of its first byte in `file`."""
 
     topic: str
     partition: int
@@ -18,9 +18,9 @@ class Origin(NamedTuple):
 
 
 class DamagedBatch(BmqError):
-    """A record batch that cannot be read. `base_offset`: from its header; None without a whole header.
+    """A record batch that cannot be read. `base_offset`: from its header; None if that is not whole.
 
-    `position_bytes` is its position in the file, so everything before it can still be decoded.
+    `position_bytes`: its position in the file. Everything before it can be decoded.
     """
 
     code = ErrorCode.CORRUPT_MESSAGE

@@ -1,4 +1,4 @@
-"""Zeros behind an append, so that the next one begins a chunk of its own (rule 27). Pure.
+"""Zeros behind an append, so that the next append begins a new checksum chunk (rule 27). Pure.
 
 A DataNode keeps a checksum for each chunk of a replica, and an append behind an unfinished chunk replaces that chunk's
 checksum. If power fails while the new one is being written, bytes synced long ago no longer match it, and the DataNode
@@ -18,12 +18,12 @@ from bmq.protocol.wire import Buffer
 
 UNIT_BYTES: Final = 512
 """HDFS's default chunk size; chunk sizes are multiples of it."""
-PADDING_BYTES_MIN: Final = 12  # enough to read where a batch has its base offset and length
+PADDING_BYTES_MIN: Final = 12  # a batch's base offset and length field
 _LENGTH: Final = Struct(">8xi")
 
 
 def padded_end(position: int, alignment_bytes: int) -> int:
-    """Where the next append begins after one that ended at `position`. `alignment_bytes`: 1, or a multiple of UNIT_BYTES."""
+    """Where the next append begins, after one that ended at `position`. `alignment_bytes`: 1, or a multiple of UNIT_BYTES."""
     missing = -position % alignment_bytes
     if 0 < missing < PADDING_BYTES_MIN:
         missing += alignment_bytes
@@ -31,17 +31,17 @@ def padded_end(position: int, alignment_bytes: int) -> int:
 
 
 def padding_end(position: int) -> int:
-    """Where padding that begins at `position` may end; more may follow there."""
+    """The first position at which padding from `position` on may end; more padding may follow."""
     end = padded_end(position, UNIT_BYTES)
     return end if end > position else position + UNIT_BYTES
 
 
 def is_padding(buffer: Buffer, place: int) -> bool:
-    """Whether padding begins at `place`, where a batch ends or padding may; False when too few bytes are there to tell."""
+    """Whether padding begins at `place`, behind a batch or other padding. False if the buffer has too few bytes to tell."""
     return len(buffer) - place >= PADDING_BYTES_MIN and not _LENGTH.unpack_from(buffer, place)[0]
 
 
 def is_blank(buffer: Buffer) -> bool:
-    """Whether all bytes could be padding."""
+    """Whether all bytes are zero, as padding is."""
     content = bytes(buffer)
     return content.count(0) == len(content)

@@ -1,16 +1,16 @@
 """One partition's files as its owner sees them: closed extents, own segments, and the manifest that names them.
 
-The broker's runtime tells it what happened to its segments, in this order for each one:
+The broker's runtime reports the life of each segment in this order:
 
-    files.begin_segment(builder)                          it becomes the current one (not yet when opened ahead of need)
+    files.begin_segment(builder)                          the segment becomes the current one (not when opened ahead of need)
     builder.add(header, base_offset)                      for every batch, once it is durable
-    files.end_segment(roll)                               nothing more will be written to it; producer state is noted
+    files.end_segment(roll)                               nothing more will be written; the producer state is noted
     index = await files.seal_segment(roll, closed_bytes)  the file is closed at this length
-    await files.save_index(index)                         durable: it is an extent from now on
+    await files.save_index(index)                         the index is durable: the segment is an extent from now on
 
-Only segments whose index is durable are extents; the manifest names only extents, and recovery walks the rest. Readers
-can always find everything durable. A method that changes the past checks that its new manifest is in the claimed
-directory (rule 20) before it returns the paths it dropped, to be deleted after a while (rule 2).
+A segment is an extent once its index is durable. The manifest names only extents; recovery finds the rest by walking the
+directory. Readers can always find all durable records. A method that changes closed parts of the log returns the paths that it
+dropped, to be deleted later (rule 2), after checking that its new manifest is in the claimed directory (rule 20).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ _log = structlog.get_logger("bmq.log")
 class _OwnSegment:
     """A segment of this leader epoch that is not an extent yet.
 
-    `producers`: the state at its end, once ended; `saved`: its index, once durable.
+    `producers`: the producer state at its end, once it has ended. `saved`: its index, once that is durable.
     """
 
     builder: IndexBuilder
@@ -88,7 +88,7 @@ class _OwnSegment:
 
 
 class PartitionFiles:
-    """See the module's head. All calls come from one event loop; `producers` and `epochs` are the live state.
+    """One partition's files (see the module's docstring). All calls come from one event loop.
 
     `verify_claim` raises FencedWriter unless a look that begins now still finds the directory we claimed.
     """
@@ -114,9 +114,9 @@ class PartitionFiles:
         self.timers: Callable[[], TimersReference | None] = lambda: recovered.timers
         self.snapshots: tuple[SnapshotReference, ...] = recovered.snapshots
         self.first_dirty_offset = recovered.first_dirty_offset
-        """Compaction has come to here."""
+        """The offset up to which the log was compacted."""
         self.compacted_offset = max((one.end_offset for one in self.extents if is_cleaned(one.roll)), default=-1)
-        """Below it segments were made by compaction; -1: nowhere."""
+        """Segments below this offset may be made by compaction; -1: none is."""
         self.index_interval_bytes = index_interval_bytes
         self._extents_end_offset = recovered.end_offset
         self._extents_producers = recovered.producers_bytes
@@ -145,7 +145,7 @@ class PartitionFiles:
 
     @property
     def end_offset(self) -> int:
-        """The offset that follows the last durable batch counted in."""
+        """The offset behind the last batch that was added as durable."""
         for segment in reversed(self._own):
             if segment.builder.valid_bytes:
                 return segment.builder.end_offset
@@ -153,18 +153,18 @@ class PartitionFiles:
 
     @property
     def open_bytes(self) -> int:
-        """Valid bytes of segments that are not extents yet."""
+        """Valid bytes of own segments that are not extents yet."""
         return sum(segment.builder.valid_bytes for segment in self._own)
 
     @property
     def size_bytes(self) -> int:
-        """All valid bytes, also those below the log start that lie in a kept file."""
+        """All valid bytes, also those below the log start in a file that is kept."""
         return sum(extent.length for extent in self.extents) + self.open_bytes
 
     def backlog_from(self, offset: int) -> BacklogSize:
-        """What lies at or past this offset, without I/O: exact up to an index entry in own segments.
+        """The size and age of the records at or past this offset, without I/O: exact up to an index entry in own segments.
 
-        In an extent an estimate: bytes by the offset's share, and the time of the extent's newest record.
+        In an extent the size is estimated from the offset's share, and the age is that of its newest record.
         """
         offset = max(offset, self.log_start_offset)
         first = bisect_right(self.extents, offset, key=end_offset_of)
@@ -180,21 +180,21 @@ class PartitionFiles:
         return BacklogSize(size_bytes, oldest_ms)
 
     def own_segments(self) -> tuple[IndexBuilder, ...]:
-        """Our segments that are not extents yet and hold a batch, in order."""
+        """Own segments, in order, that are not extents yet and have a batch."""
         return tuple(segment.builder for segment in self._own if segment.builder.valid_bytes)
 
     def epoch_end_offset(self, leader_epoch: int, high_watermark: int) -> tuple[int, int]:
-        """(epoch, end offset) as OffsetForLeaderEpoch answers it; (-1, -1) when unknown."""
+        """(epoch, end offset) as in OffsetForLeaderEpoch; (-1, -1) if unknown."""
         return self.epochs.end_offset_for(leader_epoch, high_watermark)
 
     # --- own segments
 
     def begin_segment(self, builder: IndexBuilder) -> None:
-        """The next segment of this leader epoch; its batches are counted in through `builder.add`."""
+        """Begin the next segment of this leader epoch. The caller adds durable batches by `builder.add`."""
         self._own.append(_OwnSegment(builder))
 
     def end_segment(self, roll: int) -> None:
-        """Note the producer state at the segment's end. Call before a later segment's batches are counted in."""
+        """Note the producer state at the segment's end. Call before batches of a later segment are added."""
         segment = self._own_segment(roll)
         if segment.builder.valid_bytes:
             segment.producers = self.producers.snapshot(segment.builder.end_offset)
@@ -202,7 +202,7 @@ class PartitionFiles:
             self._own.remove(segment)
 
     async def seal_segment(self, roll: int, closed_bytes: int) -> SegmentIndex:
-        """Build the index of an ended segment that holds a batch; its file is closed and `closed_bytes` long."""
+        """The index of an ended segment that has a batch. Its file is closed and has `closed_bytes`."""
         segment = self._own_segment(roll)
         builder = segment.builder
         if segment.producers is None:
@@ -212,7 +212,7 @@ class PartitionFiles:
         return builder.build(closed_bytes, aborted=aborted, producers=producers)
 
     async def save_index(self, index: SegmentIndex) -> None:
-        """Write the index file ("save checkpoint"). May be tried again. Raises FencedWriter, StoreError."""
+        """Write the index file, which makes the segment an extent. May be tried again. Raises FencedWriter, StoreError."""
         await self._write_index(index)
         self._own_segment(index.summary.roll).saved = index
         while self._own and (saved := self._own[0].saved) is not None:
@@ -220,11 +220,11 @@ class PartitionFiles:
             self._become_extent(saved)
 
     async def save_rebuilt(self) -> None:
-        """Write the indexes that the walk of the log rebuilt. May be tried again. Raises FencedWriter, StoreError."""
+        """Write the indexes that recovery rebuilt. May be tried again. Raises FencedWriter, StoreError."""
         while self._rebuilt:
             index = self._rebuilt[0]
             name = index.summary.leader_epoch, index.summary.roll
-            if any((extent.leader_epoch, extent.roll) == name for extent in self.extents):  # else retention dropped it
+            if any((extent.leader_epoch, extent.roll) == name for extent in self.extents):  # else it was dropped
                 await self._write_index(index)
             if self.extents and (self.extents[-1].leader_epoch, self.extents[-1].roll) == name:
                 self._is_last_index_complete = bool(index.producers)
@@ -252,9 +252,9 @@ class PartitionFiles:
     # --- reading
 
     async def locate(self, offset: int) -> Location:
-        """Where the batch holding this durable offset is, or one before it in its file.
+        """The location of the batch that has this durable offset, or of one before it in the same file.
 
-        Raises KafkaError OFFSET_OUT_OF_RANGE (also at the log's end), FileMissing, CorruptFile, StorageUnavailable.
+        Raises KafkaError OFFSET_OUT_OF_RANGE (also for the log's end), FileMissing, CorruptFile, StorageUnavailable.
         """
         location = self.locate_own(offset)
         if location is not None:
@@ -264,7 +264,7 @@ class PartitionFiles:
         return self.location_in(extent, index.position_of(offset))
 
     def locate_own(self, offset: int) -> Location | None:
-        """As `locate`, but None when the offset lies in an extent."""
+        """The location as `locate` returns it, or None if the offset is in an extent. Raises KafkaError OFFSET_OUT_OF_RANGE."""
         if not self.log_start_offset <= offset < self.end_offset:
             raise KafkaError(
                 ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -279,7 +279,7 @@ class PartitionFiles:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} is in no segment")
 
     def span(self, offset: int, length_bytes_max: int, bound_offset: int) -> Span | None:
-        """As PartitionLog.span, by the indexes that are in memory."""
+        """Implements PartitionLog.span, by the indexes that are in memory; None if the index needed is not."""
         if not self.log_start_offset <= offset < self.end_offset:
             return None
         location = self.locate_own(offset)
@@ -318,7 +318,7 @@ class PartitionFiles:
         )
 
     async def index_of(self, extent: Extent) -> SegmentIndex:
-        """From memory, from its file, or rebuilt by reading the segment. Raises FileMissing, CorruptFile, StorageUnavailable."""
+        """The extent's index: in memory, in its file, or rebuilt. Raises FileMissing, CorruptFile, StorageUnavailable."""
         index = self._indexes.get(self._key(extent))
         if index is not None:
             return index
@@ -335,8 +335,8 @@ class PartitionFiles:
             raise CorruptFile(f"{self.paths.segment(extent.leader_epoch, extent.roll)} lost valid batches")
         is_last = bool(self.extents) and self.extents[-1] == extent
         if extent.leader_epoch != self.paths.leader_epoch and not is_last:
-            # It has no producer state, so do not save it for the last extent, whose index may be the only place for
-            # that.
+            # The rebuilt index has no producer state. So do not save it for the last extent, whose index may be the only
+            # place that has that state.
             try:
                 await self._write_index(scan.index)
             except StoreError as error:
@@ -349,10 +349,10 @@ class PartitionFiles:
     def _key(self, extent: Extent) -> tuple[str, int, int]:
         return self.paths.partition, extent.leader_epoch, extent.roll
 
-    # --- the manifest, and what changes the past
+    # --- the manifest, and changes of closed parts of the log
 
     def manifest(self) -> Manifest:
-        """The content of the next manifest."""
+        """The manifest of the present state."""
         producers: bytes | None = self._extents_producers
         if self.extents and self._is_last_index_complete and len(self._extents_producers) > PRODUCERS_INLINE_BYTES_MAX:
             producers = None
@@ -373,16 +373,16 @@ class PartitionFiles:
         )
 
     async def write_manifest(self) -> None:
-        """Make the present state durable in a manifest. Raises FencedWriter, StoreError."""
+        """Write the present state durably to a new manifest. Raises FencedWriter, StoreError."""
         async with self._writing:
             await self._write(self.manifest())
 
     def take_unnamed_runs(self) -> tuple[str, ...]:
-        """Paths of runs that the newest manifest does not name any more, each once."""
+        """Paths of runs that the newest manifest no longer names. Each is returned once."""
         return self._run_files.take_unnamed()
 
     async def record_cut(self, roll: int, valid_bytes: int) -> None:
-        """Record, durably, that our segment `roll` was closed past its valid bytes (a torn tail, rule 9)."""
+        """Record durably that our segment `roll` was closed behind its valid bytes (a torn tail, rule 9)."""
         async with self._writing:
             cuts = tuple(cut for cut in self.cuts if (cut.leader_epoch, cut.roll) != (self.paths.leader_epoch, roll))
             cuts = (*cuts, Cut(self.paths.leader_epoch, roll, valid_bytes))
@@ -390,15 +390,16 @@ class PartitionFiles:
             self.cuts = cuts
 
     async def advance_log_start(self, log_start_offset: int) -> tuple[str, ...]:
-        """Raise the log start, at most to the end, and drop the extents below it; the paths that may now be deleted.
+        """Raise the log start offset, at most to the log's end, and drop the extents below it. Returns the paths to delete.
 
-        Does nothing unless it is higher than now. Raises FencedWriter, StoreError: then nothing was changed here.
+        Does nothing if `log_start_offset` is not above the present one. Raises FencedWriter, StoreError; memory is unchanged
+        then.
         """
         async with self._writing:
             return await self._advance(log_start_offset, self.snapshots)
 
     async def save_snapshot(self, snapshot: StateSnapshot) -> tuple[str, ...]:
-        """Write it, name it in a manifest, drop older ones and replaced extents; the paths to delete (rule 16)."""
+        """Write a snapshot, name it in a manifest, drop older ones and replaced extents. Returns paths to delete (rule 16)."""
         async with self._writing:
             epoch, number = self.paths.leader_epoch, self._next_snapshot
             self._next_snapshot += 1
@@ -416,15 +417,15 @@ class PartitionFiles:
 
     @property
     def newest_manifest(self) -> int:
-        """The number of the newest manifest that is known to be durable; those that are written later have higher ones."""
+        """The number of the newest manifest known to be durable. Later ones get higher numbers."""
         return self._newest_manifest
 
     def next_cleaned_roll(self) -> int:
-        """The number of the next segment that compaction writes; each is given once (rule 21)."""
+        """A new number for a segment that compaction writes; none is returned twice (rule 21)."""
         return next(self._cleaned_rolls)
 
     async def compacted_to(self, first_dirty_offset: int) -> tuple[str, ...]:
-        """Note, durably, how far compaction has come. Returns no paths. Raises FencedWriter, StoreError."""
+        """Record durably how far compaction has come. Returns (): no paths are to be deleted. Raises FencedWriter, StoreError."""
         async with self._writing:
             if first_dirty_offset > self.first_dirty_offset:
                 await self._write(replace(self.manifest(), first_dirty_offset=first_dirty_offset))
@@ -432,15 +433,15 @@ class PartitionFiles:
             return ()
 
     async def replace_extents(self, replaced: Sequence[Extent], cleaned: CleanedSegment) -> tuple[str, ...]:
-        """Put the segment that compaction made of neighbouring extents in their place; the paths that may now be deleted.
+        """Replace neighbouring extents by the segment that compaction made of them. Returns the paths to delete.
 
-        Raises ExtentsChanged when they are not all there any more, SwapNotBegun, FencedWriter, StoreError: then nothing was
-        changed here.
+        Raises ExtentsChanged (an extent is not in the log any more), SwapNotBegun, FencedWriter, StoreError; memory is unchanged
+        then.
         """
         return await self.swap_in((await self.prepare_replacement(replaced, cleaned),))
 
     async def prepare_replacement(self, replaced: Sequence[Extent], cleaned: CleanedSegment) -> Replacement:
-        """Write the index of a segment that is to replace these extents. Raises as `replace_extents`."""
+        """Write the index of a segment that is to replace these extents. Raises as `replace_extents` does."""
         producers = await self._producers_at(replaced[-1])
         self._place_of(replaced)
         index = index_of_cleaned(cleaned, replaced, self.producers.aborted, producers)
@@ -451,7 +452,7 @@ class PartitionFiles:
         except StoreError as error:
             raise SwapNotBegun(f"the index of a compacted segment was not written: {error}") from error
         extent = Extent.of(index, self.paths.leader_epoch)
-        if extent.max_timestamp_ms < 0:  # no record is left; retention goes by those that were there
+        if extent.max_timestamp_ms < 0:  # no record is left: retention goes by the timestamps of the replaced extents
             newest_ms = max(one.max_timestamp_ms for one in replaced)
             extent = replace(extent, max_timestamp_ms=newest_ms)
         self._indexes.put(self._key(extent), index)
@@ -460,15 +461,15 @@ class PartitionFiles:
     async def swap_in(
         self, replacements: Sequence[Replacement], *, first_dirty_offset: int | None = None
     ) -> tuple[str, ...]:
-        """Put all of them in their places with one manifest; the paths that may now be deleted. They are in order.
+        """Make all replacements, which are in order, with one manifest. Returns the paths to delete.
 
-        `first_dirty_offset`: how far compaction has come with that. Raises as `replace_extents`.
+        `first_dirty_offset`: how far compaction has come with them. Raises as `replace_extents` does.
         """
         async with self._writing:
             places = [self._place_of(one.replaced) for one in replacements]
             before = self.manifest()
             gone = {segment_of(extent) for one in replacements for extent in one.replaced}
-            # Not what is known by now: other segments may have become extents meanwhile, and their indexes tell theirs.
+            # Only transactions of extents: the aborted transactions of other segments are in those segments' indexes.
             aborted = before.aborted.between(0, before.end_offset)
             dropped_aborts = [offset for one in replacements for offset in one.dropped_aborts]
             for offset in dropped_aborts:
@@ -491,7 +492,7 @@ class PartitionFiles:
                 for one, place in zip(replacements, places, strict=True)
                 for extent in self.extents[place : place + len(one.replaced)]
             ]
-            # More may have been appended meanwhile, none removed.
+            # Extents may have been appended meanwhile, but none removed.
             self.extents[:] = with_replacements(self.extents, replacements, places)
             self.first_dirty_offset = first_dirty_offset
             self.compacted_offset = max(self.compacted_offset, *(one.extent.end_offset for one in replacements))
@@ -503,14 +504,14 @@ class PartitionFiles:
             return self._unnamed(before, after, dropped)
 
     async def _producers_at(self, extent: Extent) -> bytes:
-        """The producer state at the extent's end, for the index that replaces its own; empty if that has none."""
+        """The producer state at the extent's end, for the index of the segment that replaces it; empty if its index has none."""
         if self.extents and segment_of(self.extents[-1]) == segment_of(extent):
             return self._extents_producers
         index = await load_index(self.store, self.paths, extent)
         return b"" if index is None else index.producers
 
     def _place_of(self, replaced: Sequence[Extent]) -> int:
-        """Where these extents lie in the log now. Raises ExtentsChanged."""
+        """The index of the first of these extents among the present ones. Raises ExtentsChanged."""
         wanted = [segment_of(extent) for extent in replaced]
         place = bisect_right(self.extents, replaced[0].base_offset, key=end_offset_of) if replaced else 0
         if not wanted or [segment_of(extent) for extent in self.extents[place : place + len(wanted)]] != wanted:
@@ -518,7 +519,7 @@ class PartitionFiles:
         return place
 
     async def latest_snapshot(self, high_watermark: int) -> StateSnapshot | None:
-        """See state_snapshots.latest_snapshot."""
+        """The newest usable snapshot (see state_snapshots.latest_snapshot)."""
         return await latest_snapshot(
             self.store, self.paths, lambda: self.snapshots, lambda: self.log_start_offset, high_watermark
         )
@@ -546,7 +547,7 @@ class PartitionFiles:
         )
         await self._write(after)
         self.log_start_offset = log_start_offset
-        del self.extents[:count]  # more may have been appended meanwhile, none removed
+        del self.extents[:count]  # extents may have been appended meanwhile, but none removed
         self.cuts = tuple(cut for cut in self.cuts if (cut.leader_epoch, cut.roll) not in gone)
         self.snapshots = snapshots
         self.epochs.truncate_head(log_start_offset)
@@ -556,7 +557,7 @@ class PartitionFiles:
         return self._unnamed(before, after, dropped)
 
     def _unnamed(self, before: Manifest, after: Manifest, dropped: list[Extent]) -> tuple[str, ...]:
-        """Paths that the newer manifest no longer names: single files, or a sealed directory with nothing in use."""
+        """Paths that the newer manifest no longer names: single files, and sealed directories without a file in use."""
         directories = before.epochs_named() - after.epochs_named() - {self.paths.leader_epoch}
         paths = [self.paths.epoch(epoch) for epoch in sorted(directories)]
         for extent in dropped:
@@ -578,7 +579,7 @@ class PartitionFiles:
         return tuple(paths)
 
     async def _write(self, manifest: Manifest) -> None:
-        """Write it durably to the claimed directory; the next owner may find it after a failure. Two are kept, for damage."""
+        """Write the manifest durably to the claimed directory. The next owner may find it even if this fails. Two are kept."""
         manifest = await self._aborted_writer.with_room(manifest)
         self._run_files.tried(manifest)
         number = await write_manifest(

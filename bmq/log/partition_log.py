@@ -1,8 +1,8 @@
-"""Two ports to one partition for everything above the log. The broker's runtime implements both; tests use a fake.
+"""The two ports to one partition for all code above the log. The broker's runtime implements both; tests use a fake.
 
-The proxy appends and reads clients' records through a PartitionLog, wherever the owner is. Coordinators and the
-controller keep their state in a ReplayableLog, which exists only in the owner's process. A ProducedBatch is one append, from
-the request to its answer.
+The proxy appends and reads clients' records through a PartitionLog, wherever the owner is. Coordinators and the controller keep
+their state in a ReplayableLog, which exists only in the owner's process. A ProducedBatch is one append, from its request to its
+result.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from bmq.protocol.hot_produce import RecordError
 from bmq.protocol.record_batch import BatchHeader, parsed_header
 
 ANY_EPOCH: Final = -1
-"""The leader epoch of a batch that any owner may take."""
+"""The leader epoch of a batch that an owner of any epoch may take."""
 ENDS_THE_PROCESS: Final = (SystemExit, KeyboardInterrupt)
-"""As in the event loop: any other exception is the failure of one callback."""
+"""Exceptions that end the process. As in asyncio's event loop, any other exception fails one callback only."""
 FOLLOWERS_MAX: Final = 4
-"""Each keeps its whole request in memory until the store answers."""
+"""Most followers of a batch: each keeps its whole request in memory until the store answers."""
 _SENT_AGAIN: Final = "the batch is still on its way, and was sent again by now"
 
 _log = structlog.get_logger("bmq.log")
 
 
 class TopicPartition(NamedTuple):
-    """A partition of one incarnation of a topic."""
+    """A partition, by its topic's id: a topic that is created again has another id."""
 
     topic_id: UUID
     partition: int
 
 
 class AppendResult(NamedTuple):
-    """Outcome of one produce to one partition, in the fields of ProduceResponse."""
+    """The outcome of one produce to one partition, with the fields of ProduceResponse."""
 
     error_code: ErrorCode
     base_offset: int = -1
@@ -63,14 +63,14 @@ class Receiver(Protocol):
 
 
 class AppendRequest(Receiver, Protocol):
-    """What a batch came with, and what holds for all batches of it.
+    """The request that batches came with; its fields apply to all of them.
 
     `is_acks_all`: if fewer than `min.insync.replicas` nodes hold the records, they are refused with NOT_ENOUGH_REPLICAS, or
-    answered with NOT_ENOUGH_REPLICAS_AFTER_APPEND (they are in the log, at the offset given). `is_answered`: False with
-    acks=0: a batch that is refused is lost. `is_internal`: an append of the server itself; control batches are allowed and
-    the checks of client input are skipped. `claim`: the transaction of transactional batches, which is verified with its
-    coordinator before the first of them is placed (KIP-890); None: they are refused. `arrived_s`, `send_until_s` (the
-    loop's time): when it came, and after when no waiting batch goes to a log, as the client will have given up.
+    answered with NOT_ENOUGH_REPLICAS_AFTER_APPEND (they are in the log, at the offset in the result). `is_answered`: False for
+    acks=0, where a refused batch is lost. `is_internal`: an append of the server itself: control batches are allowed, and the
+    checks of client input are skipped. `claim`: the transaction of transactional batches, which is verified with its coordinator
+    before the first of them is placed (KIP-890); None: they are refused. `arrived_s`, `send_until_s` (the event loop's time):
+    when the request came, and when the client will have given up, so that no waiting batch goes to a log any more.
     """
 
     is_acks_all: bool
@@ -81,13 +81,13 @@ class AppendRequest(Receiver, Protocol):
     send_until_s: float
 
     def is_wanted(self) -> bool:
-        """False once the client has disconnected without an answer; a batch still waiting then fails."""
+        """Whether the client still waits. If it has disconnected, batches that are not appended yet fail."""
 
 
 class Batch:
-    """One record batch on its way into the log. `base_offset` is -1 until the machine has placed it.
+    """One record batch in flight into the log. `base_offset` is -1 until the partition's machine has placed it.
 
-    `is_acks_all`: its producer wants it on `min.insync.replicas` nodes before it hears of a success.
+    `is_acks_all`: it is acknowledged only if `min.insync.replicas` nodes hold it.
     """
 
     __slots__ = ("base_offset", "is_acks_all", "offset_count", "size_bytes")
@@ -100,22 +100,22 @@ class Batch:
 
     @property
     def end_offset(self) -> int:
-        """The offset that follows the batch."""
+        """The offset behind the batch."""
         return self.base_offset + self.offset_count
 
 
 class ProducedBatch(Batch):
-    """One append of one partition, from its request to its result. It goes to one log at most: a retry is a new one.
+    """One append to one partition, from its request to its result. It goes to one log at most: a retry is a new object.
 
-    `records`: as they came, in a writable buffer that the log may change in place; `header`: of the one batch in them, None
-    while they have no header that can be read. A log that has checked them sets `view` and `header` to what it stores, and
-    `offset_count`, `size_bytes`. `index`: its place in the request. `leader_epoch`: the only one that may take it; any
-    other owner refuses it with FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
+    `records`: as received, in a writable buffer that the log may change in place. `header`: that of the one batch in them, None
+    if it cannot be read. Once the log has checked them, it sets `view` and `header` to what it stores, and `offset_count` and
+    `size_bytes`. `index`: the batch's place in the request. `leader_epoch`: the only epoch whose owner may take it; other owners
+    refuse it with FENCED_LEADER_EPOCH or UNKNOWN_LEADER_EPOCH.
 
-    `receiver` gets the result: the request, unless an appender has put itself in front of it. None: a later batch of the
-    same append is answered for this one, and has it, or one before it, as `first`. `followers` are produces of the same
-    batch sent again while it was on its way (rule 11). `number` counts up in the order of a partition's batches at their
-    appender. `position`: its place in the segment file it was written to last.
+    `receiver` gets the result: the request, or an appender that has put itself in front of it. None: the result of a later batch
+    of the same append counts for this one as well; that batch has this one, or one before it, as `first`. `followers`: retries of
+    the same batch that came while it was in flight (rule 11). `number`: counts a partition's batches at their appender, in order.
+    `position`: place in the segment file that it was written to last.
     """
 
     __slots__ = (
@@ -157,7 +157,7 @@ class ProducedBatch(Batch):
         self.followers: list[ProducedBatch] | None = None
 
     def again(self, records: memoryview) -> ProducedBatch:
-        """The same for another log, with its records in another buffer: the first log may still write into this one."""
+        """A copy of the append for another log. `records`: another buffer, as the first log may still write into this one."""
         batch = ProducedBatch(
             self.request, self.topic_partition, records, parsed_header(records), self.index, self.leader_epoch
         )
@@ -165,9 +165,9 @@ class ProducedBatch(Batch):
         return batch
 
     def complete(self, result: AppendResult) -> None:
-        """Report the result, also to those that sent the same batch again; called once.
+        """Report the result to the receiver and the followers; called once.
 
-        If a receiver fails, that is its own bug; the batches behind this one must still be answered.
+        An error of a receiver is logged only, because the batches behind this one must still be answered.
         """
         if self.receiver is not None:
             try:
@@ -181,7 +181,7 @@ class ProducedBatch(Batch):
                 follower.complete(result)
 
     def follow(self, again: ProducedBatch) -> None:
-        """The same batch was sent again. Keep only the newest followers: the producer has retried since the others."""
+        """Answer `again`, a retry of the same batch, together with this one. The oldest of too many retries times out now."""
         if self.followers is None:
             self.followers = []
         self.followers.append(again)
@@ -190,7 +190,7 @@ class ProducedBatch(Batch):
 
 
 class LoneAppend:
-    """The AppendRequest of one batch, whose result a function gets: an append that no client's request stands for."""
+    """The AppendRequest of a single batch without a client's request. The function `done` gets its result."""
 
     def __init__(
         self,
@@ -218,32 +218,32 @@ class LoneAppend:
 
 
 def internal_batch(topic_partition: TopicPartition, records: memoryview, done: AppendDone) -> ProducedBatch:
-    """One or more whole record batches, back to back, that the server itself appends."""
+    """An append by the server itself. `records`: one or more whole record batches, back to back."""
     return ProducedBatch(LoneAppend(done, is_internal=True), topic_partition, records, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """Where to start reading for an offset: a batch boundary at or before it, in one file (an extent, rule 13)."""
+    """Where to start reading for an offset: a batch boundary at or before it in one file (an extent, rule 13)."""
 
     path: str
     file_id: int
-    position: int  # of the batch that holds the offset, or of one before it
+    position: int  # position of the batch that has the offset, or of one before it
     valid_bytes: int  # nothing at or past this position of the file may be served (closed length or HW position)
-    base_offset: int  # first offset the extent holds
-    end_offset: int  # offset that follows the extent's last valid one
+    base_offset: int  # first offset of the extent
+    end_offset: int  # offset behind the extent's last valid one
     is_closed: bool
 
 
 class Span(NamedTuple):
-    """Whole batches of one file, between two boundaries that are known without reading it."""
+    """Whole batches of one file, between two batch boundaries that are known without reading the file."""
 
     path: str
     file_id: int
     position: int
     length_bytes: int
-    base_offset: int  # of the first batch; -1 when that is not known
-    next_offset: int  # follows the last batch
+    base_offset: int  # base offset of the first batch; -1 if it is not known
+    next_offset: int  # offset behind the last batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +256,7 @@ class AbortedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class WholeBatches:
-    """A run of batches for a state machine's replay: `data` whole batches back to back, starting at `base_offset`."""
+    """Batches for a state machine's replay. `data`: whole batches, back to back; `base_offset`: of the first."""
 
     base_offset: int
     data: Buffer
@@ -264,14 +264,14 @@ class WholeBatches:
 
 @dataclass(frozen=True, slots=True)
 class StateSnapshot:
-    """A state machine's state after replaying everything below `next_offset` (rule 16)."""
+    """A state machine's encoded state after all records below `next_offset` (rule 16)."""
 
     next_offset: int
     data: bytes
 
 
 class PartitionStarting(KafkaError):
-    """The partition cannot start now because of the store; it keeps trying."""
+    """The partition cannot start now because of the store. Its start is tried again."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
@@ -299,84 +299,84 @@ class PartitionLog(Protocol):
 
     @property
     def compacted_offset(self) -> int:
-        """Below it segments were made by compaction, as far as that is known here; -1: nowhere."""
+        """Segments below this offset may be made by compaction, as far as this process knows; -1: none is."""
 
     def append(self, batch: ProducedBatch) -> None:
-        """Check, place and write its records, whose buffer is now ours. Headers are rewritten in place.
+        """Check, place and write a batch. Its buffer belongs to the log from now on, and headers are rewritten in place.
 
-        `batch.complete` is called exactly once: when the records are durable on every replica, or refused; possibly before
-        this returns. Never raises for the peer's faults. Of a client one whole record batch; internal ones are one or more,
-        back to back.
+        `batch.complete` is called exactly once: when the records are durable on every replica, or refused; perhaps before this
+        returns. Bad input of a client raises nothing. A client's append is one whole record batch; an internal one is one or
+        more, back to back.
         """
 
     async def active_producers(self) -> Sequence[ActiveProducer]:
-        """For DescribeProducers (KIP-664). Raises KafkaError NOT_LEADER_OR_FOLLOWER."""
+        """The partition's active producers, for DescribeProducers (KIP-664). Raises KafkaError NOT_LEADER_OR_FOLLOWER."""
 
     def tail_read(self, offset: int, length_bytes_max: int, bound_offset: int) -> Sequence[memoryview] | None:
-        """Whole batches from memory, the first containing `offset`, none ending past `bound_offset` (HW or LSO).
+        """Whole batches from memory. The first one has `offset`; none ends past `bound_offset` (HW or LSO).
 
-        At least one batch when there is one below the bound, even if it is longer than `length_bytes_max` (KIP-74).
-        () when there is nothing below the bound yet; None when the offset is not in memory.
+        At least one batch if there is one below the bound, even if it is longer than `length_bytes_max` (KIP-74). () if there are
+        none below the bound yet; None if the offset is not in memory.
         """
 
     async def locate(self, offset: int) -> Location:
         """Where a catch-up read for `offset` starts. Raises KafkaError OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR."""
 
     def span(self, offset: int, length_bytes_max: int, bound_offset: int) -> Span | None:
-        """Batches to read for `offset`: from the one that holds it, or one before it in its file, to a batch boundary.
+        """The batches to read for `offset`, from the one that has it (or one before it in its file) to a batch boundary.
 
-        No more than `length_bytes_max`, and none ending past `bound_offset`. None when that is not known at once here.
+        They have at most `length_bytes_max`, and none ends past `bound_offset`. None if this process does not know it at once.
         """
 
     async def offset_for_timestamp(self, timestamp_ms: int, bound_offset: int) -> tuple[int, int] | None:
-        """(offset, timestamp) of the first record with a timestamp at or past this one, below the bound; None if none."""
+        """(offset, timestamp) of the first record below the bound whose timestamp is at or past this one; None without one."""
 
     async def max_timestamp(self) -> tuple[int, int] | None:
-        """(offset, timestamp) of the record with the greatest timestamp (ListOffsets -3, KIP-734); None when empty."""
+        """(offset, timestamp) of the record with the greatest timestamp (ListOffsets -3, KIP-734); None for an empty log."""
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction] | None:
-        """All aborted transactions overlapping [from, to), where `to` is at or below the last stable offset.
+        """All aborted transactions that overlap [from, to), where `to` is at or below the last stable offset.
 
-        None: not all are known here; `find_aborted_transactions` asks the owner.
+        None if this process does not know all of them; `find_aborted_transactions` asks the owner.
         """
 
     async def find_aborted_transactions(self, from_offset: int, to_offset: int) -> Sequence[AbortedTransaction]:
-        """As `aborted_transactions`, answered by the owner. Raises KafkaError."""
+        """All aborted transactions that overlap [from, to), by the owner's answer. Raises KafkaError."""
 
     def epoch_end_offset(self, leader_epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) as OffsetForLeaderEpoch answers it (KIP-101, KIP-279); (-1, -1) when unknown."""
+        """(epoch, end offset) as in OffsetForLeaderEpoch (KIP-101, KIP-279); (-1, -1) if unknown."""
 
     async def delete_records(self, before_offset: int) -> int:
-        """Raise the log start offset (-1: to the high watermark); the new one, durable. Raises KafkaError."""
+        """Raise the log start offset durably (-1: to the high watermark), and return it. Raises KafkaError."""
 
     async def delayed_records(self, after: Position, limit: int) -> DelayedPage:
-        """Records that wait for their due time behind this place in their order, `limit` at most. Raises KafkaError."""
+        """The first `limit` pending delayed records behind the place `after`. Raises KafkaError."""
 
     async def prove_ownership(self) -> None:
-        """Rule 15: returns only if this owner was the owner at some moment after the call. Raises FencedWriter."""
+        """Return only if this owner was still the owner at some moment after the call (rule 15). Raises FencedWriter."""
 
     def on_advance(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` once at the next move of the high watermark, or change of state; returns how to cancel it."""
+        """Call `wake` once, when the high watermark moves or the state changes. Returns a function that cancels the call."""
 
 
 class ReplayableLog(PartitionLog, Protocol):
-    """One partition in its owner's process, with what a state machine stored in it needs."""
+    """One partition in its owner's process, as a state machine that keeps its state in it needs it."""
 
     async def read(self, offset: int, length_bytes_max: int) -> WholeBatches | None:
-        """Whole batches from `offset` on, below the high watermark, for replay: from memory or from the store.
+        """Whole batches from `offset` on, below the high watermark, from memory or from the store; for a replay.
 
-        None when there is nothing at or past `offset` yet. Raises KafkaError OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, and
-        CorruptRecords for a batch in the store that is damaged.
+        None if there are no records at or past `offset` yet. Raises KafkaError OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR, and
+        CorruptRecords for a damaged batch in the store.
         """
 
     async def latest_snapshot(self) -> StateSnapshot | None:
-        """The newest state snapshot at or below the high watermark; None: the log alone has the whole state.
+        """The newest state snapshot at or below the high watermark; None if the log alone has the whole state.
 
-        Raises KafkaError, StoreError; StateDamaged when the state cannot be made whole: then an operator has to decide.
+        Raises KafkaError, StoreError; StateDamaged if the state cannot be restored wholly, so that an operator has to decide.
         """
 
     async def save_snapshot(self, snapshot: StateSnapshot) -> None:
-        """Write it as a file of this epoch's directory and name it in a new manifest; older ones are dropped (rule 16).
+        """Write a snapshot to a file of this epoch's directory, name it in a new manifest, and drop older ones (rule 16).
 
-        Closed segments that end at or below `next_offset` are dropped too: for state machines the snapshot replaces them.
+        Closed segments that end at or below `next_offset` are dropped too, because the snapshot replaces them.
         """

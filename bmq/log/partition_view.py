@@ -1,7 +1,7 @@
-"""A read-only view of a partition's segments, for owners and others: a snapshot taken without a lock.
+"""A read-only view of a partition's segments, taken without a lock, for any process.
 
-The newest valid manifest lists everything older; the segments that follow it are in its directory. Epochs above it hold
-no records yet. An open segment's length is what its replicas show, so its last batches may still vanish.
+The newest valid manifest lists all older segments; the ones behind it are in its directory. Higher epochs have no records yet.
+The length of an open segment is what its replicas show now, so its last batches may still vanish.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _log = structlog.get_logger("bmq.log")
 
 @dataclass(frozen=True, slots=True)
 class SegmentView:
-    """Offsets [base_offset, end_offset): the end is None while the segment has no index, the base while it is empty.
+    """One segment, with offsets [base_offset, end_offset). The end is None without an index, the base None for an empty segment.
 
-    `valid_bytes` of `file_bytes` belong to the log.
+    Of its `file_bytes`, `valid_bytes` belong to the log.
     """
 
     path: str
@@ -58,7 +58,7 @@ class SegmentView:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """Segments in the order of the log. `manifest` None: no owner has written one yet."""
+    """A partition's segments, in the order of the log. `manifest` None: no owner has written one yet."""
 
     manifest: Manifest | None
     paths: PartitionPaths
@@ -66,9 +66,9 @@ class PartitionView:
 
 
 async def view_partition(store: SegmentStore, partition_directory: str) -> PartitionView:
-    """Raises FileMissing (no such partition), CorruptManifest, StateDamaged, StorageUnavailable.
+    """Look at a partition; look again, a bounded number of times, if a directory or file is renamed or replaced meanwhile.
 
-    If a directory is sealed or dropped, or a file replaced, while we look, we look again, a bounded number of times.
+    Raises FileMissing (no such partition), CorruptManifest, StateDamaged, StorageUnavailable.
     """
     for _ in range(LOOKS_MAX):
         listing = EpochListing.of(await store.list_directory(partition_directory))
@@ -98,7 +98,7 @@ async def _look(store: SegmentStore, partition_directory: str, listing: EpochLis
 
 
 async def _has_changed(store: SegmentStore, directory: str, entries: Iterable[FileStatus]) -> bool:
-    """Whether the epoch's directory was sealed or has another newest manifest by now: older ones may name what is gone."""
+    """Whether the epoch's directory was sealed since, or has a newer manifest, so that `entries` may name deleted files."""
     try:
         now = await store.list_directory(directory)
     except FileMissing:
@@ -192,7 +192,10 @@ async def _first_offset(store: SegmentStore, path: str, file_id: int, valid_byte
 
 
 async def read_view(store: SegmentStore, view: PartitionView, from_offset: int) -> AsyncIterator[BatchRun]:
-    """Whole, checked batches from `from_offset` (or the batch that has it) on; ends at the first gap or bad batch."""
+    """Whole, checked batches from the beginning of the segment that has `from_offset` on, up to the first gap.
+
+    A bad batch ends an open segment. In one with an index it raises BadBatch or CorruptFile.
+    """
     offset = None
     for segment in view.segments:
         if not segment.valid_bytes or (segment.end_offset is not None and segment.end_offset <= from_offset):
@@ -214,7 +217,7 @@ async def read_view(store: SegmentStore, view: PartitionView, from_offset: int) 
 
 
 async def locate_segments(store: SegmentStore, segments: Sequence[SegmentView]) -> list[tuple[str, ...]]:
-    """`host:port` of the nodes that hold each; none for a segment sealed or deleted since. Raises StoreError."""
+    """For each segment, `host:port` of the nodes that hold it; () for one sealed or deleted since. Raises StoreError."""
     lookups = asyncio.Semaphore(LOOKUPS_MAX)
 
     async def nodes_of(segment: SegmentView) -> tuple[str, ...]:

@@ -1,12 +1,12 @@
 """Idempotent and transactional producers of one partition: which batch comes next, and which is a duplicate. Pure.
 
-Each producer id has an entry with its epoch and its last five batches. `check` classifies a batch; `place` counts it in
-once it has an offset, though it is not durable yet; `synced` and `rollback` follow the high watermark and a cut. So a
-duplicate of a batch in flight is found as well. The caller compares its offset with the high watermark: a duplicate
-below it is answered at once, else it waits for the original (rule 11). Entries are replaced, never changed: the entry
-from before a batch in flight is kept until that batch is durable.
+Each producer id has an entry with its epoch and its last five batches. `check` classifies a batch. `place` adds it once it has an
+offset, before it is durable, so that duplicates of batches in flight are found as well. `synced` and `rollback` follow the high
+watermark and cuts. The caller compares a duplicate's offset with the high watermark: below it, the duplicate is answered at once;
+else it waits for the original (rule 11). Entries are replaced, never changed, and the entry from before a batch in flight is kept
+until that batch is durable.
 
-Left out here: whether the producer is allowed to write, and KIP-890's verification.
+Not here: whether the producer may write, and KIP-890's verification.
 Source: KIP-98, KIP-890, Kafka's ProducerAppendInfo, ProducerStateEntry and ProducerStateManager.
 """
 
@@ -33,19 +33,19 @@ BATCHES_KEPT: Final = 5
 NO_EPOCH: Final = -1
 NO_OFFSET: Final = -1
 EPOCH_BUMPS_FROM: Final = 2
-"""From this `transaction.version` on, each end of a transaction, and so its marker, has a new epoch (KIP-890)."""
+"""First `transaction.version` with which each end of a transaction bumps the epoch, which its marker has (KIP-890)."""
 IDLE_MS_MIN: Final = 600_000
-"""A producer that wrote since is not forgotten for want of room: it may still send a batch again (delivery.timeout.ms)."""
+"""A producer that wrote in this time is not forgotten to make room: it may still retry a batch (delivery.timeout.ms)."""
 _SEQUENCE_MAX: Final = 2**31 - 1
-_FORGOTTEN_SHARE: Final = 64  # so many at once, of the most that are remembered: finding them costs the same for one
-_LOOKS_MAX: Final = 1_000  # at producers that cannot be forgotten, at a time
+_FORGOTTEN_SHARE: Final = 64  # forget 1/64 of the maximum at once: finding one costs as much as finding these
+_LOOKS_MAX: Final = 1_000  # producers that cannot be forgotten, looked at in one go
 
 _SNAPSHOT_HEAD: Final = Struct("<BII")  # version, crc32c of what follows, number of producers
 _SNAPSHOT_VERSION: Final = 1
 _PRODUCER: Final = Struct("<qhiqqB")  # id, epoch, coordinator epoch, placed at, transaction's first offset, batches
 _BATCH: Final = Struct("<iiqqq")  # as PlacedBatch
 PRODUCER_BYTES_MAX: Final = _PRODUCER.size + BATCHES_KEPT * _BATCH.size
-"""Longest entry of one producer in a snapshot."""
+"""Size of the longest entry of a producer in a snapshot."""
 _PER_TURN: Final = 2_000  # producers encoded or decoded in one turn of the event loop: 4 to 8 ms
 
 
@@ -64,10 +64,10 @@ class PlacedBatch(NamedTuple):
 
 
 class ProducerEntry(NamedTuple):
-    """One producer id. `transaction_first_offset` is -1 without an open transaction; `batches`: oldest first.
+    """The state of one producer id. `transaction_first_offset` is -1 without an open transaction. `batches`: oldest first.
 
-    `placed_ms`: when its last batch or marker was placed, by the owner's wall clock; `last_timestamp_ms`: the greatest
-    timestamp in that, which a backfill takes from its records. Only the first decides when the producer is forgotten.
+    `placed_ms`: when its last batch or marker was placed, by the owner's wall clock; it decides when the producer is forgotten.
+    `last_timestamp_ms`: the greatest timestamp of that batch, which may be old in a backfill.
     """
 
     epoch: int
@@ -84,7 +84,7 @@ class _Completed(NamedTuple):
 
 
 class ProducerSnapshot:
-    """The state of all producers at one moment. Immutable: it may be encoded later, while the live state goes on."""
+    """The state of all producers at one moment. Immutable, so it may be encoded later, while the live state changes."""
 
     __slots__ = ("_entries",)
 
@@ -92,11 +92,11 @@ class ProducerSnapshot:
         self._entries = entries
 
     def encode(self) -> bytes:
-        """At once; `encoding` for what may be large."""
+        """The snapshot's bytes, in one go. For many producers use `encoding`."""
         return at_once(self.encoding())
 
     def encoding(self) -> Generator[None, None, bytes]:
-        """As `encode`; yields when it has taken long enough for one turn of the event loop."""
+        """Encode as `encode` does, and yield whenever a turn of the event loop has been long enough."""
         body = bytearray()
         crc = 0
         encoded_bytes = 0
@@ -117,13 +117,13 @@ def _crc_of(body: bytearray, start: int, crc: int) -> int:
 
 
 class ProducerStates:
-    """All producers of a partition, including batches in flight; those whose last batch was placed last come last."""
+    """All producers of a partition, with their batches in flight, ordered by when their last batch was placed."""
 
     __slots__ = ("_completed", "_entries", "_ongoing", "_undo", "aborted")
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
-        self._undo: deque[tuple[int, int, ProducerEntry | None]] = deque()  # last offset, producer id, entry before
+        self._undo: deque[tuple[int, int, ProducerEntry | None]] = deque()  # (last offset, producer id, entry before)
         self._ongoing: dict[int, int] = {}  # producer id -> first offset, ascending
         self._completed: deque[_Completed] = deque()  # transactions whose marker is in flight
         self.aborted = AbortedTransactions()
@@ -135,16 +135,16 @@ class ProducerStates:
         return self._entries.get(producer_id)
 
     def entries(self) -> Iterable[tuple[int, ProducerEntry]]:
-        """(producer id, entry) of all."""
+        """(producer id, entry) of all producers."""
         return self._entries.items()
 
     # --- appending
 
     def check(self, header: BatchHeader, *, is_client: bool = True) -> PlacedBatch | None:
-        """The batch this one repeats, or None when it may be placed. Only for batches with a producer id.
+        """Check a batch that has a producer id: the batch that it repeats, or None if it may be placed.
 
-        `is_client`: sequences are checked; coordinators write without them. Raises KafkaError
-        INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
+        `is_client`: check sequences, which coordinators do not send. Raises KafkaError INVALID_PRODUCER_EPOCH,
+        OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE.
         """
         entry = self._entries.get(header.producer_id)
         # A producer never seen, or forgotten since, may start with any sequence.
@@ -173,15 +173,15 @@ class ProducerStates:
         return None
 
     def check_epoch(self, header: BatchHeader) -> None:
-        """Raises KafkaError INVALID_PRODUCER_EPOCH when a later epoch of the producer was seen."""
+        """Refuse a batch if a later epoch of its producer was seen. Raises KafkaError INVALID_PRODUCER_EPOCH."""
         entry = self._entries.get(header.producer_id)
         if entry is not None and header.producer_epoch < entry.epoch:
             raise _stale_epoch(header, entry)
 
     def check_first_sequence(self, header: BatchHeader) -> None:
-        """For transactional batches from `transaction.version` 2 on: an unknown producer starts at 0 (KAFKA-18202).
+        """Refuse an unknown producer's batch unless it starts at sequence 0, for `transaction.version` 2 and later (KAFKA-18202).
 
-        Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER: the batches before it were refused, and will be sent again.
+        Its earlier batches were refused, and will be sent again. Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER.
         """
         if header.base_sequence != 0 and header.producer_id not in self._entries:
             raise KafkaError(
@@ -201,9 +201,9 @@ class ProducerStates:
         )
 
     def place(self, header: BatchHeader, base_offset: int, placed_ms: int) -> None:
-        """Count a batch in at its offset. It has passed `check`, or was read from the log.
+        """Add a batch at its offset. It has passed `check`, or was read from the log.
 
-        `placed_ms`: the wall clock now, also when it is read from the log: that it was written long ago is not known.
+        `placed_ms`: the present time by the wall clock, also for a batch read from the log, whose time of writing is not known.
         """
         producer_id = header.producer_id
         epoch = header.producer_epoch
@@ -228,10 +228,10 @@ class ProducerStates:
         self._undo.append((last_offset, producer_id, before))
 
     def check_marker(self, header: BatchHeader, marker: EndTransactionMarker, transaction_version: int = 0) -> None:
-        """Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
+        """Check the marker of a transaction's end. Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
 
-        If each end has a new epoch, a marker with the known epoch is a repeated one (KAFKA-19999), or a late one that
-        would end the next transaction if that is open here.
+        If each end bumps the epoch, a marker with the known epoch is a repeated one (KAFKA-19999), or a late one that would end
+        the producer's next transaction if that is open here.
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
@@ -249,7 +249,7 @@ class ProducerStates:
             )
 
     def place_marker(self, header: BatchHeader, base_offset: int, marker: EndTransactionMarker, placed_ms: int) -> None:
-        """Count in the end of a transaction. Without an open one it only updates the epochs. `placed_ms`: as in `place`."""
+        """Add the end of a transaction. Without an open transaction it only updates the epochs. `placed_ms`: as in `place`."""
         producer_id = header.producer_id
         before = self._entries.pop(producer_id, None)
         epoch = header.producer_epoch
@@ -269,7 +269,7 @@ class ProducerStates:
     # --- following the log
 
     def synced(self, high_watermark: int) -> None:
-        """Everything below is durable and will not be rolled back."""
+        """All offsets below `high_watermark` are durable, and will not be rolled back."""
         undo = self._undo
         while undo and undo[0][0] < high_watermark:
             undo.popleft()
@@ -278,7 +278,7 @@ class ProducerStates:
             completed.popleft()
 
     def rollback(self, end_offset: int) -> None:
-        """Undo batches at or past `end_offset`: they are not in the log. No high watermark has passed that offset."""
+        """Undo batches at or past `end_offset`: they are not in the log, and no high watermark has passed them."""
         undo = self._undo
         has_changed = False
         while undo and undo[-1][0] >= end_offset:
@@ -295,7 +295,7 @@ class ProducerStates:
         self._find_ongoing()
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """First offset of the oldest transaction that is open or whose end is not durable, or the high watermark."""
+        """The first offset of the oldest transaction that is open or whose end is not durable; else the high watermark."""
         if not self._ongoing and not self._completed:
             return high_watermark
         stable = min(
@@ -305,10 +305,10 @@ class ProducerStates:
         return min(stable, high_watermark)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers whose last batch was placed that long ago (producer.id.expiration.ms); how many.
+        """Forget producers whose last batch was placed `expiration_ms` ago (producer.id.expiration.ms). Returns how many.
 
-        Those with an open transaction or a batch in flight stay. Kafka goes by the batch's timestamp and so forgets a producer
-        of old records while it writes: its next retry is written twice.
+        Producers with an open transaction or a batch in flight stay. Kafka compares the batch's timestamp instead, so it forgets
+        a producer of old records while that writes, and its next retry is written twice.
         """
         in_flight = {producer_id for _, producer_id, _ in self._undo}
         expired = [
@@ -323,10 +323,10 @@ class ProducerStates:
         return len(expired)
 
     def forget_idle(self, count_max: int, now_ms: int) -> int:
-        """Make room for another producer if there are `count_max`: forget some of those longest silent; how many.
+        """If there are `count_max` producers, forget some of those silent for longest, to make room. Returns how many.
 
-        Never one with an open transaction or a batch in flight, or that wrote less than IDLE_MS_MIN ago: with these alone
-        none is forgotten, and there is no room.
+        A producer with an open transaction or a batch in flight, or that wrote less than IDLE_MS_MIN ago, is never forgotten. If
+        all are such producers, there is no room.
         """
         entries = self._entries
         if len(entries) < count_max:
@@ -342,15 +342,15 @@ class ProducerStates:
             (kept if has_to_stay else forgotten).append(producer_id)
         for producer_id in forgotten:
             del entries[producer_id]
-        for producer_id in kept:  # they are placed anew when their transactions end, so they may as well come last now
+        for producer_id in kept:  # a transaction's end moves its producer last anyway, so do it now
             entries[producer_id] = entries.pop(producer_id)
         return len(forgotten)
 
     def correcting_times(self, now_ms: int) -> Generator[None, None, None]:
-        """The state was read from snapshots: correct the times in it that cannot be right. Yields as `decoding`.
+        """Correct `placed_ms` values of a state read from snapshots that cannot be right. Yields as `decoding` does.
 
-        Older releases wrote the timestamp of the last batch in place of the time at which it was placed; such an entry, and
-        one from a wall clock that was ahead, begins its time anew.
+        Older releases wrote the last batch's timestamp instead of the time at which it was placed. Such an entry, and one written
+        while the wall clock was ahead, counts as placed now.
         """
         corrected: dict[int, ProducerEntry] = {}
         is_ascending, newest_ms = True, 0
@@ -370,7 +370,7 @@ class ProducerStates:
     # --- snapshots
 
     def snapshot(self, end_offset: int) -> ProducerSnapshot:
-        """The state at `end_offset`, which may lie below batches in flight but never below the last `synced` offset."""
+        """The state at `end_offset`, which may be below batches in flight, but not below the last offset given to `synced`."""
         entries = dict(self._entries)
         for last_offset, producer_id, before in reversed(self._undo):
             if last_offset < end_offset:
@@ -382,17 +382,17 @@ class ProducerStates:
         return ProducerSnapshot(entries)
 
     def encode_snapshot(self, end_offset: int) -> bytes:
-        """`snapshot` as bytes, at once."""
+        """The bytes of `snapshot(end_offset)`, in one go."""
         return self.snapshot(end_offset).encode()
 
     @classmethod
     def decode_snapshot(cls, data: Buffer) -> ProducerStates:
-        """Decode an encoded snapshot; aborted transactions are kept elsewhere. Raises CorruptSnapshot."""
+        """Decode an encoded snapshot. Aborted transactions are not in it. Raises CorruptSnapshot."""
         return at_once(cls.decoding(data))
 
     @classmethod
     def decoding(cls, data: Buffer) -> Generator[None, None, ProducerStates]:
-        """As `decode_snapshot`; yields when it has taken long enough for one turn of the event loop."""
+        """Decode as `decode_snapshot` does, and yield whenever a turn of the event loop has been long enough."""
         view = memoryview(data)
         if len(view) < _SNAPSHOT_HEAD.size:
             raise CorruptSnapshot(f"{len(view)} bytes are too few for a producer snapshot")
@@ -417,7 +417,7 @@ class ProducerStates:
         return states
 
     def _decode_entry(self, body: memoryview, position: int) -> int:
-        """Add the producer that stands there; the position behind it."""
+        """Add the producer encoded at `position`. Returns the position behind it."""
         batch_count: int
         producer_id, epoch, coordinator, placed_ms, first_offset, batch_count = _PRODUCER.unpack_from(body, position)
         position += _PRODUCER.size
@@ -447,7 +447,7 @@ def _placed_ms(item: tuple[int, ProducerEntry]) -> int:
 
 
 def _ends_in_marker(coordinator_epoch: int, transaction_first_offset: int) -> bool:
-    """Whether a marker was the last that the producer got: its timestamp is not in `batches`, it is the time of placing."""
+    """Whether the producer's last entry was a marker. `batches` lacks its timestamp, which is the time at which it was placed."""
     return coordinator_epoch != NO_EPOCH and transaction_first_offset == NO_OFFSET
 
 

@@ -1,14 +1,13 @@
-"""Finds out what a partition's log holds: from the newest valid manifest through as many segments as follow (rule 4).
+"""Recovers a partition's log: from the newest valid manifest through all segments that follow it (rule 4).
 
-To be called when every older directory is sealed and every file in it closed. Segments whose index is trusted (rule 12)
-are taken over unread; the others are read, batch by batch, to the first bad one. The log continues in the next segment
-only if that begins exactly at the offset where the valid part of this one ends: so a torn tail that its own owner wrote
-again in the next segment is skipped, and nothing is ever read across a gap. Gaps are found by offsets, not by rolls: a
-roll whose creation ended uncertainly is never used again (rule 21), so rolls that never held a batch may be missing or
-empty. A missing segment that did hold batches leaves a hole in the offsets, because these are dense and a batch has at
-least one; the next segment with a batch then begins too late and is cut with all that follows. The caller records the
-cuts in its manifest before it serves anything. Rebuilt indexes are returned, to be written to the own directory
-(rule 2) once the partition serves again, so that the next owner need not read those segments again.
+Call it when every older directory is sealed and every file in them is closed. Segments whose index is trusted (rule 12) are taken
+over unread; others are read, batch by batch, up to the first bad one. The log continues in the next segment only if that begins
+exactly at the offset where the valid part of this one ends. So a torn tail that its owner wrote again to the next segment is
+skipped, and the log never continues across a gap. Gaps are found by offsets, not by rolls: a roll whose creation ended
+uncertainly is never used again (rule 21), so rolls without batches may be missing or empty. A missing segment that had batches
+leaves a gap in the offsets, because offsets are dense; the next segment with a batch then begins too late, and is cut with all
+that follows. The caller records the cuts in its manifest before it serves anything. It gets the rebuilt indexes, and writes them
+to its own directory (rule 2) once the partition serves again, so that the next owner need not read those segments.
 """
 
 from __future__ import annotations
@@ -58,17 +57,18 @@ _log = structlog.get_logger("bmq.log")
 
 
 class ManifestNumbersTaken(StorageUnavailable):
-    """Earlier tries, whose outcome is unknown, have taken the next manifest numbers. A retry goes on to higher ones."""
+    """The next manifest numbers are taken by earlier tries whose outcome is unknown. A retry uses higher numbers."""
 
 
 @dataclass(slots=True)
 class RecoveredLog:
     """The recovered log: offsets [log_start_offset, end_offset), in `extents`, in order, without a gap.
 
-    `epochs` already knows the new leader epoch; `producers` (with the aborted transactions) is the state at
-    `end_offset`, and `producers_bytes` its snapshot. `aborted_files` have the oldest of the aborted transactions. `cuts`: parts of segments that do not count. `unnamed_directories`: of epochs that keep no file, to be
-    deleted once the new manifest is durable. `scanned_bytes`: bytes of segments that had to be read. `rebuilt`: indexes
-    that extents already name and that still have to be written; until then a reader that misses one reads the segment.
+    `epochs` has the new leader epoch already. `producers` (with the aborted transactions) is the state at `end_offset`, and
+    `producers_bytes` its snapshot. `aborted_files` have the oldest of the aborted transactions. `cuts`: parts of segments that do
+    not belong to the log. `unnamed_directories`: directories of epochs without a file in use, to be deleted once the new manifest
+    is durable. `scanned_bytes`: how many bytes of segments were read. `rebuilt`: indexes that extents already name and that still
+    have to be written; until then, a reader that needs one reads the segment.
     """
 
     log_start_offset: int
@@ -83,7 +83,7 @@ class RecoveredLog:
     unnamed_directories: tuple[str, ...] = ()
     scanned_bytes: int = 0
     scanned_segments: int = 0
-    is_last_index_complete: bool = False  # the last extent's index file holds the producer state
+    is_last_index_complete: bool = False  # the last extent's index file has the producer state
     rebuilt: tuple[SegmentIndex, ...] = ()  # not durable yet: the caller writes them once it serves
     first_dirty_offset: int = 0
     timers: TimersReference | None = None
@@ -113,12 +113,11 @@ class RecoveredLog:
 async def recover_log(
     store: SegmentStore, paths: PartitionPaths, older_epochs: Sequence[int], *, index_interval_bytes: int, now_ms: int
 ) -> RecoveredLog:
-    """Walk the log for the owner of `paths.leader_epoch`, whose directory is claimed. `older_epochs`: all sealed ones.
+    """Recover the log for the owner of `paths.leader_epoch`, whose directory is claimed. `older_epochs`: all sealed ones.
 
-    `now_ms`: the wall clock; from here on producers found in batches without a snapshot are remembered for their time.
-    Looks at the directories again, so lengths are those after closing (rule 3). May be tried again after
-    StorageUnavailable, and after FilesLeftOpen once these are closed. Raises StateDamaged when a manifest is missing or
-    damaged: only an operator can decide then (rule 25).
+    `now_ms`: the wall clock; producers found in batches behind the snapshot count as seen now. Lists the directories again, so
+    lengths are those after closing (rule 3). May be tried again after StorageUnavailable, and after FilesLeftOpen once these
+    files are closed. Raises StateDamaged if a manifest is missing or damaged, so that an operator has to decide (rule 25).
     """
     epochs = sorted(older_epochs, reverse=True)
     checkpoint = await find_checkpoint(store, paths, epochs)
@@ -134,10 +133,10 @@ async def recover_log(
 async def write_manifest(
     store: SegmentStore, paths: PartitionPaths, manifest: Manifest, *, holder: str, numbers: Iterator[int]
 ) -> int:
-    """Make the manifest durable under the next free one of `numbers`, ascending, and return that number.
+    """Write the manifest durably under the next free number of `numbers` (ascending), and return that number.
 
-    A number is tried once: if the outcome is unknown, a clean-up may be carried out late (rule 21). If the file itself
-    appears late, a higher number counts instead. Raises FencedWriter when our directory is gone.
+    Each number is tried once: after an unknown outcome a late clean-up may still delete the file (rule 21). If the file itself
+    appears late, one with a higher number counts. Raises FencedWriter if our directory is gone, ManifestNumbersTaken, StoreError.
     """
     data = await run_in_turns(manifest.encoding())
     for number in islice(numbers, MANIFEST_TRIES_MAX):
@@ -152,7 +151,7 @@ async def write_manifest(
 
 
 async def load_index(store: SegmentStore, paths: PartitionPaths, extent: Extent) -> SegmentIndex | None:
-    """The extent's index; None unless it is trusted (rule 12). Raises StorageUnavailable."""
+    """The extent's index, or None if it is missing or not to be trusted (rule 12). Raises StorageUnavailable."""
     path = paths.index(extent.leader_epoch, extent.roll, extent.index_epoch)
     try:
         index = SegmentIndex.decode(await store.read_file(path, length_bytes_max=INDEX_BYTES_MAX))
@@ -170,12 +169,11 @@ async def load_index(store: SegmentStore, paths: PartitionPaths, extent: Extent)
 async def write_index(
     store: SegmentStore, paths: PartitionPaths, index: SegmentIndex, *, holder: str, attempt: int
 ) -> None:
-    """Make the index durable in our directory, beside its segment or as a rebuilt one. Fine when it is there already.
+    """Write the index durably to our directory, beside its segment or as a rebuilt one. Does nothing if it exists already.
 
-    `attempt`: never the same twice in one epoch. The index's name is fixed by its segment, so nothing is written or
-    deleted under that name: a whole draft is renamed to it. So leftovers and late effects of an earlier try touch only
-    its own draft, or make the same whole index appear (rule 21).
-    Raises FencedWriter when our directory is gone.
+    `attempt`: a number that is never used twice in one epoch. The segment fixes the index's name, so nothing is written or
+    deleted under that name: a complete draft is renamed to it. Leftovers and late effects of an earlier try then only touch its
+    own draft, or make the same complete index appear (rule 21). Raises FencedWriter if our directory is gone, StoreError.
     """
     summary = index.summary
     path = paths.index(summary.leader_epoch, summary.roll, paths.leader_epoch)
@@ -198,7 +196,7 @@ async def write_index(
 
 
 class _Walk:
-    """The log as far as it has been walked."""
+    """The log as far as it was recovered."""
 
     def __init__(
         self,
@@ -219,7 +217,7 @@ class _Walk:
         self._rebuilt: list[SegmentIndex] = []
         self._scanned_bytes = 0
         self._scanned_segments = 0
-        # The producer state at `end_offset`: kept as bytes until it has to change; None when not loaded yet.
+        # The producer state at `end_offset`: encoded until it has to change; None if it is not loaded yet.
         self._producers_bytes: bytes | None = manifest.producers if checkpoint.manifest is not None else b""
         self._producers: ProducerStates | None = None
         self._is_last_index_complete = checkpoint.manifest is not None and manifest.producers is None
@@ -230,7 +228,7 @@ class _Walk:
         self.end_offset = manifest.end_offset
 
     async def follow(self, epoch: int, entries: Sequence[FileStatus]) -> None:
-        """Take in the directory's segments that follow the manifest; all of them if its own manifest is lost."""
+        """Add the directory's segments that follow the manifest; all segments if the directory's own manifest is lost."""
         limits = cuts_by_segment(self._manifest.cuts)
         next_roll = self._manifest.next_roll if epoch == self._manifest.leader_epoch else 0
         segments = sorted(
@@ -252,7 +250,7 @@ class _Walk:
                 self._cuts.append(Cut(epoch, roll, valid_bytes))
 
     async def _take(self, epoch: int, roll: int, entry: FileStatus, limit: int, has_index: bool) -> int | None:
-        """Take in one segment: how many of its bytes count; None when there is a gap before it."""
+        """Add one segment. Returns how many of its bytes belong to the log; None if there is a gap before it."""
         whole = Extent(epoch, roll, epoch, entry.file_id, entry.length_bytes, 0, limit, self.end_offset, 0, -1)
         index = await load_index(self._store, self._paths, whole) if has_index else None
         if index is not None and index.summary.valid_bytes <= limit and index.producers:
@@ -285,7 +283,7 @@ class _Walk:
     def _reaches(self, extent: Extent, found_offset: int) -> bool:
         """Whether the log continues with a segment that begins at `found_offset`.
 
-        Once an operator has accepted a loss, we give up what lies before a gap instead, and keep what was written last.
+        Once an operator has accepted a loss, a gap drops the log before it instead, so that the newest records are kept.
         """
         if found_offset == self.end_offset:
             return True
@@ -300,9 +298,9 @@ class _Walk:
         return True
 
     async def _scan(self, extent: Extent, producers: ProducerStates) -> tuple[SegmentIndex | None, int | None]:
-        """Read the extent's valid batches: its index (None without any), and the first batch's offset if there is one.
+        """Read the extent's valid batches: (its index, None without a batch; the first batch's offset, if there is one).
 
-        `producers` is the state before the extent, and is brought forward to its end.
+        `producers`: the state before the extent, which is updated to that at its end.
         """
         scan = await scan_segment(
             self._store, self._paths, extent, producers, self._interval_bytes, now_ms=self._now_ms
@@ -322,9 +320,9 @@ class _Walk:
         return self._producers
 
     async def _producers_of_extents(self) -> ProducerStates:
-        """The producer state, for a manifest that leaves it to the last extent's index.
+        """The producer state, if the manifest leaves it to the last extent's index.
 
-        If that index is missing, use the newest one with producer state and read the segments after it.
+        If that index is missing, use the newest index with producer state and read the segments after it.
         """
         start = len(self.extents)
         producers: ProducerStates | None = None
@@ -350,7 +348,7 @@ class _Walk:
         log_start_offset = self._log_start_offset
         snapshot_offset = max((item.next_offset for item in manifest.snapshots), default=0)
         if end_offset < snapshot_offset:
-            # A snapshot is synced and holds only durable records. It replaces those that the log lost behind its end.
+            # A snapshot is synced and has only durable records, so it replaces records that the log lost at its end.
             _log.warning(
                 "log_ends_below_its_snapshot",
                 partition=self._paths.partition,
@@ -359,7 +357,7 @@ class _Walk:
             )
             log_start_offset = snapshot_offset
         if end_offset < log_start_offset:
-            # All records before the log start were deleted, and those behind it were lost: the log is empty.
+            # All records before the log start were deleted, and those behind it are lost: the log is empty.
             self.extents.clear()
             end_offset = log_start_offset
             self._is_last_index_complete = False
@@ -393,9 +391,9 @@ class _Walk:
 
 
 def timers_within(timers: TimersReference | None, log_start_offset: int, end_offset: int) -> TimersReference | None:
-    """The log may begin later than timers need, or end earlier, once a loss was accepted: then they are lost with it.
+    """The reference, limited to the log's offsets: after an accepted loss the log may begin later or end earlier than it says.
 
-    A run may have records that the log has lost at its end. Their names will be given to others, so they do not count.
+    Runs may have records that the log lost at its end. Their offsets will be given to other records, so they must not count.
     """
     if timers is None:
         return None
@@ -410,7 +408,10 @@ def timers_within(timers: TimersReference | None, log_start_offset: int, end_off
 
 @dataclass(frozen=True, slots=True)
 class ScannedSegment:
-    """`index` None: no valid batch follows the log's end; `first_offset`: of the first whole batch, if there is one."""
+    """The result of reading a segment. `index` None: it has no valid batch that follows the log's end.
+
+    `first_offset`: that of the first whole batch, if there is one.
+    """
 
     index: SegmentIndex | None
     first_offset: int | None
@@ -428,8 +429,8 @@ async def scan_segment(
 ) -> ScannedSegment:
     """Read a segment's batches from `extent.base_offset` on, to the first bad one, and index them.
 
-    `producers`, if given, is brought forward, at the wall clock's `now_ms`, and goes into the index. In a segment that compaction made, offsets may be
-    missing, but for the last one. Raises FileMissing, StorageUnavailable.
+    `producers`, if given, is updated (`now_ms`: the wall clock) and goes into the index. In a segment that compaction made,
+    offsets may be missing, but not the last one. Raises FileMissing, StorageUnavailable.
     """
     path = paths.segment(extent.leader_epoch, extent.roll)
     reader = SegmentReader(store, path, file_id=extent.file_id, position=0, valid_bytes=extent.valid_bytes)
@@ -464,7 +465,7 @@ async def scan_segment(
 def _index_run(
     run: BatchRun, builder: IndexBuilder, producers: ProducerStates | None, end_offset: int, now_ms: int
 ) -> int:
-    """Index the batches as long as each begins where the last one ended; the end offset reached.
+    """Index the batches while each begins where the last one ended. Returns the end offset reached.
 
     A batch's checksum covers neither its offset nor its leader epoch, so both are compared with the expected values.
     """

@@ -1,15 +1,13 @@
-"""Sequence numbers of batches that were refused a moment ago: later batches of the producer must not overtake them.
-Pure.
+"""Sequence numbers of batches that were refused a moment ago, so that later batches of the producer do not overtake them. Pure.
 
-An owner accepts any first sequence number from a producer it does not know, because it may have forgotten the producer.
-So if a producer's first batch is refused, and batches sent after it reach the next owner, these are written without it,
-and its retry is out of order for good. In Kafka this can happen while requests are in flight; here requests wait for
-partitions that start or move, which would make it likelier. So proxies remember what they refused, and owners do too:
-an owner may refuse one batch for want of replicas, open a segment on enough nodes, and then receive the next batch.
+An owner accepts any first sequence number from an unknown producer, because it may have forgotten the producer. So if a
+producer's first batch is refused and batches sent after it reach the next owner, they are written without it, and its retry is
+out of order for good. In Kafka this can happen to requests in flight. Here requests also wait for partitions that start or move,
+which makes it likelier. So proxies remember the batches that they refused. Owners do too: an owner may refuse one batch because
+too few nodes hold its segment, open a segment on enough nodes, and then receive the next batch.
 
-A batch that arrives more than `FORGOTTEN_S` seconds (of a running process) after the refusal may pass; one that has
-waited here since before the refusal never does. An entry ends when its batch comes again, or when nothing can have
-waited so long.
+A batch that arrives more than `FORGOTTEN_S` seconds (of a running process) after the refusal may pass. One that came before the
+refusal, and has waited here since, never does. An entry ends when its batch comes again, or when no batch can have waited longer.
 """
 
 from __future__ import annotations
@@ -22,12 +20,12 @@ from bmq.protocol.error_codes import RETRIABLE, ErrorCode
 from bmq.protocol.record_batch import producer_of
 
 FORGOTTEN_S: Final = 2.0
-"""By then the client has read the refusal, and sends no more batches that assumed success."""
+"""Seconds after which the client has read the refusal, and sends no more batches that assume success."""
 STEP_S_MAX: Final = 0.5
-"""At most this much time counts between two looks: after a stall, batches sent before the refusal may still wait."""
+"""Most time that counts between two calls: after a stall, batches sent before the refusal may still be unread."""
 PRODUCERS_MAX: Final = 10_000
 WAITED_S_MAX: Final = 60.0
-"""Longer than a produce waits for its partition's next owner."""
+"""Longer than any produce waits for its partition's next owner."""
 _SEQUENCES: Final = 2**31
 
 
@@ -44,16 +42,17 @@ class _Refused(NamedTuple):
 
 
 class RefusedSequences:
-    """`entries`: read-only for callers, and almost always empty; while it is, no batch's header has to be parsed.
+    """Remembers refused batches.
 
-    `partition` may be any key that is the same for all of a partition's batches.
+    `entries`: read-only for callers, and almost always empty; while it is, no batch's header has to be parsed. `partition`: any
+    key that is the same for all batches of a partition.
     """
 
     __slots__ = ("_age_s", "_looked_s", "_may_exist", "entries")
 
     def __init__(self, may_exist: Callable[[Hashable], bool] = lambda partition: True) -> None:
         self._may_exist = may_exist
-        self._age_s = 0.0  # advances with each look, by at most STEP_S_MAX
+        self._age_s = 0.0  # running time: advances with each call, by at most STEP_S_MAX
         self._looked_s = 0.0
         self.entries: dict[tuple[Hashable, int, int], _Refused] = {}
 
@@ -64,7 +63,7 @@ class RefusedSequences:
         now_s: float,
         error_code: ErrorCode,
     ) -> None:
-        """Remember a batch refused with `error_code`, if a client retries after that code."""
+        """Remember a batch refused with `error_code`, if clients retry after that code."""
         is_kept = error_code in _SENT_AGAIN and self._may_exist(partition)
         producer = producer_of(records) if is_kept else None
         if producer is None:
@@ -81,9 +80,9 @@ class RefusedSequences:
     def is_passed_by(
         self, partition: Hashable, records: memoryview, now_s: float, arrived_s: float | None = None
     ) -> bool:
-        """Whether this batch would overtake a refused one. The refused batch itself may pass, and ends the entry.
+        """Whether this batch would overtake a refused one. The refused batch itself may pass, and ends its entry.
 
-        `arrived_s`: None: just now.
+        `arrived_s`: when the batch came; None for just now.
         """
         self._forget(now_s)
         producer = producer_of(records)

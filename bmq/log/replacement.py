@@ -1,4 +1,4 @@
-"""Segments that compaction made, and their places among the extents of a log. Pure."""
+"""Replaces extents of a log by the segments that compaction made of them. Pure."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from bmq.log.store import CorruptFile, StorageUnavailable
 
 
 class SwapNotBegun(StorageUnavailable):
-    """No manifest was begun that names the new segment."""
+    """The swap failed before any manifest that names the new segment was begun."""
 
 
 class ExtentsChanged(SwapNotBegun):
-    """Extents that were to be replaced are not all there any more: retention, or DeleteRecords, came first."""
+    """Some of the extents to be replaced are no longer in the log: retention or DeleteRecords came first."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanedSegment:
-    """A closed file that compaction made of some extents. `dropped_aborts`: offsets of markers that are gone with it.
+    """A closed file that compaction made of some extents.
 
-    `index` names the file; it begins and ends where the extents do. Its producers and aborted transactions do not count.
+    `index`: names the file, and has the extents' first and last offset; its producers and aborted transactions are not used.
+    `dropped_aborts`: offsets of the markers of aborted transactions that compaction dropped.
     """
 
     index: SegmentIndex
@@ -32,7 +33,7 @@ class CleanedSegment:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A segment whose index is durable, and the extents that it is to replace. `dropped_aborts`: as in CleanedSegment."""
+    """A segment with a durable index, and the extents that it is to replace. `dropped_aborts`: as in CleanedSegment."""
 
     replaced: tuple[Extent, ...]
     extent: Extent
@@ -42,7 +43,7 @@ class Replacement:
 def with_replacements(
     extents: Sequence[Extent], replacements: Sequence[Replacement], places: Sequence[int]
 ) -> tuple[Extent, ...]:
-    """The extents with each replacement at its place; they are in order."""
+    """The extents after these replacements, which are in order. `places`: index of each replacement's first extent."""
     found: list[Extent] = []
     reached = 0
     for one, place in zip(replacements, places, strict=True):
@@ -56,19 +57,19 @@ def end_offset_of(extent: Extent) -> int:
 
 
 def segment_of(extent: Extent) -> tuple[int, int]:
-    """Its leader epoch and roll, which name the segment."""
+    """(leader epoch, roll), which name the extent's segment."""
     return extent.leader_epoch, extent.roll
 
 
 def index_of_cleaned(
     cleaned: CleanedSegment, replaced: Sequence[Extent], aborted: AbortedTransactions, producers: bytes
 ) -> SegmentIndex:
-    """The index of a segment that replaces these extents. `producers`: the state at their end. Raises CorruptFile."""
+    """The index of a segment that replaces these extents. `producers`: the producer state at their end. Raises CorruptFile."""
     base_offset, end_offset = replaced[0].base_offset, replaced[-1].end_offset
     summary = cleaned.index.summary
     if (summary.base_offset, summary.end_offset) != (base_offset, end_offset):
         raise CorruptFile(
-            f"a compacted segment has [{summary.base_offset}, {summary.end_offset}) for [{base_offset}, {end_offset})"
+            f"a compacted segment has [{summary.base_offset}, {summary.end_offset}), not [{base_offset}, {end_offset})"
         )
     left = aborted.between(base_offset, end_offset)
     for offset in cleaned.dropped_aborts:

@@ -1,4 +1,4 @@
-"""Decides when a log's head may be deleted. Times in milliseconds. Pure.
+"""Decides which extents at a log's head may be deleted. Times are in milliseconds. Pure.
 
 Source: Kafka's UnifiedLog.deleteOldSegments.
 """
@@ -14,18 +14,18 @@ from bmq.log.manifest import Extent
 
 DELETE_POLICY = "delete"
 BELIEVED_FROM_MS: Final = 365 * 86_400_000
-"""The greatest time of a segment is doubted before 1971: producers' headers with 0 or -1 were once believed."""
+"""A segment's greatest time before 1971 is doubted: older releases believed batch headers with 0 or -1."""
 
 ExtentKey = tuple[int, int]
-"""Leader epoch and roll of an extent's file."""
+"""(leader epoch, roll) of an extent's file."""
 
 
 def retained_from(
     extents: Sequence[Extent], config: LogConfig, *, now_ms: int, log_start_offset: int, open_bytes: int
 ) -> int:
-    """The log start offset that retention asks for, at least the present one. The open segment is never dropped.
+    """The log start offset that retention asks for; never below the present one. The open segment is never dropped.
 
-    `open_bytes`: valid bytes of segments that are not closed yet; they count for retention.bytes.
+    `open_bytes`: valid bytes of segments that are not closed yet, which count for retention.bytes.
     """
     dropped = 0
     if DELETE_POLICY in config.cleanup_policy:
@@ -42,9 +42,9 @@ def key_of(extent: Extent) -> ExtentKey:
 def in_doubt(
     extents: Sequence[Extent], config: LogConfig, *, now_ms: int, known_ms: Mapping[ExtentKey, int]
 ) -> Extent | None:
-    """The first extent that retention by time must know more of before it goes on; None without one.
+    """The first extent whose greatest time must be read from its file before retention by time can decide; None without one.
 
-    `known_ms`: greatest times of those that were looked at.
+    `known_ms`: greatest times of the extents that were read.
     """
     if DELETE_POLICY not in config.cleanup_policy or config.retention_ms < 0:
         return None
@@ -59,7 +59,7 @@ def in_doubt(
 
 
 def with_known_times(extents: Sequence[Extent], known_ms: Mapping[ExtentKey, int]) -> Sequence[Extent]:
-    """The extents with the times that are known better; one in doubt has none yet, so that it is kept."""
+    """The extents with doubted times replaced by known ones, or by -1 (no time, so that it is kept) if not known yet."""
     if all(extent.max_timestamp_ms >= BELIEVED_FROM_MS for extent in extents):
         return extents
     return [
@@ -71,7 +71,7 @@ def with_known_times(extents: Sequence[Extent], known_ms: Mapping[ExtentKey, int
 
 
 def droppable(extents: Sequence[Extent], log_start_offset: int) -> int:
-    """How many extents lie wholly below the log start, whatever the cleanup policy."""
+    """How many extents lie wholly below the log start offset; they may be dropped under any cleanup policy."""
     count = 0
     while count < len(extents) and extents[count].end_offset <= log_start_offset:
         count += 1
@@ -79,7 +79,7 @@ def droppable(extents: Sequence[Extent], log_start_offset: int) -> int:
 
 
 def _expired(extents: Sequence[Extent], config: LogConfig, now_ms: int, start: int) -> int:
-    """The end of the run of too old extents from `start` on; a young one, or one without a timestamp, ends it."""
+    """Index behind the expired extents from `start` on. A young extent, or one without a timestamp, ends them."""
     if config.retention_ms < 0:
         return start
     end = start

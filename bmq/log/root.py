@@ -1,6 +1,6 @@
-"""The description in a cluster's root directory: which cluster it belongs to and which format its files have (rule 18).
+"""The description of a cluster's root directory: the cluster's id and the format of the files (rule 18).
 
-Works over any `SegmentStore`. The description is `cluster.json` at the root, written once, before anything else.
+It is the file `cluster.json` at the root of any `SegmentStore`, written once, before all other files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ROOT_FILE: Final = "cluster.json"
 FORMAT_VERSION: Final = 2
 """1: batches lie back to back in a segment. 2: appends of topics with hsync may be padded (padding.py).
 
-A root keeps the version it was made with; a server that does not know that version refuses the root.
+A root keeps the version that it was made with. A server refuses a root whose version it does not know.
 """
 _ROOT_FILE_BYTES_MAX: Final = 4096
 
@@ -31,11 +31,11 @@ class RootInUse(RootError):
 
 
 class RootForeign(RootError):
-    """Files of something else are in the directory."""
+    """The directory has files of another program."""
 
 
 class RootUnusable(RootError):
-    """The directory cannot be made, read or written, or its file system lacks what is needed."""
+    """The directory cannot be made, read or written, or its file system lacks a needed feature."""
 
 
 class WrongCluster(RootError):
@@ -43,12 +43,12 @@ class WrongCluster(RootError):
 
 
 class NewerFormat(RootError):
-    """The root was written by a later version."""
+    """The root was written by a later release."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterRoot:
-    """`cluster_id`: 22 characters, as Kafka writes uuids; what clients see in Metadata and DescribeCluster."""
+    """The root's description. `cluster_id`: 22 characters, as Kafka writes UUIDs; Metadata and DescribeCluster show it."""
 
     cluster_id: str
     format_version: int
@@ -59,7 +59,7 @@ class ClusterRoot:
 
 
 def cluster_id_from(random_bytes: bytes) -> str:
-    """Kafka's form of a random uuid: url-safe base64 of 16 bytes without padding, never with "-" in front.
+    """A random UUID as Kafka writes it: URL-safe base64 of 16 bytes without padding, never with "-" in front.
 
     Source: org.apache.kafka.common.Uuid.randomUuid().
     """
@@ -73,10 +73,10 @@ def cluster_id_from(random_bytes: bytes) -> str:
 async def open_root(
     store: SegmentStore, *, holder: str, new_cluster_id: str, expected_cluster_id: str | None = None
 ) -> ClusterRoot:
-    """The root's description; an empty root is first given one, with `new_cluster_id` or the expected id.
+    """The root's description. An empty root gets one first, with `expected_cluster_id` or else `new_cluster_id`.
 
-    `new_cluster_id`: a new one for each call, because the description's draft is named after it (rule 21): a late
-    rename of an earlier call's draft must not pick up one that a later call is still writing.
+    `new_cluster_id`: a new one for each call, because the description's draft is named after it (rule 21): a late rename of an
+    earlier call's draft must not take the draft that a later call is still writing.
     Raises RootForeign, WrongCluster, NewerFormat.
     """
     try:
@@ -94,7 +94,7 @@ async def open_root(
 
 
 async def read_root(store: SegmentStore) -> ClusterRoot:
-    """The root's description, for callers that only read. Raises RootForeign (not a cluster's root), NewerFormat."""
+    """The root's description, for callers that only read it. Raises RootForeign (not a cluster's root), NewerFormat."""
     found = await _read_root(store)
     if found is None:
         raise RootForeign(f"it has no {ROOT_FILE}, so it is not the root of a cluster")
@@ -123,7 +123,7 @@ async def _read_root(store: SegmentStore) -> ClusterRoot | None:
 
 
 async def _write_root(store: SegmentStore, holder: str, cluster_id: str, draft_name: str) -> None:
-    """Write a draft and rename it, so that exactly one of several servers starting together makes the root."""
+    """Write a draft and rename it, so that exactly one of several servers that start together makes the root."""
     names = [entry.name for entry in await store.list_directory("")]
     if "topics" in names:
         raise RootForeign(f"the root has topics but no {ROOT_FILE}: restore that file before anything is served")

@@ -1,4 +1,4 @@
-"""Which files of runs may be deleted: those that a manifest named, or may have named, and that the newest one does not."""
+"""Keeps account of files of runs to delete: those that an earlier manifest may name, and the newest does not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bmq.log.timers.run_reference import RunReference
 
 
 class RunFiles:
-    """For one owner. A manifest may be in the store though its writing seemed to fail."""
+    """The runs in one owner's manifests. A manifest may be in the store although its writing seemed to fail."""
 
     def __init__(self, paths: PartitionPaths) -> None:
         self._paths = paths
@@ -16,11 +16,11 @@ class RunFiles:
         self._unnamed: list[str] = []
 
     def tried(self, manifest: Manifest) -> None:
-        """It is about to be written."""
+        """Note that this manifest is about to be written."""
         self._maybe_named.update(dict.fromkeys(map(_key_of, _runs_of(manifest))))
 
     def named(self, manifest: Manifest) -> None:
-        """It is durable, and no later one names a run that it does not name and that was tried before."""
+        """Note that this manifest is durable: runs that only earlier ones name may be deleted."""
         now = dict.fromkeys(map(_key_of, _runs_of(manifest)))
         epochs = manifest.epochs_named() | {self._paths.leader_epoch}
         for epoch, number in self._maybe_named.keys() - now.keys():
@@ -28,7 +28,7 @@ class RunFiles:
         self._maybe_named = now
 
     def take_unnamed(self) -> tuple[str, ...]:
-        """Paths to delete, files and whole directories, each once."""
+        """Paths to delete: files and whole directories. Each is returned once."""
         unnamed, self._unnamed = tuple(dict.fromkeys(self._unnamed)), []
         return unnamed
 

@@ -1,8 +1,8 @@
-"""The index of one segment file: offset and time to position, and the file's summary for its owner.
+"""The index of one segment file: positions by offset and time, and a summary of the file for its owner. Pure.
 
-While a segment is open an `IndexBuilder` collects it in memory; once the segment is closed it becomes an immutable
-`SegmentIndex` in a file beside it ("save checkpoint"). An index file is trusted only if its checksums hold and it is for
-exactly this file at this length (`is_for`, rule 12); else it is rebuilt. Pure.
+While a segment is open an `IndexBuilder` collects the index in memory. Once the segment is closed, the index becomes an immutable
+`SegmentIndex` in a file beside the segment. An index file is trusted only if its checksums match and it names exactly this file
+at this length (`is_for`, rule 12); else it is rebuilt.
 
 The file is a container of checksummed parts:
     head  JSON: the SegmentSummary
@@ -37,7 +37,7 @@ from bmq.log.store import Buffer
 from bmq.protocol.record_batch import LENGTH_OVERHEAD_BYTES, BatchHeader
 
 INDEX_BYTES_MAX: Final = CONTAINER_BYTES_MAX
-"""Whatever a writer can have made: without its index a segment is read whole, and the producers before it as well."""
+"""The longest index that a writer can make: without its index a segment, and perhaps those before it, are read whole."""
 _MAGIC: Final = b"BMQINDX1"
 _PARTS: Final = (b"head", b"offs", b"poss", b"time", b"abrt", b"prod")
 
@@ -50,10 +50,10 @@ class CorruptIndex(CorruptParts):
 
 @dataclass(frozen=True, slots=True)
 class SegmentSummary:
-    """The file an index is for, and the file's content.
+    """The segment file that an index describes, and a summary of its content.
 
-    `closed_bytes`: the closed length of the file; `valid_bytes`: how much of it counts, less if a torn tail was cut.
-    `max_timestamp_position`: of the first batch with the greatest timestamp; -1 without a timestamp.
+    `closed_bytes`: the file's length when it was closed. `valid_bytes`: how many of these belong to the log; fewer if a torn tail
+    was cut. `max_timestamp_position`: position of the first batch with the greatest timestamp; -1 without a timestamp.
     `epoch_starts`: (leader epoch, first offset) of the epochs that wrote it.
     """
 
@@ -76,7 +76,7 @@ _SUMMARY: Final = TypeAdapter(SegmentSummary)
 
 @dataclass(frozen=True, slots=True)
 class SegmentIndex:
-    """The tables have one entry per index interval; see the module's head. They must not be changed."""
+    """A finished index. Its tables have an entry per index interval (see the module's docstring), and must not be changed."""
 
     summary: SegmentSummary
     offsets: array[int]
@@ -91,7 +91,7 @@ class SegmentIndex:
         return 24 * len(self.positions) + 40 * len(self.aborted) + len(self.producers) + 1024
 
     def is_for(self, leader_epoch: int, roll: int, file_id: int, closed_bytes: int) -> bool:
-        """Rule 12: it names exactly this segment."""
+        """Whether the index names exactly this segment file (rule 12)."""
         summary = self.summary
         return (
             summary.leader_epoch == leader_epoch
@@ -101,17 +101,17 @@ class SegmentIndex:
         )
 
     def position_of(self, offset: int) -> int:
-        """Where to start reading for this offset: the position of its batch or of one before it."""
+        """Where to start reading for this offset: the position of its batch, or of one before it."""
         place = bisect_right(self.offsets, offset) - 1
         return self.positions[place] if place >= 0 else 0
 
     def position_of_timestamp(self, timestamp_ms: int) -> int:
-        """Where to start looking for the first batch whose greatest timestamp is at or past this one."""
+        """Where to start searching for the first batch whose greatest timestamp is at or past this one."""
         place = bisect_left(self.timestamps_ms, timestamp_ms) - 1
         return self.positions[place] if place >= 0 else 0
 
     def without_producers(self) -> SegmentIndex:
-        """A copy to keep in memory: producer state is needed only at recovery."""
+        """A copy without the producer state, to keep in memory: only recovery needs that state."""
         return SegmentIndex(self.summary, self.offsets, self.positions, self.timestamps_ms, self.aborted)
 
     def encode(self) -> bytes:
@@ -129,7 +129,7 @@ class SegmentIndex:
 
     @classmethod
     def decode(cls, data: Buffer) -> SegmentIndex:
-        """Raises CorruptIndex."""
+        """Decode an index file. Raises CorruptIndex."""
         parts = decode_parts(_MAGIC, data, _PARTS, CorruptIndex)
         try:
             summary = _SUMMARY.validate_json(bytes(parts[b"head"]))
@@ -159,7 +159,7 @@ def _is_ascending(numbers: array[int]) -> bool:
 def span_from(
     location: Location, offsets: array[int], positions: array[int], length_bytes_max: int, bound_offset: int
 ) -> Span | None:
-    """From a location to the last batch boundary within the limits that the file's index knows; None: there is none."""
+    """The span from a location to the last batch boundary within the limits that the index has; None without one."""
     start = location.position
     limit = min(start + length_bytes_max, location.valid_bytes)
     if limit == location.valid_bytes and location.end_offset <= bound_offset:
@@ -177,10 +177,10 @@ def span_from(
 
 
 class IndexBuilder:
-    """The index of a segment that grows. `add` is called for every batch, in order, once it is durable.
+    """Builds the index of a segment that grows. Call `add` for every batch, in order, once it is durable.
 
-    `roll_base_ms`: the timestamp from which segment.ms counts the time between records (Kafka's
-    LogSegment.rollingBasedTimestamp): that of the first batch, -1 if that has none, unless it is given.
+    `roll_base_ms`: the timestamp at which the span that is compared with segment.ms begins (Kafka's
+    LogSegment.rollingBasedTimestamp): if not given, the first batch's, or -1 if that has none.
     """
 
     __slots__ = (
@@ -227,13 +227,13 @@ class IndexBuilder:
 
     @property
     def entry_count(self) -> int:
-        """How many entries it keeps in memory, 24 bytes each."""
+        """How many entries the index has in memory, 24 bytes each."""
         return len(self.positions)
 
     def add(self, header: BatchHeader, base_offset: int, position: int) -> None:
         """Add the next batch, at `position` in the file.
 
-        `base_offset` is where it was placed; the header's own may be the client's.
+        `base_offset`: the offset that it was placed at; the header may still have the client's.
         """
         if position >= self._next_entry_position:
             if self.roll_base_ms is None:
@@ -254,12 +254,12 @@ class IndexBuilder:
         return self.positions[place] if place >= 0 else 0
 
     def timestamp_of(self, offset: int) -> int:
-        """The greatest timestamp up to this offset and a little further, to the next entry; -1 without one."""
+        """The greatest timestamp up to the first index entry behind this offset; -1 without one."""
         place = bisect_right(self.offsets, offset)
         return self._timestamps_ms[place] if place < len(self._timestamps_ms) else self.max_timestamp_ms
 
     def first_above(self, timestamp_ms: int) -> int:
-        """The first timestamp above this one, or a greater one up to an index entry behind it; -1: there is none."""
+        """The first timestamp above this one, or a greater one within the same index interval; -1 without one."""
         if self.max_timestamp_ms <= timestamp_ms:
             return -1
         place = bisect_right(self._timestamps_ms, timestamp_ms)
@@ -272,7 +272,7 @@ class IndexBuilder:
     def build(
         self, closed_bytes: int, *, aborted: AbortedTransactions | None = None, producers: bytes = b""
     ) -> SegmentIndex:
-        """The finished index. `aborted`: with markers in this segment; `producers`: state below its end offset.
+        """The finished index. `aborted`: transactions with markers in this segment. `producers`: state at its end offset.
 
         Raises ValueError for a segment without a batch: an empty segment is not part of the log.
         """

@@ -1,6 +1,6 @@
-"""Reads whole record batches of one segment file, from a batch boundary on, in chunks: bounded memory, any file size.
+"""Reads whole record batches of one segment file from a batch boundary on, in chunks, with bounded memory.
 
-Skips padding between batches. For replay, time look-ups and recovery; the proxy's hot catch-up path has its own reader.
+It skips padding between batches. Replay, time look-ups and recovery use it; the proxy's catch-up path has its own reader.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from bmq.protocol.record_batch import (
 
 CHUNK_BYTES: Final = 1024 * 1024
 _CHUNK_BYTES_MIN: Final = 64 * 1024
-BATCH_BYTES_MAX: Final = 256 * 1024 * 1024  # above what any request can carry: a longer one is a damaged length field
+BATCH_BYTES_MAX: Final = 256 * 1024 * 1024  # no request can carry a longer batch, so a larger length field is damaged
 
 
 class BadBatch(CorruptRecords):
-    """No whole, valid batch at this position of the file. `position` is where it should begin."""
+    """There is no whole, valid batch at `position` of the file, where one should begin."""
 
     def __init__(self, path: str, position: int, reason: str) -> None:
         super().__init__(f"{path} at {position}: {reason}")
@@ -38,7 +38,7 @@ class BadBatch(CorruptRecords):
 class BatchRun:
     """Whole batches, perhaps with padding between them.
 
-    `batches` has (position in `data`, header); `position` is that of `data` in the file.
+    `batches`: (position in `data`, header) of each. `position`: that of `data` in the file.
     """
 
     position: int
@@ -47,7 +47,7 @@ class BatchRun:
 
 
 class SegmentReader:
-    """A cursor over one file's batches. `valid_bytes`: nothing at or past this position is read."""
+    """A cursor over one file's batches. It reads up to the position `valid_bytes`."""
 
     def __init__(
         self,
@@ -66,14 +66,14 @@ class SegmentReader:
         self._valid_bytes = valid_bytes
         self._chunk_bytes = max(chunk_bytes, HEADER_BYTES)
         self._is_verifying = is_verifying
-        self._rest = b""  # bytes at `position` that were read but make no whole batch yet
+        self._rest = b""  # bytes at `position` that were read, but are not a whole batch yet
         self._bad: BadBatch | None = None
         self.position = position
         self.read_bytes = 0
 
     @classmethod
     def at(cls, store: SegmentStore, location: Location, *, chunk_bytes: int = CHUNK_BYTES) -> SegmentReader:
-        """From a location on."""
+        """A reader that begins at a location."""
         return cls(
             store,
             location.path,
@@ -84,9 +84,9 @@ class SegmentReader:
         )
 
     async def next_run(self) -> BatchRun | None:
-        """The batches that follow, at least one, about a chunk of them; None at the end of the valid bytes.
+        """The next batches, at least one and about a chunk; None at the end of the valid bytes.
 
-        Raises BadBatch (after all good ones were given), FileMissing, CorruptFile, StorageUnavailable.
+        Raises BadBatch (after all good batches were returned), FileMissing, CorruptFile, StorageUnavailable.
         """
         if self._bad is not None:
             raise self._bad
@@ -102,7 +102,7 @@ class SegmentReader:
         return None
 
     async def _fill(self, want_bytes: int) -> Buffer:
-        """`want_bytes` from the position on, or fewer at the end of the valid bytes."""
+        """Read `want_bytes` from the position on, or fewer at the end of the valid bytes."""
         start = self.position + len(self._rest)
         length = min(self.position + want_bytes, self._valid_bytes) - start
         if length <= 0:
@@ -112,7 +112,7 @@ class SegmentReader:
         return b"".join((self._rest, fresh)) if self._rest else fresh
 
     def _take(self, data: Buffer) -> tuple[BatchRun | None, int]:
-        """The whole batches at the front of `data`, and the least number of bytes needed for one."""
+        """(the whole batches at the front of `data`, the least number of bytes that the next batch needs)."""
         view = memoryview(data)
         valid_left = self._valid_bytes - self.position
         found: list[tuple[int, BatchHeader]] = []
@@ -158,10 +158,10 @@ class SegmentReader:
 async def read_whole_batches(
     store: SegmentStore, location: Location, offset: int, length_bytes_max: int, bound_offset: int
 ) -> tuple[int, memoryview] | None:
-    """(base offset, batches back to back) from the one holding `offset`, none ending past `bound_offset`.
+    """(base offset, batches back to back), from the batch that has `offset` on; none ends past `bound_offset`.
 
-    At least one batch when there is one, even past `length_bytes_max`; None when the extent holds none. Raises BadBatch
-    and whatever the store raises.
+    At least one batch if there is one, even if it is longer than `length_bytes_max`; None if the extent has none. Raises
+    BadBatch, FileMissing, CorruptFile, StorageUnavailable.
     """
     chunk_bytes = min(CHUNK_BYTES, max(_CHUNK_BYTES_MIN, length_bytes_max))
     reader = SegmentReader.at(store, location, chunk_bytes=chunk_bytes)
@@ -183,7 +183,7 @@ async def read_whole_batches(
 
 
 def _together(data: memoryview, taken: Sequence[tuple[int, BatchHeader]]) -> memoryview:
-    """The batches back to back: a view of `data`, or a copy if padding lies between them."""
+    """The batches back to back: a view of `data`, or a copy if there is padding between them."""
     start, (last_place, last) = taken[0][0], taken[-1]
     end = last_place + last.size_bytes
     if sum(header.size_bytes for _, header in taken) == end - start:

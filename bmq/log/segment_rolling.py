@@ -20,12 +20,12 @@ def roll_due_ms(
     valid_bytes: int,
     check_interval_ms: int,
 ) -> int | None:
-    """From when on an open segment should be closed though it is not full; None: never, as it is now.
+    """The time from which an open segment should be rolled although it is not full; None if it should not, as it is now.
 
-    By age (it, or the time between its records, is older than segment.ms), or because everything in it is past
-    retention.ms: only a closed segment can be deleted. An empty segment never rolls, and old records alone roll none: a
-    backfill would roll each segment at its first record. `base_timestamp_ms`: see `roll_base_after`; -1: by its own age
-    alone. `check_interval_ms`: a segment whose records are all past retention.ms stays open at least this long.
+    It rolls when it was open for segment.ms, when its records' timestamps span more than segment.ms, or when all its records are
+    past retention.ms, because only a closed segment can be deleted. An empty segment never rolls. Old timestamps alone do not
+    roll a segment: a backfill would roll at each record. `base_timestamp_ms`: see `roll_base_after`; -1: no span is compared.
+    `check_interval_ms`: a segment whose records are all past retention.ms stays open at least this long.
     """
     if not valid_bytes:
         return None
@@ -39,20 +39,20 @@ def roll_due_ms(
 
 
 class SegmentTimes(Protocol):
-    """The timestamps of a segment's batches: an IndexBuilder."""
+    """The timestamps of a segment's batches; implemented by IndexBuilder."""
 
     roll_base_ms: int | None
 
     def first_above(self, timestamp_ms: int) -> int:
-        """The first timestamp above this one; -1: there is none."""
+        """The first timestamp above this one; -1 without one."""
 
 
 def roll_base_after(closed: SegmentTimes, config: LogConfig) -> int | None:
-    """The base timestamp of the segment that follows `closed`; None: its own first batch has it.
+    """The base timestamp of the segment behind `closed`, with which its records' span begins; None: its first batch's own.
 
-    Kafka compares before it appends: a batch too far from its segment's first one begins the next segment, and is what
-    that one's batches are compared with. Here that batch lies in `closed` still, because the next segment has to be opened
-    first. Without its timestamp a transaction of old records, whose marker has the present time, would roll every segment.
+    Kafka compares before it appends: a batch too far from its segment's first one begins the next segment, whose span begins
+    with it. Here that batch is still in `closed`, because the next segment has to be opened first. If its timestamp were not
+    used, a transaction of old records, whose marker has the present time, would roll every segment.
     """
     base_ms, found = closed.roll_base_ms, None
     while base_ms is not None and base_ms >= 0 and (later_ms := closed.first_above(base_ms + config.roll_ms)) >= 0:

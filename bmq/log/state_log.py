@@ -1,17 +1,16 @@
-"""How a state machine lives in a ReplayableLog: records in, replayed once they are durable, and again after a restart.
+"""Keeps a state machine in a ReplayableLog: records are appended, applied once they are durable, and replayed after a restart.
 
-The rule of everything built on it: deciding returns records and changes nothing; only `apply_record` changes state, live
-and after a restart alike, in the order of the log; an answer leaves once its records are below the high watermark. So
-an append that fails leaves nothing to undo, and what is in memory is never more than what is in the log. A RecordRun is
-applied in `apply_record`'s place, to the same effect.
+Rules for all users: deciding returns records and changes no state; only `apply_record` changes state, live and after a restart
+alike, in the order of the log; an answer is sent once its records are below the high watermark. So a failed append leaves nothing
+to undo, and memory never has more than the log. A RecordRun is applied by its own `apply`, with the same effect.
 
-If `apply_record` raises for a durable record, that record may be half applied (rule 23): nothing more is applied,
-appended, proved or saved, and callers get the errors of a lost log, after which the state has to be loaded again. The
-same happens when the state is given up, and when a record becomes durable that does not follow the last one applied:
-records between them were appended for a state given up since, or by somebody else, and are missing here.
+If `apply_record` raises for a durable record, that record may be half applied (rule 23). Then nothing more is applied, appended,
+proved or saved; callers get the errors of a lost log, and the state has to be loaded again. The same happens when the state is
+given up, and when a record becomes durable that does not follow the last one applied: the records between them were appended for
+a state given up since, or by another owner, and are missing here.
 
-Records appended in one turn of the event loop share a record batch; one append's records are never split (they are
-applied all or none). A snapshot is the state after everything applied, encoded in the same turn.
+Records appended in one turn of the event loop share a record batch. One append's records are never split, so all or none are
+applied. A snapshot is the state after all applied records, encoded in the same turn.
 
 A record may belong to a producer's transaction (KIP-98): its batch has the producer's id and epoch, without sequence
 numbers, and the state machine gets the producer and the offset. A marker, a control batch of its own, ends the
@@ -45,17 +44,17 @@ from bmq.protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, BatchHe
 
 KeyValue = tuple[bytes, bytes | None]
 ApplyRecord = Callable[[bytes | None, bytes | None], None]
-"""(key, value); a value of None is a tombstone. Should not raise for any bytes that were appended through here."""
+"""Applies (key, value); a value of None is a tombstone. Should not raise for any bytes that were appended through StateLog."""
 
 ApplySnapshot = Callable[[bytes], Awaitable[None] | None]
-"""A big snapshot may be applied over several turns of the loop: no record is applied before it is done."""
+"""Restores the state from a snapshot's bytes, perhaps over several turns of the loop; no record is applied before it ends."""
 
 BATCH_BYTES_MAX: Final = 512 * 1024
-"""Appends are merged up to this size; one larger append still goes out, as a batch of its own."""
+"""Appends are merged into batches up to this size. A single larger append is a batch of its own."""
 WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Limit of appended bytes not yet durable. Past it appends get REQUEST_TIMED_OUT: the store does not keep up."""
+"""Most appended bytes that are not durable yet. Above it appends get REQUEST_TIMED_OUT, because the store is too slow."""
 REPLAY_CHUNK_BYTES: Final = 1024 * 1024
-"""Each is a round trip to the store."""
+"""Bytes of one read during a replay; each read is a round trip to the store."""
 _REPLAY_TURN_BYTES: Final = 128 * 1024
 _RECORD_OVERHEAD_BYTES: Final = 24
 _MARKER_BYTES: Final = 78
@@ -65,17 +64,17 @@ _log = structlog.get_logger("bmq.log")
 
 
 class Producer(NamedTuple):
-    """The producer that wrote a transaction's records, or whose transaction a marker ends."""
+    """The producer of a transaction's records or marker."""
 
     producer_id: int
     producer_epoch: int
 
 
 class TransactionReplay(NamedTuple):
-    """A state machine's callbacks for transactions. Neither should raise, as with ApplyRecord.
+    """A state machine's callbacks for transactions. Neither should raise, as ApplyRecord.
 
-    `apply_record`: (key, value, offset of the record, its producer); it counts once the transaction is committed.
-    `end`: (the transaction's producer, whether it is committed).
+    `apply_record`: gets (key, value, offset, producer) of a record, which takes effect once its transaction is committed.
+    `end`: gets (producer, whether its transaction is committed).
     """
 
     apply_record: Callable[[bytes | None, bytes | None, int, Producer], None]
@@ -84,7 +83,7 @@ class TransactionReplay(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPolicy:
-    """A snapshot is due when the log since the last one holds this much (either limit)."""
+    """When a snapshot is due: when the log since the last one has this many records or bytes."""
 
     records_max: int = 50_000
     bytes_max: int = 16 * 1024 * 1024
@@ -93,8 +92,8 @@ class SnapshotPolicy:
 class RecordRun(Protocol):
     """Records that their state machine encodes and applies in one go, without a key, a value and a future for each.
 
-    `apply` must have the same effect as ApplyRecord on each of the records in `encoded`, in order: a replay after a
-    restart uses ApplyRecord. `size_bytes`: of keys and values. `record_count` is at least 1.
+    `apply` must have the same effect as ApplyRecord for each record in `encoded`, in order, because a replay after a restart uses
+    ApplyRecord. `size_bytes`: bytes of keys and values. `record_count` is at least 1.
     """
 
     @property
@@ -104,20 +103,20 @@ class RecordRun(Protocol):
     def size_bytes(self) -> int: ...
 
     def encoded(self, first_delta: int) -> Buffer:
-        """Their bytes in a batch (batch_records.encode_records), from this offset delta on."""
+        """The records' bytes in a batch, as batch_records.encode_records makes them; offset deltas begin at `first_delta`."""
 
     def apply(self) -> None:
         """Apply the records, which are durable now. Should not raise."""
 
     def finished(self, error: KafkaError | None) -> None:
-        """Called once, after `apply` if that is called; the errors are those of `append`. Should not raise."""
+        """Called once, and after `apply` if the records became durable. Errors are those of `append`. Should not raise."""
 
 
 @dataclass(slots=True)
 class _Append:
-    """`producer`: the records are part of its transaction. `marker`: ends a transaction, in place of records.
+    """One waiting append of `records`, of a `marker`, or of a `run`.
 
-    `run`: replaces `records`, and hears the result in place of `done`.
+    `producer`: the records are part of this producer's transaction. `run` gets the result itself, and `done` is None.
     """
 
     records: Sequence[KeyValue]
@@ -154,11 +153,11 @@ class _Append:
 class StateLog:
     """One state machine's log. All calls come from the event loop of the log's owner; `replay` comes first, once.
 
-    `applied_offset` is the offset that follows the last record applied. `is_broken`: the state has to be loaded again.
-    `proven_ms`: the last time, by `Clock.elapsed_s`, at which the log is known to have been ours: when the last
-    successful proof, or the last append that became durable, was begun; -inf: none yet.
-    `has_gap`: an operator accepted that records before the first one replayed are lost, so later ones may refer to
-    missing state.
+    `applied_offset`: the offset behind the last record applied. `is_broken`: the state has to be loaded again.
+    `proven_ms`: the last time, by `Clock.elapsed_s`, at which the log was certainly ours: when the last successful proof, or the
+    last append that became durable, was begun; -inf before the first.
+    `has_gap`: an operator accepted that records before the first replayed one are lost, so later ones may refer to state that
+    is missing.
     """
 
     def __init__(self, log: ReplayableLog, clock: Clock, policy: SnapshotPolicy | None = None) -> None:
@@ -186,13 +185,13 @@ class StateLog:
         apply_snapshot: ApplySnapshot,
         transactions: TransactionReplay | None = None,
     ) -> int:
-        """Bring the state up to the high watermark and keep the callbacks for what is appended later; records applied.
+        """Bring the state up to the high watermark, and keep the callbacks for later appends. Returns how many were applied.
 
-        `transactions`: None for a state machine that has none; a transaction's records are then applied like others.
+        `transactions`: None for a state machine without transactions; their records are then applied like others.
 
-        Starts at the newest snapshot, reads in bounded chunks and lets the loop run in between. Raises KafkaError,
-        StoreError, CorruptFile too when a batch is not at its expected offset; StateDamaged when the state cannot be
-        made whole (rule 25).
+        Starts at the newest snapshot, reads in bounded chunks, and lets the event loop run in between. Raises KafkaError,
+        StoreError, CorruptFile (also if a batch is not at its expected offset), and StateDamaged if the state cannot be
+        restored wholly (rule 25).
         """
         snapshot = await self.log.latest_snapshot()
         offset = self.log.log_start_offset
@@ -201,7 +200,7 @@ class StateLog:
             if taken is not None:
                 await taken
         state_offset = 0 if snapshot is None else snapshot.next_offset
-        self.has_gap = state_offset < offset  # only once an operator has accepted that
+        self.has_gap = state_offset < offset  # recovery lets this pass only if an operator has accepted the loss
         offset = max(offset, state_offset)
         end = self.log.high_watermark
         count = 0
@@ -235,18 +234,18 @@ class StateLog:
         return count
 
     def append(self, records: Sequence[KeyValue], producer: Producer | None = None) -> asyncio.Future[int]:
-        """Write these records together; the result is the offset that follows the last one, after they were applied.
+        """Append these records together. The result, set after they were applied, is the offset behind the last one.
 
-        `producer`: as part of its open transaction; refused with INVALID_PRODUCER_EPOCH when its epoch is over. Fails
-        with KafkaError of the append's error code. Then nothing was applied, except after
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND: those records are in the log and were applied. After NOT_LEADER_OR_FOLLOWER
-        discard the state: another owner has the log, or a record was applied in part.
+        `producer`: append them as part of this producer's open transaction; INVALID_PRODUCER_EPOCH if its epoch is over. Fails
+        with KafkaError of the append's error code. Then no record was applied, except after NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+        those records are in the log and were applied. After NOT_LEADER_OR_FOLLOWER discard the state: another owner has the log,
+        or a record was applied in part.
         """
         size = sum(len(key) + len(value or b"") for key, value in records) + _RECORD_OVERHEAD_BYTES * len(records)
         return self._queue(records, size, producer, None)
 
     def append_run(self, run: RecordRun) -> None:
-        """Write these records together, as `append` does; `run.finished` gets the result, perhaps at once."""
+        """Append these records together, as `append` does. `run.finished` gets the result, perhaps at once."""
         size = run.size_bytes + _RECORD_OVERHEAD_BYTES * run.record_count
         append = _Append((), size, run.record_count, None, run=run)
         refusal = self._refusal(size)
@@ -256,9 +255,9 @@ class StateLog:
         self._enqueue(append)
 
     def append_marker(self, marker: TransactionMarker) -> asyncio.Future[int]:
-        """End a producer's transaction; the result is the offset that follows the marker, after it was applied.
+        """End a producer's transaction. The result, set after the marker was applied, is the offset behind it.
 
-        Fails as `append` does, also with INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED.
+        Fails as `append` does, and with INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
         """
         return self._queue((), _MARKER_BYTES, None, marker)
 
@@ -298,16 +297,16 @@ class StateLog:
         self._queued.append(append)
 
     def give_up(self) -> None:
-        """Nobody uses this state any more: appends on their way are not applied to it, and their callers get errors."""
+        """Stop using this state: appends in flight are not applied to it, and their callers get errors."""
         self.is_broken = True
 
     @property
     def has_unapplied(self) -> bool:
-        """Whether appended records wait to become durable."""
+        """Whether appended records are not durable yet."""
         return self.waiting_bytes > 0
 
     async def prove_ownership(self) -> None:
-        """Rule 15 for an answer from memory: one proof, begun after this call, shared by all waiting callers.
+        """Prove ownership for an answer from memory (rule 15): one proof, begun after this call, for all waiting callers.
 
         Raises FencedWriter, StoreError.
         """
@@ -322,18 +321,18 @@ class StateLog:
 
     @property
     def is_snapshot_due(self) -> bool:
-        """Whether the log since the last snapshot is long enough for another."""
+        """Whether the log since the last snapshot is long enough for another one."""
         return not self._is_snapshot_running and (
             self.records_since_snapshot >= self._policy.records_max
             or self.bytes_since_snapshot >= self._policy.bytes_max
         )
 
     async def save_snapshot(self, encode: Callable[[], bytes | Awaitable[bytes]], *, force: bool = False) -> bool:
-        """Save the state that `encode` returns, if one is due or `force`; whether it was saved.
+        """Save the state that `encode` returns, if a snapshot is due or `force` is set. Returns whether it was saved.
 
-        `encode` is called once, at once, and has to capture the state as it is then. For a big state it takes a cheap
-        copy and returns an awaitable that makes the bytes in small turns. A failure is raised (KafkaError, StoreError)
-        and costs only a longer replay; the next call tries again.
+        `encode` is called at once, and has to capture the state of that moment. For a big state it makes a cheap copy, and
+        returns an awaitable that encodes the copy in small turns. Raises KafkaError, StoreError; a failure only makes a later
+        replay longer, and the next call tries again.
         """
         if self.is_broken:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, _LOAD_AGAIN)
@@ -464,7 +463,7 @@ class StateLog:
 
 
 def _encode(group: list[_Append], now_ms: int) -> bytearray:
-    """One batch for a group of appends: of one producer, or of none, or a single marker."""
+    """The record batch of a group of appends: all of one producer's transaction, all of none, or a single marker."""
     marker, producer = group[0].marker, group[0].producer
     if marker is not None:
         return encode_end_transaction_marker(
@@ -496,7 +495,7 @@ def _encode(group: list[_Append], now_ms: int) -> bytearray:
 def _replay_transactional(
     transactions: TransactionReplay, data: Buffer, position: int, header: BatchHeader, offset: int
 ) -> int:
-    """Apply a batch of a transaction from `offset` on; the number of records applied."""
+    """Apply a transaction's batch from `offset` on. Returns how many records were applied."""
     producer = Producer(header.producer_id, header.producer_epoch)
     if header.is_control:
         marker = parse_end_transaction_marker(data, position)

@@ -1,4 +1,4 @@
-"""Finds the snapshot from which a log's state is rebuilt, and accounts for those that are damaged."""
+"""Finds the snapshot from which a log's state is restored, and passes over damaged ones only where rule 25 allows it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ async def latest_snapshot(
     log_start_offset: Callable[[], int],
     high_watermark: int,
 ) -> StateSnapshot | None:
-    """The newest snapshot at or below the high watermark; None: the log alone has the whole state.
+    """The newest snapshot at or below the high watermark; None if the log alone has the whole state.
 
-    An older one, or none, is taken only if the log still has everything behind it, or if an operator accepted the loss
-    (rule 25). Raises StateDamaged, StorageUnavailable, and FileMissing if a snapshot is replaced while we read.
+    If it is damaged, an older one (or none) is used only if the log still has all records behind that, or if an operator accepted
+    the loss (rule 25). Raises StateDamaged, StorageUnavailable, and FileMissing if a snapshot is replaced meanwhile.
     """
     found: StateSnapshot | None = None
     damages: list[Damage] = []

@@ -1,7 +1,7 @@
 """Finds records by time: the first at or past a timestamp, and the newest (ListOffsets, KIP-734).
 
-Extents and their indexes narrow the search to a part of one file; only that part's batches are read, and one is opened.
-A transaction's marker is a record here, as in Kafka. Source: Kafka's UnifiedLog.fetchOffsetByTimestamp and
+Extents and their indexes narrow the search to a part of one file. Only batches of that part are read, and only one is opened. A
+transaction's marker counts as a record, as in Kafka. Source: Kafka's UnifiedLog.fetchOffsetByTimestamp and
 FileRecords.searchForTimestamp.
 """
 
@@ -21,15 +21,15 @@ from bmq.protocol.record_batch import NO_TIMESTAMP_MS, BatchHeader
 
 LOOKUP_CHUNK_BYTES: Final = 128 * 1024
 RECORDS_PER_TURN_MAX: Final = 1_000
-"""Records of an opened batch per turn: a compressed one may hold millions, and the event loop has others to serve."""
+"""Records of an opened batch that are read in one turn of the event loop: a compressed batch may have millions."""
 
 
 async def find_offset(files: PartitionFiles, timestamp_ms: int, bound_offset: int) -> tuple[int, int] | None:
-    """(offset, timestamp) of the first record at or past this timestamp, in the log and below `bound_offset`, or None.
+    """(offset, timestamp) of the log's first record below `bound_offset` whose timestamp is at or past this one, or None.
 
     Raises BadBatch, FileMissing, CorruptFile, StorageUnavailable.
     """
-    # Copy both before the first await: a segment that is sealed meanwhile moves from one to the other.
+    # Copy both lists before the first await: a segment that is sealed meanwhile moves from one to the other.
     extents, own = tuple(files.extents), files.own_segments()
     for extent in extents:
         if extent.max_timestamp_ms >= timestamp_ms and extent.end_offset > files.log_start_offset:
@@ -48,11 +48,14 @@ async def find_offset(files: PartitionFiles, timestamp_ms: int, bound_offset: in
 
 
 async def find_max_timestamp(files: PartitionFiles) -> tuple[int, int] | None:
-    """(offset, timestamp) of the first durable record with the greatest timestamp; None without one. Raises as above."""
+    """(offset, timestamp) of the first durable record with the greatest timestamp; None without one.
+
+    Raises as `find_offset` does.
+    """
     extents, own = tuple(files.extents), files.own_segments()
     every: tuple[Extent | IndexBuilder, ...] = (*extents, *own)
     parts = [part for part in every if part.max_timestamp_ms >= 0]
-    # The greatest first, and of equal ones the first in the log. One that compaction left empty has no such record.
+    # Greatest timestamp first, equal ones in the log's order. A segment that compaction left empty has no such record.
     for part in sorted(parts, key=lambda part: -part.max_timestamp_ms):
         if isinstance(part, Extent):
             index = await files.index_of(part)
@@ -68,7 +71,7 @@ async def find_max_timestamp(files: PartitionFiles) -> tuple[int, int] | None:
 async def newest_time_of(files: PartitionFiles, extent: Extent) -> int:
     """The extent's greatest time for retention: that of its headers, or when its file was last written if they have none.
 
-    -1 if nobody knows. Raises as above. Source: Kafka's LogSegment.largestTimestamp.
+    -1 if the store does not know that. Raises as `find_offset` does. Source: Kafka's LogSegment.largestTimestamp.
     """
     newest_ms = await newest_time_in_headers(files, extent)
     if newest_ms >= 0:
@@ -78,9 +81,9 @@ async def newest_time_of(files: PartitionFiles, extent: Extent) -> int:
 
 
 async def newest_time_in_headers(files: PartitionFiles, extent: Extent) -> int:
-    """The greatest time that the extent's headers show, of first records too; -1 without one. Raises as above.
+    """The greatest time in the extent's headers, including the first records' times; -1 without one.
 
-    Headers of batches that were stored unread may have a greatest time that is older than their first record's.
+    Batches that were stored unread may have a greatest timestamp below that of their first record. Raises as `find_offset` does.
     """
     newest_ms = NO_TIMESTAMP_MS
     reader = SegmentReader.at(files.store, files.location_in(extent, 0), chunk_bytes=LOOKUP_CHUNK_BYTES)
@@ -105,7 +108,7 @@ async def _first_in(
 async def _records_from(
     files: PartitionFiles, location: Location, timestamp_ms: int
 ) -> AsyncIterator[tuple[BatchHeader, Record]]:
-    """Records of the batches that may hold one at or past the timestamp."""
+    """The records of all batches that may have one at or past the timestamp."""
     reader = SegmentReader.at(files.store, location, chunk_bytes=LOOKUP_CHUNK_BYTES)
     while (run := await reader.next_run()) is not None:
         for place, header in run.batches:

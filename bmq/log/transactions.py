@@ -1,5 +1,4 @@
-"""Transaction messages between brokers and coordinators: plain values, and the port to the transaction coordinator.
-Pure.
+"""Transaction messages between brokers and coordinators: plain values, and the port to the transaction coordinator. Pure.
 
 Source: KIP-98, KIP-890 (verification by the partition's leader, `transaction.version` 2), KIP-664.
 """
@@ -13,10 +12,10 @@ from bmq.protocol.error_codes import ErrorCode
 
 
 class TransactionClaim(NamedTuple):
-    """What a request says about the transaction of its records.
+    """The transaction that a request claims for its records.
 
-    `may_add`: the server that takes the records adds their partition to the transaction (Produce 12, TxnOffsetCommit 5
-    and later); else the client has added it, and the server only verifies that. `is_abortable_told`: the client knows
+    `may_add`: the server that takes the records adds their partition to the transaction (Produce 12, TxnOffsetCommit 5 and
+    later); else the client has added it, and the server only verifies that. `is_abortable_told`: the client knows the error
     TRANSACTION_ABORTABLE (Produce 11, TxnOffsetCommit 4 and later).
     """
 
@@ -35,14 +34,14 @@ def claim_of_produce(transactional_id: str, version: int) -> TransactionClaim:
 
 
 def produce_version_of(claim: TransactionClaim) -> int:
-    """A version of Produce that makes the same claim."""
+    """A version of Produce that stands for the same claim."""
     if claim.may_add:
         return _PRODUCE_ADDS_FROM
     return _PRODUCE_ABORTABLE_FROM if claim.is_abortable_told else _PRODUCE_ABORTABLE_FROM - 1
 
 
 class TransactionMarker(NamedTuple):
-    """The end of a transaction for one partition. `transaction_version`: 2 and later bump the epoch at each end."""
+    """The end of a transaction in one partition. With `transaction_version` 2 and later each end bumps the producer's epoch."""
 
     producer_id: int
     producer_epoch: int
@@ -52,7 +51,7 @@ class TransactionMarker(NamedTuple):
 
 
 class ActiveProducer(NamedTuple):
-    """One producer of a partition, in the fields of DescribeProducersResponse."""
+    """An active producer of a partition, with the fields of DescribeProducersResponse."""
 
     producer_id: int
     producer_epoch: int
@@ -63,13 +62,13 @@ class ActiveProducer(NamedTuple):
 
 
 class TransactionVerifier(Protocol):
-    """A partition owner's port to the coordinator of a transactional id, wherever that is."""
+    """A partition owner's port to the coordinator of a transactional id, wherever that coordinator is."""
 
     async def verify(
         self, claim: TransactionClaim, producer_id: int, producer_epoch: int, topic: str, partitions: Sequence[int]
     ) -> Sequence[ErrorCode]:
-        """Whether these partitions are in the producer's open transaction, one code for each; adds them if allowed.
+        """Verify that these partitions are in the producer's open transaction; adds them if `claim.may_add`. One code for each.
 
-        Codes as AddPartitionsToTxn 4 and later gives them (verify-only if not `claim.may_add`); COORDINATOR_NOT_AVAILABLE
-        and similar codes when the coordinator was not reached. Never raises for others' faults.
+        The codes are those of AddPartitionsToTxn 4 and later (verify-only without `claim.may_add`), or COORDINATOR_NOT_AVAILABLE
+        and similar ones if the coordinator was not reached. Faults of other processes raise nothing.
         """

@@ -1,8 +1,8 @@
-"""Files of compactions, and runs, that no manifest names: their owner ended, or lost its store, before it named them.
+"""Finds compacted segments and runs that no manifest names: their owner ended, or lost its store, before it named them.
 
-An owner makes files in its own directory alone, and may name there what it finds in sealed ones only if the manifest that
-it began with does. So what this does not name of a sealed directory nobody ever names again: neither this owner, nor a
-later one, which begins with its manifest; and who was fenced writes no manifest any more.
+An owner creates files only in its own directory, and its manifests name a file of a sealed directory only if the manifest that it
+began with does. So a file of a sealed directory that this first manifest does not name is never named again: not by this owner,
+not by a later one, which begins with a manifest of this one, and not by a fenced one, which writes no manifest any more.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from bmq.log.timers.run_reference import RunReference
 
 
 async def find_unnamed(store: SegmentStore, paths: PartitionPaths, manifest: Manifest) -> tuple[str, ...]:
-    """Compacted segments, and indexes of such, in sealed directories of which `manifest` names something.
+    """Unnamed compacted segments, and their indexes, in sealed directories of which `manifest` names a file.
 
-    `manifest`: a durable one of the owner of `paths`, or what the next one will say. The others are deleted whole.
+    `manifest`: a durable one of the owner of `paths`, or the next one. Other sealed directories are deleted as a whole.
     Raises StorageUnavailable.
     """
     found: list[str] = []
@@ -27,7 +27,7 @@ async def find_unnamed(store: SegmentStore, paths: PartitionPaths, manifest: Man
         try:
             entries = await store.list_directory(paths.epoch(epoch))
         except FileMissing:
-            continue  # nothing in it is named any more
+            continue  # it was deleted since, because no manifest names a file of it any more
         for entry in entries:
             segment = _segment_of(epoch, entry.name)
             if segment is not None and segment not in named:
@@ -40,7 +40,7 @@ async def find_unnamed_runs(
 ) -> tuple[str, ...]:
     """Runs in the sealed directories of `epochs` that are not `named`. Raises StorageUnavailable.
 
-    `named`: by the first manifest of the owner of `paths`, which is durable; not what it names since.
+    `named`: the runs that the first manifest of the owner of `paths` names, which is durable; not those named later.
     """
     found: list[str] = []
     kept = {(run.leader_epoch, run.number) for run in named}
@@ -57,7 +57,7 @@ async def find_unnamed_runs(
 
 
 def _segment_of(epoch: int, name: str) -> tuple[int, int] | None:
-    """The compacted segment that a file is, or that it is an index of; None for any other file."""
+    """(leader epoch, roll) of the compacted segment that this file is, or is the index of; None for any other file."""
     roll = parse_cleaned(name)
     if roll is not None:
         return epoch, roll
