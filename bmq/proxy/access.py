@@ -1,5 +1,4 @@
-"""Decides which operations a client may perform at this listener, and audits them in the words of Kafka's
-`kafka.authorizer.logger`."""
+"""Decides which operations a client may perform at this listener, and logs denials as Kafka's `kafka.authorizer.logger` does."""
 
 from __future__ import annotations
 
@@ -22,7 +21,10 @@ _audit = structlog.get_logger(AUDIT)
 
 
 class Access:
-    """`decider` None: there is no authorizer (`is_on`), and everything is allowed. `acls`: those of the newest metadata."""
+    """Checks clients' rights. Without an authorizer (`decider` is None, `is_on` False) everything is allowed.
+
+    `acls`: returns the ACLs of the newest metadata.
+    """
 
     def __init__(self, decider: Decider | None, acls: Callable[[], Mapping[UUID, Acl]]) -> None:
         self._decider = decider
@@ -43,8 +45,10 @@ class Access:
         is_quiet: bool = False,
         count: int = 1,
     ) -> bool:
-        """Whether the client may. `is_quiet`: a refusal is no event, as another right would do as well, or nobody asked.
-        `count`: resources of the request that this stands for.
+        """Whether the client may perform the operation with this resource.
+
+        `is_quiet`: do not log a denial, because another right would do as well, or the client did not name the resource.
+        `count`: how many resources of the request this check stands for.
         """
         verdict = self._verdict(context.principal, context.client_host, operation, resource_type, name)
         if verdict is None or verdict.is_allowed:
@@ -57,7 +61,7 @@ class Access:
         return False
 
     def may_describe(self, context: RequestContext, topic: str) -> bool:
-        """Whether a regular expression of the client's may match the topic."""
+        """Whether the client may describe the topic, so that a regular expression that it sends may match it. Never logged."""
         heartbeat = ApiKey.CONSUMER_GROUP_HEARTBEAT
         return self.allows(context, heartbeat, Operation.DESCRIBE, ResourceType.TOPIC, topic, is_quiet=True)
 
@@ -73,7 +77,7 @@ class Access:
         is_quiet: bool = False,
         count: int = 1,
     ) -> bool:
-        """The same for a request of any kind. `request`: its name in the audit."""
+        """Check as `allows` does, for a request of any protocol. `request`: its name in the log."""
         verdict = self._verdict(principal, host, operation, resource_type, name)
         if verdict is None or verdict.is_allowed:
             return True
@@ -82,7 +86,7 @@ class Access:
         return False
 
     def granted_topics(self, principal: str, host: str, operation: Operation) -> set[str]:
-        """Topics that the client was allowed the operation with, by the ACLs of now; `grant_topic` adds to it."""
+        """Topics that the client was allowed the operation with, while the ACLs are the same. `grant_topic` adds to them."""
         self._current()
         key = (principal, host, operation)
         granted = self._granted.get(key)
@@ -102,7 +106,7 @@ class Access:
             self._forget_granted()
 
     def _forget_granted(self) -> None:
-        # Requests under way keep their own sets, and what they were told.
+        # Requests under way keep the sets that they have.
         self._granted = {}
         self._granted_count = 0
 
@@ -115,7 +119,7 @@ class Access:
     def allows_any(
         self, context: RequestContext, api_key: ApiKey, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        """Whether the client may do it with some resource of the type."""
+        """Whether the client may perform the operation with at least one resource of this type."""
         decider = self._current()
         if decider is None:
             return True
@@ -127,7 +131,7 @@ class Access:
         return verdict.is_allowed
 
     def operations(self, context: RequestContext, resource_type: ResourceType, name: str = CLUSTER_NAME) -> int:
-        """The operations that the client may perform, as bits (KIP-430). Never audited."""
+        """The operations that the client may perform, as bits (KIP-430). Never logged."""
         decider = self._current()
         host = normal_host(context.client_host)
         return sum(
@@ -137,7 +141,7 @@ class Access:
         )
 
     async def prepare(self, turns: Turns) -> None:
-        """Take the ACLs of now in turns of the event loop. A request that comes before has to take all of them at once."""
+        """Index the newest ACLs in turns of the event loop. A request that comes before the end has to index them all at once."""
         decider, acls, pace = self._decider, self._acls(), Pace()
         if decider is None or self._seen is not None:
             return
@@ -150,7 +154,7 @@ class Access:
         self._seen = acls
 
     def _current(self) -> Decider | None:
-        """With the ACLs of the newest metadata."""
+        """The decider for the ACLs of the newest metadata; None without an authorizer."""
         decider = self._decider
         if decider is not None:
             acls = self._acls()
@@ -182,7 +186,7 @@ def _log_refusal(
 def _log_denial(
     principal: str, host: str, operation: Operation, resource: str, request: str, count: int, verdict: Verdict
 ) -> None:
-    """Kafka logs what is allowed at DEBUG, and what nobody asked for at TRACE: neither is written here."""
+    """Log a denial. Kafka also logs allowed operations (DEBUG) and resources that were not named (TRACE); we do not."""
     _audit.info(
         f"Principal = {_one_line(principal)} is Denied operation = {operation.name} from host = {host} "
         f"on resource = {resource} for request = {request} resourceRefCount = {count} based on rule {_one_line(verdict.rule)}"
@@ -190,8 +194,10 @@ def _log_denial(
 
 
 class TopicRights:
-    """One right of one request's client over topics, asked once for each. `image`: in which ids have names. `granted`: topics
-    that need not be asked for, since an earlier request of the client was allowed them.
+    """One operation of one request's client with topics; each topic is checked once.
+
+    `image`: the metadata by which topic ids have names. `granted`: topics that an earlier request of the client was allowed, so
+    that they are not checked again.
     """
 
     __slots__ = ("_access", "_api_key", "_context", "_image", "_operation", "_refused", "granted")
@@ -208,8 +214,9 @@ class TopicRights:
         self.granted = access.granted_topics(context.principal, context.client_host, operation)
 
     def allow(self, name: str | None, topic_id: UUID | None) -> bool:
-        """Whether the client may, with a topic by its name or its id. True for an id that no topic has: it is refused as
-        unknown.
+        """Whether the client may perform the operation with the topic of this name or id.
+
+        True for an id that no topic has: the request's handler refuses it as unknown.
         """
         if name is None:
             topic = None if topic_id is None else self._image.topics_by_id.get(topic_id)
@@ -230,14 +237,14 @@ class TopicRights:
 
 
 OPEN: Final = Access(None, dict)
-"""Without an authorizer."""
+"""Access without an authorizer: everything is allowed."""
 
 
 def request_name(api_key: ApiKey) -> str:
-    """As Kafka writes it: OffsetCommit."""
+    """The API's name as Kafka writes it, such as OffsetCommit."""
     return "".join(word.capitalize() for word in api_key.name.split("_"))
 
 
 def _one_line(text: str) -> str:
-    """A name must not write lines of its own."""
+    """The text without line breaks: a client's name must not forge lines of the log."""
     return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

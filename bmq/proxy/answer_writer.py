@@ -1,4 +1,4 @@
-"""Writes a connection's answers through its transport or through TLS. Answers with parts in files go directly to the socket."""
+"""Writes a connection's answers: to its transport, to a TLS transport in pieces, or (parts in files) directly to the socket."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from bmq.proxy.file_sender import FileSender
 
 
 class Writing(Protocol):
-    """The connection."""
+    """The connection, as the writer calls it back."""
 
     def writing_moved(self) -> None:
-        """The client took some bytes."""
+        """The client has read some bytes."""
 
     def writing_resumed(self) -> None:
-        """The client has taken everything: requests may be begun again."""
+        """The client has read all answers: the connection may begin requests again."""
 
     def writing_failed(self, error: OSError) -> None:
-        """Half an answer is out, and nothing may follow it."""
+        """Writing failed within an answer, so nothing may be sent behind it."""
 
 
 class AnswerWriter:
-    """`is_paused`: the client leaves more than `unsent_bytes_max` unread, so no request is to be begun. `budget`: of answers;
-    given for a TLS transport alone. The transport's protocol passes `pause_writing` and `resume_writing` on.
+    """Writes the answers of one connection.
+
+    `is_paused`: the client has left more than `unsent_bytes_max` unread, so the connection begins no request. `budget`: that of
+    answers in memory, given for a TLS transport only. The transport's protocol passes `pause_writing` and `resume_writing` on.
     """
 
     __slots__ = ("_encrypted", "_loop", "_owner", "_sender", "_transport", "_unsent_bytes_max", "is_paused")
@@ -45,19 +47,19 @@ class AnswerWriter:
         self._transport = transport
         self._owner = owner
         self._unsent_bytes_max = unsent_bytes_max
-        self._sender: FileSender | None = None  # writes instead of the transport from the first answer in files on
+        self._sender: FileSender | None = None  # replaces the transport from the first answer with parts in files on
         self._encrypted = None if budget is None else EncryptedSender(loop, transport, self, budget)
         self.is_paused = False
 
     def begin(self) -> None:
-        """The transport may call the protocol back from here on."""
+        """Begin; from here on the transport may call the protocol back."""
         if self._encrypted is None:
             self._transport.set_write_buffer_limits(high=self._unsent_bytes_max)
         else:
             self._encrypted.begin()
 
     def write(self, parts: Sequence[Part], *, has_files: bool) -> None:
-        """Send these buffers behind all earlier ones."""
+        """Send these parts behind all earlier ones. `has_files`: whether some are in files."""
         if self._encrypted is not None:
             self._encrypted.send(parts)
             self._look_at(self._encrypted)
@@ -68,7 +70,7 @@ class AnswerWriter:
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes that the transport does not have yet."""
+        """Bytes that are not given to the transport yet."""
         sender = self._encrypted or self._sender
         return 0 if sender is None else sender.unsent_bytes
 
@@ -88,7 +90,7 @@ class AnswerWriter:
             self.all_sent()
 
     def close(self) -> None:
-        """Drop what is unsent."""
+        """Drop all unsent answers."""
         for sender in (self._sender, self._encrypted):
             if sender is not None:
                 sender.close()
@@ -106,7 +108,7 @@ class AnswerWriter:
         self._look_at(sender)
 
     def _look_at(self, sender: FileSender | EncryptedSender) -> None:
-        """Like the transport: beyond the limit no request is begun until everything is sent."""
+        """Pause, as the transport would, if more than the limit is unsent. It lasts until everything is sent."""
         if sender.unsent_bytes > self._unsent_bytes_max:
             self.is_paused = True
 

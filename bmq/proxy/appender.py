@@ -1,23 +1,22 @@
 """Passes produced batches to their partitions' logs in order of arrival, also while a partition starts or moves.
 
-With retries, as in a cluster's proxies: a batch that its log refuses because the partition has moved, or whose answer was lost with the connection, is kept.
-Once all batches handed to that log are answered, the refused ones go to the next owner in their original order; newer
-batches queue up behind. A batch whose answer was lost may be in the log already: the owner knows it by its sequence
-number, and answers success. One without a sequence number is not retried here, but fails: its client decides.
+With retries (a cluster's proxies): a batch is kept if its log refuses it because the partition has moved, or if its answer was
+lost with the connection. Once all batches at that log are answered, the refused ones go to the next owner in their original
+order; newer batches wait behind them. A batch whose answer was lost may be in the log already: the owner knows it by its sequence
+number, and answers with success. A batch without a sequence number is not retried here; it fails, and its client decides.
 
-Without retries, at the logs of this process: batches wait while their partition starts. What its log refuses, or a start
-that fails, is answered, and whoever sent the batch decides.
+Without retries (the logs of this process): batches wait while their partition starts. If its log refuses a batch, or the start
+fails, the error is the answer, and the sender decides.
 
-No waiting batch is handed to a log after its deadline, or after its client has disconnected: the client may have sent
-it, and later ones, again over another connection.
+No waiting batch is given to a log after its deadline, or after its client has disconnected: the client may have sent it, and
+later ones, again over another connection.
 
-With retries a wait is short. The answers of a connection leave in order, and stock clients send only five requests ahead. So batches that wait for a
-start keep those behind them waiting, whose partitions are well. That is right for a few partitions for a moment: they are
-back sooner than a client tries again. A partition that moves or starts for longer than HOLD_LONGEST_S has its batches
-refused with NOT_LEADER_OR_FOLLOWER, which clients retry after a backoff, and goes on starting. So does after HOLD_S any
-while more than PARTITIONS_HELD_MAX starts wait for their turn, and when more than PARTITIONS_HELD_MAX partitions take
-longer than HOLD_S (a node died), batches of all of them are refused at once. Batches with acks=0 wait all the same: nobody
-would send them again.
+With retries batches are held for a short time only. A connection's answers leave in order, and stock clients send five requests
+ahead. So batches held for a start delay those behind them, whose partitions are ready. That is right for a few partitions and a
+moment, because they are ready sooner than a client retries. After HOLD_LONGEST_S a partition's batches are refused with
+NOT_LEADER_OR_FOLLOWER, which clients retry after a backoff, while the start goes on. They are refused after HOLD_S while more
+than PARTITIONS_HELD_MAX starts wait for their turn. If more than PARTITIONS_HELD_MAX partitions take longer than HOLD_S (a node
+died), the batches of all of them are refused at once. Batches with acks=0 are held in any case: no client would retry them.
 """
 
 from __future__ import annotations
@@ -46,18 +45,21 @@ from bmq.proxy.partitions import Partitions
 
 QUEUED_BYTES_MAX: Final = 64 * 1024 * 1024
 QUEUED_OVERHEAD_BYTES: Final = 1024
-"""Of a batch that waits, beside its records: with small batches it is most of the memory."""
+"""Memory of a waiting batch besides its records; with small batches it is most of the memory."""
 APPENDS_PER_TURN_MAX: Final = 64
-"""Batches that are handed over in one turn of the event loop once their partition's owner is found."""
+"""Waiting batches that are given to a log in one turn of the event loop, once their partition's owner is found."""
 BACKOFF_FIRST_S: Final = 0.01
 BACKOFF_MAX_S: Final = 0.2
 PARTITIONS_HELD_MAX: Final = 4
-"""While more partitions than this move or start for long, clients are asked to try again. Below the five requests that librdkafka and
-Kafka's Java client send ahead on a connection, so that one client alone can notice."""
+"""While more partitions than this move or start for long, clients are asked to retry.
+
+It is below the five requests that librdkafka and Kafka's Java client send ahead on a connection, so that the limit works for a
+single client too.
+"""
 HOLD_S: Final = 0.05
-"""What is over sooner does not count: a node attaches to a partition of another one in a millisecond or two."""
+"""A move or start shorter than this does not count. (A node attaches to a partition of another one in a millisecond or two.)"""
 HOLD_LONGEST_S: Final = 1.0
-"""However few partitions wait: one client's five requests may be for fewer of them than PARTITIONS_HELD_MAX."""
+"""Longest hold of a partition's batches, also with few such partitions: one client's five requests may be for one of them."""
 
 _MOVED: Final = NOT_LEADER_AT_EPOCH | {ErrorCode.NETWORK_EXCEPTION}
 _FOLLOWS_FROM_A_REFUSAL: Final = frozenset((ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,))
@@ -80,12 +82,12 @@ _log = structlog.get_logger("bmq.proxy")
 
 
 class Appender:
-    """A queue for each partition that is not ready, or whose log has batches that it may refuse.
+    """Has a queue for each partition that is not ready, or whose log has batches that it may still refuse.
 
-    `bytes_max`: limit on batches that wait for a partition, over all partitions; more are refused. `retries`: whether a batch
-    that an owner refuses, because the partition has moved, goes to the next one.
-    `partitions_held_max`: while more partitions move or start for longer than HOLD_S, their batches are refused; those of
-    one partition at the latest after `hold_longest_s`. `starts_waiting`: how many starts wait for their turn in this process.
+    `bytes_max`: most bytes of waiting batches, over all partitions; more are refused. `retries`: whether a batch that an owner
+    refuses because the partition has moved goes to the next owner. `partitions_held_max`: while more partitions than this move or
+    start for longer than HOLD_S, their batches are refused. `hold_longest_s`: after this time a partition's batches are refused
+    in any case. `starts_waiting`: returns how many starts wait for their turn in this process.
     """
 
     def __init__(
@@ -113,7 +115,7 @@ class Appender:
         self.queued_bytes = 0
 
     def append(self, batch: ProducedBatch) -> None:
-        """Like PartitionLog.append, also while the partition starts or moves."""
+        """Append a batch as PartitionLog.append does, also while its partition starts or moves."""
         topic_partition = batch.topic_partition
         if self._refused.entries and self._refused.is_passed_by(topic_partition, batch.records, self._loop.time()):
             batch.complete(BEHIND_A_REFUSED_ONE)
@@ -155,9 +157,9 @@ class Appender:
             queue.waiting.append(batch)
 
     def answered(self, queue: PartitionQueue, batch: ProducedBatch, result: AppendResult) -> None:
-        """The log's result for a batch: tell the client, or keep the batch for the next owner."""
+        """Take the log's result for a batch: report it, or keep the batch for the next owner."""
         del queue.outstanding[batch]
-        # A producer's batch behind a refused one is out of order for the log; both are retried at the next owner.
+        # For the log, a producer's batch behind a refused one is out of order. Retry both at the next owner.
         is_moved = result.error_code in _MOVED or (queue.refused and result.error_code in _FOLLOWS_FROM_A_REFUSAL)
         if result.error_code is ErrorCode.NETWORK_EXCEPTION and producer_of(batch.records) is None:
             # Outcome unknown, and no sequence number: a retry might duplicate or reorder it. Its client decides.
@@ -171,8 +173,8 @@ class Appender:
         elif self._is_stopped or _is_too_late(batch, self._loop.time()) or not self._take(batch):
             self._tell(queue, batch, AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message=result.message))
         else:
-            # The link to the old owner, or the writer of the old file, may still send the buffer; what is written into
-            # it for the next owner would go to the old one too.
+            # The link to the old owner, or the writer of the old file, may still send the buffer. Bytes changed in it for
+            # the next owner would go to the old one too.
             queue.refused.append(batch.again(memoryview(_without_its_stamp(batch.records))))
             if queue.move is None:
                 self._begin_move(queue)
@@ -214,7 +216,7 @@ class Appender:
             self._refuse_waiting(other)
 
     def _limit_hold(self, queue: PartitionQueue, until_s: float) -> None:
-        """Refuse the partition's batches from now on if it will not be back soon, else look again."""
+        """If the partition will not be ready soon, refuse its batches from now on; else check again later."""
         if self._loop.time() < until_s and self._starts_waiting() <= self._partitions_held_max:
             queue.hold_timer = self._loop.call_later(HOLD_S, self._limit_hold, queue, until_s)
             return
@@ -223,11 +225,11 @@ class Appender:
         self._refuse_waiting(queue)
 
     def _is_not_held(self, queue: PartitionQueue) -> bool:
-        """Whether batches are refused that would wait for this partition."""
+        """Whether batches that would wait for this partition are refused instead."""
         return queue.is_overdue or self._long_moves > self._partitions_held_max
 
     async def _move(self, queue: PartitionQueue) -> None:
-        """Retry until no batch of the partition waits any more. Starts the partition though none may be left."""
+        """Find the partition's owner and hand it the waiting batches, until none is left. Starts the partition in any case."""
         try:
             while await self._gather(queue) or queue.is_start_due:
                 if self._is_not_held(queue):
@@ -267,7 +269,7 @@ class Appender:
                 self._queues.pop(queue.topic_partition, None)
 
     async def _gather(self, queue: PartitionQueue) -> bool:
-        """Wait until the log has answered every batch, and put refused ones first. Returns whether any is left."""
+        """Wait until the log has answered every batch, and put the refused ones first. Returns whether batches are left."""
         if not queue.waiting and not queue.refused:
             return False
         while queue.outstanding:
@@ -282,9 +284,10 @@ class Appender:
         return bool(queue.waiting)
 
     def _give_back_overtaken(self, queue: PartitionQueue) -> None:
-        """Fail refused batches without a sequence number if a later batch was written: a retry would reorder them.
+        """Fail refused batches without a sequence number if a later batch was written, because a retry would reorder them.
 
-        An owner that has just started may take the later one. The client decides, as in Kafka; with acks=0 it is lost.
+        (An owner that has just started may take the later batch.) The client decides then, as in Kafka; with acks=0 the batch is
+        lost.
         """
         kept: list[ProducedBatch] = []
         overtaken: list[ProducedBatch] = []
@@ -295,7 +298,7 @@ class Appender:
         self._answer(queue, overtaken, _OVERTAKEN)
 
     async def _hand_over(self, queue: PartitionQueue, log: PartitionLog) -> None:
-        """Append the waiting batches in order until one is refused at once; the rest keep waiting."""
+        """Append the waiting batches in order, until one is refused at once; the others stay in the queue."""
         queue.log = log
         while True:
             self._expire(queue, self._loop.time())  # finding the owner took time, and so did other turns
@@ -319,7 +322,7 @@ class Appender:
                 queue.outstanding[batch] = None
             log.append(batch)
 
-    # --- what waits
+    # --- waiting batches
 
     def _take(self, batch: ProducedBatch) -> bool:
         size = _queued_bytes(batch)
@@ -344,12 +347,12 @@ class Appender:
         self._answer(queue, batches, result)
 
     def _refuse_waiting(self, queue: PartitionQueue) -> None:
-        """Refuse what waits for a move. Behind batches whose answers are still to come `_move` does it after these."""
+        """Refuse the batches that wait for a move. If batches before them are not answered yet, `_move` does it after these."""
         if queue.move is not None and not queue.outstanding and not queue.refused:
             self._refuse_answered(queue)
 
     def _refuse_answered(self, queue: PartitionQueue) -> None:
-        """Refuse what waits, but for acks=0. Only while none of the partition's batches is at a log."""
+        """Refuse the waiting batches, except those with acks=0. Call only while none of the partition's batches is at a log."""
         refused = [batch for batch in queue.waiting if batch.request.is_answered]
         if refused:
             kept = [batch for batch in queue.waiting if not batch.request.is_answered]
@@ -363,14 +366,14 @@ class Appender:
             self._tell(queue, batch, result)
 
     def _tell(self, queue: PartitionQueue, batch: ProducedBatch, result: AppendResult) -> None:
-        """Report the result. A refused batch is remembered: its producer's later ones must not overtake its retry."""
+        """Report the result. Remember a refused batch, so that its producer's later batches do not overtake its retry."""
         if result.error_code is not ErrorCode.NONE and batch.request.is_wanted():
             self._refused.add(queue.topic_partition, batch.records, self._loop.time(), result.error_code)
         batch.request.answered(batch, result)
 
 
 class PartitionQueue:
-    """One partition's batches: at the log, refused by it, and waiting behind them."""
+    """One partition's batches: those at the log, those that it refused, and those waiting behind them."""
 
     __slots__ = (
         "_appender",
@@ -412,17 +415,17 @@ class PartitionQueue:
         return not self.outstanding and not self.refused and not self.waiting
 
     def answered(self, batch: ProducedBatch, result: AppendResult) -> None:
-        """As Receiver.answered, by the log that has the batch."""
+        """Implements Receiver.answered, for the log that has the batch."""
         self._appender.answered(self, batch, result)
 
 
 def _is_too_late(batch: ProducedBatch, now_s: float) -> bool:
-    """Whether its deadline has passed, or its client has disconnected."""
+    """Whether the batch's deadline has passed, or its client has disconnected."""
     return batch.request.send_until_s <= now_s or not batch.request.is_wanted()
 
 
 def _refusal_of_epoch(log: PartitionLog, batch: ProducedBatch) -> AppendResult | None:
-    """Why the owner may not take a batch that was meant for another leader epoch; None: it may."""
+    """The refusal of a batch that was meant for another leader epoch than this owner's; None if the owner may take it."""
     leader_epoch = batch.leader_epoch
     if leader_epoch == ANY_EPOCH or leader_epoch == log.leader_epoch:
         return None
@@ -442,7 +445,7 @@ def _number(batch: ProducedBatch) -> int:
 
 
 def _without_its_stamp(records: memoryview) -> bytearray:
-    """A copy without the time that an owner has stamped: the next one would take it for the producer's and refuse it."""
+    """A copy without the timestamp that an owner has written: the next owner would take it for the producer's and refuse it."""
     copy = bytearray(records)
     if is_stamped(copy):
         try:

@@ -1,8 +1,7 @@
-"""The gate of a connection whose listener demands a login: before the login and after the session's end it lets no other
-request pass.
+"""The gate of a connection whose listener demands a login: it passes only login requests before the login and after its end.
 
-Made with the connection; a login without an end takes it away again, so that requests afterwards cost nothing more.
-One exchange at a time: requests from before are answered first, and none is begun until an exchange has ended.
+It is made with the connection. After a login whose session has no end it is removed, so that requests cost nothing more. Logins
+are processed one message at a time: earlier requests are answered first, and no request is begun until the login's is.
 """
 
 from __future__ import annotations
@@ -24,23 +23,23 @@ from bmq.security.sasl.steps import Step
 log = structlog.get_logger("bmq.proxy")
 
 FRAME_BYTES_MAX: Final = 64 * 1024
-"""Of a frame before the login is done; Kafka's sasl.server.max.receive.size is eight times that (CVE-2022-34917)."""
+"""Longest frame before the login is done. Kafka's sasl.server.max.receive.size is eight times that (CVE-2022-34917)."""
 FRAME_BYTES_AT_FIRST_MAX: Final = 2 * 1024
-"""Buffer for an announced frame before the login is done."""
+"""Buffer that is allocated for an announced frame before the login is done."""
 LOGIN_S_MAX: Final = 15.0
-"""From the connection's beginning to the end of its login."""
+"""Longest time from the connection's beginning to the end of its login."""
 _HANDSHAKE: Final = int(ApiKey.SASL_HANDSHAKE).to_bytes(2, "big")
 
 
 class Guarded(Protocol):
-    """The connection; see bmq.proxy.connection.Connection."""
+    """The connection that the gate guards: bmq.proxy.connection.Connection."""
 
     host: str
 
     def open_slot(self, api_key: ApiKey, size_bytes: int) -> Reply: ...
 
     def hold(self, slot: Reply) -> None:
-        """Begin no more frames, until `release`."""
+        """Begin no more frames until `release`."""
 
     def release(self, slot: Reply) -> None: ...
 
@@ -49,7 +48,7 @@ class Guarded(Protocol):
     def let_in(self, principal: str, *, is_token: bool, is_for_ever: bool) -> None: ...
 
     def end_with(self, slot: Reply, frame: bytes, reason: str) -> None:
-        """Answer the slot, and close once that is sent."""
+        """Send this answer, and then close the connection."""
 
     def close(self, reason: str) -> None: ...
 
@@ -57,7 +56,7 @@ class Guarded(Protocol):
 
 
 class SaslGate:
-    """`close` ends its timers, when the connection is lost."""
+    """The gate of one connection. Call `close` when the connection is lost."""
 
     def __init__(
         self,
@@ -82,12 +81,12 @@ class SaslGate:
             self._timer = None
 
     def takes(self, frame: bytearray) -> bool:
-        """Whether the frame belonged to a login, or may not pass; False: it is an ordinary request."""
+        """Process a frame of a login, or refuse one that may not pass. Returns False for an ordinary request that may pass."""
         if self._authenticator.is_done and frame[:2] != _HANDSHAKE:
             if self._ends_s is None or self._loop.time() < self._ends_s:
                 return False
             self._stats.sessions_expired += 1
-            self._connection.abort()  # silently, as Kafka does: the client had its warning
+            self._connection.abort()  # without an answer, as Kafka does: the client knew when its session ends
             return True
         outcome = self._authenticator.receive(frame)
         if isinstance(outcome, PassOn):

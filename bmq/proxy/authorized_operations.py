@@ -1,6 +1,6 @@
-"""The operations on a topic and on the cluster, as bits of AclOperation (KIP-430). Without an authorizer a client may perform all.
+"""All operations on a topic, and all on the cluster, as bits of AclOperation (KIP-430): a client's without an authorizer.
 
-With one, bmq/proxy/authorization puts the operations that the ACLs allow into answers.
+With an authorizer, bmq/proxy/authorization puts the operations that the ACLs allow into answers.
 """
 
 from __future__ import annotations

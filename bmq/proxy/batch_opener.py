@@ -1,6 +1,6 @@
-"""Opens record batches of reads that need single records or keys, which no fetch does.
+"""Opens record batches, for reads that need single records or keys. (Plain fetches send batches unopened.)
 
-Large and compressed batches are opened away from the event loop, one at a time: that bounds the memory.
+Large and compressed batches are opened away from the event loop, one at a time, which bounds the memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _CODEC: Final = 0x07
 
 T = TypeVar("T")
 RunAside = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Runs a function away from the event loop; returns what it returns."""
+"""Runs a function away from the event loop, and returns its result."""
 
 
 def _nothing() -> None:
@@ -23,7 +23,7 @@ def _nothing() -> None:
 
 
 class BatchOpener:
-    """One for a process."""
+    """Opens batches; a process has one, so that one large batch is open at a time."""
 
     def __init__(self, run_aside: RunAside = asyncio.to_thread) -> None:
         self._run_aside = run_aside
@@ -36,9 +36,9 @@ class BatchOpener:
         opened: Callable[[], T],
         known: Callable[[], T | None] = _nothing,
     ) -> T:
-        """The result of `opened()` for a batch with these attributes and this size. Raises what that raises.
+        """The result of `opened()`, run where a batch with these attributes and this size should be. Raises what that raises.
 
-        `known()`: what another call has found while this one waited for its turn; None: nothing.
+        `known()`: called when this call has waited for its turn; a result that another call has found meanwhile, or None.
         """
         if not attributes & _CODEC and size_bytes <= OPENED_AT_ONCE_BYTES_MAX:
             return opened()

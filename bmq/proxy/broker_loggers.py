@@ -1,4 +1,4 @@
-"""Requests about configs, as far as they are about the loggers of this very process: these it answers itself."""
+"""Answers the part of config requests that is about this process's own loggers; other parts go on to their handler."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ APIS_WITH_LOGGERS: Final = frozenset({ApiKey.DESCRIBE_CONFIGS, ApiKey.INCREMENTA
 _log = structlog.get_logger("bmq.proxy")
 
 Forward = Callable[[Any], Awaitable[Any]]
-"""The answer of whoever else is responsible."""
+"""Sends the other resources of the request on, and returns their answer."""
 
 
 async def answer(

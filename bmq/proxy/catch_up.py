@@ -1,9 +1,8 @@
-"""Catch-up reads: whole record batches from the store's chunks to the response, as views, without copies.
+"""Catch-up reads: whole record batches from chunks of the store to the response, as views, without copies.
 
-`ExtentWalk` decides from batch headers alone where a read begins and ends and which chunk it needs next; `CatchUp`
-fetches the chunks. The end of each read is remembered for a while, so that a consumer's next read begins there without an
-index look-up, and counts as sequential: then the following chunks are read ahead, and at the end of a file the first
-ones of the next.
+`ExtentWalk` decides from batch headers where a read begins and ends, and which chunk it needs next; `CatchUp` fetches the chunks.
+The end of each read is remembered for a while. A read that begins there needs no index look-up and counts as sequential: the
+chunks behind it are read ahead, and at the end of a file the first ones of the next file.
 """
 
 from __future__ import annotations
@@ -35,8 +34,10 @@ Spawn = Callable[[Coroutine[Any, Any, None]], None]
 
 
 class _Cursor(NamedTuple):
-    """Where a read may begin. `asked_s`, `compacted_offset`: when the log was last asked for the file, and how far it was
-    compacted then."""
+    """Where a read may begin.
+
+    `asked_s`: when the log was last asked for the file. `compacted_offset`: how far the log was compacted then.
+    """
 
     location: Location
     asked_s: float
@@ -44,21 +45,21 @@ class _Cursor(NamedTuple):
 
 
 class CaughtUp(NamedTuple):
-    """Whole batches, in any number of views, or as part of a file; `next_offset` follows the last of them."""
+    """Whole batches, as views or as a part of a file. `next_offset`: the offset behind the last one."""
 
     views: Sequence[Part]
     next_offset: int
 
 
 def next_offset_of(views: Sequence[memoryview]) -> int:
-    """The offset that follows these batches, one in each view."""
+    """The offset behind these batches; each view is one batch."""
     base_offset, _, last_delta = _HEAD.unpack_from(views[-1])
     next_offset: int = base_offset + last_delta + 1
     return next_offset
 
 
 def bytes_behind(views: Sequence[memoryview], bound_offset: int) -> int:
-    """Estimated bytes from the first of these batches to the bound, if the others are like these."""
+    """Bytes from the first of these batches to the bound, estimated from these batches' bytes per offset."""
     if not views:
         return 0
     first_offset: int = _HEAD.unpack_from(views[0])[0]
@@ -66,9 +67,9 @@ def bytes_behind(views: Sequence[memoryview], bound_offset: int) -> int:
 
 
 class ExtentWalk:
-    """Walks from a batch boundary at or before `offset` to the end of what the read may return.
+    """Walks over batch headers, from a batch boundary at or before `offset` to the end of the read.
 
-    At least one batch when there is one below the bound, even past `length_bytes_max` (KIP-74).
+    The read has at least one batch if there is one below the bound, even if it is longer than `length_bytes_max` (KIP-74).
     """
 
     __slots__ = (
@@ -97,13 +98,13 @@ class ExtentWalk:
         self.next_offset = offset
 
     def expected_chunks(self) -> range:
-        """The chunks that the read will probably need."""
+        """Numbers of the chunks that the read will probably need."""
         first = self.position // self._chunk_bytes
         stop = min(self.position + max(self._length_bytes_max, 1), self._location.valid_bytes)
         return range(first, max(first, (stop - 1) // self._chunk_bytes) + 1)
 
     def advance(self, chunks: Mapping[int, memoryview]) -> int | None:
-        """Walk as far as the chunks reach; returns the number of the chunk needed next, or None at the end.
+        """Walk as far as the chunks reach. Returns the number of the chunk that is needed next, or None at the end.
 
         Raises CorruptRecords for an impossible batch length.
         """
@@ -145,7 +146,7 @@ class ExtentWalk:
         return self._first_missing(chunks)
 
     def views(self, chunks: Mapping[int, memoryview]) -> list[memoryview]:
-        """The data, once `advance` has returned None."""
+        """The batches of the read, once `advance` has returned None."""
         chunk_bytes = self._chunk_bytes
         views = []
         position = self.start
@@ -169,9 +170,9 @@ class ExtentWalk:
         self.position = end
 
     def _skip_along(self, chunk: memoryview, chunk_position: int, at: int) -> bool:
-        """Take the batches whose headers are in this chunk by their lengths alone: no bound lies in the extent.
+        """Take the batches whose headers are in this chunk by their length fields alone, because no bound lies in the extent.
 
-        Most of a read's batches are taken here; the caller looks closer at anything unusual. False when none was taken.
+        Most batches of a read are taken here; the caller checks unusual ones in full. Returns False if none was taken.
         """
         limit = min(self.start + self._length_bytes_max, self._location.valid_bytes) - chunk_position
         last_at = len(chunk) - _HEAD_BYTES
@@ -197,7 +198,7 @@ class ExtentWalk:
 
 
 class CatchUp:
-    """Reads that the tail cache can no longer serve. `now_s`: the loop's time. `spawn`: runs tasks in the background."""
+    """Serves reads behind the tail cache. `now_s`: the event loop's time. `spawn`: runs tasks in the background."""
 
     def __init__(self, cache: ReadCache, config: FetchSettings, now_s: Callable[[], float], spawn: Spawn) -> None:
         self._cache = cache
@@ -211,8 +212,7 @@ class CatchUp:
         self._locating: set[CursorKey] = set()
 
     def read_in_file(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp | None:
-        """Read without waiting, as part of a file that the kernel sends from its page cache; None when that is not
-        possible.
+        """Read without waiting, as a part of a file that the operating system sends from its page cache; None if impossible.
 
         Raises CorruptRecords.
         """
@@ -227,7 +227,7 @@ class CatchUp:
         return None if found is None else CaughtUp((found,), span.next_offset)
 
     def read_cached(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp | None:
-        """Read without waiting if the position is known and all is in memory; else None. May raise CorruptRecords."""
+        """Read without waiting, if the position is known and all bytes are in memory; else None. Raises CorruptRecords."""
         cursor = self._cursor(log, (log.topic_partition, log.leader_epoch, offset))
         if cursor is None:
             return None
@@ -251,18 +251,18 @@ class CatchUp:
     def read_at_once(
         self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int, *, to_memory: bool = False
     ) -> CaughtUp | None:
-        """Read without waiting, from a file or from memory; None: it takes a task. May raise CorruptRecords.
+        """Read without waiting, from a file or from memory; None if the read needs a task. Raises CorruptRecords.
 
-        `to_memory`: the bytes themselves, not the places in a file.
+        `to_memory`: return bytes in memory, never a part of a file.
         """
         found = None if to_memory else self.read_in_file(log, offset, length_bytes_max, bound_offset)
         return found or self.read_cached(log, offset, length_bytes_max, bound_offset)
 
     async def read(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp:
-        """Whole batches of one file, from the one that holds `offset`; none ends past `bound_offset`.
+        """Read whole batches of one file, from the one that has `offset`; none ends past `bound_offset`.
 
-        Empty when the first batch is not wholly below the bound. Raises KafkaError OFFSET_OUT_OF_RANGE,
-        KAFKA_STORAGE_ERROR (also when the file is gone at each try), CorruptRecords, StoreError.
+        Empty if the first batch is not wholly below the bound. Raises KafkaError OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR (also
+        if the file is gone at each try), CorruptRecords, StoreError.
         """
         key = (log.topic_partition, log.leader_epoch, offset)
         for _ in range(self._attempts_max):
@@ -274,12 +274,12 @@ class CatchUp:
                     cursor = _Cursor(await log.locate(offset), asked_s, compacted_offset)
                 done = await self._read_at(log, cursor, offset, length_bytes_max, bound_offset, is_sequential)
             except FileMissing:
-                # Retention, or the rename of a sealed directory: the owner knows the new place (rule 13).
+                # Retention deleted the file, or its directory was sealed and renamed: the owner knows the new place (rule 13).
                 self._cursors.pop(key, None)
                 continue
             if done.views or not is_sequential:
                 return done
-            # Everything that was valid at the earlier read is used up: ask the owner how much is valid now.
+            # The read has come to the end of the bytes known as valid: ask the owner how many are valid now.
             self._cursors.pop(key, None)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the file that holds offset {offset} is gone")
 
@@ -325,7 +325,7 @@ class CatchUp:
             self._remember(log, walk, cursor)
         if views and is_sequential:
             following = (walk.position - 1) // cache.chunk_bytes + 1
-            # Read ahead as much as the reader just read, so that a slow one takes no memory from the others.
+            # Read ahead as much as the reader has just read, so that slow readers take no memory from others.
             count = min(self._read_ahead_chunks_max, (walk.position - walk.start) // cache.chunk_bytes + 1)
             cache.read_ahead(location, following, count)
             beyond = following + count - -(-location.valid_bytes // cache.chunk_bytes)
@@ -334,7 +334,7 @@ class CatchUp:
         return CaughtUp(views, walk.next_offset)
 
     def _look_beyond(self, log: PartitionLog, offset: int, count: int) -> None:
-        """Read the first chunks of the file that begins there ahead, once it is known."""
+        """Read ahead the first chunks of the file that begins at `offset`, if the log knows one."""
         key = (log.topic_partition, log.leader_epoch, offset)
         cursor = self._cursor(log, key)
         if cursor is not None:
@@ -348,20 +348,20 @@ class CatchUp:
         try:
             location = await log.locate(key[-1])
         except (KafkaError, StoreError):
-            return  # the read itself will meet it, and answer it
+            return  # the read itself will meet the error, and answer it
         finally:
             self._locating.discard(key)
         self._keep(key, _Cursor(location, asked_s, compacted_offset))
         self._read_ahead_from(location, count)
 
     def _read_ahead_from(self, location: Location, count: int) -> None:
-        if location.is_closed:  # what is written last is still in the tail cache
+        if location.is_closed:  # the newest batches are still in the tail cache
             self._cache.read_ahead(location, location.position // self._cache.chunk_bytes, count)
 
     def _cursor(self, log: PartitionLog, key: CursorKey) -> _Cursor | None:
-        """Where a reader ended, unless compaction has replaced the file since, or may have: if that is too long ago.
+        """Where the last read of this reader ended; None if compaction has replaced the file since, or if that is too long ago.
 
-        What is compacted for a second time does not move the offset that compaction has come to.
+        The age counts because compacting a part for a second time does not move the offset that compaction has come to.
         """
         cursor = self._cursors.get(key)
         if cursor is None:
@@ -395,7 +395,10 @@ class CatchUp:
 
 
 def _from_batch_of(offset: int, part: FilePart, path: str) -> FilePart | None:
-    """Skip the batches that end before `offset`; None when that takes too many steps. Raises CorruptRecords."""
+    """The part of the file without the batches that end before `offset`; None if finding it takes too many steps.
+
+    Raises CorruptRecords.
+    """
     position = 0
     for _ in range(_STEPS_MAX):
         head = part.peek(position, _HEAD_BYTES)

@@ -1,11 +1,11 @@
 """Limits the rate of catch-up reads in favour of produces. Decisions only; the caller passes the time.
 
-A backlog read competes with produces for processor, network and DataNodes. The 99th percentile of produce latency may
-rise to `ratio_max` times its value without catch-up reads. `look` judges produces and reads: more slow produces than
-belong to a percentile of the last ten seconds set the limit to half of the current rate (or of the limit, if lower);
-without slow ones it grows, the faster the higher it was before.
-There is no limit without produces, or until they suffer. It never falls below `bytes_per_s_min`: produces that are slow
-even then are slow for another reason, and become the new baseline.
+Catch-up reads compete with produces for processor, network and DataNodes. The 99th percentile of produce latency may rise to
+`ratio_max` times its value without catch-up reads. `look` compares: if more than one produce in a hundred was slower than that in
+the last ten seconds, the limit becomes half of the present rate (or half of the limit, if that is lower). Without slow produces
+the limit grows, faster if it was high before.
+There is no limit without produces, or before they become slow. The limit never falls below `bytes_per_s_min`: produces that are
+slow even then are slow for another reason, and become the new baseline.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from typing import Final
 
 LOOK_INTERVAL_S: Final = 0.25
 SLOW_SHARE: Final = 0.01  # share of produces beyond a 99th percentile
-CREDIT_LOOKS: Final = 40  # the share is judged over so many looks: what was better in these excuses a burst
-SLOW_CREDIT_LEAST: Final = 2.0  # slow produces in a row that are excused after a good period, however few there are
-SETTLING_LOOKS: Final = 2  # what a lower limit brings is not to be seen before
-PRODUCES_LEAST: Final = 4  # in PRODUCE_LOOKS looks; fewer need no protection
+CREDIT_LOOKS: Final = 40  # looks over which the share is judged: good ones excuse a burst
+SLOW_CREDIT_LEAST: Final = 2.0  # slow produces that are excused after a good period
+SETTLING_LOOKS: Final = 2  # looks before the effect of a lower limit shows
+PRODUCES_LEAST: Final = 4  # produces in PRODUCE_LOOKS looks; fewer are not protected
 PRODUCE_LOOKS: Final = 4
-CALM_BLOCK: Final = 250  # number of produces whose 99th percentile is one sample of calm
+CALM_BLOCK: Final = 250  # produces whose 99th percentile is one sample of the baseline
 CALM_BLOCKS_MAX: Final = 12
-CALM_RANK_SHARE: Final = 0.5  # quantile of the samples that is used: bursts of other work do not count as calm
+CALM_RANK_SHARE: Final = 0.5  # quantile of the samples: bursts of other work do not count
 GROWTH_SHARE: Final = 0.04  # growth per look, as a share of the rate that was too high
 SHRINKAGE: Final = 0.5
-TOO_HIGH_KEPT: Final = 0.8  # a burst of other work brings the limit far down: it grows again as fast as it was high
+TOO_HIGH_KEPT: Final = 0.8  # after a burst of other work the limit grows back fast
 QUIET_LOOKS_MAX: Final = 40  # looks without catch-up reads, after which the limit is forgotten
-TURNS_AHEAD_MAX_S: Final = 2.0  # other requests on the connection wait too
+TURNS_AHEAD_MAX_S: Final = 2.0  # other requests on the connection wait as well
 
 UNLIMITED_BYTES: Final = 1 << 62
-# Each bound is a quarter above the last: that is the error of a percentile.
+# Each bound is a quarter above the one before, so a percentile has an error of at most a quarter.
 BOUNDS_S: Final = tuple(0.000_25 * 1.25**number for number in range(56))
 
 
 class CatchUpThrottle:
-    """`limit_bytes_per_s`: limit for all catch-up reads of this process together; inf: no limit."""
+    """The throttle of a process. `limit_bytes_per_s`: limit of all its catch-up reads together; inf without a limit."""
 
     __slots__ = (
         "_calm",
@@ -67,10 +67,10 @@ class CatchUpThrottle:
         self._too_high = 0.0
         self._credit = SLOW_CREDIT_LEAST
         self._settling = 0  # looks until the limit may be lowered again
-        self._calm = [0] * (len(BOUNDS_S) + 1)  # counts of the block being filled
+        self._calm = [0] * (len(BOUNDS_S) + 1)  # counts of the present sample
         self._calm_p99s: deque[float] = deque(maxlen=CALM_BLOCKS_MAX)
         self.calm_p99_s = inf
-        """99th percentile of produce latency without catch-up reads; inf while too few were seen."""
+        """99th percentile of produce latency without catch-up reads, in seconds; inf until enough produces were seen."""
         self._produces: deque[int] = deque(maxlen=PRODUCE_LOOKS)
         self._quiet_looks = 0
         self._next_turn_s = 0.0
@@ -82,7 +82,7 @@ class CatchUpThrottle:
     # --- looking
 
     def look(self, produces: Sequence[int], elapsed_s: float) -> None:
-        """`produces`: counts by latency (BOUNDS_S) since the last look, `elapsed_s` ago."""
+        """Judge the time since the last look, `elapsed_s` ago. `produces`: counts by latency (BOUNDS_S) in that time."""
         catch_up_bytes, self._taken_bytes = self._taken_bytes, 0
         count = sum(produces)
         self._produces.append(count)
@@ -107,7 +107,7 @@ class CatchUpThrottle:
             self._settling -= 1
             self._credit = max(self._credit, 0.0)
         elif self._credit < 0:
-            # Judge by the actual rate if it was lower: a limit far above it restrains nobody.
+            # Use the actual rate if it was lower: a limit far above it would have no effect.
             was = min(self._limit, bytes_per_s)
             self._too_high = max(was, self._too_high * TOO_HIGH_KEPT)
             self._limit = max(self._min, was * SHRINKAGE)
@@ -126,13 +126,13 @@ class CatchUpThrottle:
 
     @property
     def slice_bytes_max(self) -> int | None:
-        """Most bytes that one fetch may read far behind the end; None: unlimited, and need not be measured."""
+        """Most bytes that one fetch may read far behind the end; None without a limit."""
         if not self.is_watching:
             return None
         return UNLIMITED_BYTES if self.limit_bytes_per_s == inf else self._slice_bytes
 
     def turn(self, now_s: float) -> float:
-        """When a fetch that comes now may read a slice: at once, or after those that came before it."""
+        """The time at which a fetch that comes now may read a slice: now, or after the fetches that came before it."""
         if self.limit_bytes_per_s == inf:
             self._next_turn_s = 0.0
             return now_s
@@ -141,7 +141,7 @@ class CatchUpThrottle:
         return due_s
 
     def settle(self, now_s: float, taken_bytes: int) -> None:
-        """Account for a turn's real size: charge a batch longer than a slice, and refund an unused part."""
+        """Correct the account by the bytes that a turn has really read: more for a batch longer than a slice, or fewer."""
         self._taken_bytes += taken_bytes
         if self.limit_bytes_per_s != inf:
             self._take(now_s, self._next_turn_s, taken_bytes - self._slice_bytes)
@@ -152,7 +152,7 @@ class CatchUpThrottle:
 
 
 def _p99_of(counts: Sequence[int]) -> float:
-    """The bound that all but a hundredth of the values are below."""
+    """The lowest bound that at least 99 % of the values are below."""
     above = sum(counts) * SLOW_SHARE
     number = len(counts)
     while above >= 0:

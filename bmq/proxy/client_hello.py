@@ -1,8 +1,8 @@
-"""Waits for a client's whole first TLS record, before anything of TLS is made for the client.
+"""Waits for a client's whole first TLS record before TLS state is allocated for the client.
 
-What TLS needs for a connection costs several times what its socket costs, and a client that stops half-way would get it for
-nothing. The system says when as many bytes have come as the record announces (SO_RCVLOWAT), so that a client cannot make
-work by sending it byte by byte. All bytes stay in the socket.
+TLS state costs several times as much memory as a socket, and a client that stops half-way would get it for nothing. The operating
+system reports when the announced bytes of the record have come (SO_RCVLOWAT), so a client that sends byte by byte causes no work.
+All bytes stay in the socket.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Callable
 from typing import Final
 
 TLS_RECORD: Final = b"\x16"
-"""Every handshake begins with it. It would announce a Kafka request of 369 MB, which no listener takes."""
+"""First byte of every TLS handshake. As a Kafka request it would announce 369 MB, which no listener accepts."""
 _HEADER_BYTES: Final = 5
 _RECORD_BYTES_MAX: Final = 2**14
-"""Of a record in clear text (RFC 8446, 5.1)."""
+"""Longest record in clear text (RFC 8446, section 5.1)."""
 
 
 class ClientHello:
-    """`ready`: is told the first byte once the record is here, or what has come is no TLS; empty: the client has left."""
+    """Watches one socket. `ready` gets the first byte once the record is whole or is not TLS; b"" if the client left."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, accepted: socket.socket, ready: Callable[[bytes], None]
@@ -35,15 +35,15 @@ class ClientHello:
 
     @property
     def is_tls(self) -> bool:
-        """Whether what has come so far begins a TLS record."""
+        """Whether the bytes so far begin a TLS record."""
         return self._first == TLS_RECORD
 
     def close(self) -> None:
-        """Wait no more; the socket stays open."""
+        """Stop waiting; the socket stays open."""
         self._loop.remove_reader(self._accepted)
 
     def _await(self, size_bytes: int) -> None:
-        with contextlib.suppress(OSError):  # some systems have no such option: then the first bytes have to do
+        with contextlib.suppress(OSError):  # without this option the first bytes decide
             self._accepted.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size_bytes)
 
     def _readable(self) -> None:
@@ -58,7 +58,7 @@ class ClientHello:
             size_bytes = int.from_bytes(head[3:], "big")
             if len(head) == _HEADER_BYTES and self._first == TLS_RECORD and size_bytes <= _RECORD_BYTES_MAX:
                 self._await(_HEADER_BYTES + size_bytes)
-                return  # called again once so many are here, or the client has left
+                return  # called again once this many bytes have come, or the client has left
         self.close()
         self._await(1)
         self._ready(self._first)

@@ -1,4 +1,4 @@
-"""Metrics of one node's clients: the subscription that each client gets, and the receiver of pushed metrics (KIP-714)."""
+"""The metrics of one node's clients (KIP-714): gives each client its subscription, and passes pushed metrics to the receiver."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ TELEMETRY_MAX_BYTES_DEFAULT = 1024 * 1024
 
 
 class ClientTelemetry:
-    """Without a receiver pushed metrics are counted and dropped. `telemetry_max_bytes`: telemetry.max.bytes."""
+    """Answers telemetry requests. Without a receiver pushed metrics are counted and dropped.
+
+    `telemetry_max_bytes`: the broker config telemetry.max.bytes.
+    """
 
     def __init__(
         self,
@@ -35,19 +38,19 @@ class ClientTelemetry:
         self._random = random or Random(0)
 
     def is_wanted(self, image: MetadataImage) -> bool:
-        """Whether clients should ask at all: there is a receiver, as in Kafka, or a subscription."""
+        """Whether clients should ask for subscriptions: if there is a receiver, as in Kafka, or a subscription."""
         return self._has_receiver or bool(image.client_metrics)
 
     def ask(
         self, request: GetTelemetrySubscriptionsRequest, context: RequestContext, image: MetadataImage
     ) -> GetTelemetrySubscriptionsResponse:
-        """Raises KafkaError."""
+        """Answer a request for a subscription. Raises KafkaError."""
         self._clients.use(image.client_metrics)
         client_id = new_id(request.client_instance_id, self._random.getrandbits(_ID_BITS))
         return self._clients.ask(client_id, context, self._now_ms())
 
     def push(self, request: PushTelemetryRequest, context: RequestContext, image: MetadataImage, node: Node) -> None:
-        """Raises BmqError: nothing was taken."""
+        """Pass pushed metrics to the receiver. Raises BmqError if they are refused."""
         self._clients.use(image.client_metrics)
         self._clients.require_welcome(request, context, self._now_ms())
         if not request.metrics:

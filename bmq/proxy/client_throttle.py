@@ -1,7 +1,7 @@
-"""Applies a client's quotas to one connection: implements bmq.protocol.request_context.Throttle.
+"""Applies a client's quotas to one connection. Implements bmq.protocol.request_context.Throttle.
 
-An answer leaves at once, with the time to wait in it, and then the connection is muted for that time (KIP-219): clients
-that do not wait by themselves are held up by that. A produce is not begun while its bucket owes something.
+An answer leaves at once and carries the time to wait. Then the connection is muted for that time (KIP-219), which slows clients
+that do not wait by themselves. A produce is not begun while its bucket is overdrawn.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _WINDOW_S: Final = (SAMPLES - 1) * WINDOW_MS / 1_000
 
 
 class ClientThrottle:
-    """None in place of a bucket: no such quota holds for the client."""
+    """One connection's throttle. A bucket that is None: the client has no such quota."""
 
     __slots__ = ("_fetch", "_mute", "_produce", "_stats", "_time")
 
@@ -42,7 +42,7 @@ class ClientThrottle:
         self._stats = stats
 
     def may_begin(self, api_key: int, size_bytes: int) -> bool:
-        """Whether a request may be begun; else its connection is held until it may. Counts a produce's bytes."""
+        """Whether a request may be begun; if so, counts a produce's bytes. If not, the connection is held until it may."""
         if api_key != ApiKey.PRODUCE or self._produce is None:
             return True
         if not self._produce.may_begin(self._mute):
@@ -51,26 +51,26 @@ class ClientThrottle:
         return True
 
     def call(self, work: Callable[[], None]) -> None:
-        """Run a handler that answers without a task; its time may count."""
+        """Run a handler that answers without a task, and count its time if there is a quota on request time."""
         if self._time is None:
             work()
         else:
             self._time.call(work)
 
     async def drive(self, work: Coroutine[Any, Any, T]) -> T:
-        """Await a handler; the time it runs may count."""
+        """Await a handler, and count the time it runs if there is a quota on request time."""
         return await (work if self._time is None else self._time.drive(work))
 
     def produced(self) -> int:
-        """See Throttle."""
+        """Implements Throttle.produced."""
         return self._throttle_time_ms(PRODUCE, 0 if self._produce is None else self._produce.wait_ms())
 
     def fetch_wait_ms(self) -> int:
-        """See Throttle."""
+        """Implements Throttle.fetch_wait_ms."""
         return self._throttle_time_ms(FETCH, 0 if self._fetch is None else self._fetch.wait_ms())
 
     def fetched(self, size_bytes: int) -> int:
-        """See Throttle."""
+        """Implements Throttle.fetched."""
         if self._fetch is None:
             return self._throttle_time_ms(FETCH, 0)
         self._fetch.take(size_bytes)
@@ -78,20 +78,20 @@ class ClientThrottle:
 
     @property
     def fetch_bytes_max(self) -> int:
-        """The bytes that the quota allows in ten seconds, as in Kafka: a larger answer would only mean a longer wait."""
+        """The most bytes of a fetch's answer: what the quota allows in ten seconds, as in Kafka."""
         return _NO_LIMIT if self._fetch is None else max(int(self._fetch.limit * _WINDOW_S), 1)
 
     def answered(self, told_ms: int) -> int:
-        """See Throttle."""
+        """Implements Throttle.answered."""
         return self._throttle_time_ms(CONTROLLER_MUTATION, told_ms)
 
     def close(self) -> None:
-        """The connection is gone."""
+        """The connection is closed: leave all queues."""
         if self._produce is not None:
             self._produce.leave(self._mute)
 
     def _throttle_time_ms(self, quota: str, wait_ms: int) -> int:
-        """The longer of this time and the one for the time that requests took; the connection is muted for it."""
+        """Mute the connection for `wait_ms`, or for the wait of the request-time quota if that is longer. Returns that time."""
         time_ms = 0 if self._time is None else self._time.wait_ms()
         if time_ms > wait_ms:
             quota, wait_ms = REQUEST, time_ms

@@ -1,4 +1,4 @@
-"""The client of a connection: its address, principal and software, and the quotas that hold for it."""
+"""The client of a connection: its address, principal, software and quotas."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from bmq.protocol.request_context import Peer
 
 KEPT_NAME_CHARS_MAX: Final = 256
-"""Of a client's id and software that are kept for its connection: there may be thousands of idle ones."""
+"""Longest client id and software name that are kept for a connection: there may be thousands of idle connections."""
 
 
 class ConnectedClient:
-    """`peer`: the connection. `go_on()`: is called when a mute of it ends. `mute`: made when a quota holds for the client."""
+    """One connection's client. `peer`: the connection. `go_on()` is called when a mute ends.
+
+    The mute is made when a quota first holds for the client.
+    """
 
     __slots__ = (
         "_apis",
@@ -66,21 +69,21 @@ class ConnectedClient:
         self.mute: Mute | None = None
 
     def has_address(self, host: str, port: int) -> None:
-        """The client connects from this address."""
+        """Note the client's address."""
         self.host, self._port = host, port
 
     def is_named(self, principal: str, *, is_token: bool = False) -> None:
-        """It has proved who it is."""
+        """Note the principal that the client has proved to be. `is_token`: by a delegation token."""
         self.principal, self._is_token = principal, is_token
         self.forget()
 
     def has_software(self, name: str, version: str) -> None:
-        """The client names its software (KIP-511)."""
+        """Note the client's software (KIP-511)."""
         self._software = (name[:KEPT_NAME_CHARS_MAX], version[:KEPT_NAME_CHARS_MAX])
         self._context = None
 
     def context_of(self, header: RequestHeader) -> RequestContext:
-        """For a request of it, with its throttle if quotas hold."""
+        """The context of one of its requests, with its throttle if it has quotas."""
         context = self._context
         if context is None or context.api_version != header.api_version or context.client_id != header.client_id:
             throttles = self._services.throttles
@@ -104,18 +107,18 @@ class ConnectedClient:
         return context
 
     def may_begin(self, header: RequestHeader, size_bytes: int) -> bool:
-        """Whether its quotas allow the request now; else `go_on` is called when they do."""
+        """Whether the client's quotas allow the request now. If not, `go_on` is called when they do."""
         throttle = self.context_of(header).throttle
         return throttle is None or throttle.may_begin(header.api_key, size_bytes)
 
     def muted(self) -> Mute:
-        """The mute of its connection."""
+        """The connection's mute, made at the first call."""
         if self.mute is None:
             self.mute = Mute(self._loop, self._go_on)
         return self.mute
 
     def forget(self) -> None:
-        """What was known is outdated: its principal, or the quotas in force."""
+        """Forget the throttle and cached context: the principal, or the quotas in force, have changed."""
         if self._context is not None and self._context.throttle is not None:
             self._context.throttle.close()
         self._context = None
@@ -123,7 +126,7 @@ class ConnectedClient:
             self.mute.go_on()
 
     def close(self) -> None:
-        """The connection is gone. Nothing refers to it any more, so that it is freed at once."""
+        """The connection is closed. Drop all references to it, so that it is freed at once."""
         if self.mute is not None:
             self.mute.close()
         self.forget()
@@ -132,4 +135,4 @@ class ConnectedClient:
 
 
 def _nothing() -> None:
-    """The connection is gone."""
+    """Replaces `go_on` when the connection is closed."""

@@ -1,9 +1,8 @@
-"""One client's connection: frames in, answers out in request order, within limits.
+"""One client's connection: reads requests, and sends answers in request order, within limits.
 
-Requests run concurrently; each has a slot in a queue, and the finished slots at its head are sent. Between nodes
-answers need no order (the link matches them by their ids): there a slot joins the queue when it is finished. At a limit
-(requests or bytes in flight, per connection or in all; answers that the client does not take) the socket is no longer
-read.
+Requests run concurrently. Each has a slot in a queue, and finished slots at its head are sent. Between nodes answers need no
+order (the link matches them by id), so there a slot joins the queue when it is finished. At a limit (requests or bytes in flight,
+of the connection or of all; answers that the client does not read) the socket is no longer read.
 
 After a stall of the event loop the connection is dropped before data that arrived meanwhile is parsed (StallWatch).
 """
@@ -51,11 +50,11 @@ from bmq.security.mapping_rules import NoRule
 log = structlog.get_logger("bmq.proxy")
 
 ONLY: Final = Entrance()
-"""The way in of a server that has one listener, without TLS."""
+"""The entrance of a server that has one listener without TLS."""
 
 
 class Listener(Protocol):
-    """The part of a listener that its connections use; see bmq.proxy.server.KafkaServer."""
+    """The part of bmq.proxy.server.KafkaServer that its connections use."""
 
     limits: ProxyLimits
     loop: asyncio.AbstractEventLoop
@@ -92,12 +91,12 @@ class Listener(Protocol):
 
 
 class Connection(asyncio.BufferedProtocol):
-    """Created by the listener for each client. It is the `peer` of its requests' contexts."""
+    """One client's connection, made by the listener. It is the `peer` in the contexts of its requests."""
 
     def __init__(self, listener: Listener, entrance: Entrance = ONLY) -> None:
         self._listener = listener
         self._entrance = entrance
-        # Before the listener serves there are none, and no connection is admitted.
+        # Before the listener serves there are no services, and no connection is admitted.
         self._services = cast(Services, entrance.services or getattr(listener, "services", None))
         self._stalls = listener.stalls
         self._limits = listener.limits
@@ -115,38 +114,38 @@ class Connection(asyncio.BufferedProtocol):
         self._first_received_s: float | None = None
         self._is_ordered = listener.is_ordered
         self._slots: deque[Slot] = deque()  # in the order in which their answers are sent
-        self._unplaced: dict[Slot, None] = {}  # unanswered requests where answers need no order
-        self._frames: deque[bytearray] = deque()  # received, not begun yet
+        self._unplaced: dict[Slot, None] = {}  # unanswered requests, if answers need no order
+        self._frames: deque[bytearray] = deque()  # received frames that are not begun yet
         self._in_flight_bytes = 0
-        self._unfinished_bytes = 0  # of an incomplete frame, counted in the shared budget
+        self._unfinished_bytes = 0  # bytes of an incomplete frame, counted in the shared budget
         self._is_reading_paused = False
         self._is_flush_due = False
         self._is_receiving = False
         self._is_turn_due = False
         self._is_stopping = False
-        self._alone: Reply | None = None  # a large request under way: the next one begins when it is answered
-        self._gate: SaslGate | None = None  # while a login is demanded, or its session has an end
+        self._alone: Reply | None = None  # a large request, after whose answer the next begins
+        self._gate: SaslGate | None = None  # None once no login is demanded and the session has no end
         self._tasks: dict[asyncio.Task[None], None] = {}  # cancelled in this order
         self._when_lost: dict[Callable[[], None], None] = {}
         self._is_lost = False
         self.host = ""
         self.active_at_s = 0.0
-        self._received_s = 0.0  # of the oldest of `_frames`, or the last value
+        self._received_s = 0.0  # when the oldest of `_frames` was received, or the last such time
 
     # --- the transport's side
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         peer = transport.get_extra_info("peername")
-        if not peer:  # it has left; and without an address it must not pass for a request of our own (is_own)
+        if not peer:  # the client has left; without an address its requests would count as our own (is_own)
             self._is_stopping = True
             self._transport.abort()
             return
         self.host, port = str(peer[0]), peer[1]
         self._client.has_address(self.host, port)
         self.active_at_s = self._loop.time()
-        # A host that lost power closes nothing; and an answer may be awaited for longer than any idle limit.
+        # Keepalive finds hosts that lost power, which close nothing: an answer may be awaited for longer than any idle limit.
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if self._services is None or not self._listener.admit(self):  # None: it does not serve yet
+        if self._services is None or not self._listener.admit(self):  # None: the listener does not serve yet
             self._transport.abort()
             return
         budget = self._services.response_budget if self._entrance.is_tls else None
@@ -156,7 +155,7 @@ class Connection(asyncio.BufferedProtocol):
         if rates is not None:
             wait_ms, is_refused = rates.arrived(self.host)
             if is_refused:
-                self._is_stopping = True  # what it sends is not looked at
+                self._is_stopping = True  # its bytes are not read
                 self._loop.call_later(wait_ms / 1000, self.abort)
             elif wait_ms:
                 self._client.muted().last(wait_ms)
@@ -171,7 +170,7 @@ class Connection(asyncio.BufferedProtocol):
             self._name_by_certificate(transport)
 
     def _name_by_certificate(self, transport: asyncio.BaseTransport) -> None:
-        """The principal of the client's certificate; without one it stays anonymous."""
+        """Name the client by its certificate; without a certificate it stays anonymous."""
         certificate = transport.get_extra_info("peercert")
         if why := self._entrance.why_refused(certificate):
             self._turn_away(why)
@@ -185,7 +184,7 @@ class Connection(asyncio.BufferedProtocol):
             self._turn_away(f"its certificate gives it no name: {error}")
 
     def _turn_away(self, reason: str) -> None:
-        """Close before anything is read: what came with the handshake is not looked at."""
+        """Close the connection before any request is read, also one that came with the handshake."""
         self._is_stopping = True
         self.close(reason)
 
@@ -240,7 +239,7 @@ class Connection(asyncio.BufferedProtocol):
             self._listener.pending.remove(self)
         if self._writer is not None:
             self._writer.close()
-            self._writer = None  # it refers to this connection
+            self._writer = None  # the transport refers to this connection
         self._is_lost = True
         self._client.close()
         self._frames.clear()
@@ -264,15 +263,14 @@ class Connection(asyncio.BufferedProtocol):
         return 0.0 if self._first_received_s is None else self._stalls.now_s() - self._first_received_s
 
     def on_lost(self, lost: Callable[[], None]) -> None:
-        """Call `lost` once when the connection closes, from either side; soon if it is closed. Duplicates count
-        once."""
+        """Call `lost` once when either side closes the connection; soon if it is closed already. Equal callbacks count once."""
         if self._is_lost:
             self._loop.call_soon(self._tell, lost)
         else:
             self._when_lost[lost] = None
 
     def begin(self, work: Coroutine[Any, Any, None], ended: Callable[[], None] | None = None) -> None:
-        """Run a task for a request until the connection ends. `ended` is called after it, even if it never began."""
+        """Run a task for a request; the end of the connection cancels it. `ended` is called after it, even if it never began."""
         task = self._loop.create_task(work)
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
@@ -317,7 +315,7 @@ class Connection(asyncio.BufferedProtocol):
             self._listener.end_overdraft(self)
 
     def _may_be_so_long(self) -> bool:
-        """Whether the incomplete frame is a Produce; else the connection is closed."""
+        """Whether the incomplete frame may have the announced length. If not, closes the connection."""
         announced_bytes, api_key = self._splitter.unfinished
         if api_key == ApiKey.PRODUCE or not self._is_ordered:
             return True
@@ -326,9 +324,9 @@ class Connection(asyncio.BufferedProtocol):
         return False
 
     def _begin_frames(self) -> None:
-        """Begin received requests within the limits, a limited number per turn; resume reading once all are begun."""
+        """Begin received requests within the limits, a bounded number per turn; resume reading once all are begun."""
         if self._stalls.is_stalled():
-            return  # this connection was dropped with all others
+            return  # all connections were dropped, and this one with them
         left = self._limits.frames_per_turn_max
         throttles = self._services.throttles
         while self._frames and not self._is_full and self._transport is not None:
@@ -350,17 +348,17 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.resume_reading()
 
     def _may_begin(self, frame: bytearray) -> bool:
-        """Whether the client's quotas allow it; else this connection is held until they do."""
+        """Whether the client's quotas allow this request. If not, the connection is held until they do."""
         if self._gate is not None and self._client.principal == ANONYMOUS:
-            return True  # a login counts for nobody
+            return True  # a login counts for no quota
         try:
             header = self._heads.parse(frame)
         except (KeyError, MalformedMessage):
-            return True  # `_begin` closes the connection
+            return True  # `_begin` will close the connection
         return self._client.may_begin(header, len(frame))
 
     def quotas_changed(self) -> None:
-        """Other quotas are in force now."""
+        """Follow a change of quotas."""
         self._client.forget()
 
     def _turn_soon(self) -> None:
@@ -373,7 +371,7 @@ class Connection(asyncio.BufferedProtocol):
         self._begin_frames()
 
     def room(self) -> None:
-        """The shared budget has room again."""
+        """Go on: the shared budget has room again."""
         self._begin_frames()
 
     def _pause_reading(self) -> None:
@@ -386,7 +384,7 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- the login
     def open_slot(self, api_key: ApiKey, size_bytes: int) -> Slot:
-        """A place for the answer to a frame of this size."""
+        """Add a slot for the answer to a frame of this size."""
         slot = Slot(self, api_key, size_bytes, self._loop.time())
         if self._is_ordered:
             self._slots.append(slot)
@@ -408,7 +406,7 @@ class Connection(asyncio.BufferedProtocol):
             self._begin_frames()
 
     def let_in(self, principal: str, *, is_token: bool, is_for_ever: bool) -> None:
-        """Implements Guarded.let_in: the client is known; `is_for_ever`: no request has to be looked at for that again."""
+        """Implements Guarded.let_in: the client has logged in. `is_for_ever`: its session has no end, so the gate is removed."""
         self._client.is_named(principal, is_token=is_token)
         self._listener.pending.remove(self)
         self._splitter.limit(self._limits.request_bytes_max, self._limits.frame_bytes_at_first_max)
@@ -486,7 +484,7 @@ class Connection(asyncio.BufferedProtocol):
             self._slots.append(slot)
         if not self._is_flush_due and self._slots and self._slots[0].is_done:
             self._is_flush_due = True
-            if not self._is_receiving:  # else `buffer_updated` flushes at once, without a turn of the loop
+            if not self._is_receiving:  # while data is being received, `buffer_updated` flushes at its end
                 self._loop.call_soon(self._flush)
 
     def _flush(self) -> None:
@@ -545,13 +543,13 @@ class Connection(asyncio.BufferedProtocol):
 
     # --- ending
     def close(self, reason: str) -> None:
-        """Close at once because of what the client sent, or answers that it did not take."""
+        """Close at once, because of the client's bytes, or because it did not read answers."""
         if self._transport is not None and not self._transport.is_closing():
             self._listener.note_bad(self, reason)
             self._transport.abort()
 
     def close_if_idle(self, before_s: float) -> None:
-        """Close when nothing has moved since `before_s`: the client is silent, or does not take its answers."""
+        """Close if no byte was received or sent since `before_s`: the client is silent, or does not read its answers."""
         is_waiting = self._slots or self._unplaced
         mute = self._client.mute
         if mute is not None and mute.is_on:
@@ -560,12 +558,12 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
 
     def close_if_stalled(self, before_s: float) -> None:
-        """Close when a half-sent request holds room that others wait for, and no byte of it has come lately."""
+        """Close if a half-sent request holds room that others wait for, and no byte of it has come since `before_s`."""
         if self._unfinished_bytes and not self._is_reading_paused and self.active_at_s < before_s:
             self.close("a half-sent request stalled while the shared budget was full")
 
     def stop(self) -> None:
-        """Begin no more requests; close once all begun ones are answered."""
+        """Begin no more requests, and close once all that were begun are answered."""
         self._is_stopping = True
         self._frames.clear()
         self._close_when_idle()
@@ -576,13 +574,13 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.close()
 
     def drop(self) -> None:
-        """Close at once; unanswered requests are cancelled as far as they still can be."""
+        """Close at once. Unanswered requests are cancelled as far as that is possible."""
         self._is_stopping = True
         self._frames.clear()
         for slot in (*self._slots, *self._unplaced):
             slot.is_done = True
         for task in self._tasks:
-            task.cancel()  # now: some may run before the transport reports the close
+            task.cancel()  # cancel now: some could run before the transport reports the close
         self.abort()
 
     def abort(self) -> None:

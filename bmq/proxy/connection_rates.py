@@ -1,8 +1,7 @@
-"""How many new connections a second a node accepts in all (`max.connection.creation.rate`) and from an address
-(`connection_creation_rate`, KIP-612).
+"""Limits the rate of new connections of a node (`max.connection.creation.rate`) and of an address (`connection_creation_rate`).
 
-Beyond the node's rate a connection waits unread; beyond its address's it waits and is closed. Times are Kafka's: at most
-one second.
+Above the node's rate a new connection waits unread. Above its address's rate it waits and is then closed. It waits for one second
+at most. Source: KIP-612.
 """
 
 from __future__ import annotations
@@ -16,18 +15,18 @@ from bmq.security.quotas.precedence import canonical_address, connection_rate_of
 from bmq.security.quotas.rate import WINDOW_MS, Rate, rate_throttle_ms
 
 ADDRESSES_MAX: Final = 10_000
-"""Whose connections are counted; beyond it the one that made none for longest is forgotten."""
+"""Most addresses whose connections are counted. Of more, the address whose last connection is oldest is forgotten."""
 
 
 class Arrival(NamedTuple):
-    """Whether a new connection is served, delayed or closed."""
+    """The decision about a new connection: it is served, delayed or closed."""
 
     wait_ms: int = 0
     is_refused: bool = False
 
 
 class ConnectionRates:
-    """`now_ms`: the loop's time."""
+    """Counts the new connections of a node. `now_ms`: returns the event loop's time."""
 
     def __init__(self, stats: ThrottleStats, now_ms: Callable[[], int]) -> None:
         self._stats = stats
@@ -38,19 +37,19 @@ class ConnectionRates:
         self._hosts: dict[str, Rate] = {}
 
     def set_limits(self, quotas: Quotas, node_limit: float | None) -> None:
-        """Other limits from now on; what was counted stays."""
+        """Set other limits; counts stay."""
         self._quotas = quotas
         self._node_limit = node_limit
 
     def arrived(self, host: str) -> Arrival:
-        """Count a connection that was accepted."""
+        """Count an accepted connection, and decide what to do with it."""
         now_ms = self._now_ms()
         limit = connection_rate_of(self._quotas, host)
         if limit is not None:
             rate = self._rate_of(canonical_address(host) or host, now_ms)
             wait_ms = _recorded(rate, limit, now_ms)
             if wait_ms:
-                rate.record(-1, now_ms)  # it was not let in
+                rate.record(-1, now_ms)  # a refused connection does not count
                 self._stats.note(CONNECTION, wait_ms)
                 return Arrival(wait_ms, is_refused=True)
         if self._node_limit is None:
@@ -65,7 +64,7 @@ class ConnectionRates:
         if len(self._hosts) >= ADDRESSES_MAX:
             oldest = next(iter(self._hosts))
             del self._hosts[oldest]
-        self._hosts[host] = rate  # behind the others: the first one was not used for longest
+        self._hosts[host] = rate  # moves the address to the end: the first one was unused for longest
         return rate
 
 

@@ -1,4 +1,4 @@
-"""Connections in the order of their arrival, counted by address."""
+"""A set of connections in the order of their arrival, counted by address."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class ConnectionsByHost(Generic[T]):
-    """Each is in it at most once. Its order is that of arrival, so that runs are reproducible."""
+    """Has each connection at most once. The order is that of arrival, so that runs are reproducible."""
 
     __slots__ = ("_by_host", "_hosts")
 
@@ -24,7 +24,7 @@ class ConnectionsByHost(Generic[T]):
         return iter(self._hosts)
 
     def of_host(self, host: str) -> int:
-        """How many come from that address."""
+        """How many connections come from this address."""
         return len(self._by_host.get(host, ()))
 
     def add(self, host: str, one: T) -> None:
@@ -32,7 +32,7 @@ class ConnectionsByHost(Generic[T]):
         self._by_host.setdefault(host, {})[one] = None
 
     def remove(self, one: T) -> None:
-        """Nothing if it is not there."""
+        """Remove a connection; does nothing if it is not in the set."""
         host = self._hosts.pop(one, None)
         if host is None:
             return
@@ -42,9 +42,9 @@ class ConnectionsByHost(Generic[T]):
             del self._by_host[host]
 
     def oldest(self) -> T:
-        """Of all. Raises StopIteration when there is none."""
+        """The oldest connection. Raises StopIteration if the set is empty."""
         return next(iter(self._hosts))
 
     def oldest_of(self, host: str) -> T:
-        """Of an address. Raises KeyError when there is none."""
+        """The oldest connection from this address. Raises KeyError without one."""
         return next(iter(self._by_host[host]))

@@ -1,10 +1,10 @@
-"""The pace at which librdkafka's consumers are answered while they read a backlog from several proxies.
+"""Paces the answers to librdkafka's consumers while they read a backlog from several proxies.
 
-librdkafka receives from each proxy in a thread of its own and queues what the application has not taken yet. Proxies that
-answer as fast as these threads ask for let them take the processors from the application. The queue is full before long, and
-then librdkafka asks for nothing for a second (queued.max.messages.kbytes, fetch.queue.backoff.ms). So a connection gets full
-answers a little faster than it did over the last tenth of a second at most, and no bursts of them.
-A proxy that is alone paces nobody: its clients receive in one thread, which gets no farther ahead than the application lets it.
+librdkafka receives from each proxy in a thread of its own, and queues records until the application takes them. If proxies answer
+as fast as these threads ask, the threads take the processors from the application. Soon the queue is full, and then librdkafka
+asks for no records for a second (queued.max.messages.kbytes, fetch.queue.backoff.ms). So a connection gets full answers at most a
+little faster than its average over the last tenth of a second, and never in bursts.
+A single proxy paces no client: its clients receive in one thread, which gets no further ahead than the application lets it.
 """
 
 from __future__ import annotations
@@ -19,29 +19,34 @@ if TYPE_CHECKING:
     from bmq.protocol.request_context import Peer, RequestContext
 
 FULL_BYTES: Final = 512 * 1024  # least size of an answer that is paced: smaller ones come from the end of the log
-WINDOW_S: Final = 0.1  # the rate is an average over about so long
-PAUSE_S: Final = 0.05  # between two answers: a longer one says nothing about the rate
-HEADROOM: Final = 1.15  # so much faster than its average a connection may get: e-fold in 0.7 s
-CREDIT_S: Final = 0.002  # an answer that was late allows the next ones to come so much earlier: timers are coarse
+WINDOW_S: Final = 0.1  # time constant of the average rate
+PAUSE_S: Final = 0.05  # longest time between two answers that counts for the rate
+HEADROOM: Final = 1.15  # how much faster than its average a connection may get: e-fold in 0.7 s
+CREDIT_S: Final = 0.002  # how much earlier answers may follow a late one: timers are coarse
 RATE_START: Final = 7e8  # bytes/s
 RATE_MIN: Final = 128 * 1024 * 1024  # bytes/s
 _LIBRDKAFKA: Final = "librdkafka"
 
 
 class ConsumerPace:
-    """The pace of fetches of one connection. Decisions only; the caller passes the time. `due_s`: a fetch that comes earlier waits until then."""
+    """The pace of one connection's fetches. Decisions only; the caller passes the time.
+
+    `due_s`: the time until which the next fetch waits.
+    """
 
     __slots__ = ("_last_bytes", "_last_s", "_rate", "due_s")
 
     def __init__(self) -> None:
         self._rate = RATE_START
-        self._last_s = 0.0  # the last full answer
+        self._last_s = 0.0  # when the last full answer was sent
         self._last_bytes = 0
         self.due_s = 0.0
 
     def answered(self, arrived_s: float, now_s: float, size_bytes: int) -> None:
-        """Count the bytes of records that go out now, for a fetch that arrived then. The time of reads from the store is not
-        the client's."""
+        """Count an answer with `size_bytes` of records, sent now to a fetch that arrived at `arrived_s`.
+
+        The time between the two (reads from the store) does not count as the client's.
+        """
         if size_bytes < FULL_BYTES:
             return
         taken_s = max(0.0, min(now_s, max(arrived_s, self.due_s)) - self._last_s)
@@ -53,7 +58,7 @@ class ConsumerPace:
 
 
 class ConsumerPaces:
-    """Those of all connections of this process; one ends with its connection."""
+    """The paces of all connections of this process. A pace ends with its connection."""
 
     def __init__(self) -> None:
         self._paces: dict[Peer, ConsumerPace] = {}
@@ -62,7 +67,7 @@ class ConsumerPaces:
         return len(self._paces)
 
     def of(self, context: RequestContext, image: MetadataImage) -> ConsumerPace | None:
-        """None: it is not paced."""
+        """The pace of this connection; None if it is not paced."""
         peer = context.peer
         if peer is None or not _is_librdkafka(context) or len(proxies_of(image).by_id) < 2:
             return None
@@ -77,5 +82,5 @@ class ConsumerPaces:
 
 
 def _is_librdkafka(context: RequestContext) -> bool:
-    """Its bindings put their own name first ("confluent-kafka-python", version "2.3.0-librdkafka-2.3.0")."""
+    """Whether the client is librdkafka, also behind a binding ("confluent-kafka-python", version "2.3.0-librdkafka-2.3.0")."""
     return _LIBRDKAFKA in context.client_software_name or _LIBRDKAFKA in context.client_software_version

@@ -1,4 +1,4 @@
-"""The handlers of Kafka APIs. One file per API under handlers/; each registers its handler here."""
+"""The registry of handlers of Kafka APIs. Each file under handlers/ has one API and registers its handler here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class EncodedBody:
 
 @dataclass(frozen=True, slots=True)
 class EncodedPieces:
-    """A response body in pieces that follow each other, in the request's version."""
+    """An encoded response body in pieces that are sent one after the other, in the request's version."""
 
     pieces: Sequence[Buffer]
     error_code: int = 0
@@ -48,7 +48,7 @@ def handles(api_key: ApiKey) -> Callable[[_H], _H]:
         if api_key in HANDLERS:
             raise ValueError(f"two handlers for {api_key.name}")
         if api_key in APIS and api_key not in RULES:
-            raise ValueError(f"{api_key.name} has no rule in bmq.proxy.authorization: it would be open to everybody")
+            raise ValueError(f"{api_key.name} has no rule in bmq.proxy.authorization: every client could use it")
         HANDLERS[api_key] = _guarded(api_key, handler)
         return handler
 
@@ -56,7 +56,7 @@ def handles(api_key: ApiKey) -> Callable[[_H], _H]:
 
 
 def _guarded(api_key: ApiKey, handler: Handler) -> Handler:
-    """The handler behind the rule of its API, where there is an authorizer."""
+    """A handler that applies the API's authorization rule before `handler`, if there is an authorizer."""
     if api_key not in RULES:
         return handler
 
@@ -76,15 +76,15 @@ def _guarded(api_key: ApiKey, handler: Handler) -> Handler:
 
 
 HotHandler = Callable[[bytearray, RequestHeader, RequestContext, Services, Reply], None]
-"""Answers without a task: parses the frame (which it now owns and may write to) and calls `reply` exactly once, at once
-or later. Raises MalformedMessage for a frame that does not parse."""
+"""Answers a request without a task. It parses the frame, which it owns and may write to, and calls `reply` exactly once, at
+once or later. Raises MalformedMessage for a frame that does not parse."""
 
 HOT_HANDLERS: Final[dict[ApiKey, HotHandler]] = {}
 
 EagerHandler = Callable[[bytearray, RequestHeader, RequestContext, float, Services, Reply], bool]
-"""Answers a request that needs no task, like a HotHandler, and returns True; False: nothing was done, and the API's
-Handler gets the frame. Only called while no task of its connection is under way, so that requests keep their order. The
-number is the loop's time when the request was received."""
+"""Answers a request without a task if possible, like a HotHandler, and returns True; or does nothing and returns False, after
+which the API's Handler gets the frame. It is called only while no task of its connection runs, so that requests keep their order.
+The number is the event loop's time at which the request was received."""
 
 EAGER_HANDLERS: Final[dict[ApiKey, EagerHandler]] = {}
 
@@ -102,7 +102,7 @@ def handles_hot(api_key: ApiKey) -> Callable[[HotHandler], HotHandler]:
 
 
 def handles_eagerly(api_key: ApiKey) -> Callable[[EagerHandler], EagerHandler]:
-    """Register a function that is called before the Handler of an API."""
+    """Register the EagerHandler of an API, which is called before its Handler."""
 
     def register(handler: EagerHandler) -> EagerHandler:
         if api_key in EAGER_HANDLERS or api_key in HOT_HANDLERS:

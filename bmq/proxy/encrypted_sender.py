@@ -1,9 +1,9 @@
-"""Sends a connection's answers through a TLS transport, piece by piece as the client takes them.
+"""Sends a connection's answers through a TLS transport, piece by piece as the client reads them.
 
-What is handed to such a transport is encrypted at once and held as cipher text until the client takes it, which no budget
-sees. Answers therefore wait here as they are: records in memory stay counted by their response, and parts in files stay in
-their files. A part in a file is read in pieces, without waiting for a disk on the event loop; a piece counts in the budget
-until the transport has taken it.
+A TLS transport encrypts at once all that it is given, and holds the cipher text until the client reads it, uncounted by any
+budget. So answers wait here in clear text: records in memory stay counted by their response, and parts in files stay in their
+files. A part in a file is read in pieces, without waiting for a disk on the event loop; a piece counts in the budget until the
+transport has it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ from bmq.proxy.fetch_budget import ResponseBudget
 from bmq.proxy.file_sender import Sending
 
 PIECE_BYTES_MAX: Final = 256 * 1024
-"""Handed to the transport at once. It holds at most two of them and 64 KiB: what its socket did not take, and a piece behind that."""
+"""Bytes given to the transport at once. It holds at most twice this and 64 KiB: the rest of a piece, and the next piece."""
 RECORD_BYTES_MAX: Final = 16 * 1024
-"""Of a TLS record. Pieces of files have no more while the budget has no room."""
+"""Longest TLS record. Pieces of files are this long while the budget has no room."""
 TURN_BYTES_MAX: Final = 1024 * 1024
-"""Encrypted in one turn of the event loop, which takes about a millisecond; then other connections have theirs."""
+"""Bytes encrypted in one turn of the event loop, which takes about a millisecond; then other connections get their turn."""
 
 
 class EncryptedSender:
-    """`begin`, then `send`. `transport`: its protocol's `resume_writing` has to call `resume`. `budget`: of answers in memory."""
+    """Sends answers through one TLS transport. Call `begin`, then `send`.
+
+    `transport`: its protocol's `resume_writing` has to call `resume`. `budget`: that of answers in memory.
+    """
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, transport: asyncio.Transport, owner: Sending, budget: ResponseBudget
@@ -38,16 +41,16 @@ class EncryptedSender:
         self._owner = owner
         self._budget = budget
         self._parts: deque[Part] = deque()
-        self._position = 0  # in the first part
-        self._is_full = False  # the transport holds cipher text that the client has not taken
-        self._is_waiting = False  # for a file, or for the next turn
+        self._position = 0  # bytes of the first part that are sent
+        self._is_full = False  # the transport holds cipher text that the client has not read
+        self._is_waiting = False  # whether it waits for a file, or for the next turn
         self._is_writing = False
         self._is_closed = False
-        self._counted_bytes = 0  # of the piece that the transport holds
+        self._counted_bytes = 0  # bytes counted in the budget for the piece that the transport holds
         self.unsent_bytes = 0
 
     def begin(self) -> None:
-        """Let the transport report when everything is taken. It may do so at once: it can still hold session tickets."""
+        """Make the transport report when it holds nothing. It may do so at once: it can still hold session tickets."""
         self._transport.set_write_buffer_limits(high=1, low=0)
 
     def send(self, parts: Sequence[Part]) -> None:
@@ -69,7 +72,7 @@ class EncryptedSender:
             self._go_on()
 
     def resume(self) -> None:
-        """The client has taken what the transport held."""
+        """The client has read all that the transport held: send on."""
         if self._is_writing:
             return  # the end of the write looks at what it holds
         self._is_full = False
@@ -79,14 +82,14 @@ class EncryptedSender:
             self._continue()
 
     def close(self) -> None:
-        """Drop unsent parts. A piece that is being read is dropped, and counted until then, when it arrives."""
+        """Drop unsent parts. A piece that is being read counts until it arrives, and is then dropped."""
         self._is_closed = True
         self._parts.clear()
         self.unsent_bytes = 0
         self._uncount()
 
     def _continue(self) -> None:
-        """Go on outside `send`."""
+        """Send on after a wait, outside of `send`."""
         self._is_waiting = False
         if self._is_closed or self._is_full or not self._parts:
             return
@@ -95,7 +98,7 @@ class EncryptedSender:
             self._owner.all_sent()
 
     def _go_on(self) -> None:
-        """Hand pieces to the transport until it is full, a file has to be waited for, or the turn is used up."""
+        """Give pieces to the transport until it is full, a file has to be waited for, or the turn is used up."""
         left_bytes = TURN_BYTES_MAX
         while self._parts and not self._is_full:
             if left_bytes <= 0:
@@ -127,7 +130,7 @@ class EncryptedSender:
         return min(len(part) - self._position, PIECE_BYTES_MAX, room_bytes)
 
     def _read(self, reserved_bytes: int, found: Buffer | OSError) -> None:
-        """A piece that had to be waited for; the loop calls this."""
+        """Take a piece of a file that had to be waited for; the loop calls this."""
         if self._is_closed:
             self._budget.release(reserved_bytes)
             return
@@ -145,7 +148,7 @@ class EncryptedSender:
         self._continue()
 
     def _write_memory(self) -> int:
-        """Hand on parts in memory, or a piece of one; returns how many bytes."""
+        """Give parts in memory, or a piece of one, to the transport. Returns how many bytes."""
         pieces: list[Buffer] = []
         left_bytes = PIECE_BYTES_MAX
         while self._parts and left_bytes > 0:
@@ -170,7 +173,7 @@ class EncryptedSender:
         elif size_bytes < len(pieces) * RECORD_BYTES_MAX:
             self._transport.write(
                 b"".join(pieces)
-            )  # else each becomes a record of its own, which costs more than a copy
+            )  # without joining, each part would be a TLS record, which costs more than a copy
         else:
             self._transport.writelines(pieces)
         self._is_writing = False

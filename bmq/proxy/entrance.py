@@ -1,4 +1,4 @@
-"""One way in: a listening socket, its protocol, what its clients are called, and the services behind it."""
+"""One entrance of a listener: a listening socket, its protocol, how clients are named, and the services behind it."""
 
 from __future__ import annotations
 
@@ -13,19 +13,22 @@ from bmq.security.handshake_failures import handshake_failure
 from bmq.security.listener_security import ListenerSecurity
 
 TLS_HANDSHAKE_S: Final = 10.0
-"""A client whose handshake takes longer is dropped: until then it costs memory and a descriptor."""
+"""Longest TLS handshake; a slower client is dropped, because it costs memory and a descriptor."""
 
 Subject = tuple[tuple[tuple[str, str], ...], ...]
 Certificate = Mapping[str, object]
-"""As ssl.SSLSocket.getpeercert describes it."""
+"""A client's certificate, as ssl.SSLSocket.getpeercert returns it."""
 
 
 @dataclass(slots=True)
 class Entrance:
-    """`security`: what is demanded of clients. `context`: the TLS of the listener; None: none. `principal_of`: the principal of
-    a client certificate's subject. `services`: set before connections are accepted. `allows_plaintext`: clients that do not
-    begin with TLS are served without. `why_refused`: why a peer with this certificate (None: without one) may not stay;
-    empty: it may. `failure`: what is said of a failed handshake, by OpenSSL's reason and what is wrong with the certificate.
+    """What is particular about one listening socket.
+
+    `security`: what the listener demands of clients. `context`: its TLS context; None without TLS. `principal_of`: returns the
+    principal of a client certificate's subject. `services`: set before connections are accepted. `allows_plaintext`: clients that
+    do not begin with TLS are served without it. `why_refused`: says why a peer with this certificate (None: without one) is
+    refused; empty if it is not. `failure`: the message for a failed handshake, by OpenSSL's reason and the fault of the
+    certificate.
     """
 
     security: ListenerSecurity = field(default_factory=ListenerSecurity)
@@ -46,7 +49,7 @@ class Entrance:
 
 
 def subject_of(certificate: Certificate | None) -> Subject | None:
-    """The subject of what ssl calls a peer certificate; None: the client showed none."""
+    """The subject of a peer certificate; None if the client sent no certificate."""
     if not certificate:
         return None
     subject = certificate.get("subject", ())

@@ -1,8 +1,8 @@
 """Limits the bytes of records in memory that unsent responses hold.
 
-A response counts until its last buffer is freed, when the transport has sent it or dropped it with its connection. A
-weak reference notices that, so nothing has to report it. Beyond the limit responses carry one batch each: consumers get
-slower, but none gets stuck.
+A response counts until its last buffer is freed, when the transport has sent it or dropped it with its connection. A weak
+reference notices that, so no code has to report it. Above the limit a response carries one batch: consumers get slower, but none
+gets stuck.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ class _Held(weakref.ref[memoryview]):
 
 
 class ResponseBudget:
-    """`bytes_used` may pass `bytes_max` by one response, and by one batch for each of the others."""
+    """The budget. `bytes_used` may exceed `bytes_max` by one response, and by one batch for each of the others."""
 
     __slots__ = ("__weakref__", "_held", "bytes_max", "bytes_used")
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.bytes_used = 0
-        self._held: dict[int, _Held] = {}  # a reference to a writable buffer has no hash
+        self._held: dict[int, _Held] = {}  # by id: a reference to a writable buffer has no hash
 
     @property
     def room_bytes(self) -> int:
@@ -43,8 +43,7 @@ class ResponseBudget:
     def hold(self, parts: list[Part], size_bytes: int) -> None:
         """Count `size_bytes`, less the parts in files, until the last of `parts` in memory is freed.
 
-        That part is replaced by a view of itself to notice it. The first part, with the answer's head, is always in
-        memory.
+        To notice that, the part is replaced by a view of itself. The first part, with the answer's head, is always in memory.
         """
         place = -1
         for number, part in enumerate(parts):
@@ -59,7 +58,7 @@ class ResponseBudget:
         self.bytes_used += size_bytes
 
     def reserve(self, size_bytes: int) -> None:
-        """Count bytes that are being read for a response."""
+        """Count bytes that are being read for a response; the caller takes them off again."""
         self.bytes_used += size_bytes
 
     def release(self, size_bytes: int) -> None:

@@ -1,8 +1,8 @@
 """One Fetch request from its scope to its answer: look at all partitions, wait, look again, read from the store, reply.
 
-A look is one synchronous pass. It ends in an answer when there are enough bytes, an error, or no time left. Otherwise:
-a partition that is not ready is started and awaited; an offset that is not in memory is read by a task; an offset out
-of range is confirmed with the owner first (rule 14).
+A look is one synchronous pass over the partitions. It ends in an answer if there are enough bytes, an error, or no time left.
+Otherwise a partition that is not ready is started and awaited, an offset that is not in memory is read by a task, and an offset
+out of range is confirmed with the owner first (rule 14).
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
 
 _READ_COMMITTED: Final = 1
 _TOPIC_IDS_FROM: Final = 13
-_LOOKS_MAX: Final = 3  # looks that a task may start without another wait
+_LOOKS_MAX: Final = 3  # most looks of a task without a wait in between
 
 _Aborted = Sequence[tuple[int, int]] | None
-"""Aborted transactions of a result: (producer id, first offset); None: the owner has to be asked, or nothing is read
-committed."""
+"""Aborted transactions of a result: (producer id, first offset) each. None: the owner has to be asked, or the reader reads
+uncommitted records too."""
 
 _log = structlog.get_logger("bmq.proxy")
 
 
 class FetchJob:
-    """Calls `reply` exactly once. `run`, `wake` and `expire` may be called in any order."""
+    """Answers one Fetch: calls `reply` exactly once. `run`, `wake` and `expire` may be called in any order."""
 
     __slots__ = (
         "_begun_s",
@@ -113,24 +113,24 @@ class FetchJob:
         self._read_committed = request.isolation_level == _READ_COMMITTED
         self._is_replica = is_of_replica(request, header.api_version)
         self._is_done = self._is_scheduled = self._is_waiting = self._has_error = self._is_paced = False
-        self._turn_s: float | None = None  # when it may read far behind the end; requested once
-        self._turn_bytes = 0  # bytes it has read in that turn
+        self._turn_s: float | None = None  # when this fetch may read far behind the end; requested once
+        self._turn_bytes = 0  # bytes that it has read in that turn
         self._looks = 0
-        # What a look may still read, and what it has read; `_look` sets them.
+        # Bytes that the present look may still read, and has read; `_look` sets them.
         self._left_bytes = self._tail_bytes = self._total_bytes = 0
         self._slice_bytes: int | None = None
-        self._is_first = True  # no partition has had records yet
+        self._is_first = True  # no partition of the answer has records yet
         self._results: list[FetchResult] = []
         self._logs: list[PartitionLog] = []
         self._pending: list[PendingRead] = []
-        self._proved: list[PartitionLog] = []  # proven owners, whose epochs may be told to the client
+        self._proved: list[PartitionLog] = []  # owners with a proof, whose epochs clients may see
         self._starting = 0
         self._starts: dict[TopicPartition, ErrorCode] = {}
 
-    # --- what may happen to it
+    # --- events
 
     def run(self) -> None:
-        """Look, and then answer or wait."""
+        """Take the first look, and then answer or wait."""
         if self._throttle is None:
             self._run()
         else:
@@ -144,8 +144,7 @@ class FetchJob:
             self._fail()
 
     def wake(self) -> None:
-        """A partition that it waits for has moved: look again after a short delay, which gathers moves of other
-        partitions.
+        """A partition that this fetch waits for has news: look again after a short delay, in which others may have news too.
 
         The delay grows with the number of partitions: a look at hundreds, with its answer and the next request, costs
         milliseconds.
@@ -159,13 +158,13 @@ class FetchJob:
                 self._shared.loop.call_soon(self._look_again)
 
     def expire(self) -> None:
-        """The wait's deadline has come."""
+        """Answer, because the longest wait is over."""
         if self._is_waiting and not self._is_done:
             self._stop_waiting()
             self.run()
 
     def started(self, topic_partition: TopicPartition, code: ErrorCode) -> None:
-        """A partition is ready, or could not be started."""
+        """Go on: a partition is ready (NONE), or could not be started."""
         if not self._is_done:
             self._starts[topic_partition] = code
             self.wake()
@@ -210,10 +209,10 @@ class FetchJob:
         counts.catch_up_bytes += self._total_bytes - self._tail_bytes
 
     def _read(self, interest: Interest, log: PartitionLog, bound_offset: int) -> tuple[Sequence[Part], _Aborted]:
-        """A partition's batches below `bound_offset` that are in memory, and the aborted transactions among them.
+        """(a partition's batches below `bound_offset` that are in memory, the aborted transactions among them).
 
-        Without batches they do not fit, or it is not this fetch's turn, or they have to be read from the store: then the
-        partition is in `_pending`.
+        Without batches: they do not fit, or it is not this fetch's turn, or they have to be read from the store. In the last case
+        the partition is put into `_pending`.
         """
         offset = interest.fetch_offset
         limit = room_bytes = max(0, min(interest.max_bytes, self._left_bytes))
@@ -224,7 +223,7 @@ class FetchJob:
             tail is None or bytes_behind(tail, bound_offset) > self._shared.config.catch_up_behind_bytes
         ):
             if not self._may_catch_up(slice_bytes):
-                self._logs.pop()  # its records exist already, so do not wait for it
+                self._logs.pop()  # its records exist already, so do not wait for new ones
                 return (), self._none_aborted()
             if tail is not None and slice_bytes < limit:
                 tail = log.tail_read(offset, slice_bytes, bound_offset)
@@ -260,7 +259,7 @@ class FetchJob:
         return views, aborted
 
     def _read_view(self, interest: Interest, log: PartitionLog, bound: int) -> tuple[Sequence[Part], _Aborted]:
-        """As `_read`, of what passes a view's filter. Batches without records end no wait: they do not count."""
+        """Do as `_read` does, for records that pass a view's filter. Batches without records do not end the fetch's wait."""
         room_bytes, is_committed = max(0, min(interest.max_bytes, self._left_bytes)), self._read_committed
         reads, place = self._shared.view_reads, len(self._results)
         found = reads.read_at_once(interest, log, room_bytes, bound, place, is_read_committed=is_committed)
@@ -283,14 +282,14 @@ class FetchJob:
         self._is_first = False
 
     def _caught_up(self, log: PartitionLog, offset: int, limit: int, bound_offset: int) -> CaughtUp | None:
-        """Batches behind the tail that need no task to read; None: they do."""
+        """Batches behind the tail, if they can be read without a task; else None."""
         found = self._shared.catch_up.read_at_once(log, offset, limit, bound_offset, to_memory=self._lens is not None)
         if found is not None:
             self._turn_bytes += sum(map(len, found.views))
         return found
 
     def _may_catch_up(self, slice_bytes: int) -> bool:
-        """Whether to read far behind the end: within the rest of the slice, once it is this fetch's turn."""
+        """Whether this fetch may read far behind the end now: it is its turn, and its slice is not used up."""
         now_s = self._shared.loop.time()
         if self._turn_s is None:
             self._turn_s = self._shared.throttle.turn(now_s)
@@ -300,7 +299,7 @@ class FetchJob:
         return slice_bytes > 0
 
     def _log_of(self, interest: Interest) -> PartitionLog | None:
-        """The partition's log; None when it is in error or not ready: then its result is already in `_results`."""
+        """The partition's log; None if it is in error or not ready, and its result is in `_results`."""
         image = self._services.controller.image
         rights = self._rights
         if (
@@ -314,7 +313,7 @@ class FetchJob:
             if code:
                 return self._refuse(interest, code)
         if self._is_replica:
-            # Kafka answers this to a follower that is no replica of the partition; bmq has no followers.
+            # Kafka's answer to a follower that is not a replica of the partition; bmq has no followers.
             return self._refuse(interest, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         topic_partition = interest.topic_partition
         assert topic_partition is not None
@@ -330,8 +329,7 @@ class FetchJob:
         return log
 
     def _send_to_rack(self, near: PreferredReadReplica, interest: Interest, log: PartitionLog) -> bool:
-        """Whether the partition should be read from a proxy in the consumer's rack; its result then says so
-        (KIP-392)."""
+        """Send the consumer to a proxy in its rack for this partition, if one is preferred (KIP-392). Returns whether it did."""
         assert interest.topic_partition is not None
         replica = near.replica(interest.topic_partition)
         if replica == NOWHERE:
@@ -340,7 +338,7 @@ class FetchJob:
         return True
 
     def _add_without_records(self, interest: Interest, log: PartitionLog, **fields: Any) -> None:
-        """Add a result without records; as with an error, the fetch then does not wait."""
+        """Add a result without records, after which the fetch does not wait, as after an error."""
         self._results.append(self._without_records(interest, log, **fields))
         self._has_error = True
 
@@ -352,13 +350,13 @@ class FetchJob:
         if code is None:
             self._shared.starts.start(self._services.partitions, topic_partition, self.started)
             self._starting += 1
-            # The result if it is not ready in time.
+            # This stays the result if the partition is not ready in time.
             self._results.append(self._error_result(interest, ErrorCode.NOT_LEADER_OR_FOLLOWER))
             return None
         return self._refuse(interest, code or ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def _check_divergence(self, interest: Interest, log: PartitionLog) -> PartitionLog | None:
-        """KIP-595: tell a reader that names its last epoch where its log diverges from ours, once that is proved."""
+        """If the reader names its last epoch, answer where its log diverges from ours, once that is proved (KIP-595)."""
         epoch, end_offset = log.epoch_end_offset(interest.last_fetched_epoch)
         if epoch == interest.last_fetched_epoch and end_offset >= interest.fetch_offset:
             return log
@@ -373,7 +371,7 @@ class FetchJob:
         return None
 
     def _refuse(self, interest: Interest, code: ErrorCode) -> PartitionLog | None:
-        """Make the error the partition's result."""
+        """Make this error the partition's result. Returns None."""
         self._has_error = True
         self._results.append(self._error_result(interest, code))
         return None
@@ -403,13 +401,13 @@ class FetchJob:
         is_enough = is_due or now_s >= self._deadline_s
         if self._is_paced:
             assert self._turn_s is not None
-            # Without records it waits for its turn even past max_wait: after an empty answer the client would ask again
-            # at once, and an early slice would give each reader one per max_wait, whatever the limit.
+            # Without records the fetch waits for its turn even past max_wait. After an empty answer the client would ask
+            # again at once, and a slice before its turn would give each reader one per max_wait, regardless of the limit.
             is_held = not (is_enough if self._total_bytes else is_due)
             if is_held and not (self._pending or self._starting):
                 self._wait(min(self._turn_s, self._deadline_s) if self._total_bytes else self._turn_s)
                 return
-            # It is answered now, so include a slice: a reader that always finds tail records also needs its old ones.
+            # The answer leaves now, so include a slice: a reader that always finds tail records needs its older ones too.
             self._turn_s = now_s
             self._look()
         if self._starting:
@@ -448,7 +446,7 @@ class FetchJob:
             self._stop_waiting()
             self.run()
 
-    # --- what takes a task
+    # --- reads by a task
 
     async def _settle(self, pending: list[PendingRead], is_enough: bool) -> None:
         budget = self._shared.budget
@@ -460,7 +458,7 @@ class FetchJob:
             else:
                 settled = await asyncio.gather(*(self._settle_one(one) for one in pending))
         except asyncio.CancelledError:
-            # The server is stopping; its connections are closed or will be.
+            # The server is stopping: its connections are closed, or will be.
             self._is_done = True
             self._reply(None)
             raise
@@ -477,7 +475,7 @@ class FetchJob:
             if is_enough or has_news:
                 self._guarded_finish()
             elif any(one.interest.view is not None and self._bound_of(one.log) > one.bound_offset for one in pending):
-                self.run()  # records came while a view was read
+                self.run()  # records were appended while a view was read
             else:
                 self._wait(self._deadline_s)
                 if self._shared.loop.time() >= self._deadline_s:
@@ -486,7 +484,7 @@ class FetchJob:
             self.run()
 
     async def _settle_one(self, pending: PendingRead) -> bool:
-        """Set the partition's result; False when the log has moved and another look is needed."""
+        """Set the partition's result. Returns False if the log has changed, so that another look is needed."""
         place, interest, log, limit, _, _, is_divergent, _ = pending
         try:
             if limit is None:
@@ -510,7 +508,7 @@ class FetchJob:
     async def _settle_error(self, pending: PendingRead, error: BmqError) -> bool:
         interest, log, limit = pending.interest, pending.log, pending.length_bytes_max
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and limit is not None:
-            # Retention may have overtaken the look: look again, and decide with the owner's confirmation.
+            # Retention may have passed the offset since the look: look again, and decide by the owner's confirmation.
             if self._looks + 1 < _LOOKS_MAX:
                 return False
             try:
@@ -532,7 +530,7 @@ class FetchJob:
         views = caught_up.views
         size = sum(map(len, views))
         if size > pending.room_bytes and self._total_bytes:
-            # The batch exceeds its share and is not the first one (KIP-74).
+            # The batch exceeds the rest of the limit, and is not the answer's first one (KIP-74).
             return
         self._total_bytes += size
         if pending.found is None:
@@ -591,7 +589,7 @@ class FetchJob:
         self._reply(buffers)
 
     def _fail(self) -> None:
-        """After a bug of ours: log it, and still answer the request."""
+        """Log a bug of ours, and answer the request all the same."""
         _log.exception("fetch_failed")
         if self._is_done:
             return

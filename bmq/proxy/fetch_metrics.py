@@ -1,4 +1,4 @@
-"""Counters of the fetch path. Plain ints on the hot path, read when Prometheus scrapes."""
+"""Counters of the fetch path: plain ints, read when Prometheus scrapes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 
 class FetchCounts:
-    """Counters for all fetches of the process. Connections measure their durations."""
+    """Counters of all fetches of the process. (Their durations are measured by the connections.)"""
 
     __slots__ = (
         "cache_evicted_bytes",
@@ -50,7 +50,7 @@ _COUNTERS: Final = (
 
 
 class FetchCollector(Collector):
-    """Register it with the process's registry. `levels`: (name, text) -> a gauge's present value."""
+    """The Prometheus collector of the fetch path. `levels`: (name, help text) -> function that returns a gauge's value."""
 
     def __init__(self, counts: FetchCounts, levels: Callable[[], Mapping[tuple[str, str], float]]) -> None:
         self._counts = counts

@@ -1,4 +1,4 @@
-"""What a fetch needs to know of its client."""
+"""The client of a fetch: its rights, and the records that it sees."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 _CONSUMER_ID: Final = -1
 _DEBUGGING_ID: Final = -2
 _REPLICA_STATE_FROM: Final = 15
-"""The version of Fetch since which the replica's id is in a field of its own."""
+"""The first version of Fetch that has the replica's id in the field replica_state."""
 
 
 class Rights(Protocol):
-    """Which topics a fetch may read. `granted`: names that need not be asked for."""
+    """Which topics a fetch may read. `granted`: names of topics that are known to be allowed."""
 
     @property
     def granted(self) -> Set[str]: ...
@@ -35,7 +35,7 @@ class Rights(Protocol):
 
 
 class ReplicaRights:
-    """Of a fetch that calls itself a replica's: a right over the cluster, so all topics or none (KafkaApis)."""
+    """The rights of a fetch with a replica's id: by the right over the cluster it may read all topics or none (KafkaApis)."""
 
     granted: Set[str] = frozenset()
 
@@ -48,7 +48,7 @@ class ReplicaRights:
 
 
 class Reader(NamedTuple):
-    """The client of a fetch. `rights` None: it may read everything. `lens` None: it sees everything."""
+    """The client of a fetch. `rights` None: it may read all topics. `lens` None: it sees all records."""
 
     near: PreferredReadReplica | None = None
     pace: ConsumerPace | None = None
@@ -61,13 +61,13 @@ NOBODY: Final = Reader()
 
 
 def is_of_replica(request: FetchRequest, version: int) -> bool:
-    """Whether the client calls itself a follower."""
+    """Whether the request has a replica's id, as a follower's has."""
     replica_id = request.replica_state.replica_id if version >= _REPLICA_STATE_FROM else request.replica_id
     return replica_id not in (_CONSUMER_ID, _DEBUGGING_ID)
 
 
 def rights_of(access: Access, context: RequestContext, request: FetchRequest, image: MetadataImage) -> Rights | None:
-    """None: there is no authorizer."""
+    """The rights of this fetch's client; None without an authorizer."""
     if not access.is_on:
         return None
     if is_of_replica(request, context.api_version):

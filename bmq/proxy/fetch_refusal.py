@@ -1,4 +1,4 @@
-"""The answer to a Fetch request that is refused as a whole, in the form that each version has for it. Pure."""
+"""The answers to Fetch requests that are refused as a whole, in each version's form. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bmq.protocol.messages.fetch_request import FetchRequest
 from bmq.protocol.parts import Part
 
 ISOLATION_LEVELS: Final = (0, 1)
-"""Those that there are: read_uncommitted and read_committed. Kafka's code throws at others: UNKNOWN_SERVER_ERROR."""
+"""The valid levels: read_uncommitted, read_committed. For others Kafka's code throws, so the answer is UNKNOWN_SERVER_ERROR."""
 _TOPIC_IDS_FROM: Final = 13
 
 
 def refused_fetch(header: RequestHeader, request: FetchRequest, code: ErrorCode) -> list[Part]:
-    """The whole frame. Versions with names of topics say it for each partition as well, as the first had no other place."""
+    """The frame of a refusal. Versions that name topics have the code in each partition too (the first has no other field)."""
     topics = [] if header.api_version >= _TOPIC_IDS_FROM else request.topics
     return encode_fetch_response(
         header.api_version,
@@ -35,7 +35,7 @@ def refused_fetch(header: RequestHeader, request: FetchRequest, code: ErrorCode)
 
 
 def throttled_fetch(header: RequestHeader, answered: tuple[int, int], throttle_time_ms: int) -> list[Part]:
-    """The empty answer of a client beyond its quota, whole. `answered`: error code and session id."""
+    """The frame of the empty answer to a client beyond its quota. `answered`: (error code, session id)."""
     error_code, session_id = answered
     return encode_fetch_response(
         header.api_version,
@@ -48,7 +48,7 @@ def throttled_fetch(header: RequestHeader, answered: tuple[int, int], throttle_t
 
 
 def failed_fetch(header: RequestHeader) -> list[Part]:
-    """The answer after a bug of ours, whole: no version has a place for what went wrong."""
+    """The frame of the answer after a bug of ours. No version has a field for a message."""
     return encode_fetch_response(
         header.api_version, header.correlation_id, (), error_code=ErrorCode.UNKNOWN_SERVER_ERROR
     )

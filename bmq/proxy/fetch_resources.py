@@ -1,4 +1,4 @@
-"""What all fetches of a process share: sessions, waits, deadlines, the read cache, budgets, and background tasks."""
+"""The objects that all fetches of a process share: sessions, waits, deadlines, the read cache, budgets, background tasks."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _SESSION_ID_MAX: Final = 2**31 - 1
 
 
 class FetchResources:
-    """Created on the loop it runs on. `is_stopping`: no fetch waits for records any more.
+    """Shared by all fetches of a process; made on its event loop. `is_stopping`: fetches no longer wait for records.
 
-    `random` gives session ids: a restarted server must not give the same ones again, or a consumer that did not notice
-    the restart could continue in another consumer's session. `elapsed_s`: Clock.elapsed_s, for the age of what is known of a
-    file (rule 35); the event loop's clock without it. `run_aside`: filters batches for views and lanes.
+    `random` draws session ids: a restarted server must not give the same ids again, or a consumer that did not notice the restart
+    could continue another consumer's session. `elapsed_s`: Clock.elapsed_s, for the age of what is known of a file (rule 35); by
+    default the event loop's clock. `run_aside`: runs the filters of views and lanes away from the event loop.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class FetchResources:
         self.config = config
         self.loop = asyncio.get_running_loop()
         self.counts = FetchCounts()
-        self._tasks: dict[Task[None], None] = {}  # cancelled in this order
+        self._tasks: dict[Task[None], None] = {}  # `close` cancels in this order
         self.sessions = SessionCache(
             slots_max=config.fetch_session_slots_max,
             partitions_max=config.fetch_session_partitions_max,
@@ -74,18 +74,18 @@ class FetchResources:
         self.is_stopping = False
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run it as a task that `close` cancels."""
+        """Run a coroutine as a task that `close` cancels."""
         task = self.loop.create_task(coroutine)
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)
 
     def stop_waiting(self) -> None:
-        """Answer all waiting fetches with what there is, and let none wait any more."""
+        """Answer all waiting fetches with the records found so far, and let no fetch wait from now on."""
         self.is_stopping = True
         self.deadlines.expire_all()
 
     async def close(self) -> None:
-        """Drop all waits and cancel reads. Requests that still wait are not answered."""
+        """Drop all waits and cancel all reads. Requests that wait are not answered."""
         self.deadlines.close()
         self.waits.close()
         tasks = tuple(self._tasks)

@@ -1,4 +1,4 @@
-"""The results of a fetch: of a partition in error or without records, and all of them by topic, as a response has them."""
+"""Makes results of a fetch: of partitions in error or without records, and all results by topic, as responses have them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NOT_ASKED_OF_THE_LOG: Final = (
 def without_records(
     interest: Interest, log: PartitionLog, aborted: Sequence[tuple[int, int]] | None, **fields: Any
 ) -> FetchResult:
-    """`fields`: those of FetchResult that say why it has none."""
+    """A result without records. `fields`: the fields of FetchResult that say why it has none."""
     return FetchResult(
         interest.partition,
         0,
@@ -41,14 +41,14 @@ def without_records(
 
 
 def error_result(image: MetadataImage, interest: Interest, code: ErrorCode, api_version: int) -> FetchResult:
-    """With the present leader where the version has room for it (KIP-951)."""
+    """A result with an error, and with the present leader if the version has a field for it (KIP-951)."""
     hint = None
     if code in OTHER_LEADER and api_version >= _LEADER_HINTS_FROM and interest.topic_partition is not None:
         partition = image.partition(*interest.topic_partition)
         if partition is not None:
             leader = client_leader(image, interest.topic_partition, partition)
             hint = LeaderHint(leader, partition.leader_epoch)
-    # Kafka's answer for what it does not know or refuses has an empty array, that of its log has none.
+    # For unknown and refused partitions Kafka answers with an empty array of records, for errors of its log with null.
     aborted = () if code in _NOT_ASKED_OF_THE_LOG else None
     return FetchResult(interest.partition, code, current_leader=hint, aborted_transactions=aborted)
 
@@ -56,7 +56,7 @@ def error_result(image: MetadataImage, interest: Interest, code: ErrorCode, api_
 def response_topics(
     included: Iterable[tuple[Interest, FetchResult]], stats: ProxyStats
 ) -> tuple[list[FetchTopicResult], set[int]]:
-    """Results in a row by topic, and the nodes that they name as leaders. Counts their errors."""
+    """(neighbouring results grouped by topic, the nodes that results name as leaders). Counts the errors."""
     topics: list[FetchTopicResult] = []
     hinted: set[int] = set()
     partitions: list[FetchResult] = []
@@ -75,19 +75,19 @@ def response_topics(
 
 
 def endpoints(image: MetadataImage, node_ids: set[int]) -> list[NodeEndpoint]:
-    """Where clients reach these nodes, by id."""
+    """The addresses of these nodes for clients, by id."""
     nodes = image.nodes
     found = (nodes[node_id] for node_id in sorted(node_ids) if node_id in nodes)
     return [NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in found]
 
 
 def in_order(aborted: Sequence[AbortedTransaction]) -> Sequence[tuple[int, int]]:
-    """In response order: by first offset."""
+    """(producer id, first offset) of each transaction, by first offset, as responses have them."""
     return sorted(((one.producer_id, one.first_offset) for one in aborted), key=_first_offset) if aborted else ()
 
 
 def known_aborted(log: PartitionLog, from_offset: int, to_offset: int) -> Sequence[tuple[int, int]] | None:
-    """The aborted transactions that a client needs for these offsets; None when the owner has to be asked."""
+    """The aborted transactions that a client needs for these offsets; None if the owner has to be asked."""
     found = log.aborted_transactions(from_offset, to_offset)
     return None if found is None else in_order(found)
 

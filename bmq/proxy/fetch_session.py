@@ -1,9 +1,9 @@
 """Incremental fetch sessions (KIP-227): partitions that a consumer need not name in each request. Decisions only.
 
-`SessionCache.resolve` finds the partitions of a request; `FetchScope.answer` selects the results that the client has to
-get, and opens a session for a full fetch. The caller passes time and session ids. Sessions are evicted as in Kafka: one
-not used for the eviction time goes first; else, of those older than that, the one with the fewest partitions, if it has
-fewer than the new one. Source: KIP-227, Kafka's FetchSession.scala.
+`SessionCache.resolve` finds the partitions of a request. `SessionCache.answer` selects the results that the client has to get,
+and opens a session for a full fetch. The caller passes time and session ids. Sessions are evicted as in Kafka: first one that was
+not used for the eviction time; else, among sessions older than that time, the one with the fewest partitions, if it has fewer
+than the new one. Source: KIP-227, Kafka's FetchSession.scala.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NO_SESSION_ID: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 SESSION_PARTITIONS_MAX: Final = 20_000
-"""Limit for one session: each of its fetches looks at all partitions, however short the request is."""
+"""Most partitions of one session: each of its fetches looks at all of them, also if the request names none."""
 _EPOCH_MAX: Final = 2**31 - 1
 _TOPIC_IDS_FROM: Final = 13
 _NO_WATERMARK: Final = -1
@@ -36,7 +36,7 @@ PartitionKey = tuple[TopicKey, int]
 
 
 class Interest:
-    """One partition of a request. In a session it persists and remembers what the client was last told."""
+    """One partition of a request. In a session it persists, and has the values that the client was last sent."""
 
     __slots__ = (
         "current_leader_epoch",
@@ -59,10 +59,10 @@ class Interest:
         self.name = name
         self.topic_id = topic_id
         self.partition = partition
-        # Set by find_partition, from this metadata image. Of a view the partition is that of its base.
+        # Set by find_partition, by this metadata image. For a view it is the partition of its base.
         self.topic_partition: TopicPartition | None = None
         self.view: TopicImage | None = None
-        self.passed: EmptyRun | None = None  # offsets where a view was found to have no records
+        self.passed: EmptyRun | None = None  # offsets in which a view was found to have no records
         self.seen_image: object = None
         self.fetch_offset = 0
         self.max_bytes = 0
@@ -73,7 +73,7 @@ class Interest:
         self.told_start_offset = -1
 
     def find_partition(self, image: MetadataImage, *, is_by_id: bool) -> ErrorCode:
-        """Set `topic_partition` as this image has it; the client's error if it has no such partition."""
+        """Set `topic_partition` by this image. Returns the error for the client if the image has no such partition."""
         topic = (
             image.topics.get(self.name) if self.name is not None else image.topics_by_id.get(self.topic_id)  # type: ignore[arg-type]
         )
@@ -92,7 +92,7 @@ class Interest:
         return ErrorCode.NONE
 
     def must_tell(self, result: FetchResult) -> bool:
-        """Whether an incremental response has to carry this result; remembers it as told."""
+        """Whether an incremental response has to have this result; if so, remembers it as sent."""
         is_news = bool(result[5]) or result[9] is not None or result[7] >= 0
         if result[2] != self.told_high_watermark:
             self.told_high_watermark = result[2]
@@ -104,14 +104,14 @@ class Interest:
             self.told_start_offset = result[4]
             is_news = True
         if result[1]:
-            # Errors are told each time, and so is the next result after one.
+            # Errors are sent each time, and so is the first result after one.
             self.told_high_watermark = _NO_WATERMARK
             is_news = True
         return is_news
 
 
 class Session:
-    """The partitions of one consumer, in the order in which fetches look at them."""
+    """One consumer's session: its partitions, in the order in which fetches look at them."""
 
     __slots__ = ("created_ms", "epoch", "has_topic_ids", "interests", "session_id", "size", "used_ms")
 
@@ -121,26 +121,26 @@ class Session:
         self.session_id = session_id
         self.has_topic_ids = has_topic_ids
         self.interests = interests
-        self.size = len(interests)  # as counted by the cache
-        self.epoch = 1  # expected in the next request
+        self.size = len(interests)  # partitions as counted by the cache
+        self.epoch = 1  # the epoch expected in the next request
         self.created_ms = now_ms
         self.used_ms = now_ms
 
 
 @dataclass(slots=True)
 class FetchScope:
-    """The partitions of one request, and how to answer it. With an `error_code` there are none."""
+    """The partitions of one request, and how to answer it. With an `error_code` it has no partitions."""
 
     interests: Sequence[Interest]
     error_code: int = ErrorCode.NONE
-    session: Session | None = None  # set for an incremental fetch
-    epoch: int = FINAL_EPOCH  # the session's epoch while this request runs
-    is_opening: bool = False  # a full fetch that asks for a session
+    session: Session | None = None  # the session of an incremental fetch
+    epoch: int = FINAL_EPOCH  # that session's epoch while this request runs
+    is_opening: bool = False  # whether it is a full fetch that asks for a session
     has_topic_ids: bool = False
 
 
 class SessionCache:
-    """All sessions of this proxy. `new_id()` draws a number from 1 to 2**31 - 1."""
+    """All sessions of this proxy. `new_id()` draws a session id from 1 to 2**31 - 1."""
 
     def __init__(self, *, slots_max: int, partitions_max: int, eviction_ms: int, new_id: Callable[[], int]) -> None:
         self.slots_max = slots_max
@@ -155,7 +155,7 @@ class SessionCache:
         return len(self._sessions)
 
     def resolve(self, request: FetchRequest, version: int, now_ms: int) -> FetchScope:
-        """The scope of a request (4-18). `now_ms` is monotonic."""
+        """The scope of a Fetch (4-18). `now_ms`: by a monotonic clock."""
         has_topic_ids = version >= _TOPIC_IDS_FROM
         epoch = request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -172,7 +172,7 @@ class SessionCache:
         if session.has_topic_ids != has_topic_ids:
             return FetchScope((), ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
         if not has_topic_ids and any(len(topic.topic or "") > NAME_LENGTH_MAX for topic in request.topics):
-            self._remove(session)  # no topic has such a name, and a session would keep it
+            self._remove(session)  # no topic has such a name, and a session would keep it in memory
             return FetchScope((), ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         _update(session.interests, request, has_topic_ids)
         for topic in request.forgotten_topics_data:
@@ -184,7 +184,7 @@ class SessionCache:
             self._remove(session)
             return FetchScope((), has_topic_ids=has_topic_ids)
         if self.partition_count > self.partitions_max or session.size > SESSION_PARTITIONS_MAX:
-            # The client starts again with a full fetch, which then gets no session.
+            # The client has to start again with a full fetch, which gets no session then.
             self._remove(session)
             return FetchScope((), ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         session.epoch = epoch + 1 if epoch < _EPOCH_MAX else 1
@@ -195,13 +195,13 @@ class SessionCache:
     def answer(
         self, scope: FetchScope, results: Iterable[tuple[Interest, FetchResult]], now_ms: int
     ) -> tuple[int, int, list[tuple[Interest, FetchResult]]]:
-        """(error code, session id, results to tell), in order."""
+        """(error code, session id, the results to send in order)."""
         session = scope.session
         if session is None:
             told = list(results)
             return scope.error_code, self._open(scope, told, now_ms) if scope.is_opening else NO_SESSION_ID, told
         if session.epoch != scope.epoch:
-            # The client continued the session without waiting for this answer.
+            # The client has continued the session without waiting for this answer.
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH, NO_SESSION_ID, []
         told = []
         interests = session.interests
@@ -218,7 +218,7 @@ class SessionCache:
         return ErrorCode.NONE, session.session_id, told
 
     def throttled(self, scope: FetchScope) -> tuple[int, int]:
-        """(error code, session id) of an answer that is empty because of a quota: nothing counts as told."""
+        """(error code, session id) of an answer that is empty because of a quota; no result counts as sent."""
         session = scope.session
         if session is None:
             return scope.error_code, NO_SESSION_ID

@@ -1,10 +1,10 @@
-"""Fetches that wait for records: one wake-up per partition, however many consumers wait for it.
+"""Fetches that wait for records: one wake-up per partition, for any number of waiting consumers.
 
-One callback per log is registered for its next move, and wakes all fetches that wait for the log by then. It stays
-registered when the last of them leaves: it costs nothing, and the consumer's next fetch usually waits again.
+One callback per log is registered for its next news (see PartitionLog.on_advance), and wakes all fetches that wait for the log by
+then. It stays registered when the last of them leaves: that costs nothing, and the consumer's next fetch usually waits again.
 
-Readers of committed records find nothing new until the last stable offset moves: while an open transaction holds it
-back, moves of the high watermark do not wake them.
+Readers of committed records find no new ones until the last stable offset moves. While an open transaction holds that back, moves
+of the high watermark do not wake them.
 """
 
 from __future__ import annotations
@@ -15,20 +15,23 @@ from typing import Final, NamedTuple
 from bmq.log.partition_log import PartitionLog
 
 Wake = Callable[[], None]
-# A woken fetch of many partitions gathers before it looks: a consumer of hundreds uses at most a third of a processor.
+# A woken fetch of many partitions looks after a delay, so that a consumer of hundreds uses at most a third of a processor.
 GATHER_S_PER_PARTITION: Final = 40e-6
-GATHER_S_MIN: Final = 0.002  # with fewer partitions a look costs next to nothing
+GATHER_S_MIN: Final = 0.002  # a fetch of fewer partitions looks at once, because that is cheap
 GATHER_S_MAX: Final = 0.020
 
 
 def gather_time_s(partition_count: int) -> float:
-    """How long a woken fetch of so many partitions waits for others to move too."""
+    """The delay between the wake-up and the look of a fetch of this many partitions, in which more partitions may get records."""
     gather_s = min(partition_count * GATHER_S_PER_PARTITION, GATHER_S_MAX)
     return 0 if gather_s < GATHER_S_MIN else gather_s
 
 
 class _Waiting(NamedTuple):
-    """`wakes`: None, or for readers of committed records the last stable offset when they began to wait."""
+    """The fetches that wait for one log.
+
+    `wakes`: callback -> None, or for a reader of committed records the last stable offset at which it began to wait.
+    """
 
     wakes: dict[Wake, int | None]
     offsets: tuple[int, int]  # high watermark and log start when the callback was registered
@@ -36,7 +39,7 @@ class _Waiting(NamedTuple):
 
 
 class PartitionWaits:
-    """The fetches that wait for each log. At most one callback is registered with a log at any time."""
+    """The waiting fetches of all logs. At most one callback is registered with a log at any time."""
 
     __slots__ = ("_waiting",)
 
@@ -47,7 +50,7 @@ class PartitionWaits:
         return len(self._waiting)
 
     def add(self, log: PartitionLog, wake: Wake, *, is_committed: bool = False) -> None:
-        """Call `wake` once at the log's next move, unless it is discarded before.
+        """Call `wake` once at the log's next news, unless it is discarded before.
 
         `is_committed`: ignore moves of the high watermark alone.
         """
@@ -77,7 +80,7 @@ class PartitionWaits:
             return
         wakes = entry.wakes
         high_watermark, start_offset = entry.offsets
-        # Other news comes without a move of the high watermark. A log that has ended tells new waiters again.
+        # If the high watermark is the same, the news is another one, for all. A log that has ended notifies new waiters again.
         if log.high_watermark != high_watermark and log.log_start_offset == start_offset:
             stable_offset = log.last_stable_offset
             still = {wake: seen for wake, seen in wakes.items() if seen == stable_offset}

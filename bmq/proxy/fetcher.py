@@ -1,7 +1,6 @@
-"""The read path as a whole: accepts Fetch requests, and keeps catch-up reads from slowing down produces and from
-outrunning their clients.
+"""The read path of a process: accepts Fetch requests, and keeps catch-up reads from slowing down produces, or their clients.
 
-One object per process. fetch_job.py handles one request, with what fetches share (fetch_resources.py).
+There is one Fetcher per process. fetch_job.py has one request; fetch_resources.py has the objects that all requests share.
 """
 
 from __future__ import annotations
@@ -43,18 +42,18 @@ if TYPE_CHECKING:
 _log = structlog.get_logger("bmq.proxy")
 
 PARTITIONS_MAX: Final = 20_000
-"""Partitions, and topics, of one Fetch: they are looked at in one turn of the event loop."""
+"""Most partitions, and most topics, of one Fetch: all are looked at in one turn of the event loop."""
 ELEMENTS_MAX: Final = 5 * PARTITIONS_MAX
-"""What a Fetch of so many may have in all: topics, partitions, topics that are forgotten, and two tagged fields of a partition."""
+"""Most elements of such a Fetch: topics, partitions, forgotten topics, and two tagged fields of each partition."""
 _ERROR_CODES_FROM: Final = 7
-"""From this version on a Fetch response has an error code for the whole request."""
+"""The first version of Fetch whose response has an error code for the whole request."""
 
 
 class Fetcher:
     """Implements bmq.proxy.services.FetchHandler. Created on its loop; `close` it before the partitions and the store.
 
-    `random`, `run_aside`: see FetchResources. `produce_times`: histograms, with the throttle's bounds, of the produces that catch-up
-    reads must not slow down.
+    `random`, `run_aside`: see FetchResources. `produce_times`: latency histograms (with the throttle's bounds) of the produces
+    that catch-up reads must not slow down.
     """
 
     def __init__(
@@ -131,11 +130,11 @@ class Fetcher:
             job.run()
 
     def stop_waiting(self) -> None:
-        """The server stops: answer all waiting fetches with what there is, and let none wait any more."""
+        """Answer all waiting fetches with the records found so far, and let no fetch wait from now on; the server stops."""
         self.shared.stop_waiting()
 
     async def close(self) -> None:
-        """Drop all waits and cancel reads. Requests that still wait are not answered."""
+        """Drop all waits and cancel all reads. Requests that wait are not answered."""
         if self._look is not None:
             self._look.cancel()
             self._look = None
@@ -177,7 +176,7 @@ class Fetcher:
 
 
 def _named(request: Any) -> int:
-    """Partitions, or topics if there are more of these."""
+    """How many partitions the request names, or topics if these are more."""
     partitions = sum(len(topic.partitions) for topic in request.topics)
     partitions += sum(len(topic.partitions) for topic in request.forgotten_topics_data)
     return max(partitions, len(request.topics), len(request.forgotten_topics_data))

@@ -1,7 +1,6 @@
-"""Sends a connection's answers once one of them has parts in files: on the socket itself, while the transport still
-reads.
+"""Sends a connection's answers on the socket itself, from the first answer with parts in files on; the transport only reads then.
 
-The transport first sends what it still has (`begin`); from then on everything goes this way, so answers never mix.
+The transport first sends what it still has (`begin`). From then on all answers are sent here, so answers never mix.
 """
 
 from __future__ import annotations
@@ -15,28 +14,31 @@ from typing import Final, Protocol
 from bmq.protocol.parts import MEMORY, FilePart, Part
 from bmq.protocol.wire import Buffer
 
-GATHERED_MAX: Final = 64  # per system call
+GATHERED_MAX: Final = 64  # most bytes per system call
 SEND_BUFFER_BYTES: Final = 100 * 1024
 """Kafka's default (socket.send.buffer.bytes). Fewer bytes in flight save a third of the processor on loopback."""
 TURN_BYTES_MAX: Final = 8 * 1024 * 1024
-"""After this much, a client that takes everything at once yields to the others."""
+"""Bytes after which a client that takes everything at once yields to other clients."""
 
 
 class Sending(Protocol):
-    """The connection whose answers are sent."""
+    """The owner of the sender, as it is called back."""
 
     def sending_moved(self) -> None:
-        """The client took some bytes."""
+        """The client has taken some bytes."""
 
     def all_sent(self) -> None:
-        """Nothing is left to send; not called while `send` runs."""
+        """All parts are sent; not called while `send` runs."""
 
     def sending_failed(self, error: OSError) -> None:
         """The client or the disk failed in the middle of an answer."""
 
 
 class FileSender:
-    """`descriptor`: of the connected socket; duplicated, because a loop does not watch one that a transport uses."""
+    """Sends parts on one socket.
+
+    `descriptor`: that of the connected socket; it is duplicated, because an event loop does not watch one that a transport uses.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, descriptor: int, owner: Sending) -> None:
         self._loop = loop
@@ -45,15 +47,15 @@ class FileSender:
         self._socket.setblocking(False)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         self._parts: deque[Part] = deque()
-        self._position = 0  # in the first part
-        self._is_waiting = True  # for `begin`, for the socket, for a disk or for the next turn
+        self._position = 0  # bytes of the first part that are sent
+        self._is_waiting = True  # whether it waits: for `begin`, the socket, a disk or the next turn
         self._is_watching = False
         self._is_closed = False
         self.has_begun = False
         self.unsent_bytes = 0
 
     def begin(self) -> None:
-        """The transport has nothing left to send: start."""
+        """Start to send: the transport has nothing left to send."""
         self.has_begun = True
         self._resume()
 
@@ -116,7 +118,7 @@ class FileSender:
         if error is not None:
             self._fail(error)
             return
-        # Send at once: another look could find the bytes gone from a page cache short of room, again and again.
+        # Send at once: a page cache that is short of room may have dropped the bytes at the next look, again and again.
         part = self._parts[0]
         assert not isinstance(part, MEMORY)
         try:
@@ -138,7 +140,7 @@ class FileSender:
             buffers.append(part)
         if self._position:
             buffers[0] = memoryview(buffers[0])[self._position :]
-        # More follows at once: avoid a small packet for the head in front of a file's bytes.
+        # A file's bytes follow the head at once, so avoid a small packet for the head.
         flags = socket.MSG_MORE if len(buffers) < len(self._parts) else 0
         sent_bytes = self._socket.sendmsg(buffers, (), flags)
         self.unsent_bytes -= sent_bytes

@@ -1,6 +1,6 @@
-"""Batches as views and groups with lanes see them, remembered: what one reader had filtered, the next has without that.
+"""A cache of filtered batches of views and of groups with lanes, so that many readers filter a batch once.
 
-One memory for a process, for the event loop alone. A key has all that an answer depends on.
+A process has one cache; only its event loop uses it. A key has everything that a result depends on.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from cachetools import LRUCache
 from bmq.protocol.compression import Buffer
 
 _ENTRY_BYTES: Final = 250
-"""What a remembered batch takes besides its bytes."""
+"""Memory of a cached batch besides its bytes."""
 
 
 class AllOfIt(NamedTuple):
-    """Every record of the batch passes."""
+    """The result for a batch of which every record passes."""
 
 
 ALL_OF_IT: Final = AllOfIt()
 Filtered = Buffer | AllOfIt
-"""A whole batch in place of another one; no bytes: none of its records passes."""
+"""The result of filtering a batch: the batch that replaces it, b"" if no record passes, or AllOfIt."""
 
 
 class FilteredBatches:
-    """The least used go first."""
+    """The cache. The least recently used results are dropped first."""
 
     def __init__(self, bytes_max: int) -> None:
         self._batches: LRUCache[Hashable, Filtered] = LRUCache(bytes_max, _size)
@@ -39,7 +39,7 @@ class FilteredBatches:
         return self._batches.get(key)
 
     def put(self, key: Hashable, filtered: Filtered) -> None:
-        """Remember it, unless it is longer than all of the memory."""
+        """Add a result, unless it is longer than the whole cache."""
         if _size(filtered) <= self._batches.maxsize:
             self._batches[key] = filtered
 

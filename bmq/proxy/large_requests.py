@@ -1,7 +1,7 @@
-"""Memory of large requests while they are decoded and answered: a message takes many times the bytes of its frame.
+"""Limits the memory of large requests: decoded, a request takes many times the bytes of its frame.
 
-A large request waits here, undecoded, until there is room for what it may become; its connection is not read meanwhile.
-One that is alone always has room.
+A large request waits here, undecoded, until there is room for its estimated memory; its connection is not read meanwhile. A
+single large request always has room.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from typing import Final
 from bmq.protocol.wire import ELEMENTS_MAX
 
 DECODED_ELEMENT_BYTES: Final = 128
-"""Memory of an array element and its part of the answer, about."""
+"""Estimated memory of an array element and its part of the answer."""
 _ELEMENT_FRAME_BYTES_MIN: Final = 2
 TRIM_DELAY_S: Final = 0.05
-"""Answers are mostly sent by then. It is also how often memory is trimmed at most."""
+"""Delay between the last answer and trimming memory, in which answers are mostly sent; also the shortest interval of trims."""
 TRIMMED_AFTER_BYTES: Final = 8 * 1024 * 1024
-"""Of estimated memory that was given back."""
+"""Memory is trimmed after large requests have given this much (estimated) memory back."""
 HELD_S_MAX: Final = 30.0
-"""Room is given back after that, though the request goes on: one that waits for others must not stop all large ones."""
+"""Longest hold of room. After it room is given back while the request goes on, so that a waiting request cannot block others."""
 
 
 def decoded_bytes(frame_bytes: int) -> int:
-    """Upper estimate of the memory of a request and its answer."""
+    """Upper estimate of the memory of a request with this frame, and of its answer."""
     return frame_bytes + min(frame_bytes // _ELEMENT_FRAME_BYTES_MIN, ELEMENTS_MAX) * DECODED_ELEMENT_BYTES
 
 
 class LargeRequests:
-    """The budget of one listener: `bytes_max` for all that are admitted. First come, first served.
+    """The budget of one listener: admitted requests have at most `bytes_max` together. First come, first served.
 
-    `trim`: gives freed memory back to the system; called soon after the last of several is done.
+    `trim`: gives freed memory back to the operating system; called soon after the last admitted request is done.
     """
 
     def __init__(self, bytes_max: int, trim: Callable[[], object] | None = None) -> None:
         self._bytes_max = bytes_max
         self._trim = trim
-        self._given_back_bytes = 0  # since memory was last trimmed
+        self._given_back_bytes = 0  # bytes given back since memory was last trimmed
         self._trim_due: asyncio.TimerHandle | None = None
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self.held_bytes = 0
@@ -48,7 +48,7 @@ class LargeRequests:
         return len(self._waiting)
 
     async def admit(self, size_bytes: int) -> Admission:
-        """Wait for room. The result is to be released."""
+        """Wait for room. The caller has to release the result."""
         if self._waiting or not self._has_room(size_bytes):
             waiting = asyncio.get_running_loop().create_future()
             self._waiting.append((size_bytes, waiting))
@@ -56,10 +56,10 @@ class LargeRequests:
                 await waiting
             except asyncio.CancelledError:
                 if waiting.done() and not waiting.cancelled():
-                    self.give_back(size_bytes)  # admitted and cancelled in one turn
+                    self.give_back(size_bytes)  # it was admitted and cancelled in one turn
                 else:
                     self._waiting = deque(pair for pair in self._waiting if pair[1] is not waiting)
-                    self._admit_waiting()  # it may have been the one that had no room
+                    self._admit_waiting()  # this request may have been the one that the others waited behind
                 raise
         else:
             self.held_bytes += size_bytes
@@ -90,7 +90,7 @@ class LargeRequests:
 
 
 class Admission:
-    """One request's room."""
+    """The room of one request."""
 
     def __init__(self, budget: LargeRequests, size_bytes: int) -> None:
         self._budget = budget
@@ -98,7 +98,7 @@ class Admission:
         self._timer = asyncio.get_running_loop().call_later(HELD_S_MAX, self.release)
 
     def release(self) -> None:
-        """Give the room back; more than once is the same as once."""
+        """Give the room back. Further calls do nothing."""
         self._timer.cancel()
         size_bytes, self._size_bytes = self._size_bytes, 0
         if size_bytes:

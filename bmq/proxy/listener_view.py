@@ -1,6 +1,6 @@
 """The cluster as the clients of one listener see it: each node at its address of that listener.
 
-A node without the listener has no proxy there: partitions that it owns are served by another proxy.
+A node without the listener has no proxy for its clients: another proxy serves the partitions that it owns.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from bmq.security.listener_security import ListenerSecurity
 
 
 def at_listener(node: Node, name: str) -> Node:
-    """The node at its address of a listener."""
+    """The node, with its address at this listener."""
     for other, host, port in node.listeners:
         if other == name:
             return replace(node, host=host, port=port)
@@ -25,7 +25,7 @@ def at_listener(node: Node, name: str) -> Node:
 
 
 class ListenerController:
-    """Implements bmq.proxy.services.Controller: the controller with the addresses of one listener."""
+    """Implements bmq.proxy.services.Controller for one listener: the image has the addresses of that listener."""
 
     def __init__(self, controller: Controller, name: str) -> None:
         self._controller = controller
@@ -56,7 +56,7 @@ class ListenerController:
 
 
 class _Departed:
-    """Nodes that were there a moment ago, at their addresses of one listener: the same object while nothing changes."""
+    """Nodes that have just gone, with their addresses at one listener; the same object while they are the same."""
 
     def __init__(self, departed: Callable[[], tuple[Node, ...]], name: str) -> None:
         self._departed = departed
@@ -72,7 +72,7 @@ class _Departed:
 
 
 def services_at(services: Services, security: ListenerSecurity) -> Services:
-    """What serves the clients of a further listener: everything is shared but the addresses they are told."""
+    """The services for clients of another listener: the same but for the addresses in answers."""
     name = security.name
     return replace(
         services,

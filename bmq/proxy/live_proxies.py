@@ -1,7 +1,7 @@
 """The live proxies of a metadata image, and the stand-in for each partition whose owner's node has no proxy. Pure.
 
-Chosen by rendezvous hashing: every proxy names the same stand-in, its caches stay warm, and a proxy that comes or goes
-changes only its own partitions. Choices are cached, so that a repeated question is a look-up in a dict.
+The stand-in is chosen by rendezvous hashing: every proxy names the same one, its caches stay warm, and a proxy that comes or goes
+changes only its own partitions. Choices are cached in a dict.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _ODD: Final = 0x94D049BB133111EB
 
 
 class Proxies:
-    """The proxies among `nodes`; `by_id`: all of them, sorted by id.
+    """The proxies among `nodes`. `by_id`: all of them, sorted by id.
 
-    A draining proxy may still be connected to, but is not chosen unless all are draining. The same goes for a
-    `returning` one: clients that knew it may not reconnect to it for some seconds.
+    Clients may connect to a draining proxy, but it is not chosen as a stand-in unless all are draining. The same is true of a
+    `returning` proxy: clients that knew it may not reconnect to it for some seconds.
     """
 
     def __init__(self, nodes: Mapping[int, Node]) -> None:
@@ -42,7 +42,7 @@ class Proxies:
         return self._by_rack.get(rack, ())
 
     def stand_in(self, key: TopicPartition, rack: str | None) -> int:
-        """The stand-in for this partition, in this rack if it has a proxy; NO_LEADER without any proxy."""
+        """The stand-in for this partition, in this rack if the rack has a proxy; NO_LEADER without any proxy."""
         chosen = self._stand_ins.get((key, rack))
         if chosen is None:
             chosen = _highest(key, self._salted.get(rack) or self._salted[None])
@@ -56,9 +56,9 @@ class Proxies:
 
 
 class _Pictures:
-    """The newest few Proxies by id() of their nodes: one per process, more in a simulation of many nodes.
+    """A cache of Proxies by the id() of an image's nodes: one entry per process, more in a simulation of many nodes.
 
-    The nodes are kept too, so that their id() is not reused.
+    The nodes are kept as well, so that their id() is not used again.
     """
 
     def __init__(self) -> None:

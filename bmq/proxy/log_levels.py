@@ -1,6 +1,6 @@
-"""The levels of this process's loggers, altered live: config resources of type BROKER_LOGGER (KIP-412). Pure.
+"""The levels of this process's loggers, changed at run time: config resources of type BROKER_LOGGER (KIP-412). Pure.
 
-They belong to one process and are gone with it, as in Kafka. Codes and words are those of Kafka's ConfigAdminManager (4.3).
+Changes belong to one process and end with it, as in Kafka. Codes and messages are those of Kafka's ConfigAdminManager (4.3).
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ LOGGERS: Final = tuple(
         "peers", "proxy", "rest", "routing",
     )
 )  # fmt: skip
-"""One for each package that logs."""
+"""A logger for each package that logs."""
 LEVELS: Final = {"FATAL": 50, "ERROR": 40, "WARN": 30, "INFO": 20, "DEBUG": 10, "TRACE": 5}
-"""Kafka's names, with the numbers of Python's logging."""
+"""Kafka's names of levels, with the numbers of Python's logging."""
 _KAFKAS_NAMES: Final = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 
 
 class LogLevels:
-    """`root`: the level of all loggers that have none of their own, under Kafka's name or Python's."""
+    """The levels of all loggers. `root`: the level of loggers without one of their own, by Kafka's name or Python's."""
 
     def __init__(self, root: str = "INFO") -> None:
         self._levels = {ROOT: _KAFKAS_NAMES.get(root.upper(), root.upper())}
 
     def of(self, name: str) -> str:
-        """The level in force for a logger."""
+        """The effective level of a logger."""
         return self._levels.get(name) or self._levels[ROOT]
 
     def is_shown(self, name: str, level: int) -> bool:
-        """Whether a line of this level is written."""
+        """Whether a line of this level is written by the logger."""
         return level >= LEVELS[self.of(name)]
 
     def described(self) -> dict[str, str]:
-        """All loggers, by name."""
+        """The effective level of each logger, by name."""
         return {name: self.of(name) for name in (*LOGGERS, ROOT)}
 
     def alter(self, configs: Sequence[AlterableConfig], *, validate_only: bool = False) -> None:
-        """All changes, or none. Raises KafkaError INVALID_REQUEST, and InvalidConfig."""
+        """Make all of these changes or none. Raises KafkaError INVALID_REQUEST, InvalidConfig."""
         levels = dict(self._levels)
         if len({config.name for config in configs}) != len(configs):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")

@@ -1,4 +1,4 @@
-"""Reads whole batches behind a log's tail into memory, for those that look into batches. They take turns as all such reads do."""
+"""Reads whole batches into memory, also behind a log's tail, for code that opens batches. Catch-up reads take turns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bmq.proxy.fetch_metrics import FetchCounts
 
 
 class MemoryReads:
-    """One for a process, with what its fetches share."""
+    """Reads batches; a process has one, over the resources that its fetches share."""
 
     def __init__(
         self, catch_up: CatchUp, throttle: CatchUpThrottle, budget: ResponseBudget, counts: FetchCounts
@@ -27,18 +27,18 @@ class MemoryReads:
         self._loop = asyncio.get_running_loop()
 
     def limit(self, length_bytes_max: int) -> int:
-        """How much may be read now: no more than the answers of a process have room for, and one batch in any case."""
+        """Most bytes that may be read now: the room in the budget of answers, up to `length_bytes_max`, and at least one byte."""
         return max(1, min(length_bytes_max, self._budget.room_bytes))
 
     async def read(self, log: PartitionLog, offset: int, limit: int, bound_offset: int) -> Sequence[memoryview]:
-        """Batches from the one that holds `offset` on, about `limit` bytes. Raises BmqError, StoreError."""
+        """Batches from the one that has `offset` on, about `limit` bytes. Raises BmqError, StoreError."""
         found = await self._read(log, offset, await self._turn(limit), bound_offset)
         return [view for view in found.views if isinstance(view, memoryview)]
 
     async def read_parts(
         self, log: PartitionLog, offset: int, limit: int, bound_offset: int, *, memory_bytes_max: int | None = None
     ) -> CaughtUp:
-        """As `read`, as a part of a file where that is possible at once; else `memory_bytes_max` of it at most."""
+        """Read as `read` does, but as a part of a file if that needs no wait; else at most `memory_bytes_max` into memory."""
         limit = await self._turn(limit)
         found = self._catch_up.read_in_file(log, offset, limit, bound_offset)
         if found is None:
@@ -52,7 +52,7 @@ class MemoryReads:
     async def _turn(self, limit: int) -> int:
         slice_bytes = self._throttle.slice_bytes_max
         if slice_bytes is not None:
-            # Catch-up reads take turns, so that they do not slow down produces.
+            # Catch-up reads wait for their turn, so that they do not slow down produces.
             limit = max(1, min(limit, slice_bytes))
             now_s = self._loop.time()
             wait_s = self._throttle.turn(now_s) - now_s

@@ -1,4 +1,4 @@
-"""Whether a connection's requests are not begun, because its client has used its quota up."""
+"""The mute of a connection: its requests are not begun, because its client has used up a quota."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 
 class Mute:
-    """`ended()` is called when requests may be begun again. Answers are sent meanwhile.
+    """Mutes one connection. `ended()` is called when requests may be begun again. Answers are sent all the time.
 
-    It lasts for a time that the client was told, and for as long as a shared bucket has not called it.
+    It lasts for the time in the answer to the client, and until a shared bucket for which the connection waits calls `go_on`.
     """
 
     __slots__ = ("_ended", "_is_held", "_loop", "_timer", "_until_s", "is_on")
@@ -23,7 +23,7 @@ class Mute:
         self.is_on = False
 
     def last(self, wait_ms: int) -> None:
-        """Begin nothing for that long, counted from now; a longer time under way stays."""
+        """Begin no request for `wait_ms` from now on. A longer mute that is under way stays."""
         until_s = self._loop.time() + wait_ms / 1_000
         if wait_ms > 0 and until_s > self._until_s:
             self.is_on = True
@@ -33,21 +33,21 @@ class Mute:
 
     @property
     def is_timed(self) -> bool:
-        """Whether a time is under way."""
+        """Whether a mute for a time is under way."""
         return self._timer is not None
 
     def hold(self) -> None:
-        """Begin nothing until `go_on`."""
+        """Begin no request until `go_on`."""
         self.is_on = self._is_held = True
 
     def go_on(self) -> None:
-        """The bucket it waited for has room, or is another one now."""
+        """End the wait for a bucket: it has room, or was replaced."""
         if self._is_held:
             self._is_held = False
             self._end()
 
     def close(self) -> None:
-        """The connection is gone."""
+        """Cancel the timer: the connection is closed."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -67,4 +67,4 @@ class Mute:
 
 
 def _nothing() -> None:
-    """The connection is gone."""
+    """Replaces `ended` when the connection is closed."""

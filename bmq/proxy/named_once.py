@@ -1,4 +1,4 @@
-"""A Produce request with each partition in it once, as Kafka takes one that names a partition twice. Pure."""
+"""Removes repeated partitions from a Produce request, as Kafka does. Pure."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from bmq.protocol.hot_produce import ProducedData, ProducedTopic
 
 
 def named_once(topics: list[ProducedTopic]) -> list[ProducedTopic]:
-    """Keep the last batch of each partition, and make one topic of several of the same name. No client sends such a request.
+    """The request's topics with the last batch of each partition only, and with topics of the same name joined.
 
-    The usual request comes back as it is.
+    The usual request, which repeats nothing, is returned unchanged. No known client sends another one.
     """
     if len(topics) == 1 and len(topics[0].partitions) == 1:
         return topics

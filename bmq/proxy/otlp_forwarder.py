@@ -1,6 +1,6 @@
-"""Sends clients' metrics on to an OTLP endpoint over HTTP, one push after the other.
+"""Forwards clients' metrics to an OTLP endpoint over HTTP, one push after the other.
 
-A push is answered before it is sent on: neither clients nor other requests wait for the endpoint. What does not fit
+A push is answered before it is forwarded, so neither clients nor other requests wait for the endpoint. A push that does not fit
 into the queue, is refused, or cannot be sent within the time for retries is dropped and counted.
 """
 
@@ -23,10 +23,10 @@ from bmq.proxy.telemetry_receiver import PushedMetrics, TelemetryStats
 from bmq.proxy.telemetry_settings import TelemetrySettings
 
 Post = Callable[[bytes], Awaitable[int]]
-"""POST a body of application/x-protobuf; the answer's status. Raises OSError when there is none."""
+"""Sends a body of type application/x-protobuf by POST, and returns the status. Raises OSError without an answer."""
 
 _TRY_AGAIN: Final = frozenset({429, 502, 503, 504})
-"""What OTLP/HTTP calls retryable."""
+"""The retryable status codes of OTLP/HTTP."""
 _RETRY_FIRST_S: Final = 0.5
 _RETRY_LONGEST_S: Final = 10.0
 
@@ -34,7 +34,7 @@ _log = structlog.get_logger("bmq.proxy")
 
 
 class OtlpForwarder:
-    """A TelemetryReceiver. `post` reaches the endpoint."""
+    """A TelemetryReceiver that forwards to an endpoint. `post`: sends a request to it."""
 
     def __init__(self, post: Post, settings: TelemetrySettings, stats: TelemetryStats, random: Random) -> None:
         self._post = post
@@ -48,7 +48,7 @@ class OtlpForwarder:
         self._is_failing = False
 
     def receive(self, pushed: PushedMetrics) -> None:
-        """Raises KafkaError INVALID_RECORD for what does not decompress or is no OpenTelemetry data."""
+        """Queue a push. Raises KafkaError INVALID_RECORD if it does not decompress, or is not OpenTelemetry data."""
         try:
             data = decompress(pushed.compression, pushed.data, self._settings.decompressed_bytes_max)
             body = with_attributes(memoryview(data), pushed.attributes)
@@ -63,7 +63,7 @@ class OtlpForwarder:
             self._sender = self._loop.create_task(self._send_all())
 
     async def close(self) -> None:
-        """Stop sending. What is still queued is dropped, and counted as dropped."""
+        """Stop sending. Queued pushes are dropped, and counted as dropped."""
         if self._sender is not None:
             self._sender.cancel()
             await asyncio.wait({self._sender})
@@ -101,6 +101,6 @@ class OtlpForwarder:
     def _drop(self, why: str) -> None:
         self._stats.dropped += 1
         if not self._is_failing:
-            # Once for each time that it begins to fail: the counter tells the rest.
+            # Log the first of failures in a row; the counter has the others.
             self._is_failing = True
             _log.warning("client_metrics_dropped", endpoint=self._settings.otlp_endpoint, why=why)

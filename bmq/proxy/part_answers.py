@@ -1,4 +1,4 @@
-"""Answers a large request part by part; the parts are decoded before, or when they are due (bmq.protocol.streamed_parts)."""
+"""Answers a large request part by part. The request was decoded before, or each part is when it is due (streamed_parts)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bmq.proxy.services import Services
 from bmq.proxy.split_requests import CHANGES_MAX, Split, cut, is_cut, streamed, streamed_splits_of, without_repeats
 
 ANSWER_ELEMENTS_MAX: Final = 1_000_000
-"""Array elements of one answer that is joined of parts: a small request may name what has a long answer many times."""
+"""Most array elements of one answer: a small request may name many times what has a long answer."""
 
 
 class AnswerTooLarge(Exception):
@@ -30,7 +30,7 @@ class AnswerTooLarge(Exception):
 async def surveyed(
     api_key: ApiKey, header: RequestHeader, frame: Buffer, turns: LoopTurns
 ) -> tuple[Split, StreamedParts] | None:
-    """A request whose parts are decoded when they are due; None: it is to be decoded as a whole. Raises MalformedMessage."""
+    """A request's parts, to be decoded when they are due; None if it has to be decoded as a whole. Raises MalformedMessage."""
     for split in streamed_splits_of(api_key, header.api_version):
         parts = streamed(split, header, frame)
         await run_in_turns(parts.survey(), turns)
@@ -40,10 +40,10 @@ async def surveyed(
 
 
 class PartAnswers:
-    """The answers to the parts of one request. `is_too_late`: whether no further part may be answered (rule 22).
+    """Answers one request in parts. `is_too_late`: returns whether no further part may be carried out (rule 22).
 
-    Its methods are Handlers. They return None if the request is not answered: it took too long, and what is left must not be
-    carried out. They raise AnswerTooLarge.
+    Its methods are Handlers. They return None, for no answer, if the request took too long, so that the rest must not be carried
+    out. They raise AnswerTooLarge.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class PartAnswers:
         self._elements = 0
 
     async def decoded(self, request: Any, context: RequestContext, services: Services) -> Any:
-        """The answer to a request that is decoded."""
+        """The answer to a request that was decoded as a whole."""
         joined = Joined(self._split.answered)
         for part in cut(await run_in_turns(without_repeats(request, self._split), self._turns), self._split):
             response = await self._answer(part, context, services)
@@ -69,7 +69,7 @@ class PartAnswers:
         return joined.response
 
     async def streamed(self, parts: StreamedParts, request: Any, context: RequestContext, services: Services) -> Any:
-        """The answer, EncodedPieces or a message, to a request that is decoded part by part. `request`: without elements."""
+        """The answer (EncodedPieces or a message) to a request that is decoded part by part. `request`: it, without elements."""
         array = self._split.answered[0]
         joined = EncodedJoined(self._split.answered, array_codec("response", self._api_key, context.api_version, array))
         while (some := await run_in_turns(parts.next(), self._turns)) is not None:

@@ -1,4 +1,4 @@
-"""Access to a partition's log for handlers off the hot path: topics, owners, epochs."""
+"""Finds topics, partitions' logs and epochs for handlers off the hot path."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 
 def topic_named(services: Services, name: str) -> TopicImage:
-    """Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
+    """The topic with this name. Raises KafkaError UNKNOWN_TOPIC_OR_PARTITION."""
     topic = services.controller.image.topics.get(name)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
@@ -29,7 +29,7 @@ def topic_named(services: Services, name: str) -> TopicImage:
 
 
 def require_writable(topic: TopicImage) -> None:
-    """Raises KafkaError POLICY_VIOLATION for a view, which shows another topic's records."""
+    """Refuse views, which show another topic's records. Raises KafkaError POLICY_VIOLATION."""
     if topic.view is not None:
         base = topic.view.base_name
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{topic.name} is a view of {base}, and cannot be written")
@@ -38,9 +38,9 @@ def require_writable(topic: TopicImage) -> None:
 async def leader_log(
     services: Services, topic: TopicImage, partition: int, *, until_s: float | None = None
 ) -> PartitionLog:
-    """The partition's log, of a view that of its base, started if it was idle. Raises KafkaError.
+    """The partition's log (for a view: its base's), started if it was idle. Raises KafkaError.
 
-    `until_s` (the loop's time): NOT_LEADER_OR_FOLLOWER after it, while the start goes on; None: as long as it takes.
+    `until_s` (the event loop's time): raise NOT_LEADER_OR_FOLLOWER then, while the start goes on. None: wait for the start.
     """
     if topic.partition(partition) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} has no partition {partition}")
@@ -56,12 +56,15 @@ async def leader_log(
 
 
 def check_leader_epoch(log: PartitionLog, current_leader_epoch: int) -> None:
-    """Raises KafkaError FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH (KIP-320); -1: the client knows none."""
+    """Compare the client's leader epoch (-1: it knows none) with the log's (KIP-320).
+
+    Raises KafkaError FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH.
+    """
     check_epoch(log.leader_epoch, current_leader_epoch)
 
 
 def check_epoch(leader_epoch: int, current_leader_epoch: int) -> None:
-    """The same, of a partition that has no log yet."""
+    """Compare the client's leader epoch with `leader_epoch`, as `check_leader_epoch` does."""
     if current_leader_epoch < 0 or current_leader_epoch == leader_epoch:
         return
     is_old = current_leader_epoch < leader_epoch
@@ -72,14 +75,14 @@ def check_epoch(leader_epoch: int, current_leader_epoch: int) -> None:
 
 
 class UnwrittenPartitions:
-    """For one request: partitions that nobody has ever written to, which need no start to be answered for (rule 15)."""
+    """Finds idle partitions without records for one request: they can be answered for without a start (rule 15)."""
 
     def __init__(self, services: Services) -> None:
         self._partitions = services.partitions
         self._proof: asyncio.Task[bool] | None = None
 
     async def leader_epoch(self, topic_partition: TopicPartition) -> int | None:
-        """The leader epoch of an idle partition without records; None: its log has to say."""
+        """The leader epoch of an idle partition without records; None if its log has to be asked."""
         if self._proof is None:
             self._proof = asyncio.ensure_future(self._is_proven())
         try:
@@ -96,7 +99,7 @@ class UnwrittenPartitions:
 
 
 async def for_each(items: Sequence[T], perform: Callable[[T], Awaitable[R]], turns: Turns = NO_TURNS) -> list[R]:
-    """The results in the items' order; limited concurrency, so that a huge request does not start too many tasks."""
+    """Perform a call for each item, a bounded number at a time. Returns the results in the items' order."""
     if len(items) == 1:
         return [await perform(items[0])]
     results: list[R] = []

@@ -1,4 +1,4 @@
-"""Partitions that fetches wait for: each is started once for all callers, and all get the outcome."""
+"""Starts partitions that fetches wait for: once for all fetches, which all get the outcome."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Started = Callable[[TopicPartition, ErrorCode], None]
 
 
 class PartitionStarts:
-    """`spawn`: runs a coroutine as a task that ends with the process."""
+    """Starts partitions. `spawn`: runs a coroutine as a task that ends with the process."""
 
     def __init__(self, spawn: Callable[[Coroutine[Any, Any, None]], None]) -> None:
         self._spawn = spawn

@@ -1,7 +1,7 @@
-"""Connections whose clients are not known yet: in a TLS handshake, or before their login. Decisions only.
+"""Limits connections whose clients are not authenticated yet: in a TLS handshake, or before their login. Decisions only.
 
-Without a bound they could take all memory and descriptors before anybody has proved anything. Beyond a limit the oldest
-gives way: a client that means it is done within milliseconds.
+Without a limit they could take all memory and descriptors. Beyond it the oldest one is closed: a genuine client is done within
+milliseconds.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from bmq.proxy.connections_by_host import ConnectionsByHost
 
 
 class Pending(Protocol):
-    """A connection that is not done; it can be dropped."""
+    """A connection that is not authenticated yet, and can be dropped."""
 
     def close(self, reason: str) -> None: ...
 
 
 class PendingConnections:
-    """`total_max`, `per_host_max`: how many there may be, in all and of one address."""
+    """`total_max`, `per_host_max`: most pending connections, in all and from one address."""
 
     def __init__(self, total_max: int, per_host_max: int) -> None:
         self._total_max = total_max
@@ -32,7 +32,7 @@ class PendingConnections:
         return self._waiting.of_host(host)
 
     def add(self, host: str, one: Pending) -> None:
-        """Count it until `remove`; beyond a limit the oldest of its address, or of all, is closed."""
+        """Count a connection until `remove`. Beyond a limit the oldest from its address, or of all, is closed."""
         waiting = self._waiting
         waiting.add(host, one)
         if waiting.of_host(host) > self._per_host_max:
@@ -42,7 +42,7 @@ class PendingConnections:
             self._drop(waiting.oldest(), f"{self._total_max} newer connections have not")
 
     def remove(self, one: Pending) -> None:
-        """It is known now, or gone."""
+        """Stop counting a connection: its client is authenticated, or it is closed."""
         self._waiting.remove(one)
 
     def _drop(self, oldest: Pending, why: str) -> None:

@@ -1,4 +1,4 @@
-"""A partition of a fetch that a look could not settle."""
+"""A partition of a fetch for which a look found no result."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from bmq.proxy.fetch_session import Interest
 
 
 class PendingRead(NamedTuple):
-    """To be read from the store, or (no limit) to be confirmed out of range by the owner.
+    """A read from the store; without a limit, a question to the owner whether the offset is out of range.
 
-    `is_divergent`: to be confirmed that the reader's log diverges from ours. `found`: the records are there, and only
-    their aborted transactions have to be asked for.
+    `is_divergent`: ask the owner to confirm that the reader's log diverges from ours. `found`: the records are read, and only
+    their aborted transactions are missing.
     """
 
-    place: int  # in the results
+    place: int  # the partition's place in the results
     interest: Interest
     log: PartitionLog
     length_bytes_max: int | None
-    room_bytes: int  # left in the answer: a first batch may exceed its read limit
+    room_bytes: int  # bytes left in the answer: a first batch may exceed its read limit
     bound_offset: int
     is_divergent: bool = False
     found: CaughtUp | None = None

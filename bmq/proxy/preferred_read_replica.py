@@ -1,8 +1,8 @@
 """Sends consumers that name their rack to a proxy in it, which reads the same log (KIP-392).
 
-Only the proxy that clients see as a partition's leader does so, and only once in a while per connection and partition:
-a consumer that comes back, because it cannot reach the other proxy or does not know it, is served here. Consumers stay
-with the proxy they were sent to for minutes (Java and librdkafka: five), then ask the leader again.
+Only the proxy that clients see as a partition's leader redirects, and only once in a while per connection and partition: a
+consumer that comes back, because it cannot reach the other proxy or does not know it, is served here. Consumers stay with the
+proxy that they were sent to for minutes (Java and librdkafka: five), and then ask the leader again.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 NOWHERE: Final = -1
 _REPLICAS_ONLY: Final = frozenset({"apache-kafka-java"})
-"""Clients that only go to nodes that the metadata lists as replicas of the partition (Cluster.nodeIfOnline)."""
+"""Clients that follow a redirect only to a node that is a replica of the partition in the metadata (Cluster.nodeIfOnline)."""
 
 Redirects = OrderedDict[tuple[int | str, TopicPartition], float]
 
 
 class PreferredReadReplicas:
-    """The redirects of all connections of this proxy, with the loop's times."""
+    """Remembers the redirects of all connections of this proxy, with the event loop's times."""
 
     def __init__(self, counts: FetchCounts, *, again_ms: int, redirects_max: int) -> None:
         self._counts = counts
@@ -37,7 +37,7 @@ class PreferredReadReplicas:
         self._redirected: Redirects = OrderedDict()
 
     def reader(self, rack: str, context: RequestContext, services: Services) -> PreferredReadReplica | None:
-        """For one fetch of a consumer in this rack; None when there is no nearer proxy."""
+        """The redirects for one fetch of a consumer in this rack; None without a nearer proxy."""
         if rack == services.node.rack:
             return None
         image = services.controller.image
@@ -45,7 +45,7 @@ class PreferredReadReplicas:
         return PreferredReadReplica(self, near, image, context, services) if near else None
 
     def send(self, key: tuple[int | str, TopicPartition], now_s: float) -> bool:
-        """Whether to redirect a reader now; remembers it."""
+        """Whether to redirect this reader now; if so, remembers it."""
         redirected_s = self._redirected.get(key)
         if redirected_s is not None and now_s - redirected_s < self._again_s:
             return False
@@ -58,7 +58,7 @@ class PreferredReadReplicas:
 
 
 class PreferredReadReplica:
-    """One fetch's view: a partition's answer does not change, however often the fetch looks."""
+    """The redirects of one fetch. A partition's decision stays the same over all looks of the fetch."""
 
     __slots__ = ("_all", "_context", "_found", "_image", "_near", "_services")
 
@@ -78,7 +78,7 @@ class PreferredReadReplica:
         self._found: dict[TopicPartition, int] = {}
 
     def replica(self, key: TopicPartition) -> int:
-        """The proxy from which to read this partition; NOWHERE: this one."""
+        """The proxy to which to redirect for this partition; NOWHERE for none."""
         found = self._found.get(key)
         if found is None:
             found = self._choose(key)

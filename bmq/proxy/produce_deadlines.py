@@ -1,4 +1,4 @@
-"""Deadlines of produces: they are answered in time, whether their batches are durable or not."""
+"""Deadlines of produces, at which they are answered even if their batches are not durable yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Expiring(Protocol):
 
 
 class ProduceDeadlines:
-    """The deadlines of one listener's produces. `add` and `discard` run once per request; `expire` scans all."""
+    """The deadlines of one listener's produces. `add` and `discard` run once per request; `expire` reads all."""
 
     __slots__ = ("_waiting",)
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 
 class ProducerIds:
-    """Callers that find the block used up share one request for the next block."""
+    """Hands out ids. Callers that find the block used up share one request for the next block."""
 
     def __init__(self, allocate: Callable[[], Awaitable[range]]) -> None:
         self._allocate = allocate
@@ -15,7 +15,7 @@ class ProducerIds:
         self._lock = asyncio.Lock()
 
     async def next(self) -> int:
-        """An id that was never given out. Raises KafkaError."""
+        """A producer id that was never given out before. Raises KafkaError."""
         producer_id = next(self._left, None)
         if producer_id is None:
             async with self._lock:

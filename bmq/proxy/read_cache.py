@@ -1,8 +1,8 @@
-"""Chunks of segment files in memory, for reads that the tail cache cannot serve: shared by all consumers, LRU by bytes.
+"""A cache of chunks of segment files, for reads that the tail cache cannot serve; shared by all consumers, LRU by bytes.
 
-A chunk is cached only up to the bytes that were valid when it was read (rule 13), and read again once more of it is
-valid. Misses of the same chunk share one read. An evicted chunk stays alive while a response holds views of it; those
-bytes count in the response budget.
+A chunk is cached up to the bytes that were valid when it was read (rule 13), and read again once more bytes of it are valid.
+Misses of the same chunk share one read. An evicted chunk stays in memory while a response has views of it; these bytes count in
+the response budget.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ class ReadCache:
         self._store = store
         self._counts = counts
         self._chunks: OrderedDict[ChunkKey, memoryview] = OrderedDict()
-        self._ahead: deque[tuple[Location, int, int]] = deque()  # bounded by the bytes of its chunks
+        self._ahead: deque[tuple[Location, int, int]] = deque()  # its limit is in bytes of chunks
         self._reading: dict[ChunkKey, tuple[int, Task[memoryview]]] = {}
 
     def valid_bytes_of(self, location: Location, number: int) -> int:
-        """How many bytes of a chunk may be read."""
+        """How many bytes of a chunk are valid, and may be read."""
         return min(self.chunk_bytes, location.valid_bytes - number * self.chunk_bytes)
 
     def peek(self, location: Location, number: int) -> memoryview | None:
-        """The chunk, if all its valid bytes are in memory."""
+        """The chunk, if all its valid bytes are in memory; else None."""
         key = (location.file_id, number)
         chunk = self._chunks.get(key)
         if chunk is None or len(chunk) < self.valid_bytes_of(location, number):
@@ -51,25 +51,25 @@ class ReadCache:
         return chunk
 
     def file_part(self, span: Span) -> FilePart | None:
-        """Like SegmentStore.file_part."""
+        """The span as a part of a file, by SegmentStore.file_part; None if the store has none."""
         return self._store.file_part(
             span.path, file_id=span.file_id, position=span.position, length_bytes=span.length_bytes
         )
 
     async def chunk(self, location: Location, number: int) -> memoryview:
-        """The chunk with at least its valid bytes. Raises FileMissing, CorruptFile, StorageUnavailable."""
+        """The chunk, with all its valid bytes, read if necessary. Raises FileMissing, CorruptFile, StorageUnavailable."""
         found = self.peek(location, number)
         if found is not None:
             return found
         self._counts.cache_misses += 1
-        # A reader that gives up must not cancel the read for others that wait for it.
+        # A reader that is cancelled must not cancel the read, for which others may wait.
         return await asyncio.shield(self._begin(location, number))
 
     def read_ahead(self, location: Location, number: int, count: int) -> None:
-        """Read `count` chunks from `number` on, as far as they are valid, missing and within the budget.
+        """Read ahead up to `count` chunks from `number` on: those that are valid, not in memory, and within the budget.
 
-        Starts only after the present answer is on its way, and reads one chunk per turn of the loop: a local store
-        reads them on the loop, and sockets must not wait for data that nobody has asked for yet.
+        It starts after the present answer is sent, and reads one chunk per turn of the event loop: a local store reads on the
+        event loop, and sockets must not wait for chunks that no client has asked for yet.
         """
         for ahead in range(number, number + count):
             size = self.valid_bytes_of(location, ahead)
@@ -100,7 +100,7 @@ class ReadCache:
         return (chunk is not None and len(chunk) >= size) or (reading is not None and reading[0] >= size)
 
     async def close(self) -> None:
-        """Cancel all reads and drop everything."""
+        """Cancel all reads and drop all chunks."""
         self.read_ahead_bytes -= sum(size for _, _, size in self._ahead)
         self._ahead.clear()
         tasks = [task for _, task in self._reading.values()]
@@ -135,7 +135,7 @@ class ReadCache:
         if reading is not None and reading[1] is task:
             del self._reading[key]
         if not task.cancelled():
-            # Mark a failure as retrieved: a chunk that is read ahead may have no waiter.
+            # Mark an error as retrieved: no caller may wait for a chunk that is read ahead.
             task.exception()
 
     def _end_read_ahead(self, size: int, _: Task[memoryview]) -> None:

@@ -1,4 +1,4 @@
-"""Lines about clients that are refused or closed: a few each second, whatever they send."""
+"""Logs clients that are refused or whose connections are closed: at most a few lines each second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LINES_PER_SECOND_MAX: Final = 10
 
 
 class RefusalLog:
-    """`elapsed_s`: a clock of durations."""
+    """Writes these lines. `elapsed_s`: a monotonic clock, in seconds."""
 
     def __init__(self, elapsed_s: Callable[[], float]) -> None:
         self._elapsed_s = elapsed_s
@@ -21,7 +21,7 @@ class RefusalLog:
         self._in_window = 0
 
     def note(self, host: str, reason: str) -> None:
-        """Write a line, or count one that is left out."""
+        """Write a line, or count it as left out."""
         now_s = self._elapsed_s()
         if now_s - self._window_s >= 1:
             if self._in_window > LINES_PER_SECOND_MAX:

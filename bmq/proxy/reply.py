@@ -11,8 +11,7 @@ from bmq.protocol.parts import Part
 class Reply(Protocol):
     """Takes a response frame without its length prefix, in pieces that are sent unchanged; None closes the connection.
 
-    An empty sequence means that this request has no answer (Produce with acks=0). `is_done`: it was called, or the
-    client is gone.
+    An empty sequence: the request has no answer (Produce with acks=0). `is_done`: it was called, or the client has disconnected.
     """
 
     @property

@@ -187,10 +187,9 @@ def _has_valid_name(partition: Hashable) -> bool:
 class Services:
     """Passed to every handler. `loop` is the time; `node` is this server as clients see it.
 
-    `departed`: nodes that were in the image until a moment ago; the same object while nothing changes.
-    `refused_unknown`: refused batches for partitions that this process does not know yet, by (topic name or id,
-    partition) as the client names them. `connection_limits`: those in force now; None: the listener's own ones. `access`: clients'
-    rights.
+    `departed`: nodes that were in the image until a moment ago; the same object while nothing changes. `refused_unknown`: refused
+    batches for partitions that this process does not know yet, by (topic name or id, partition) as the client names them.
+    `connection_limits`: those in force now; None: the listener's own ones. `access`: clients' rights.
     """
 
     node: Node

@@ -6,8 +6,9 @@ it up, and done something else since. So all of that is dropped unread (`on_stal
 A timer beats. Code that is about to act on received data asks `is_stalled` first, because after a stall the event loop
 may deliver received bytes before it runs the timer. Asking costs one reading of a clock.
 
-`now_s` should be a clock that goes on while the machine sleeps (Clock.elapsed_s; the event loop's own does not). Ages of
-requests are measured with the same one: between two clocks a request could be too old for neither. No clock of a virtual machine goes on while its host has paused it: that cannot be detected from inside.
+`now_s` should be a clock that goes on while the machine sleeps (Clock.elapsed_s; the event loop's own does not). Ages of requests
+are measured with the same one: between two clocks a request could be too old for neither. No clock of a virtual machine goes on
+while its host has paused it: that cannot be detected from inside.
 """
 
 from __future__ import annotations

@@ -71,8 +71,8 @@ def _bytes_of(piece: Piece) -> int:
 
 
 class ViewRange:
-    """What a view shows of the offsets [base_offset, next_offset), without gaps. `asked_s`: when the log was last asked how far it
-    is compacted.
+    """What a view shows of the offsets [base_offset, next_offset), without gaps. `asked_s`: when the log was last asked how far
+    it is compacted.
     """
 
     __slots__ = ("_ends", "asked_s", "base_offset", "pieces", "size_bytes")

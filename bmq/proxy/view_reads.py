@@ -1,9 +1,10 @@
 """Reads of views: the base's batches with only the records that pass the view's filter.
 
 Filtering takes a thread, one read at a time in a process, and its results are remembered by view and batch: what many readers
-fetch is filtered once. What is short beside its base is remembered by ranges of offsets too, and then the base is not read again. Offsets without records that pass go out as batches without records, so that positions move and lag
-reaches 0. A read that finds nothing up to the end of the log tells nobody: the fetch goes on waiting, and the next look begins
-where this read ended (`Interest.passed`).
+fetch is filtered once. What is short beside its base is remembered by ranges of offsets too, and then the base is not read again.
+Offsets without records that pass go out as batches without records, so that positions move and lag reaches 0. A read that finds
+nothing up to the end of the log tells nobody: the fetch goes on waiting, and the next look begins where this read ended
+(`Interest.passed`).
 
 What the kernel in C can filter is looked at by whole steps (view_scan.py), and what passes as a whole is sent from where it lies.
 """

@@ -1,1 +1,1 @@
-"""What clients may do: the right that each API asks for, and the answers where it is missing."""
+"""Authorization of requests: the right that each API demands, and the answers where it is missing."""

@@ -1,4 +1,4 @@
-"""Parts of answers about topics and groups that a client may not see or use. Decisions only."""
+"""Makes the parts of answers about topics and groups that a client may not describe or use. Decisions only."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _NO_ID = UUID(int=0)
 
 
 def partitions_with_code(api_key: ApiKey, name: str, partitions: Iterable[int], code: ErrorCode, message: str) -> Any:
-    """A topic of an answer in which each partition has this code, and the message if the API has a field for it."""
+    """A topic of an answer. Each partition has this code, and the message if the API has a field for one."""
     match api_key:
         case ApiKey.LIST_OFFSETS:
             offsets = list_offsets_response
@@ -93,7 +93,7 @@ def partitions_with_code(api_key: ApiKey, name: str, partitions: Iterable[int], 
 
 
 def commit_refused(api_key: ApiKey, topics: Sequence[Any], code: ErrorCode) -> Any:
-    """OffsetCommit or TxnOffsetCommit: each partition has this code."""
+    """The answer to an OffsetCommit or TxnOffsetCommit in which each partition has this code."""
     if api_key is ApiKey.OFFSET_COMMIT:
         commit = offset_commit_response
         return commit.OffsetCommitResponse(
@@ -126,14 +126,14 @@ def commit_refused(api_key: ApiKey, topics: Sequence[Any], code: ErrorCode) -> A
 
 
 def metadata_topic(asked: MetadataRequestTopic, code: ErrorCode) -> MetadataResponseTopic:
-    """Asked for by name: zero id; by id: no name. Whether the topic exists is not told."""
+    """A refused topic of Metadata. It does not show whether the topic exists: no id if it was named, no name if asked by id."""
     if asked.name is not None:
         return MetadataResponseTopic(error_code=code, name=asked.name, topic_id=_NO_ID)
     return MetadataResponseTopic(error_code=code, name=None, topic_id=asked.topic_id)
 
 
 def metadata_by_id_refused(topics: Iterable[MetadataRequestTopic]) -> MetadataResponse:
-    """Metadata 10 and 11 have a field for ids and may not use it: Kafka refuses the request without the cluster."""
+    """The refusal of Metadata 10 and 11 by id: Kafka refuses such a request, and leaves the cluster out of the answer."""
     code = ErrorCode.INVALID_REQUEST
     return MetadataResponse(
         topics=[MetadataResponseTopic(error_code=code, name=one.name or "", topic_id=one.topic_id) for one in topics]
@@ -145,7 +145,7 @@ def described_topic(name: str, code: ErrorCode) -> DescribeTopicPartitionsRespon
 
 
 def fetched_topic_refused(asked: Any, code: ErrorCode, *, is_grouped: bool) -> Any:
-    """A topic of OffsetFetch. `is_grouped`: from version 8 on."""
+    """A refused topic of OffsetFetch. `is_grouped`: the version is 8 or later."""
     if is_grouped:
         return OffsetFetchResponseTopics(
             topic_id=asked.topic_id,
@@ -177,7 +177,7 @@ def coordinator_refused(key: str, code: ErrorCode, message: str) -> Coordinator:
 
 
 def described_group_refused(api_key: ApiKey, group_id: str, code: ErrorCode, message: str) -> Any:
-    """A group of DescribeGroups, or one of a new protocol's descriptions."""
+    """A refused group of DescribeGroups, or of the descriptions of the newer group protocols."""
     if api_key is ApiKey.DESCRIBE_GROUPS:
         return describe_groups_response.DescribedGroup(group_id=group_id, error_code=code, error_message=message)
     if api_key is ApiKey.CONSUMER_GROUP_DESCRIBE:
@@ -196,7 +196,7 @@ def deleted_group_refused(group_id: str, code: ErrorCode) -> DeletableGroupResul
 def topics_of_txn_refused(
     denied: Sequence[AddPartitionsToTxnTopic], others: Sequence[AddPartitionsToTxnTopic], image: MetadataImage
 ) -> AddPartitionsToTxnResponse:
-    """AddPartitionsToTxn before version 4: one denied topic keeps the others from being added, but not from being looked at."""
+    """The answer to AddPartitionsToTxn before version 4 with a denied topic: no topic is added, and the others are checked."""
     return AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=[
             *partitions_refused(denied, ErrorCode.TOPIC_AUTHORIZATION_FAILED),
@@ -222,7 +222,7 @@ def _not_added(asked: AddPartitionsToTxnTopic, topic: TopicImage | None) -> AddP
 
 
 def acls_refused(api_key: ApiKey, request: Any, code: ErrorCode, message: str) -> Any:
-    """CreateAcls or DeleteAcls: each entry and filter has this code."""
+    """The answer to CreateAcls or DeleteAcls in which each entry or filter has this code."""
     if api_key is ApiKey.CREATE_ACLS:
         return CreateAclsResponse(
             results=[AclCreationResult(error_code=code, error_message=message) for _ in request.creations]

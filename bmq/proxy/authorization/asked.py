@@ -1,4 +1,4 @@
-"""One request, what its client may do, and the simplest rules: a right over the cluster, or over one group."""
+"""A request with its client's rights, and the simplest rules: a right over the cluster, or over one group."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from bmq.proxy.access import Access
 from bmq.security.acls import Operation, ResourceType
 
 Answer = Callable[[Any], Awaitable[Any]]
-"""The API's own handler, for a request with what is allowed."""
+"""The API's own handler, called with the part of the request that is allowed."""
 
 
 class Asked:
-    """One request, and what its client may do."""
+    """One request, and the rights of its client."""
 
     def __init__(
         self, api_key: ApiKey, request: Any, context: RequestContext, access: Access, image: MetadataImage
@@ -45,11 +45,11 @@ class Asked:
         return self.access.allows(self.context, self.api_key, operation, ResourceType.CLUSTER, is_quiet=is_quiet)
 
     def refused(self, code: ErrorCode, message: str = "") -> Any:
-        """The whole request."""
+        """The answer that refuses the whole request."""
         return refused(self.api_key, self.request, code, message or SAID.get(code, ""))
 
     def name_of(self, one: Any) -> str | None:
-        """The name of a topic that a request names by name or by id; None: no topic has the id."""
+        """The name of a topic that the request names by name or by id; None if no topic has the id."""
         if getattr(one, "name", None):
             name: str = one.name
             return name
@@ -72,12 +72,12 @@ ID_DENIED: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
 async def anyone(asked: Asked, answer: Answer) -> Any:
-    """No right is asked for."""
+    """The rule of APIs that demand no right."""
     return await answer(asked.request)
 
 
 def of_cluster(operation: Operation) -> Rule:
-    """The right to do something with the cluster."""
+    """The rule that demands this operation on the cluster."""
 
     async def rule(asked: Asked, answer: Answer) -> Any:
         if not asked.cluster(operation):
@@ -88,7 +88,7 @@ def of_cluster(operation: Operation) -> Rule:
 
 
 def of_group(operation: Operation) -> Rule:
-    """A right over the group that the request names."""
+    """The rule that demands this operation on the group that the request names."""
 
     async def rule(asked: Asked, answer: Answer) -> Any:
         if not asked.group(operation, asked.request.group_id):

@@ -1,4 +1,4 @@
-"""Rules about configs: of topics and groups by their names, of everything else by the cluster."""
+"""Rules about configs: topics and groups are checked by name, all other resources by the right over the cluster."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from bmq.proxy.authorization.asked import (
 from bmq.security.acls import Operation
 
 _BROKER, _BROKER_LOGGER, _TOPIC, _CLIENT_METRICS, _GROUP = 4, 8, 2, 16, 32
-"""Types of resources with configs."""
+"""Types of resources with configs: broker, broker logger, topic, client metrics, group."""
 
 
 def of_configs(operation: Operation, answers: str) -> Rule:
-    """A right over the configs of topics and groups by their names, of everything else by the cluster."""
+    """The rule that demands this operation on named topics and groups, and on the cluster for all other resources."""
 
     async def rule(asked: Asked, answer: Answer) -> Any:
         codes: dict[int, ErrorCode] = {}

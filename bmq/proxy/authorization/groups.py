@@ -32,7 +32,7 @@ from bmq.proxy.authorization.topics import of_topics
 from bmq.security.acls import Operation, ResourceType
 
 _FETCH_HAS_CODE_FROM: Final = 2
-"""The version of OffsetFetch since which its answer has a code for the whole group."""
+"""The first version of OffsetFetch whose answer has an error code for the whole group."""
 
 
 async def offset_commit(asked: Asked, answer: Answer) -> Any:
@@ -138,7 +138,7 @@ async def find_coordinator(asked: Asked, answer: Answer) -> Any:
 
 
 def describe_each(names: str, *, is_described_by_topics: bool) -> Rule:
-    """Of groups: without the right over a group it is refused; one that has a topic which may not be described, too."""
+    """The rule for describing groups: refuses groups without the right, and those with a topic that may not be described."""
 
     async def rule(asked: Asked, answer: Answer) -> Any:
         allowed, denied = parted(
@@ -167,7 +167,7 @@ _HIDDEN: Final = "The group has described topic(s) that the client is not author
 
 
 def topics_of_group(group: Any) -> set[str]:
-    """Topics that a described group of a new protocol names."""
+    """The topics in the description of a group of a newer protocol."""
     found: set[str] = set()
     for member in group.members:
         for assignment in (member.assignment, getattr(member, "target_assignment", None)):

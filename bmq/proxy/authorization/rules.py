@@ -1,7 +1,8 @@
-"""The right that each API asks for, and how it is answered where the right is missing, as in KafkaApis (4.3).
+"""The right that each API demands, and the answer where it is missing. Source: Kafka's KafkaApis (4.3).
 
-A rule lets its handler see what is allowed, and answers for the rest. Every served API has one: a listener without a rule
-for an API does not start. Produce and Fetch ask for each topic themselves, as they are answered without a task.
+A rule passes the allowed part of a request to the API's handler, and answers for the rest. Every served API has a rule: a
+listener without one for an API does not start. Produce and Fetch check each topic themselves, because they are answered without
+a task.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ _READ_GROUP: Final = of_group(Operation.READ)
 _TOPIC_PARTITIONS: Final = ("partitions", "partitions", "partition_index")
 
 RULES: Final[dict[ApiKey, Rule]] = {
-    ApiKey.PRODUCE: anyone,  # the handler asks for each topic
+    ApiKey.PRODUCE: anyone,  # the handler checks each topic
     ApiKey.FETCH: anyone,  # likewise
-    ApiKey.SHARE_FETCH: anyone,  # the handler asks for the group and each topic
+    ApiKey.SHARE_FETCH: anyone,  # the handler checks the group and each topic
     ApiKey.SHARE_ACKNOWLEDGE: anyone,  # likewise
     ApiKey.API_VERSIONS: anyone,
     ApiKey.SASL_HANDSHAKE: anyone,
@@ -81,10 +82,10 @@ RULES: Final[dict[ApiKey, Rule]] = {
     ApiKey.ALTER_CLIENT_QUOTAS: of_cluster(Operation.ALTER_CONFIGS),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _DESCRIBE_CLUSTER,
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _ALTER_CLUSTER,
-    ApiKey.CREATE_DELEGATION_TOKEN: anyone,  # the handler asks for the right over another owner
-    ApiKey.RENEW_DELEGATION_TOKEN: anyone,  # owners and renewers alone
+    ApiKey.CREATE_DELEGATION_TOKEN: anyone,  # the handler checks the right over another owner
+    ApiKey.RENEW_DELEGATION_TOKEN: anyone,  # only owners and renewers may; the handler checks that
     ApiKey.EXPIRE_DELEGATION_TOKEN: anyone,
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: anyone,  # the handler leaves out what may not be seen
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: anyone,  # the handler leaves out tokens that the client may not see
     ApiKey.DESCRIBE_QUORUM: _DESCRIBE_CLUSTER,
     ApiKey.UPDATE_FEATURES: _ALTER_CLUSTER,
     ApiKey.DESCRIBE_CLUSTER: cluster.describe_cluster,
@@ -114,11 +115,11 @@ RULES: Final[dict[ApiKey, Rule]] = {
     ApiKey.DELETE_SHARE_GROUP_OFFSETS: share_groups.delete_offsets,
     ApiKey.UNREGISTER_CONTROLLER: _ALTER_CLUSTER,
 }
-"""One for each API that is served to clients."""
+"""The rule of each API that is served to clients."""
 
 
 async def authorized(
     api_key: ApiKey, request: Any, context: RequestContext, access: Access, image: MetadataImage, answer: Answer
 ) -> Any:
-    """The handler's answer to what the client may do, and refusals of the rest. Raises what the handler raises."""
+    """The handler's answer for the allowed part of the request, with refusals of the rest. Raises what the handler raises."""
     return await RULES[api_key](Asked(api_key, request, context, access, image), answer)

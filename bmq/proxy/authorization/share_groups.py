@@ -26,7 +26,7 @@ _NO_ID: Final = UUID(int=0)
 
 
 async def describe_offsets(asked: Asked, answer: Answer) -> Any:
-    """Topics that may not be described have an error where they were named, and are left out where all were asked for."""
+    """The rule of DescribeShareGroupOffsets. A topic that may not be described is refused if named, else left out."""
     allowed, denied = parted(asked.request.groups, lambda one: asked.group(Operation.DESCRIBE, one.group_id))
     missing = []
     groups = []

@@ -1,4 +1,4 @@
-"""Rules about topics. The answer about a topic that the client may not describe does not tell whether it exists."""
+"""Rules about topics. An answer about a topic that the client may not describe does not show whether the topic exists."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from bmq.security.acls import Operation, ResourceType
 
 
 def of_topics(operation: Operation, *, items: str, name: str, answers: str, inner: tuple[str, str, str]) -> Rule:
-    """A right over each topic whose partitions a request names; without it each of them is refused.
+    """The rule that demands this operation on each topic of a request, and refuses each partition of the others.
 
-    `items`, `answers`: the arrays of topics in request and response; `name`: of a topic in both. `inner`: the array of
-    partitions in the request, in the response, and a partition's number in the response.
+    `items`, `answers`: the arrays of topics in the request and in the response. `name`: the field with a topic's name in both.
+    `inner`: the array of partitions in the request, that in the response, and the field of a partition's number in the response.
     """
 
     async def rule(asked: Asked, answer: Answer) -> Any:
@@ -156,11 +156,11 @@ async def create_topics(asked: Asked, answer: Answer) -> Any:
         times = Counter(one.name for one in request.topics)
         allowed, denied = parted(
             request.topics,
-            # A name that is given twice is wrong, whoever gives it.
+            # A name that is given twice is refused, whatever the client's rights are.
             lambda one: times[one.name] > 1 or asked.topic(Operation.CREATE, one.name),
         )
         request = replace(request, topics=allowed)
-    # A view shows another topic's records: only who may read these may make it.
+    # A view shows another topic's records, so making it demands the right to read these.
     allowed, unread = parted(request.topics, lambda one: _may_read_base(asked, one))
     if unread:
         request, denied = replace(request, topics=allowed), [*denied, *unread]
@@ -187,7 +187,7 @@ async def delete_topics(asked: Asked, answer: Answer) -> Any:
     times = Counter([*request.topic_names, *(one.name or one.topic_id for one in request.topics)])
 
     def is_answered(name: str) -> bool:
-        """Whether the handler may say what it does with the name: it is given twice, or there is no such topic."""
+        """Whether the handler answers for the name: it is given twice, or there is no such topic."""
         is_missing = name not in asked.image.topics and asked.topic(Operation.DESCRIBE, name, is_quiet=True)
         return times[name] > 1 or is_missing or asked.topic(Operation.DELETE, name)
 

@@ -1,4 +1,4 @@
-"""Topics that dead letters are written into: looked at for each write, and created where that is allowed."""
+"""Finds topics for dead letters: checks the topic at each write, and creates a missing one if that is allowed."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ CREATE_WAIT_MAX_MS: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterSettings:
-    """`prefix`: how names of dead letters' topics begin. `creates_topics`: whether missing ones are created."""
+    """`prefix`: how names of topics for dead letters begin. `creates_topics`: whether missing topics are created."""
 
     prefix: str = "dlq."
     creates_topics: bool = False
 
 
 class LetterTopics:
-    """`settings()`: those in force."""
+    """Finds and creates topics for dead letters. `settings()` returns the settings in force."""
 
     def __init__(
         self,
@@ -41,15 +41,16 @@ class LetterTopics:
         self.settings = settings
 
     def found(self, name: str, source: str) -> TopicImage | None:
-        """The topic `name` for dead letters of records in topic `source`; None: it is to be created. Raises KafkaError with a
-        sentence.
+        """The topic `name` for dead letters of records in topic `source`; None if it has to be created first.
+
+        Raises KafkaError, whose message is a sentence, if the topic may not take them.
         """
         settings = self.settings()
         check_name(name, source, settings.prefix)
         return target_of(self._image(), name, creates=settings.creates_topics)
 
     async def get(self, name: str, source: str) -> TopicImage:
-        """As `found`; a missing topic is created. Raises KafkaError with a sentence."""
+        """The topic as `found` returns it, created if it is missing. Raises KafkaError, whose message is a sentence."""
         target = self.found(name, source)
         if target is None:
             await self._create(name)
@@ -58,7 +59,7 @@ class LetterTopics:
         return target
 
     async def _create(self, name: str) -> None:
-        """Raises KafkaError unless the topic exists, and this node knows it."""
+        """Create the topic. Raises KafkaError unless it exists then, and this node knows it."""
         topic = default_topic(name, {TOPIC_CONFIG: "true", "message.timestamp.type": "CreateTime"})
         request = CreateTopicsRequest(topics=[topic], timeout_ms=CREATE_WAIT_MAX_MS)
         answer = await self._create_topics(request, by_itself(ApiKey.CREATE_TOPICS))

@@ -1,6 +1,6 @@
-"""The records of dead letters (KIP-1191): headers that say what has happened, and a copy of the record behind them. Pure.
+"""Makes the records of dead letters (KIP-1191): headers that say why, and a copy of the rejected record. Pure.
 
-Unlike Kafka's, a copy has the record's own headers too.
+Unlike in Kafka, the copy has the record's own headers as well.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bmq.protocol.dead_letters import DeadRecords, headers_of
 from bmq.protocol.record_batch import HEADER_BYTES
 
 COPY_HEADER: Final = "bmq-dead-letter-copy"
-"""Why a dead letter has no copy although its group wants one: MISSING or TOO_LARGE."""
+"""Header that says why a dead letter has no copy although its group wants one: MISSING or TOO_LARGE."""
 MISSING: Final = b"missing"
 TOO_LARGE: Final = b"too-large"
 _RECORD_OVERHEAD_BYTES: Final = 32
@@ -21,7 +21,7 @@ _HEADER_OVERHEAD_BYTES: Final = 10
 
 
 class Letters(NamedTuple):
-    """`records`: of the dead letters; `end`: the offset behind the last record that has one among them."""
+    """Some dead letters. `end`: the offset behind the last rejected record that has one among `records`."""
 
     records: list[Record]
     end: int
@@ -37,11 +37,10 @@ def letters_of(
     batch_bytes_max: int,
     bytes_wanted: int,
 ) -> Letters:
-    """Dead letters of the records from `dead.first` on, before `end`, as long as they have `bytes_wanted` together; one at
-    least, whatever its size.
+    """The dead letters of the records from `dead.first` on, before `end`, up to `bytes_wanted` together, and at least one.
 
-    `topic`: the name of the records' topic. `copies`: the records by offset; one that is missing there is not in the log, or cannot be read.
-    `batch_bytes_max`: of the dead letters' topic; a copy that is larger alone is left out.
+    `topic`: name of the records' topic. `copies`: the records by offset; a missing one is not in the log, or cannot be read.
+    `batch_bytes_max`: that of the dead letters' topic; a copy that exceeds it alone is left out.
     """
     letters: list[Record] = []
     total_bytes = HEADER_BYTES
@@ -73,7 +72,7 @@ def _without_copy(dead: DeadRecords, topic: str, offset: int, why: bytes, now_ms
 
 
 def size_of(record: Record) -> int:
-    """At least what it takes in an uncompressed batch."""
+    """Upper estimate of the record's bytes in an uncompressed batch."""
     size_bytes = _RECORD_OVERHEAD_BYTES + len(record.key or b"") + len(record.value or b"")
     for name, content in record.headers:
         size_bytes += _HEADER_OVERHEAD_BYTES + len(name.encode("utf-8", "surrogateescape")) + len(content or b"")

@@ -1,4 +1,4 @@
-"""Writes dead letters of share groups into their topics, as any other produce of the cluster."""
+"""Writes dead letters of share groups to their topics, by ordinary produces of the cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bmq.proxy.dead_letters.record_reads import ReadRecords, RecordReader
 from bmq.proxy.partitions import Partitions
 
 BATCH_BYTES_WANTED: Final = 512 * 1024
-"""Dead letters that are written at once; a single one may be larger."""
+"""Bytes of dead letters that are written at once; a single one may be larger."""
 
 
 class DeadLetterProducer:
@@ -47,7 +47,7 @@ class DeadLetterProducer:
         return level_in_force(self._image().features, SHARE_VERSION) >= DEAD_LETTERS_LEVEL
 
     async def write(self, dead: DeadRecords) -> int:
-        """As DeadLetterWriter.write."""
+        """Implements DeadLetterWriter.write."""
         source = self._image().topics_by_id.get(dead.topic_id)
         if source is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "the topic of the records is deleted")

@@ -1,4 +1,4 @@
-"""Appends records to partitions of the cluster as an idempotent producer: an append whose answer is lost is written once."""
+"""Appends records to partitions of the cluster as an idempotent producer: a retry after a lost answer writes nothing twice."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from bmq.proxy.producer_ids import ProducerIds
 
 APPEND_WAIT_MAX_S: Final = 20.0
 PARTITIONS_MAX: Final = 1_000
-"""Partitions whose sequence is remembered; of further ones the least recently used is begun anew."""
+"""Most partitions with a remembered sequence. The least recently used one is forgotten, and begins with a new producer id."""
 _NONE: Final = -1
 _SEQUENCES: Final = 1 << 31
 
 
 class _Producer:
-    """Of one partition: one batch is under way at a time."""
+    """The producer state of one partition, which has one batch in flight at a time."""
 
     __slots__ = ("lock", "producer_id", "sequence")
 
@@ -36,7 +36,7 @@ class _Producer:
 
 
 class RecordAppender:
-    """`appender()`: the one for clients' produces, which sends a numbered batch again to the partition's next owner."""
+    """Appends records. `appender()`: the one of clients' produces, which resends a numbered batch to a partition's next owner."""
 
     def __init__(self, appender: Callable[[], Appender], producer_ids: Callable[[], ProducerIds]) -> None:
         self._appender = appender
@@ -45,7 +45,7 @@ class RecordAppender:
         self._producers: OrderedDict[TopicPartition, _Producer] = OrderedDict()
 
     async def append(self, topic_partition: TopicPartition, records: list[Record]) -> int:
-        """The first one's offset, once they are durable. Raises KafkaError; after REQUEST_TIMED_OUT they may be there."""
+        """Append records durably; the offset of the first. Raises KafkaError; after REQUEST_TIMED_OUT they may be in the log."""
         producer = self._producer_of(topic_partition)
         async with producer.lock:
             if producer.producer_id == _NONE:
@@ -63,7 +63,7 @@ class RecordAppender:
             return offset
 
     async def append_letters(self, target: TopicImage, partition: int, letters: list[Record]) -> None:
-        """Append dead letters of records in `partition` of another topic. Raises KafkaError, which names where they were to go."""
+        """Append dead letters of records in `partition` of another topic. Raises KafkaError, whose message names the target."""
         place = TopicPartition(target.topic_id, partition % len(target.partitions))
         try:
             await self.append(place, letters)
@@ -74,12 +74,12 @@ class RecordAppender:
     async def append_as(
         self, topic_partition: TopicPartition, records: list[Record], producer_id: int, sequence: int
     ) -> int:
-        """Like `append`, as a producer whose sequence the caller keeps: repeated with the same records it changes nothing."""
+        """Append as a producer whose sequence the caller keeps: a repetition with the same records writes nothing twice."""
         data = encode_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence % _SEQUENCES)
         return await self._append(topic_partition, memoryview(data))
 
     async def new_producer_id(self) -> int:
-        """An id that was never given out. Raises KafkaError."""
+        """A producer id that was never given out before. Raises KafkaError."""
         return await self._producer_ids().next()
 
     def _producer_of(self, topic_partition: TopicPartition) -> _Producer:

@@ -1,4 +1,4 @@
-"""Reads single records out of a partition: opens their batches (bmq/proxy/batch_opener.py)."""
+"""Reads single records of a partition, by opening their batches (bmq/proxy/batch_opener.py)."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
     from bmq.proxy.fetch_resources import FetchResources
 
 READ_BYTES_MAX: Final = 1024 * 1024
-"""Of one read; a single batch may be longer."""
+"""Most bytes of one read; a single batch may be longer."""
 
 _log = structlog.get_logger("bmq.proxy")
 
 
 class ReadRecords(NamedTuple):
-    """In order of offsets. `next_offset`: what is missing below it is not in the log."""
+    """Records in order of offset. `next_offset`: records below it that are missing here are not in the log."""
 
     records: list[Record]
     next_offset: int
 
 
 class RecordReader:
-    """`shared()`: the process's caches and limits of reads."""
+    """Reads records. `shared()`: returns the process's caches and limits of reads."""
 
     def __init__(self, shared: Callable[[], FetchResources], opener: BatchOpener) -> None:
         self._shared = shared
         self._opener = opener
 
     async def read(self, log: PartitionLog, first: int, last: int, bytes_max: int) -> ReadRecords:
-        """Records `first` … `last`, as many as have `bytes_max` together, one at least; aborted ones too.
+        """Records `first` … `last`, also aborted ones: as many as have `bytes_max` together, and at least one.
 
         Raises BmqError: KAFKA_STORAGE_ERROR, NOT_LEADER_OR_FOLLOWER, OFFSET_NOT_AVAILABLE.
         """
@@ -75,7 +75,7 @@ class RecordReader:
         return found
 
     async def _views(self, log: PartitionLog, offset: int) -> Any:
-        """Whole batches; None: the log has begun behind the offset meanwhile."""
+        """Whole batches from the one that has `offset` on; None if the log begins behind it by now."""
         for _ in range(ATTEMPTS_MAX):
             if offset >= log.high_watermark:
                 why = f"offset {offset} is not in the partition, which ends at {log.high_watermark}"
@@ -106,7 +106,7 @@ class RecordReader:
 
 
 def _records(data: bytes | memoryview, first: int, last: int, bytes_max: int) -> list[Record]:
-    """Raises CorruptRecords, BadCompressedData, UnknownCompression."""
+    """Records `first` … `last` in `data`, up to `bytes_max`. Raises CorruptRecords, BadCompressedData, UnknownCompression."""
     found: list[Record] = []
     left_bytes = bytes_max
     for record in iterate_records(data, length_bytes_max=DECOMPRESSED_BYTES_MAX):

@@ -1,8 +1,8 @@
-"""Delivers the dead letters of a share group, or of a group's retry topic, again: from their topic into a named one, up to the
-end that their topic has now.
+"""Redrives dead letters of a share group, or of a group's retry topic: writes their records to a topic again.
 
-How far it is stands in the committed offsets of a consumer group of its own, so a redrive that was cancelled, or whose node
-was lost, goes on where it was. A record is written twice if that happens between its append and the commit.
+A redrive goes up to the end that the dead letters' topic has when it begins. Its progress is kept as committed offsets of a
+consumer group of its own, so a redrive that was cancelled, or whose node died, can be continued. A record is written twice if
+that happens between its append and the commit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RECORDS_PER_S_MAX: Final = 100_000
 CHUNK_BYTES: Final = 512 * 1024
 CHUNK_RECORDS: Final = 500
 RETRY_MAX_S: Final = 30.0
-"""How long a step is tried again while partitions and coordinators move."""
+"""How long a step is retried while partitions and coordinators move."""
 PAUSE_FIRST_S: Final = 0.1
 PAUSE_MAX_S: Final = 2.0
 _PASSING: Final = frozenset(
@@ -50,7 +50,7 @@ _PASSING: Final = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-"""After these nothing was written. REQUEST_TIMED_OUT is none of them: the records may be there."""
+"""Errors that are retried: nothing was written. (After REQUEST_TIMED_OUT the records may be in the log.)"""
 
 T = TypeVar("T")
 
@@ -59,16 +59,19 @@ class Progress(Protocol):
     """Committed offsets of a consumer group without members."""
 
     async def read(self, group_id: str, topic: TopicImage) -> Sequence[int]:
-        """By partition; -1: none. Raises KafkaError when they are not known."""
+        """The committed offset of each partition, -1 without one. Raises KafkaError if they are not known."""
 
     async def write(self, group_id: str, topic: TopicImage, partition: int, offset: int) -> None:
-        """Raises KafkaError."""
+        """Commit an offset. Raises KafkaError."""
 
 
 @dataclass(frozen=True, slots=True)
 class RedriveOrder:
-    """`letters_topic`: None: the one that the group names now, else `dlq.<group>`. `to`: the topic to write into; None: each
-    record's own, where all groups read it again. `is_from_start`: whatever was delivered before. `is_dry_run`: count only.
+    """What to redrive.
+
+    `letters_topic`: the dead letters' topic; None for the one that the group's config names, else `dlq.<group>`. `to`: the topic
+    to write to; None for each record's original topic, where all groups read it again. `is_from_start`: also redrive letters that
+    were redriven before. `is_dry_run`: count only.
     """
 
     group_id: str
@@ -82,7 +85,11 @@ class RedriveOrder:
 
 @dataclass(slots=True)
 class RedriveCounts:
-    """`others`: of other groups, not wanted by the filter, or no dead letters. `without_copy`: nothing to deliver."""
+    """Counts of a redrive, in records of the dead letters' topic.
+
+    `others`: letters of other groups or not wanted by the filter, and records that are not dead letters. `without_copy`: letters
+    without the record.
+    """
 
     redriven: int = 0
     others: int = 0
@@ -107,7 +114,7 @@ class RedriveRefused(KafkaError):
 
 
 class Redriver:
-    """Carries orders out, each for itself."""
+    """Carries out redrives, independently of each other."""
 
     def __init__(
         self,
@@ -126,12 +133,12 @@ class Redriver:
         self._clock = clock
 
     def letters_topic(self, order: RedriveOrder) -> TopicImage:
-        """The topic of the dead letters. Raises RedriveRefused, also for a topic that records cannot go to."""
+        """The dead letters' topic. Raises RedriveRefused, also if the order's target topic cannot take records."""
         image = self._image()
         configs = image.group_configs.get(order.group_id, {})
         name = order.letters_topic or configs.get("errors.deadletterqueue.topic.name", "").strip()
         own_name = letters_topic_of(order.group_id, LETTERS_PREFIX)
-        if not name and own_name in image.topics:  # as retry topics have it
+        if not name and own_name in image.topics:  # the name that retry topics use
             name = own_name
         if not name:
             raise RedriveRefused(f"group {order.group_id} names no topic of dead letters; name one")
@@ -153,7 +160,7 @@ class Redriver:
         return topic
 
     async def run(self, order: RedriveOrder, step_done: Callable[[RedriveCounts], None]) -> RedriveCounts:
-        """Up to the end that the topic has now. `step_done`: called after each chunk, and may raise to end the redrive.
+        """Redrive up to the end that the topic has now. `step_done`: called after each chunk; it may raise to end the redrive.
 
         Raises KafkaError, RedriveRefused.
         """
@@ -186,7 +193,7 @@ class Redriver:
         end: int,
         counts: RedriveCounts,
     ) -> int:
-        """Deliver the next dead letters of a partition again; the offset behind them."""
+        """Redrive the next dead letters of a partition. Returns the offset behind them."""
         started_s = asyncio.get_running_loop().time()
         number = letters_place.partition
         last = min(end, first + min(CHUNK_RECORDS, max(order.records_per_s, 1))) - 1
@@ -228,7 +235,7 @@ class Redriver:
         return read.next_offset
 
     async def _append(self, place: TopicPartition, records: list[Record]) -> None:
-        """In order; in batches that the topic takes. Raises KafkaError."""
+        """Append records in order, in batches that the topic accepts. Raises KafkaError."""
         topic = self._image().topics_by_id.get(place.topic_id)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "the topic to write into is deleted")
@@ -246,7 +253,7 @@ class Redriver:
 
 
 async def _tried_again(call: Callable[[], Awaitable[T]]) -> T:
-    """Calls until it succeeds. Raises KafkaError that does not pass, or did not within RETRY_MAX_S."""
+    """Call until it succeeds. Raises a KafkaError that is not worth a retry, or the last one after RETRY_MAX_S."""
     loop = asyncio.get_running_loop()
     give_up_s = loop.time() + RETRY_MAX_S
     pauses = Backoff(None, first_s=PAUSE_FIRST_S, max_s=PAUSE_MAX_S)
@@ -258,7 +265,7 @@ async def _tried_again(call: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _to_its_end(work: Coroutine[None, None, None]) -> None:
-    """A cancellation waits for it: what is written and not committed would be written again."""
+    """Let a cancellation wait for the end of `work`: records written without a commit would be written again."""
     task = asyncio.get_running_loop().create_task(work)
     try:
         await asyncio.shield(task)

@@ -1,4 +1,4 @@
-"""Which dead letters are delivered again, and what the record is then. Pure."""
+"""Chooses the dead letters of a redrive, and restores their records. Pure."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from bmq.protocol.dead_letters import HEADERS, DeadReason
 from bmq.proxy.dead_letters.letters import COPY_HEADER
 
 REDRIVEN_HEADER: Final = "bmq-redriven-from"
-"""Of a record that is delivered again: TOPIC-PARTITION-OFFSET of its dead letter."""
+"""Header of a redriven record: TOPIC-PARTITION-OFFSET of its dead letter."""
 _REASONS: Final = {reason.text: reason for reason in DeadReason}
 
 
 class Letter(NamedTuple):
-    """A dead letter's own headers, in words. `headers`: those of the record that it is a copy of."""
+    """A dead letter's own headers, decoded. `headers`: those of the original record."""
 
     topic: str
     partition: int
@@ -29,7 +29,7 @@ class Letter(NamedTuple):
 
 
 def letter_of(record: Record) -> Letter | None:
-    """None: the record is not a dead letter of a share group."""
+    """The record as a dead letter; None if it is none."""
     own, rest = record.headers[: len(HEADERS)], record.headers[len(HEADERS) :]
     if tuple(name for name, _ in own) != HEADERS:
         return None
@@ -43,8 +43,10 @@ def letter_of(record: Record) -> Letter | None:
 
 @dataclass(frozen=True, slots=True)
 class LetterFilter:
-    """Dead letters of one group that are to be delivered again; None: any. `from_ms`, `to_ms`: when they were written, the
-    second one excluded. `topic`, `partition`: of the record.
+    """Which dead letters of a group to redrive. A field that is None allows any value.
+
+    `from_ms`, `to_ms`: when the letter was written, from the first (included) to the second (excluded). `topic`, `partition`:
+    those of the original record.
     """
 
     reason: DeadReason | None = None
@@ -66,7 +68,7 @@ class LetterFilter:
 
 
 def progress_group(group_id: str, wanted: LetterFilter) -> str:
-    """The consumer group whose committed offsets say how far the redrive of these letters is; each filter has its own."""
+    """The consumer group whose committed offsets are the progress of this redrive; each filter has its own group."""
     name = f"bmq-redrive.{group_id}"
     if wanted == LetterFilter():
         return name
@@ -74,7 +76,7 @@ def progress_group(group_id: str, wanted: LetterFilter) -> str:
 
 
 def redriven(record: Record, letter: Letter, letters_topic: str, letters_partition: int, now_ms: int) -> Record:
-    """The record as it was, and where its dead letter is; of earlier redrives only the newest is named."""
+    """The original record, with a header that names its dead letter; headers of earlier redrives are removed."""
     place = f"{letters_topic}-{letters_partition}-{record.offset}"
     own = [(name, value) for name, value in letter.headers if name != REDRIVEN_HEADER]
     return Record(record.key, record.value, [*own, (REDRIVEN_HEADER, place.encode())], now_ms)

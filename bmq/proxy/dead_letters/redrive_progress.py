@@ -1,4 +1,4 @@
-"""How far redrives are: committed offsets of consumer groups without members, at the groups' coordinators."""
+"""The progress of redrives: committed offsets of consumer groups without members, at the groups' coordinators."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CommittedProgress:
         self._groups = groups
 
     async def read(self, group_id: str, topic: TopicImage) -> Sequence[int]:
-        """As Progress.read."""
+        """Implements Progress.read."""
         await self._groups.prepare(group_id)
         numbers = list(range(len(topic.partitions)))
         asked = OffsetFetchRequestTopics(topic_id=topic.topic_id, partition_indexes=numbers)
@@ -44,7 +44,7 @@ class CommittedProgress:
         return [found.get(number, -1) for number in numbers]
 
     async def write(self, group_id: str, topic: TopicImage, partition: int, offset: int) -> None:
-        """As Progress.write."""
+        """Implements Progress.write."""
         part = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
         named = OffsetCommitRequestTopic(topic_id=topic.topic_id, partitions=[part])
         request = OffsetCommitRequest(group_id=group_id, topics=[named])

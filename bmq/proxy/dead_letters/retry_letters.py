@@ -1,4 +1,4 @@
-"""Writes dead letters of retry topics into the topics of their groups, as any other produce of the cluster."""
+"""Writes dead letters of retry topics to the topics of their groups, by ordinary produces of the cluster."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from bmq.proxy.dead_letters.letters import size_of
 from bmq.proxy.dead_letters.record_appends import RecordAppender
 
 BATCH_BYTES_WANTED: Final = 512 * 1024
-"""Dead letters that are written at once; a single one may be larger."""
+"""Bytes of dead letters that are written at once; a single one may be larger."""
 ADDED_BYTES_MAX: Final = 2 * 1024
-"""What a dead letter has beyond the record: its own headers, with three names of topics and groups, and the batch's header."""
+"""Bytes of a dead letter besides the record: its own headers, with three names of topics and groups, and the batch's header."""
 
 
 class RetryLetterProducer:
@@ -41,13 +41,13 @@ class RetryLetterProducer:
         self._topics = LetterTopics(image, create_topics, settings)
 
     def refusal(self, topic_name: str, size_bytes: int) -> str | None:
-        """As RetryLetters.refusal."""
+        """Implements RetryLetters.refusal."""
         try:
             name = self._letters_topic(_topic_of(topic_name))
             target = self._topics.found(name, topic_name)
         except KafkaError as error:
             return f"no further attempt is left, and it cannot be a dead letter: {error}"
-        # The maximum of a topic that is to be created is not known yet.
+        # The limit of a topic that is yet to be created is not known.
         if target is not None and size_bytes + ADDED_BYTES_MAX > target.log_config.max_message_bytes:
             return (
                 f"no further attempt is left, and a dead letter of its {size_bytes} bytes is longer than max.message.bytes of "
@@ -56,7 +56,7 @@ class RetryLetterProducer:
         return None
 
     async def write(self, topic_name: str, partition: int, dead: Sequence[DeadRetry]) -> int:
-        """As RetryLetters.write."""
+        """Implements RetryLetters.write."""
         topic = _topic_of(topic_name)
         target = await self._topics.get(self._letters_topic(topic), topic_name)
         now_ms = self._clock.now_ms()

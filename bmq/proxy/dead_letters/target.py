@@ -1,7 +1,7 @@
-"""Whether a topic may take a share group's dead letters (KIP-1191). Pure.
+"""Checks whether a topic may take a share group's dead letters (KIP-1191). Pure.
 
-The server writes them with its own rights, so an application could reach any topic by rejecting records. Hence the topic
-has to be switched on, and is looked at for each write.
+The server writes dead letters with its own rights, so an application could write to any topic by rejecting records. So a topic
+has to be enabled for them, and is checked at each write.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bmq.protocol.errors import KafkaError
 
 
 def check_name(name: str, source: str, prefix: str) -> None:
-    """`source`: the topic that the records are in. Raises KafkaError INVALID_TOPIC_EXCEPTION with a sentence."""
+    """Check the name of a topic for dead letters of the topic `source`. Raises KafkaError INVALID_TOPIC_EXCEPTION."""
     why = None
     if name in INTERNAL_TOPICS or name.startswith(INTERNAL_PREFIX):
         why = f"topic {name} is internal, and takes no dead letters"
@@ -27,7 +27,7 @@ def check_name(name: str, source: str, prefix: str) -> None:
 
 
 def target_of(image: MetadataImage, name: str, *, creates: bool) -> TopicImage | None:
-    """The topic; None: it has to be created. Raises KafkaError with a sentence."""
+    """The topic of this name; None if it has to be created first. Raises KafkaError if it may not take dead letters."""
     topic = image.topics.get(name)
     if topic is None:
         if creates:

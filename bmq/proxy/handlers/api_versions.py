@@ -1,7 +1,7 @@
-"""ApiVersions: the APIs, versions and features that this server supports, by which clients choose theirs.
+"""ApiVersions: the APIs, versions and features that this server supports, from which clients choose.
 
-Finalized features are those of this release and those in the metadata log. Features steer clients (transaction.version
-enables another transaction protocol), so an unsupported one must not be named. Sources: KIP-35, KIP-511, KIP-584,
+Finalized features are those of this release and those in the metadata log. Features change what clients do (transaction.version
+enables another transaction protocol), so an unsupported one must not be in the answer. Sources: KIP-35, KIP-511, KIP-584,
 KIP-1022, KIP-1242.
 """
 
@@ -29,14 +29,14 @@ _LEVEL_ZERO_FROM_VERSION: Final = 4
 _SERVER_FROM_VERSION: Final = 5
 _NO_NODE: Final = -1
 _TELEMETRY: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
-"""Named only while somebody wants clients' metrics: every client that sees these asks, and some log that they did."""
+"""APIs that are listed only while clients' metrics are wanted: every client that sees them uses them, and some log that."""
 _FEATURE_LEVEL_MIN: Final = 1
 _SOFTWARE_PATTERN: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 @handles(ApiKey.API_VERSIONS)
 async def api_versions(request: ApiVersionsRequest, context: RequestContext, services: Services) -> ApiVersionsResponse:
-    """ApiVersions 0-5. The connection itself answers other versions, in the format of version 0."""
+    """Answer ApiVersions 0-5. The connection itself answers other versions, in the format of version 0."""
     version = context.api_version
     if version >= _SOFTWARE_FROM_VERSION and not _is_software_valid(request):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -45,7 +45,7 @@ async def api_versions(request: ApiVersionsRequest, context: RequestContext, ser
         (request.cluster_id is not None and request.cluster_id != image.cluster_id)
         or request.node_id not in (_NO_NODE, services.node.node_id)
     ):
-        # The address now belongs to another server than the client means: it has to bootstrap again.
+        # The address belongs to another server than the one that the client expects: it has to bootstrap again.
         return ApiVersionsResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)
     levels = {name: (_FEATURE_LEVEL_MIN, level) for name, level in image.features.items()}
     features = sorted((levels | CLIENT_FEATURES).items())

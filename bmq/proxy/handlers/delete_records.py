@@ -28,8 +28,10 @@ _TO_HIGH_WATERMARK: Final = -1
 async def delete_records(
     request: DeleteRecordsRequest, context: RequestContext, services: Services
 ) -> DeleteRecordsResponse:
-    """DeleteRecords 0-2. Answered when the new start is durable, whatever the request's timeout: there are no followers
-    to wait for, and a deletion that has begun must not be reported as not done."""
+    """Answer DeleteRecords 0-2 when the new log start is durable, also after the request's timeout.
+
+    There are no followers to wait for, and a deletion that has begun must not be reported as not done.
+    """
 
     async def one(pair: tuple[str, DeleteRecordsPartition]) -> DeleteRecordsPartitionResult:
         name, wanted = pair
@@ -66,7 +68,7 @@ async def _delete(services: Services, name: str, wanted: DeleteRecordsPartition)
 
 
 async def _confirm_out_of_range(log: PartitionLog, offset: int) -> None:
-    """Rule 14: only the current owner may say that the offset is out of range. Returns if it is in range by then."""
+    """Refuse an offset past the high watermark, after a proof of ownership (rule 14). Returns if it is in range by then."""
     await log.prove_ownership()
     if offset < _TO_HIGH_WATERMARK or offset > log.high_watermark:
         raise KafkaError(

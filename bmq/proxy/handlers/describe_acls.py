@@ -1,4 +1,4 @@
-"""DescribeAcls: the ACLs that match a filter, by resource. Without an authorizer there are none to ask for, as in Kafka."""
+"""DescribeAcls: the ACLs that match a filter, by resource. Without an authorizer it is refused, as in Kafka."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _CONTROLLERS: Final = 2
 async def describe_cluster(
     request: DescribeClusterRequest, context: RequestContext, services: Services
 ) -> DescribeClusterResponse:
-    """DescribeCluster 0-2. Nodes without a proxy are not clients' business, fenced or not."""
+    """Answer DescribeCluster 0-2. Nodes without a proxy are never listed, fenced or not."""
     if request.endpoint_type == _CONTROLLERS:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,

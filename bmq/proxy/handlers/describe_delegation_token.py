@@ -1,4 +1,4 @@
-"""DescribeDelegationToken: the tokens of some owners, with their HMACs, as far as the client may see them."""
+"""DescribeDelegationToken: the tokens of some owners, with their HMACs, if the client may see them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SEEN_PER_TURN_MAX = 50
 async def describe_delegation_token(
     request: DescribeDelegationTokenRequest, context: RequestContext, services: Services
 ) -> DescribeDelegationTokenResponse:
-    """DescribeDelegationToken 1-3. No list of owners: all tokens; an empty one: none."""
+    """Answer DescribeDelegationToken 1-3. Without a list of owners it asks for all tokens, with an empty list for none."""
     if not may_ask(services.security.protocol, context.principal, is_token=context.is_token):
         return DescribeDelegationTokenResponse(error_code=ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
     macs = services.token_macs
@@ -53,7 +53,7 @@ def _is_of(token: DelegationTokenRecord, wanted: set[str]) -> bool:
 
 
 def _may_see(token: DelegationTokenRecord, context: RequestContext, services: Services) -> bool:
-    """Not audited: nobody asked for the tokens that are left out."""
+    """Whether the client may see the token. Denials are not logged, because the request does not name tokens."""
     if is_owner_or_renewer(token, context.principal):
         return True
     return any(

@@ -1,8 +1,8 @@
-"""DescribeLogDirs and AlterReplicaLogDirs: the one directory of all nodes, and this node's part (KIP-113, KIP-827).
+"""DescribeLogDirs and AlterReplicaLogDirs: the one directory of all nodes, with this node's partitions (KIP-113, KIP-827).
 
-The directory is the root of the shared store. Only a partition's owner reports it, with the bytes of its log, so the
-sizes of all nodes add up to what is stored once, however many copies the store keeps. A partition that has files and has not been
-started yet is left out, because its size is unknown. Replicas cannot be moved anywhere else.
+The directory is the root of the shared store. Only its owner reports a partition, with the bytes of its log. So the sizes of all
+nodes add up to the bytes of all logs, not counting the store's replicas. A partition that has files and has not been started yet
+is left out, because its size is unknown. Replicas cannot be moved.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from bmq.proxy.services import Services
 async def describe_log_dirs(
     request: DescribeLogDirsRequest, context: RequestContext, services: Services
 ) -> DescribeLogDirsResponse:
-    """DescribeLogDirs 1-5. Clients take an empty answer for missing rights, so it always has the directory."""
+    """Answer DescribeLogDirs 1-5. It always has the directory, because clients take an empty answer for missing rights."""
     wanted: dict[str, set[int]] | None = None if request.topics is None else {}
     pace = Pace()
     for asked in request.topics or ():
@@ -66,7 +66,7 @@ async def describe_log_dirs(
 async def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, context: RequestContext, services: Services
 ) -> AlterReplicaLogDirsResponse:
-    """AlterReplicaLogDirs 1-2: every partition is already in the only directory."""
+    """Answer AlterReplicaLogDirs 1-2: every partition is in the only directory already."""
     topics = services.controller.image.topics
 
     def code(path: str, name: str, partition: int) -> ErrorCode:

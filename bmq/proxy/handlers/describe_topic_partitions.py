@@ -34,7 +34,7 @@ from bmq.proxy.topic_views import client_leader, is_valid_name, leader_error, of
 async def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext, services: Services
 ) -> DescribeTopicPartitionsResponse:
-    """DescribeTopicPartitions 0. A request without topics means all of them; then unknown ones cannot occur."""
+    """Answer DescribeTopicPartitions 0. A request without topics asks for all."""
     page = page_in_turns(services.controller.image, request, services.described_partitions_max)
     return await run_in_turns(page, context.turns)
 
@@ -42,14 +42,14 @@ async def describe_topic_partitions(
 def page_of(
     image: MetadataImage, request: DescribeTopicPartitionsRequest, partitions_max: int = DESCRIBED_PARTITIONS_MAX
 ) -> DescribeTopicPartitionsResponse:
-    """`page_in_turns`, at once."""
+    """One page, made in one turn of the event loop; else as `page_in_turns`."""
     return at_once(page_in_turns(image, request, partitions_max))
 
 
 def page_in_turns(
     image: MetadataImage, request: DescribeTopicPartitionsRequest, partitions_max: int
 ) -> InTurns[DescribeTopicPartitionsResponse]:
-    """One page. At least one partition, whatever the requested limit. INVALID_REQUEST for a cursor below 0."""
+    """One page, with at least one partition, even if the requested limit is 0. INVALID_REQUEST for a cursor below 0."""
     names: Iterable[str] = {topic.name for topic in request.topics} or image.topics
     first_name, first_partition = "", 0
     if request.cursor is not None:
@@ -65,7 +65,7 @@ def page_in_turns(
     described: list[DescribeTopicPartitionsResponseTopic] = []
     pace = Pace()
     left_names = [name for name in names if name >= first_name]
-    heapify(left_names)  # sorting a hundred thousand names would take a turn of its own
+    heapify(left_names)  # sorting 100,000 names would take a turn of its own
     while left_names:
         name = heappop(left_names)
         if pace.is_over():

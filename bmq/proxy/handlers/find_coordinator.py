@@ -1,9 +1,8 @@
 """FindCoordinator: the coordinator of a group, of a transactional id, or of a share partition's state.
 
-The answer names a node that clients can connect to; it may forward to the actual coordinator. Answering also creates
-the coordinators' topic, and loads the key's shard if it is owned here, for the client's next request. Unsupported key
-types, and malformed keys of share partitions, fail with a permanent error: on a retriable one clients would retry until
-they time out.
+The answer names a node that clients can connect to, which may forward requests to the coordinator. Answering also creates the
+coordinators' topic, and loads the key's shard if this node owns it, for the client's next request. Unsupported key types, and
+malformed keys of share partitions, get an error that is not retriable, because clients would retry until they time out.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from bmq.proxy.services import Services
 GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
 KEYS_PER_TURN_MAX: Final = 10
-"""A long key takes milliseconds, and finding a loaded shard does not yield to the loop."""
+"""Keys that are looked up in one turn of the event loop: a long key takes milliseconds, and a loaded shard does not yield."""
 SHARE_KEY: Final = 2
 _SHARE_KEY: Final = re.compile(r"(?s:.+):[A-Za-z0-9_-]{22}:[0-9]{1,10}", re.ASCII)
-"""Group, topic id and partition."""
+"""The key of a share partition: group, topic id and partition."""
 _BATCH_FROM_VERSION: Final = 4
 _NO_ERROR: Final = "NONE"
-"""What Kafka calls the error of a single key that has none; versions that have no field for it leave it out."""
+"""Kafka's error message for a single key without an error; versions without the field leave it out."""
 
 
 @handles(ApiKey.FIND_COORDINATOR)
@@ -40,7 +39,7 @@ async def find_coordinator(
 ) -> FindCoordinatorResponse:
     """FindCoordinator 0-6; a batch of keys from v4, each with its own error."""
     if context.api_version >= _BATCH_FROM_VERSION:
-        # One after another: a loaded shard costs nothing, and there are at most as many loads as shards.
+        # One after the other: a loaded shard costs nothing, and there are at most as many loads as shards.
         found = []
         for number, key in enumerate(request.coordinator_keys, 1):
             found.append(await _find(request.key_type, key, services))
@@ -73,7 +72,7 @@ async def _find(key_type: int, key: str, services: Services) -> Coordinator:
     except BmqError as error:
         if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return _nowhere(key, ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
-        # The shard is here and loading; the client's next request waits for it.
+        # The shard is loading on this node; the client's next request waits for it.
     node = services.node if node is None else services.controller.image.nodes.get(node.node_id, node)
     return Coordinator(key=key, node_id=node.node_id, host=node.host, port=node.port, error_message="")
 

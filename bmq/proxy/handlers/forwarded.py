@@ -1,4 +1,4 @@
-"""The APIs that the controller or a coordinator answers: requests are only passed on (apis.Route)."""
+"""The APIs that the controller or a coordinator answers: their requests are passed on by apis.Route."""
 
 from __future__ import annotations
 
@@ -44,16 +44,15 @@ _REFUSED_WITHOUT_TEXT: Final = (
     ApiKey.SHARE_GROUP_HEARTBEAT,
     ApiKey.SHARE_GROUP_DESCRIBE,
 )
-"""Kafka gives the code alone here (`getErrorResponse` of these requests)."""
+"""APIs that Kafka refuses with a code but no message (`getErrorResponse` of these requests)."""
 
 
 _OF_AUTHORIZER: Final = {ApiKey.CREATE_ACLS: NO_AUTHORIZER, ApiKey.DELETE_ACLS: "No Authorizer is configured."}
-"""What an authorizer answers, and Kafka's sentence where there is none."""
+"""APIs that need an authorizer, with Kafka's message if there is none."""
 
 
 async def forward(api_key: ApiKey, request: Any, context: RequestContext, services: Services) -> Any:
-    """The answer of the route's handler. Raises KafkaError where the whole request failed and its response has no error
-    field for that."""
+    """The answer of the route's handler. Raises KafkaError if the whole request failed and its response has no field for that."""
     if api_key in _OF_AUTHORIZER and not services.access.is_on and not services.is_between_nodes:
         return acls_refused(api_key, request, ErrorCode.SECURITY_DISABLED, _OF_AUTHORIZER[api_key])
     if api_key in TOKEN_CHANGES:

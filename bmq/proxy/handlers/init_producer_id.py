@@ -1,8 +1,8 @@
-"""InitProducerId: a fresh id for a producer whose retries must not create duplicates (KIP-98, KIP-360).
+"""InitProducerId: a new id for a producer whose retries must not create duplicates (KIP-98, KIP-360).
 
-Ids come in blocks, each made durable by the controller before its first id is given out; the rest of a block is never
-used after the server stops. As in Kafka, an idempotent producer always gets a new id at epoch 0, even when it asks for
-a higher epoch of its present id. A producer with a transactional id is answered by its transaction coordinator.
+Ids come in blocks, which the controller makes durable before the first id of a block is given out. The rest of a block is never
+used after the server stops. As in Kafka, an idempotent producer always gets a new id with epoch 0, even if it asks for a higher
+epoch of its present id. Producers with a transactional id are answered by their transaction coordinator.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ async def init_producer_id(
     try:
         producer_id = await services.producer_ids.next()
     except BmqError as error:
-        # Kafka's code for "no ids at the moment": producers treat other codes as fatal.
+        # Kafka's code for "no ids now". Producers treat other codes as fatal.
         _log.warning("producer_ids_unavailable", error=str(error), code=error.code.name)
         return InitProducerIdResponse(
             error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, producer_id=_NONE, producer_epoch=_NONE

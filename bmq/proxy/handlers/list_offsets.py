@@ -1,7 +1,7 @@
-"""ListOffsets: the first, the last, or the first offset at or past a timestamp, of each partition.
+"""ListOffsets: for each partition the first or last offset, or the first at or past a timestamp.
 
-There is no tiered storage: "local" is everything, and "tiered" and "pending upload" are nothing (KIP-405, KIP-1005,
-KIP-1023). Offsets past the high watermark are hidden from everybody, replicas and debuggers too.
+There is no tiered storage, so "local" means the whole log, and "tiered" and "pending upload" offsets do not exist (KIP-405,
+KIP-1005, KIP-1023). Offsets past the high watermark are hidden from all clients, also from replicas and debuggers.
 """
 
 from __future__ import annotations
@@ -55,9 +55,10 @@ _NONE: Final = -1
 
 @handles(ApiKey.LIST_OFFSETS)
 async def list_offsets(request: ListOffsetsRequest, context: RequestContext, services: Services) -> ListOffsetsResponse:
-    """ListOffsets 1-11. A partition named twice is INVALID_REQUEST, once; an unknown special timestamp UNSUPPORTED_VERSION.
+    """Answer ListOffsets 1-11.
 
-    An unknown isolation level is UNKNOWN_SERVER_ERROR of everything, as in Kafka, whose code throws.
+    A partition that is named twice gets one result, INVALID_REQUEST; an unknown special timestamp gets UNSUPPORTED_VERSION. An
+    unknown isolation level is UNKNOWN_SERVER_ERROR for all partitions, as in Kafka, whose code throws.
     """
     if request.isolation_level not in _ISOLATION_LEVELS:
         return _refused(request, ErrorCode.UNKNOWN_SERVER_ERROR, services)
@@ -85,7 +86,7 @@ async def list_offsets(request: ListOffsetsRequest, context: RequestContext, ser
             partition_index=wanted.partition_index, timestamp=timestamp_ms, offset=offset, leader_epoch=epoch
         )
 
-    # Kafka answers for a partition once, however often a topic names it.
+    # Kafka answers for a partition once, also if a topic names it several times.
     pairs: list[tuple[str, ListOffsetsPartition]] = []
     counts = []
     for topic in request.topics:
@@ -114,7 +115,7 @@ async def _found(
     wanted: ListOffsetsPartition,
     isolation_level: int,
 ) -> tuple[int, int, int]:
-    """(offset, timestamp, leader epoch); -1 for each that does not exist. Raises BmqError."""
+    """(offset, timestamp, leader epoch) of what is asked for; each is -1 if it does not exist. Raises BmqError."""
     topic, number = topic_named(services, name), wanted.partition_index
     key = TopicPartition(topic.log_id, number)
     log = services.partitions.ready(key)
@@ -145,11 +146,11 @@ def _refused(request: ListOffsetsRequest, code: ErrorCode, services: Services) -
 
 
 async def _look_up(log: PartitionLog, timestamp: int, isolation_level: int) -> tuple[int, int, int]:
-    """(offset, timestamp, leader epoch); -1 for each that does not exist."""
+    """(offset, timestamp, leader epoch) by the log; each is -1 if it does not exist."""
     is_committed = isolation_level == _READ_COMMITTED
     if timestamp not in (_LATEST_TIERED, _EARLIEST_PENDING_UPLOAD):
-        # Rule 15: an owner that was replaced without knowing would report an old state, and so would our copy of a log
-        # that is owned elsewhere.
+        # Rule 15: an owner that was replaced without knowing it would report an old state. So would our copy of a log that
+        # another node owns.
         await log.prove_ownership()
     if timestamp == _LATEST:
         return log.last_stable_offset if is_committed else log.high_watermark, _NONE, log.leader_epoch

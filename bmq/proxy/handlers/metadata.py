@@ -1,9 +1,9 @@
 """Metadata: the nodes, and the requested topics with their partitions and leaders.
 
-The answer that lists all topics is the largest and the most frequent one: its bytes are cached, topic by topic. A node
-that just went away is listed a moment longer (bmq/membership/departures.py says why). Asking for a missing topic may
-create it; unlike in Kafka, which answers before the topic is created, the answer waits for that, and the client need
-not ask again. A client with share sessions is told the leaders that it knows (share/former_leaders). Sources: MetadataRequest.json; KIP-4, KIP-516 (ids), KIP-1102 (rebootstrap).
+The answer about all topics is the largest and most frequent one, so its bytes are cached, topic by topic. A node that has just
+gone is listed a moment longer (bmq/membership/departures.py says why). A request for a missing topic may create it. Unlike in
+Kafka, the answer waits for that, so the client need not ask again. A client with share sessions is sent the leaders that it knows
+(share/former_leaders). Sources: MetadataRequest.json; KIP-4, KIP-516 (ids), KIP-1102 (rebootstrap).
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ _SIZES: Final = {"int16": 2, "int32": 4}
 _RESPONSE_FORMAT: Final = message_format("response", ApiKey.METADATA)
 _TOPIC_FORMAT: Final = next(one.entity for one in _RESPONSE_FORMAT.fields if one.name == "topics" and one.entity)
 _Key = tuple[int, bool, bool]
-"""Version, and whether authorized operations of the cluster and of topics are asked for."""
+"""(version, whether the cluster's authorized operations are asked for, whether the topics' are)."""
 _PASSING: Final = (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 class AllTopics:
     """Encoded answers about all topics of one image, by version and flags (at most 14 versions times 4).
 
-    After a change only the changed topics are encoded again: in a busy cluster some topic is always changing.
+    After a change only the changed topics are encoded again, because in a busy cluster topics change all the time.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class AllTopics:
         self._bodies: dict[tuple[int, bool, bool], bytes] = {}
         self._parts: dict[tuple[int, bool], dict[UUID, tuple[TopicImage, bytes]]] = {}
         self._parts_used: set[tuple[int, bool]] = set()
-        self._encoding: dict[_Key, asyncio.Future[None]] = {}  # under way: who wants the same waits for it
+        self._encoding: dict[_Key, asyncio.Future[None]] = {}  # answers being encoded
 
     def body(self, image: MetadataImage, departed: tuple[Node, ...], version: int, request: MetadataRequest) -> bytes:
         """The body of a Metadata response of this version about all topics."""
@@ -84,7 +84,7 @@ class AllTopics:
         request: MetadataRequest,
         turns: Turns,
     ) -> bytes:
-        """The same; what has to be encoded first is encoded in turns of the event loop, once for all who ask."""
+        """The body as `body` returns it; topics that are not encoded yet are encoded in turns, once for all requests."""
         key = self._key(image, departed, version, request)
         while True:
             body = self._bodies.get(key) if self._image is image and self._departed is departed else None
@@ -94,7 +94,7 @@ class AllTopics:
             if encoding is None:
                 break
             await asyncio.shield(encoding)
-            # Now it is there, or its client left, or the image is another one: look again.
+            # The answer is encoded, or its client left, or the image has changed: look again.
             image, departed = self._image or image, self._departed
         done = self._encoding[key] = asyncio.get_running_loop().create_future()
         try:
@@ -115,7 +115,7 @@ class AllTopics:
 
     def _forget_old(self, image: MetadataImage) -> None:
         is_other_cluster = self._image is None or self._image.nodes is not image.nodes
-        # Leaders and offline replicas depend on the nodes. Drop the parts of versions that were not used lately.
+        # Leaders and offline replicas depend on the nodes, so drop all topics then. Drop versions that were not used lately.
         self._parts = (
             {} if is_other_cluster else {key: self._parts[key] for key in self._parts_used if key in self._parts}
         )
@@ -142,7 +142,7 @@ class AllTopics:
                     yield
             parts[topic.topic_id] = part
         if self._image is not None and self._image.nodes is image.nodes:
-            self._parts[key] = parts  # whatever else has changed meanwhile, most of them are still right
+            self._parts[key] = parts  # most of these are right even if the image has changed meanwhile
         head, tail = _split_at_topics(_response(image, departed, [], with_cluster), version)
         return b"".join((head, _array_length(len(parts), version), *(part for _, part in parts.values()), tail))
 
@@ -152,7 +152,7 @@ def _array_length(count: int, version: int) -> bytes:
 
 
 def _split_at_topics(response: MetadataResponse, version: int) -> tuple[bytes, bytes]:
-    """The bytes before and after the topics, of a response without topics."""
+    """(the bytes before the topics, the bytes behind them), from a response without topics."""
     body = encode("response", ApiKey.METADATA, version, response)
     tail = 1 if is_flexible(ApiKey.METADATA, version) else 0
     tail += sum(_SIZES[one.kafka_type or ""] for one in _fields_behind_topics(version))
@@ -181,7 +181,7 @@ async def metadata(
     if version < _IDS_FROM_VERSION and any(
         topic.name is None or topic.topic_id is not None for topic in request.topics
     ):
-        # As Kafka refuses it: without the cluster.
+        # Kafka's refusal leaves out the cluster.
         topics = [_failed(topic.name or "", topic, ErrorCode.INVALID_REQUEST) for topic in request.topics]
         return MetadataResponse(topics=topics)
     refusals: dict[str, ErrorCode] = {}
@@ -190,7 +190,7 @@ async def metadata(
     image = services.controller.image
     leaders = None if services.share is None else services.share.leaders(context.peer)
     topics = []
-    # As in Kafka each topic is answered once, however often it is named.
+    # As in Kafka each topic is answered once, also if it is named several times.
     for asked in {(one.topic_id, one.name): one for one in request.topics}.values():
         found = _find(image, asked)
         if found is not None:
@@ -214,7 +214,7 @@ def _find(image: MetadataImage, asked: MetadataRequestTopic) -> TopicImage | Non
 
 
 async def _create_missing(request: MetadataRequest, services: Services) -> dict[str, ErrorCode]:
-    """Create topics that are requested by name and missing; the error codes by name."""
+    """Create the missing topics that are requested by name. Returns error codes by name."""
     topics = services.controller.image.topics
     missing = list(
         dict.fromkeys(
@@ -235,7 +235,7 @@ async def _create(name: str, services: Services) -> ErrorCode:
     if not is_valid_name(name):
         return ErrorCode.INVALID_TOPIC_EXCEPTION
     code = await created_topic_error(name, services)
-    # Transient errors become a code on which clients retry; they could not act on one about the controller.
+    # A transient error becomes a code on which clients retry: codes about the controller mean nothing to them here.
     return ErrorCode.LEADER_NOT_AVAILABLE if code in _PASSING else code
 
 

@@ -1,6 +1,6 @@
-"""OffsetCommit without a task: its usual form, to a group that this process owns.
+"""OffsetCommit in its usual form, to a group whose coordinator is this process: answered without a task.
 
-All others are forwarded to the coordinators like other requests (forwarded.py).
+Other commits are forwarded to the coordinators like other requests (forwarded.py).
 """
 
 from __future__ import annotations

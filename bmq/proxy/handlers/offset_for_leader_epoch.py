@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: where an epoch ended, so that a consumer detects a truncated log (KIP-101, KIP-320)."""
+"""OffsetForLeaderEpoch: the end offset of an epoch, by which consumers detect a truncated log (KIP-101, KIP-320)."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from bmq.proxy.partition_access import check_leader_epoch, for_each, leader_log,
 from bmq.proxy.services import Services
 
 START_WAIT_MAX_S: Final = 0.5
-"""Longest wait of a whole request. After a node's death consumers ask about all partitions that have another leader. What they fetch of
-others comes over the same connection, behind this answer; they ask again for those that are refused."""
+"""Longest wait of a whole request. After a node's death consumers ask about all partitions that have another leader. Their
+fetches of other partitions wait behind this answer, on the same connection. They ask again for partitions that are refused."""
 
 
 @handles(ApiKey.OFFSET_FOR_LEADER_EPOCH)
 async def offset_for_leader_epoch(
     request: OffsetForLeaderEpochRequest, context: RequestContext, services: Services
 ) -> OffsetForLeaderEpochResponse:
-    """OffsetForLeaderEpoch 2-4. An epoch the log does not know is answered with (-1, -1)."""
+    """Answer OffsetForLeaderEpoch 2-4. For an epoch that the log does not know it is (-1, -1)."""
 
     until_s = services.loop.time() + START_WAIT_MAX_S
 
@@ -38,7 +38,7 @@ async def offset_for_leader_epoch(
         try:
             log = await leader_log(services, topic_named(services, name), wanted.partition, until_s=until_s)
             check_leader_epoch(log, wanted.current_leader_epoch)
-            # An end before the consumer's position would look to it like a truncated log.
+            # To the consumer, an end offset before its position would look like a truncated log.
             await log.prove_ownership()
             epoch, end_offset = log.epoch_end_offset(wanted.leader_epoch)
         except BmqError as error:

@@ -1,4 +1,4 @@
-"""Produce: each partition's batch to its log; one partition's failure never fails its neighbours."""
+"""Produce: appends each partition's batch to its log. A failure of one partition never fails another."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from bmq.proxy.topic_views import client_leader
 from bmq.security.acls import Operation, ResourceType
 
 _ZSTD_FROM: Final = 7
-"""The version since which clients may use zstd (KIP-110)."""
+"""The first version of Produce with which clients may use zstd (KIP-110)."""
 _UNSUPPORTED_ZSTD: Final = AppendResult(
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message=f"zstd is not for Produce requests before version {_ZSTD_FROM}"
 )
@@ -61,7 +61,7 @@ _TIMED_OUT: Final = AppendResult(
 
 @handles_hot(ApiKey.PRODUCE)
 def produce(frame: bytearray, header: RequestHeader, context: RequestContext, services: Services, reply: Reply) -> None:
-    """Source: ProduceRequest.json; KIP-98 (idempotence), KIP-516 (topic ids), KIP-951 (leader hints), KIP-890."""
+    """Answer a Produce. Source: ProduceRequest.json; KIP-98 (idempotence), KIP-516 (topic ids), KIP-951 (leaders), KIP-890."""
     request = parse_produce(frame, header.body_position, header.api_version)
     topics = named_once(request.topics)
     if topics is not request.topics:
@@ -74,7 +74,7 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
     image, appender = services.controller.image, services.appender
     is_before_zstd = header.api_version < _ZSTD_FROM
     unknown = services.refused_unknown
-    # Produces forwarded by another node were checked there.
+    # A produce forwarded by another node was checked there.
     is_between_nodes = services.is_between_nodes
     rights = None
     if services.access.is_on:
@@ -96,7 +96,7 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
                 pending.put(index, topic_refusal)
                 continue
             if topic is None or not 0 <= partition < len(topic.partitions):
-                # The topic may appear in the metadata between this batch and later ones that are on their way.
+                # The topic may become known between this batch and later ones in flight, which must not overtake it.
                 code = code if topic is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 if records:
                     unknown.add((produced.name or produced.topic_id, partition), records, pending.arrived_s, code)
@@ -108,7 +108,7 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
             head = parsed_header(records)
             batch = ProducedBatch(pending, TopicPartition(topic.topic_id, partition), records, head, index)
             if is_between_nodes:
-                # The base offset may be a former owner's, written into a batch that is passed on again.
+                # The batch may come from a former owner, which has written a base offset into it.
                 batch.leader_epoch = leader_epoch_in(records) if head is None else head[2]
             else:
                 base_offset = own_base_offset_of(records) if head is None else head[0]
@@ -138,9 +138,9 @@ def _refusal_of_topic(topic: TopicImage | None, is_denied: bool) -> AppendResult
 
 
 def _may_be_transactional(request: Produce, context: RequestContext, access: Access) -> bool:
-    """Whether the client may write in its transaction; True for a request without one."""
+    """Whether the client may use its transactional id; True for a request without one."""
     if request.transactional_id is None:
-        return True  # transactional records without an id are refused by themselves
+        return True  # transactional records without an id are refused elsewhere
     is_transactional = any(
         records and transactional_producer_of(records) is not None
         for topic in request.topics
@@ -152,7 +152,7 @@ def _may_be_transactional(request: Produce, context: RequestContext, access: Acc
 
 
 def _refusal(request: Produce) -> AppendResult | None:
-    """Why the whole request is refused; None: it is not. Transactional records are checked first, as in Kafka."""
+    """The result that refuses all partitions; None if the request is valid. Transactional records come first, as in Kafka."""
     refusal = _refusal_of_transaction(request)
     if refusal is None and request.acks not in (-1, 0, 1):
         return AppendResult(ErrorCode.INVALID_REQUIRED_ACKS, message=f"acks {request.acks} is not -1, 0 or 1")
@@ -179,7 +179,7 @@ def _refusal_of_transaction(request: Produce) -> AppendResult | None:
 
 
 def _claim_of(transactional_id: str, request: Produce, version: int, services: Services) -> TransactionClaim:
-    # A forwarded produce has its own version; the client's version is a field of it.
+    # A forwarded produce has a version of its own, and the client's version as a field.
     is_forwarded = services.is_between_nodes and request.client_version >= 0
     return claim_of_produce(transactional_id, request.client_version if is_forwarded else version)
 
@@ -199,9 +199,9 @@ def _topic_of(
 
 
 class _PendingProduce:
-    """One request's results as they come in; answered when all are there or the timeout has passed.
+    """Collects one request's results, and answers when all have come or the timeout has passed.
 
-    The AppendRequest of its batches.
+    It is the AppendRequest of the request's batches.
     """
 
     __slots__ = (
@@ -239,7 +239,7 @@ class _PendingProduce:
         count = sum([len(topic.partitions) for topic in request.topics])
         self._results: list[AppendResult | None] = [None] * count
         self._starts: tuple[asyncio.Task[None], ...] = ()
-        self._left = count + 1  # one for all_begun: an append may finish before the next one begins
+        self._left = count + 1  # one more than appends until all_begun: an append may finish before the next begins
         self.is_acks_all = request.acks == -1
         self.is_answered = request.acks != 0
         self.is_internal = False
@@ -247,16 +247,16 @@ class _PendingProduce:
         self.arrived_s = now_s = services.loop.time()
         timeout_s = max(request.timeout_ms, 0) / 1000
         self.deadline_s = now_s + timeout_s
-        # Stock clients give up after exactly this timeout, counted from when they sent the request: a batch sent to its
-        # owner at the last moment would arrive after they have sent it again.
+        # Stock clients give up after exactly this timeout, counted from when they sent the request. A batch sent to its
+        # owner at the last moment would arrive after the client's retry.
         self.send_until_s = now_s + timeout_s * _SENT_WITHIN
 
     def is_wanted(self) -> bool:
-        """False when the client has disconnected without an answer: it sends its records again, except with acks=0."""
+        """Implements AppendRequest.is_wanted: a client that has disconnected sends its records again, except with acks=0."""
         return self._request.acks == 0 or not self._reply.is_done
 
     def refuse_base_offset(self, base_offset: int, batch: ProducedBatch) -> None:
-        """Refuse a batch whose base offset is not 0. The answer has the log's start, so an idle partition is started."""
+        """Refuse a batch whose base offset is not 0. Starts an idle partition, because the answer has the log's start offset."""
         key, partitions = batch.topic_partition, self._services.partitions
         message = f"the base offset of a produced record batch is 0, not {base_offset}"
         log = partitions.ready(key)
@@ -282,11 +282,11 @@ class _PendingProduce:
             self._services.produce_deadlines.add(self)
 
     def answered(self, batch: ProducedBatch, result: AppendResult) -> None:
-        """As Receiver.answered."""
+        """Implements Receiver.answered."""
         self.put(batch.index, result)
 
     def put(self, index: int, result: AppendResult) -> None:
-        """The result of the partition at this place of the request. A late one is ignored."""
+        """Set the result of the partition at this place of the request. A late result is ignored."""
         if self._left and self._results[index] is None:
             self._results[index] = result
             self._left -= 1
@@ -333,7 +333,7 @@ class _PendingProduce:
             topics.append(ProduceTopicResult(topic.name, topic.topic_id, answers))
         throttle_time_ms = 0 if self._throttle is None else self._throttle.produced()
         if self._request.acks == 0:
-            # There is no answer to read, so a closed connection tells the producer of the failure.
+            # With acks=0 there is no answer, so the connection is closed to show the producer that the batch failed.
             self._reply(None if has_failed else ())
             return
         header = self._header

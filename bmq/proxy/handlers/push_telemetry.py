@@ -1,4 +1,4 @@
-"""PushTelemetry: a client sends the metrics that it was asked for (KIP-714)."""
+"""PushTelemetry: a client sends the metrics that its subscription asks for (KIP-714)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heartbeats of consumer and share groups: repeated ones are answered without a task; others are forwarded (forwarded.py)."""
+"""Heartbeats of consumer and share groups that repeat an earlier one, answered without a task; others go to forwarded.py."""
 
 from __future__ import annotations
 

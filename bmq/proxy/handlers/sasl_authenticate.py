@@ -1,4 +1,4 @@
-"""SaslAuthenticate where no login is asked for: on a listener without SASL, or once it is done.
+"""SaslAuthenticate when no login is expected: on a listener without SASL, or after the login.
 
 Logins themselves are answered by bmq.proxy.authentication. Source: KafkaApis of Apache Kafka (4.3).
 """
@@ -22,5 +22,5 @@ _OUT_OF_TURN: Final = "SaslAuthenticate request received after successful authen
 async def sasl_authenticate(
     request: SaslAuthenticateRequest, context: RequestContext, services: Services
 ) -> SaslAuthenticateResponse:
-    """Refused; the connection stays."""
+    """Refuse the request; the connection stays open."""
     return SaslAuthenticateResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message=_OUT_OF_TURN)

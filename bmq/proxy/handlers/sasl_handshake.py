@@ -1,4 +1,4 @@
-"""SaslHandshake where no login is asked for: on a listener without SASL, or once it is done for ever.
+"""SaslHandshake when no login is expected: on a listener without SASL, or after a login whose session has no end.
 
 Logins themselves are answered by bmq.proxy.authentication. Source: KafkaApis of Apache Kafka (4.3).
 """
@@ -18,5 +18,5 @@ from bmq.proxy.services import Services
 async def sasl_handshake(
     request: SaslHandshakeRequest, context: RequestContext, services: Services
 ) -> SaslHandshakeResponse:
-    """Refused; the connection stays."""
+    """Refuse the request; the connection stays open."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

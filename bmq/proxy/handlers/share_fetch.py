@@ -1,4 +1,4 @@
-"""ShareFetch and ShareAcknowledge: records that a share group locks for its members. See bmq/proxy/share/requests.py."""
+"""ShareFetch, ShareAcknowledge: records that a share group locks for a member, until it acknowledges them (share/requests.py)."""
 
 from __future__ import annotations
 

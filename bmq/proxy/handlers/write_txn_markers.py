@@ -1,6 +1,6 @@
 """WriteTxnMarkers: ends transactions in partitions, for a transaction coordinator or an operator (KIP-664).
 
-It works alike for clients (`kafka-transactions abort`) and between nodes: each partition's marker goes to its owner.
+Clients (`kafka-transactions abort`) and nodes use it in the same way: each partition's marker goes to its owner.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bmq.proxy.dispatch import handles
 from bmq.proxy.services import Services
 
 AT_ONCE_MAX: Final = 1_000
-"""Markers of one request that are written concurrently."""
+"""Most markers of one request that are written concurrently."""
 _log = structlog.get_logger("bmq.proxy")
 
 
@@ -37,7 +37,7 @@ _log = structlog.get_logger("bmq.proxy")
 async def write_txn_markers(
     request: WriteTxnMarkersRequest, context: RequestContext, services: Services
 ) -> WriteTxnMarkersResponse:
-    """WriteTxnMarkers 1-2. Answered, in the request's order, when all markers are durable or refused."""
+    """Answer WriteTxnMarkers 1-2, in the request's order, when all markers are durable or refused."""
     if not services.is_between_nodes:
         _log.info("markers_asked_for", client_id=context.client_id, markers=len(request.markers))
     wanted = [
@@ -65,7 +65,7 @@ def _marker(asked: WritableTxnMarker) -> TransactionMarker:
 
 async def _write(services: Services, marker: TransactionMarker, name: str, number: int) -> ErrorCode:
     if name in INTERNAL_TOPICS and name != OFFSETS_TOPIC_NAME:
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED  # only their coordinators may write to these logs
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED  # only coordinators may write to the logs of internal topics
     if marker.producer_id < 0 or marker.producer_epoch < 0 or marker.transaction_version < 0:
         return ErrorCode.UNKNOWN_SERVER_ERROR  # Kafka's answer: no marker batch can have such values
     topic = services.controller.image.topics.get(name)

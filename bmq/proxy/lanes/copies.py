@@ -1,7 +1,7 @@
-"""Copies records that a lane has left over into the topic that its base group reads as well.
+"""Copies records that a lane has left over to the topic of copies, which the base group reads as well.
 
-A copy is a batch of records of one batch of the source. What it has depends on the job and on the log alone, so that a job that is
-repeated after a crash writes the same batch with the same sequence: a duplicate to the owner of the copies' partition.
+A copied batch has records of one batch of the source. It depends on the job and the log alone, so a job that is repeated after a
+crash writes the same batch with the same sequence, which the owner of the copies' partition recognizes as a duplicate.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 READ_BYTES_MAX: Final = 1024 * 1024
 COPY_BYTES_MAX: Final = 256 * 1024
-"""Records of one copied batch; one record may be longer."""
+"""Most bytes of records in one copied batch; a single record may be longer."""
 _HEADER: Final = DEFAULT_HEADER.encode()
 _Batch = tuple[BatchHeader, memoryview]
 
 
 class LaneCopier:
-    """`shared()`: the process's caches and limits of reads. `opener`: of the process."""
+    """Implements bmq.coordinator.lanes.ports.LaneCopies. `shared()`: the process's caches and limits of reads."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class LaneCopier:
         self._opener = opener
 
     async def producer(self, base: str, topic_id: UUID, partition: int) -> tuple[int, int]:
-        """A new producer id, and the partition for copies from this one. Raises KafkaError."""
+        """(a new producer id, the partition of the topic of copies for records of this partition). Raises KafkaError."""
         target = self._target(base, topic_id)
         return await self._appender.new_producer_id(), partition % len(target.partitions)
 
     async def copy(self, job: CopyJob) -> CopyStep:
-        """Copy one batch at most: the offset to go on from, and how many records were copied. Raises BmqError."""
+        """Copy at most one batch. Returns the offset to continue from, and how many records were copied. Raises BmqError."""
         target = self._target(job.base, job.topic_id)
         log = await self._partitions.leader_of(TopicPartition(job.topic_id, job.partition))
         if log.last_stable_offset < job.end:
@@ -99,12 +99,12 @@ class LaneCopier:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "the topic of the records is deleted")
         target = image.topics.get(copies_topic(source.name, base))
         if target is None:
-            why = f"there is no topic {copies_topic(source.name, base)} for what a lane leaves over"
+            why = f"there is no topic {copies_topic(source.name, base)} for the records that a lane leaves over"
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
         return target
 
     async def _visible(self, log: PartitionLog, first: int, end: int, found: list[_Batch]) -> list[_Batch]:
-        """Batches of records, without those of aborted transactions."""
+        """The batches with records, without those of aborted transactions."""
         aborted = log.aborted_transactions(first, end)
         if aborted is None:
             aborted = await log.find_aborted_transactions(first, end)
@@ -112,7 +112,7 @@ class LaneCopier:
 
 
 def _committed(found: list[_Batch], aborted: list[tuple[int, int]]) -> Iterator[_Batch]:
-    """As a consumer leaves out aborted records: from the first offset of an aborted transaction to its marker."""
+    """Leave out aborted batches as consumers do: from the first offset of an aborted transaction to its marker."""
     open_producers: set[int] = set()
     for header, data in found:
         while aborted and aborted[0][0] <= header.last_offset:
@@ -136,7 +136,7 @@ def _of_lane(data: memoryview, lane: str, first: int, end: int) -> list[Record]:
 
 
 def _up_to(records: list[Record], bytes_max: int) -> list[Record]:
-    """The first of them, one at least, that have so many bytes together."""
+    """The first records, up to `bytes_max` together, and at least one."""
     taken = records[:1]
     size = size_of(records[0])
     for record in records[1:]:

@@ -1,7 +1,7 @@
-"""Fetches of consumers that carry the mark of a group with lanes: they see that group's records alone.
+"""Filters fetches of consumers whose client id has the mark of a group with lanes: they see that group's records only.
 
-The records were read below the high watermark before the shard of the base group is asked, so what it says about them is
-final. Where it cannot be asked a partition gets OFFSET_NOT_AVAILABLE, which clients repeat: nothing goes out unfiltered.
+The records were read below the high watermark before the base group's shard is asked, so its answer about them is final. If the
+shard cannot be reached, the partition gets OFFSET_NOT_AVAILABLE, on which clients retry; no unfiltered records are sent.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _log = structlog.get_logger("bmq.proxy")
 def lens_of(
     context: RequestContext, services: Services, opener: BatchOpener, remembered: FilteredBatches
 ) -> FetchLens | None:
-    """What a client sees of the records that it fetches; None: all. `opener`, `remembered`: of the process.
+    """The filter of this client's fetches; None if it sees all records. `opener`, `remembered`: those of the process.
 
-    Raises LaneRefused for the mark of no group.
+    Raises LaneRefused for a mark that names no valid group.
     """
     marked = marked_group_of(context.client_id)
     if marked is None:
@@ -54,7 +54,7 @@ def lens_of(
 
 
 class FetchLens:
-    """The view of one group, for one fetch."""
+    """The filter of one group, for one fetch."""
 
     def __init__(
         self, group: LaneGroup, decisions: LaneDecisions, opener: BatchOpener, remembered: FilteredBatches
@@ -65,10 +65,10 @@ class FetchLens:
         self._remembered = remembered
 
     async def see(self, interests: Sequence[Interest], results: list[FetchResult], done: Callable[[], None]) -> None:
-        """Put what the group sees into `results`, which belong to the interests in order; then call `done`."""
+        """Replace the records in `results`, one for each interest, by those that the group sees; then call `done`."""
         try:
             await self._see(interests, results)
-        except Exception:  # noqa: BLE001 any bug is answered or logged, and nothing unfiltered goes out
+        except Exception:  # noqa: BLE001 any bug is answered or logged, and no unfiltered records are sent
             _log.exception("lanes_not_seen", group=self._group.group_id)
             for place, result in enumerate(results):
                 if result.records:
@@ -79,7 +79,8 @@ class FetchLens:
         asked: dict[TopicPartition, int] = {}
         parts = []
         for place, (interest, result) in enumerate(zip(interests, results, strict=True)):
-            if interest.view is not None:  # its consumers commit under its name, and what they leave over is the base's
+            # Views cannot have lanes: consumers commit offsets of the view, but records that a lane leaves over are the base's.
+            if interest.view is not None:
                 results[place] = _failed(result, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             elif result.records and interest.topic_partition is not None:
                 topic_id, number = interest.topic_partition
@@ -111,7 +112,7 @@ class FetchLens:
             assert isinstance(part, MEMORY), "a fetch with a mark reads into memory"
             views.append(memoryview(part))
         try:
-            whole = views[0] if len(views) == 1 else memoryview(b"".join(views))  # a view may end within a batch
+            whole = views[0] if len(views) == 1 else memoryview(b"".join(views))  # a batch may span parts
             lens = Lens(self._group.lane, _HEADER, intervals)
             seen = await self._filtered(source, lens, whole)
         except (BadCompressedData, CorruptRecords, Damage) as error:
@@ -120,7 +121,7 @@ class FetchLens:
         return result._replace(records=seen)
 
     async def _filtered(self, source: TopicPartition, lens: Lens, whole: memoryview) -> list[Buffer]:
-        """What was opened for a group is remembered by all that decides about it. Raises as `seen_by`."""
+        """The batches as the group sees them, from the cache or filtered now. Raises as `seen_by` does."""
         keys: dict[int, Hashable] = {}
         known: dict[int, Buffer | None] = {}
         attributes = size_bytes = 0

@@ -1,7 +1,7 @@
-"""Gives the records of a lane's producers their lane, before they go to the partition's owner.
+"""Adds the lane to records of producers with a lane, before they go to the partition's owner.
 
-A batch that its owner would refuse goes on as it is: the owner has the code for it. One that is sent again is stamped again, and
-has the same sequences.
+A batch that its owner will refuse is passed on unchanged, because the owner has the right error code. A batch that is sent again
+is changed again, and keeps its sequences.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _HEADER: Final = DEFAULT_HEADER.encode()
 
 
 def lane_for(topic: TopicImage | None, context: RequestContext) -> str | None:
-    """The lane of this client's records in the topic; None: they stay as they are."""
+    """The lane that the topic's rules give this client's records; None if they stay as they are."""
     if topic is None or topic.is_internal:
         return None
     return lane_of_producer(topic.log_config.lane_producers, context.client_id, context.principal)
 
 
 def stamp(batch: ProducedBatch, lane: str) -> AppendResult | None:
-    """Put the lane into the batch's records that have none; why not, for a batch that is too long for it."""
+    """Add the lane to the batch's records that have none. Returns the refusal of a batch that is too long for that, or None."""
     header, records = batch.header, batch.records
     if header is None or header.size_bytes != len(records):
         return None
@@ -39,7 +39,7 @@ def stamp(batch: ProducedBatch, lane: str) -> AppendResult | None:
         verify_crc(records, 0, header)
         validate_client_batch(header)
         again = stamped(records, header, _HEADER, lane)
-    except BatchTooLong as error:  # the code has producers send the batch again in two halves
+    except BatchTooLong as error:  # with this code producers send the batch again in two halves
         return AppendResult(ErrorCode.MESSAGE_TOO_LARGE, message=str(error))
     except (BmqError, Damage):
         return None
