@@ -42,10 +42,10 @@ _COUNTERS: Final = (
     ("bmq_fetch_catch_up_bytes", "catch_up_bytes", "Bytes of records served from the read cache, read ahead or not."),
     ("bmq_fetch_store_bytes", "store_bytes", "Bytes read from the store for fetches."),
     ("bmq_read_cache_hits", "cache_hits", "Chunks found in the read cache."),
-    ("bmq_read_cache_misses", "cache_misses", "Chunks that were not."),
-    ("bmq_read_cache_evicted_bytes", "cache_evicted_bytes", "Bytes let go for want of room."),
+    ("bmq_read_cache_misses", "cache_misses", "Chunks not found in the read cache."),
+    ("bmq_read_cache_evicted_bytes", "cache_evicted_bytes", "Bytes dropped from the read cache to make room."),
     ("bmq_fetch_sent_to_rack", "sent_to_rack", "Times a consumer was sent to a proxy in its own rack (KIP-392)."),
-    ("bmq_read_ahead_chunks", "read_ahead_chunks", "Chunks read before anybody asked for them."),
+    ("bmq_read_ahead_chunks", "read_ahead_chunks", "Chunks read ahead of a sequential reader."),
 )
 
 

@@ -157,13 +157,19 @@ class Fetcher:
         return {
             ("bmq_fetches_waiting", "Fetches that wait for records."): len(shared.deadlines),
             ("bmq_fetch_sessions", "Incremental fetch sessions."): len(shared.sessions),
-            ("bmq_fetch_session_partitions", "Partitions they remember."): shared.sessions.partition_count,
+            (
+                "bmq_fetch_session_partitions",
+                "Partitions of all incremental fetch sessions.",
+            ): shared.sessions.partition_count,
             ("bmq_fetch_response_bytes", "Bytes of records in unsent responses."): shared.budget.bytes_used,
-            ("bmq_fetch_response_max_bytes", "Budget of the same."): shared.budget.bytes_max,
-            ("bmq_catch_up_limit_bytes_per_second", "What catch-up reads may take of this process; 0: all they can."): (
+            (
+                "bmq_fetch_response_max_bytes",
+                "Budget of bytes of records in unsent responses.",
+            ): shared.budget.bytes_max,
+            ("bmq_catch_up_limit_bytes_per_second", "Limit of this process's catch-up reads; 0: no limit."): (
                 0 if shared.throttle.limit_bytes_per_s == inf else shared.throttle.limit_bytes_per_s
             ),
-            ("bmq_produce_calm_p99_seconds", "Produces without catch-up reads; 0: not known."): (
+            ("bmq_produce_calm_p99_seconds", "p99 of produces without catch-up reads; 0: not known."): (
                 0 if shared.throttle.calm_p99_s == inf else shared.throttle.calm_p99_s
             ),
             ("bmq_read_cache_bytes", "Bytes of segment files in memory."): shared.read_cache.bytes_used,
@@ -171,7 +177,7 @@ class Fetcher:
                 "bmq_view_cache_bytes",
                 "Bytes of filtered batches of views and lanes in memory.",
             ): shared.view_reads.remembered_bytes,
-            ("bmq_read_cache_max_bytes", "Budget of the same."): shared.read_cache.bytes_max,
+            ("bmq_read_cache_max_bytes", "Budget of bytes of segment files in memory."): shared.read_cache.bytes_max,
         }
 
 

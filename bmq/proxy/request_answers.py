@@ -1,4 +1,4 @@
-"""Answers requests that need a task: runs their handlers, and encodes what these return.
+"""Answers requests that need a task: runs their handlers, and encodes the responses.
 
 Large requests wait for room, and are decoded and answered in turns of the event loop.
 """
@@ -36,13 +36,13 @@ from bmq.proxy.stats import ProxyStats
 log = structlog.get_logger("bmq.proxy")
 
 WAIT_FOR_MEMBERS: Final = frozenset((ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP))
-"""Requests that are answered when other members of their group have sent theirs."""
+"""Requests that are answered once other members of the group have sent theirs."""
 WAIT_LONG: Final = WAIT_FOR_MEMBERS | {ApiKey.SHARE_FETCH}
-"""Requests that may be answered much later. What is kept of them meanwhile has bounds of its own."""
+"""Requests that may wait for long. The memory that they take meanwhile is bounded elsewhere."""
 
 
 class Shared(Protocol):
-    """What the connections of a listener share; see bmq.proxy.server.KafkaServer."""
+    """The part of bmq.proxy.server.KafkaServer that is used here."""
 
     limits: ProxyLimits
     loop: asyncio.AbstractEventLoop
@@ -53,7 +53,7 @@ class Shared(Protocol):
 
 
 class RequestAnswers:
-    """Its coroutines call the slot exactly once, or close its connection."""
+    """Answers requests. Each coroutine calls its slot exactly once, or closes the slot's connection."""
 
     __slots__ = ("_services", "_shared")
 
@@ -104,7 +104,7 @@ class RequestAnswers:
             else:
                 slot((await run_in_turns(encode_response_in_turns(*head, response), self._shared.turns),))
         except Exception as error:  # noqa: BLE001 any bug is answered or logged
-            # For example a string too long for the response. Later requests must not wait for ever.
+            # For example, a string is too long for the response. Later requests must not wait for this one for ever.
             self.note_failure(api_key, slot, error)
             slot(None)
 
@@ -118,7 +118,7 @@ class RequestAnswers:
         received_s: float,
         slot: Slot,
     ) -> None:
-        """Decode and answer in turns, once there is room for it. `received_s`: the loop's time."""
+        """Decode and answer a large request in turns, once there is room. `received_s`: the event loop's time when it came."""
         shared = self._shared
         admission = await shared.large_requests.admit(decoded_bytes(len(frame)))
         try:
@@ -136,8 +136,8 @@ class RequestAnswers:
                 slot.connection.close(f"a large {api_key.name} waited until its client may have given it up")
                 return
             if api_key in WAIT_LONG:
-                # They wait for minutes, and end with their connection, so that has to be read. What groups keep of them
-                # has bounds of its own.
+                # These wait for minutes, and end with their connection, so it has to be read. The memory that groups keep for
+                # them is bounded elsewhere.
                 admission.release()
                 shared.loop.call_soon(slot.connection.release, slot)
             handler = HANDLERS[api_key]
@@ -151,7 +151,7 @@ class RequestAnswers:
             else:
                 context = with_received(context, api, frame, request, received_s)
             if context.received is None:
-                frame = bytearray()  # the parts have frames of their own, if they are sent on
+                frame = bytearray()  # parts that are forwarded get frames of their own
                 context = replace(context, received_s=received_s)
             await self.answer(handler, api_key, header, request, context, slot)
         finally:
@@ -181,8 +181,7 @@ class RequestAnswers:
         )
 
     def _is_too_old(self, api_key: ApiKey, received_s: float) -> bool:
-        """Whether a change that is asked for by a large request must not be made any more (rule 22): its client may have
-        given it up, and done something else since."""
+        """Whether a large request is too old to change anything (rule 22): its client may have given it up and gone on."""
         if api_key in READING:
             return False
         shared = self._shared
@@ -192,9 +191,9 @@ class RequestAnswers:
 def with_received(
     context: RequestContext, api: Api, frame: bytearray, request: Any, received_s: float
 ) -> RequestContext:
-    """The context with the request's time and, where it may be sent on to another node, its frame."""
+    """The context, with the time at which the request came, and with its frame if it may be forwarded to another node."""
     received = None if api.route is Route.LOCAL else Received(frame, request)
-    # One call with all fields: `dataclasses.replace` takes some times as long, and this is done for each request.
+    # One call with all fields: `dataclasses.replace` takes several times as long, and this runs for each request.
     return RequestContext(
         context.api_version,
         context.client_id,

@@ -1,7 +1,7 @@
-"""How much of the event loop's time a client's requests take, against `request_percentage` (KIP-124).
+"""Measures how much of the event loop's time a client's requests take, for the quota `request_percentage` (KIP-124).
 
-100 is all of one processor: the event loop is one thread. The time is taken while a handler runs here; what another node
-does for the request counts there for nobody.
+100 is all of one processor, because the event loop is one thread. The time counts while a handler runs here. Work of another node
+for the request does not count.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ T = TypeVar("T")
 
 
 class RequestTime:
-    """The request time of all sharers of one quota. `limit`: percent. `elapsed_s`: a clock that goes on within a turn of the loop."""
+    """The request time of all connections under one quota.
+
+    `limit`: the quota, in percent. `elapsed_s`: a clock that advances within a turn of the event loop.
+    """
 
     __slots__ = ("_elapsed_s", "_is_running", "_loop", "_rate", "limit")
 
@@ -30,17 +33,17 @@ class RequestTime:
         self.limit = limit
 
     def wait_ms(self) -> int:
-        """How long the client has to wait: at most one window, as in Kafka."""
+        """Milliseconds that the client has to wait: at most one window, as in Kafka."""
         rate, measured_ms = self._rate.measure(self._now_ms())
         return min(rate_throttle_ms(rate, self.limit, measured_ms), WINDOW_MS)
 
     @property
     def is_idle(self) -> bool:
-        """Nothing was counted lately: a new one would be the same."""
+        """Whether no time was counted lately, so that a new object would be the same."""
         return self._rate.measure(self._now_ms())[0] <= 0
 
     def call(self, work: Callable[[], T]) -> T:
-        """Count the time of a call; a call within it is not counted again."""
+        """Call `work` and count its time. A call within such a call is not counted again."""
         if self._is_running:
             return work()
         self._is_running = True
@@ -53,7 +56,7 @@ class RequestTime:
 
     @coroutine
     def drive(self, work: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-        """Await `work` and count the time while it runs, not while it waits."""
+        """Await `work`, and count the time in which it runs, without the time in which it waits."""
         step: Callable[[], Any] = partial(work.send, None)
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What logins at this process share: users, secrets of the process, and the thread that checks passwords."""
+"""The objects that all logins at this process share: users, secrets, and the thread that checks passwords."""
 
 from __future__ import annotations
 
@@ -22,23 +22,25 @@ from bmq.security.sasl.steps import Deferred, Mechanism, Step, Unavailable
 from bmq.security.sasl.token_keys import TokenKeys
 
 WAITING_MAX: Final = 1_000
-"""Logins that wait for the thread; more are closed, and their clients try again."""
+"""Most logins that wait for the thread; connections of more are closed, and their clients retry."""
 FAILURE_DELAY_MS: Final = 100
-"""`connection.failed.authentication.delay.ms`: clients that try again at once would do nothing else."""
+"""`connection.failed.authentication.delay.ms`: the delay of a failed login's answer, against clients that retry at once."""
 _NONCE_BYTES: Final = 24
 
 RunBlocking = Callable[[Callable[[], Step]], Awaitable[Step]]
 
 
 async def at_once(work: Callable[[], Step]) -> Step:
-    """Runs the work where it is called: for tests and the simulation, which have no threads."""
+    """Run the work in the caller's thread, for tests and the simulation, which have no threads."""
     return work()
 
 
 class SaslLogins:
-    """`image`: the metadata in force. `run_blocking`: runs work of some milliseconds in a thread of its own. `token_macs`:
-    None: nobody logs in by a delegation token. `bearer`: checks tokens of OAUTHBEARER. `gssapi`: makes an exchange by
-    Kerberos with this service.
+    """Makes authenticators for logins.
+
+    `image`: returns the newest metadata. `run_blocking`: runs work of some milliseconds in a thread of its own. `token_macs`:
+    None if logins by delegation tokens are not possible. `bearer`: checks tokens of OAUTHBEARER. `gssapi`: makes an exchange by
+    Kerberos as this service.
     """
 
     def __init__(
@@ -63,12 +65,12 @@ class SaslLogins:
         self._bearer = bearer
         self._gssapi = gssapi
         self._waiting = 0
-        # By listener, with the security that they were made of: one that is replaced makes them anew.
+        # Listener -> (the security that its mechanisms were made of, the mechanisms). If that is replaced, they are made anew.
         self._offered: dict[str, tuple[ListenerSecurity, Mapping[str, Callable[[], Mechanism]]]] = {}
         self.failure_delay_s = failure_delay_ms / 1000
 
     def authenticator(self, security: ListenerSecurity, loop: asyncio.AbstractEventLoop) -> SaslAuthenticator:
-        """The state of a new connection's login."""
+        """A new connection's authenticator."""
         known = self._offered.get(security.name)
         if known is None or known[0] is not security:
             offered = {name: partial(self._mechanism, name, security) for name in sorted(security.mechanisms & SERVED)}
@@ -76,13 +78,13 @@ class SaslLogins:
         return SaslAuthenticator(known[1], security.session_max_ms, self._clock.now_ms, loop.time)
 
     async def check_password(self, jaas_users: Mapping[str, str], user: str, password: str) -> Step:
-        """A login by PLAIN in one step, for protocols other than Kafka's."""
+        """Log in by PLAIN in one step, for protocols other than Kafka's."""
         plain = Plain(jaas_users, self._image().users, self._right_passwords, self._secret)
         step = plain.step(f"\0{user}\0{password}".encode())
         return await self.run(step.work) if isinstance(step, Deferred) else step
 
     async def run(self, work: Callable[[], Step]) -> Step:
-        """The step that blocking work leads to."""
+        """Run blocking work in the thread. Returns its step, or Unavailable if WAITING_MAX logins wait."""
         if self._waiting >= WAITING_MAX:
             return Unavailable(f"{self._waiting} logins wait already")
         self._waiting += 1
@@ -92,7 +94,7 @@ class SaslLogins:
             self._waiting -= 1
 
     async def wait(self, work: Callable[[], Awaitable[Step]]) -> Step:
-        """The step that work leads to which waits for others."""
+        """Await work that waits for other servers. Returns its step, or Unavailable if WAITING_MAX logins wait."""
         if self._waiting >= WAITING_MAX:
             return Unavailable(f"{self._waiting} logins wait already")
         self._waiting += 1
@@ -105,7 +107,7 @@ class SaslLogins:
         if name == PLAIN:
             return Plain(security.jaas_users, self._image().users, self._right_passwords, self._secret)
         if name == OAUTHBEARER:
-            assert self._bearer is not None  # a listener with it needs keys to start
+            assert self._bearer is not None  # a listener with OAUTHBEARER does not start without keys
             return OauthBearer(self._bearer)
         if name == GSSAPI:
             assert self._gssapi is not None and security.kerberos is not None

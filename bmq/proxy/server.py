@@ -1,7 +1,6 @@
-"""A listener: accepts connections, keeps their shared budgets, closes idle ones, and stops without losing an answer.
+"""A listener: accepts connections, has their shared budgets, closes idle ones, and stops without losing an answer.
 
-`bind` takes the address, `serve` begins to accept: the services behind the listener need its port before they are
-ready.
+`bind` takes the address, and `serve` begins to accept. (The services behind the listener need its port before they are ready.)
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ _IDLE_CHECK_S: Final = 10.0
 class KafkaServer:
     """A listener on one event loop.
 
-    `apis`: the APIs it serves; a request of another API closes its connection. `is_ordered`: answers are sent in
-    request order, as clients expect; False: each as soon as it is ready. `stats` also counts the bytes in flight, so
-    every listener has its own. `stalls`: when it notices a stall of the event loop, all connections are dropped. `turns`:
-    of all long work on this loop. `trim_memory`: gives freed memory back to the system, after large requests.
+    `apis`: the APIs that it serves; a request of another API closes its connection. `is_ordered`: answers are sent in request
+    order, as clients expect; False: each as soon as it is ready. `stats` also counts the bytes in flight, so every listener has
+    its own. `stalls`: when it notices a stall of the event loop, all connections are dropped. `turns`: the turns of all long work
+    on this event loop. `trim_memory`: gives freed memory back to the operating system, after large requests.
     """
 
     services: Services
@@ -79,7 +78,7 @@ class KafkaServer:
         self._waiting: dict[Connection, None] = {}
         self._overdrawing: Connection | None = None
         self._overdrawn_s = 0.0  # when that began
-        self._servers: dict[str, asyncio.Server | TlsAcceptor] = {}  # by the names of their entrances
+        self._servers: dict[str, asyncio.Server | TlsAcceptor] = {}  # by the entrances' names
         self.pending = PendingConnections(limits.pending_connections_max, limits.pending_connections_per_host_max)
         self._entrances: dict[str, Entrance] = {}
         self._is_stopping = False
@@ -89,7 +88,7 @@ class KafkaServer:
         self._refusals = RefusalLog(self.loop.time)
 
     async def bind(self, host: str, port: int, entrance: Entrance | None = None) -> tuple[str, int]:
-        """Take an address; returns it with the real port. `entrance`: what is particular about it. Raises OSError."""
+        """Take an address for an entrance. Returns the address with the real port. Raises OSError."""
         entrance = entrance or Entrance()
         self._entrances[entrance.name] = entrance
         make_connection = partial(Connection, self, entrance)
@@ -104,14 +103,14 @@ class KafkaServer:
 
     @property
     def entrances(self) -> Mapping[str, Entrance]:
-        """What was bound, by name."""
+        """The bound entrances, by name."""
         return self._entrances
 
     async def serve(self, services: Services) -> None:
-        """Accept connections. Raises OSError when the port is already taken."""
+        """Begin to accept connections. Raises OSError if the port is taken already."""
         assert self._servers
         self.services = services
-        # Now every handler is registered, also those of another package for its own listener.
+        # By now every handler is registered, also those of another package for a listener of its own.
         self.served = {int(key): (key, api) for key, api in self.apis.items() if key in HANDLERS or key in HOT_HANDLERS}
         await services.access.prepare(self.turns)
         services.throttles.on_change(self._quotas_changed)
@@ -124,7 +123,7 @@ class KafkaServer:
         self._timer = self.loop.call_later(_HOUSEKEEPING_S, self._housekeeping)
 
     async def stop(self, timeout_s: float) -> None:
-        """Accept nothing more, let requests under way finish for at most `timeout_s`, then close."""
+        """Stop accepting, let requests under way finish for at most `timeout_s`, and then close all connections."""
         self._is_stopping = True
         if self._timer is not None:
             self._timer.cancel()
@@ -151,7 +150,7 @@ class KafkaServer:
         return tuple(self._connections)
 
     def admit(self, connection: Connection) -> bool:
-        """Whether a new connection may stay."""
+        """Whether a new connection is served; if not, the caller closes it."""
         in_force = self.services.connection_limits if self._is_serving else None
         limits = ConnectionLimits(self.limits.connections_max) if in_force is None else in_force()
         total, of_host = len(self._connections), self._connections.of_host(connection.host)
@@ -165,7 +164,7 @@ class KafkaServer:
             self.note_bad(connection, f"there are {of_host} connections from its address already")
             return False
         if self.stalls.is_settling:
-            return False  # made during a stall: its requests may be as old
+            return False  # it was made during a stall, so its requests may be as old
         self._connections.add(connection.host, connection)
         self.stats.connections = len(self._connections)
         return True
@@ -188,11 +187,11 @@ class KafkaServer:
             self._all_gone.set()
 
     def note_bad(self, connection: Connection, reason: str) -> None:
-        """Log the closing of a connection; at most a few lines a second."""
+        """Log that a connection is closed because of its client; at most a few lines a second."""
         self.note_refused(connection.host, reason)
 
     def note_refused(self, host: str, reason: str) -> None:
-        """The same for a client that is not yet a connection."""
+        """Log that a client is refused before it has a connection; at most a few lines a second."""
         self.stats.connections_closed_bad += 1
         self._refusals.note(host, reason)
 
@@ -212,7 +211,7 @@ class KafkaServer:
                 self.loop.call_soon(connection.room)
 
     def may_overdraw(self, connection: Connection) -> bool:
-        """One connection at a time may exceed the limit to complete a frame: else half-sent ones might all wait."""
+        """Whether the connection may exceed the limit to complete a frame. One at a time may, else all could wait."""
         if self._overdrawing is None:
             self._overdrawing, self._overdrawn_s = connection, self.loop.time()
         return self._overdrawing is connection

@@ -1,4 +1,4 @@
-"""What handlers may use: the roles behind the proxy, as small protocols. bmq/cli passes real ones, tests pass fakes."""
+"""The services that handlers use: the roles behind the proxy, as small protocols. bmq/server passes real ones, tests fakes."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class RequestHandler(Protocol):
     """Answers the requests of one route (apis.Route)."""
 
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
-        """A message of bmq.protocol.messages in, the API's response out; `context`: the sender and the API version."""
+        """Answer a request, a message of bmq.protocol.messages, with the API's response. `context`: its sender and version."""
 
 
 class Controller(RequestHandler, Protocol):
-    """The active controller, here or elsewhere."""
+    """The active controller, on this node or another."""
 
     @property
     def image(self) -> MetadataImage: ...
@@ -60,14 +60,14 @@ class Controller(RequestHandler, Protocol):
         """Create a topic with the defaults, as Metadata with allow_auto_topic_creation does. Raises KafkaError."""
 
     async def allocate_producer_ids(self) -> range:
-        """A block of producer ids that were never given out (durable)."""
+        """A block of producer ids that were never given out before, which is durable. Raises KafkaError."""
 
 
 class Groups(RequestHandler, Protocol):
-    """The group coordinators: one in this process, or all of the cluster's."""
+    """The group coordinators: the one of this process, or all of the cluster."""
 
     async def prepare(self, group_id: str) -> Node | None:
-        """Get the group's coordinator ready; returns the node for clients, None: this one. Raises KafkaError."""
+        """Make the group's coordinator ready. Returns the node for clients, None for this node. Raises KafkaError."""
 
     def commit_at_once(
         self,
@@ -77,39 +77,40 @@ class Groups(RequestHandler, Protocol):
         done: Callable[[ErrorCode, bytes], None],
         /,
     ) -> bool:
-        """OffsetCommit, if this process owns the group and nothing has to wait; False: nothing was done.
+        """Carry out an OffsetCommit if this process has the group's coordinator and need not wait. Returns False if not.
 
-        `done` is called when the offsets are durable or the write failed, perhaps before this returns: with NONE or an
-        error of its partitions, and the answer's body.
+        `done` is called when the offsets are durable or the write has failed, perhaps before this returns: with NONE or the error
+        of the partitions, and the answer's body.
         """
 
     def repeated_heartbeat(
         self, frame: Buffer, header: RequestHeader, context: RequestContext, received_s: float
     ) -> bytes | None:
-        """The answer's body for a heartbeat of a consumer or share group that repeats an earlier one; None: `handle` must
-        decide.
+        """The answer's body for a heartbeat of a consumer or share group that repeats an earlier one; None if it is not one.
+
+        A heartbeat without an answer here has to go to `handle`.
         """
 
 
 class Transactions(RequestHandler, Protocol):
-    """The transaction coordinators: one in this process, or all of the cluster's."""
+    """The transaction coordinators: the one of this process, or all of the cluster."""
 
     async def prepare(self, transactional_id: str, /) -> Node | None:
-        """Get the id's coordinator ready; returns the node for clients, None: this one. Raises KafkaError."""
+        """Make the id's coordinator ready. Returns the node for clients, None for this node. Raises KafkaError."""
 
 
 class ShareCoordinators(Protocol):
-    """The shards that keep share partitions' state: those of this process, or all of the cluster's."""
+    """The shards with share partitions' state: those of this process, or all of the cluster."""
 
     async def prepare(self, key: str, /) -> Node | None:
-        """Get the key's shard ready; returns the node for clients, None: this one. Raises KafkaError."""
+        """Make the key's shard ready. Returns the node for clients, None for this node. Raises KafkaError."""
 
 
 class Markers(Protocol):
-    """Writes the markers that end transactions, at the owners of the partitions."""
+    """Writes the markers that end transactions, at the partitions' owners."""
 
     async def write(self, topic_partition: TopicPartition, marker: TransactionMarker) -> None:
-        """Write the marker; it is durable when this returns. Raises KafkaError."""
+        """Write the marker durably. Raises KafkaError."""
 
 
 class OwnLog(Protocol):
@@ -117,16 +118,15 @@ class OwnLog(Protocol):
 
     @property
     def directory(self) -> str:
-        """The root of the store, as configured on this node: the same for all nodes."""
+        """The root of the store, as configured on this node. It is the same on all nodes."""
 
     def sizes(self) -> Iterable[tuple[TopicPartition, int]]:
-        """Bytes of the records of each partition that is owned here; not of those whose size is unknown, because they were
-        not started yet."""
+        """(partition, bytes of its records) for each partition owned here, without those that were not started yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoLog:
-    """OwnLog of a node that owns no partitions."""
+    """The OwnLog of a node that owns no partitions."""
 
     directory: str = ""
 
@@ -145,32 +145,34 @@ class FetchHandler(Protocol):
     async def fetch_in_turns(
         self, frame: bytearray, header: RequestHeader, context: RequestContext, services: Services, reply: Reply
     ) -> None:
-        """Like `fetch`, for a large frame; returns once it is decoded. INVALID_REQUEST for too many partitions. Raises
-        MalformedMessage."""
+        """Answer a Fetch with a large frame, decoded in turns; returns once it is decoded.
+
+        INVALID_REQUEST for too many partitions. Raises MalformedMessage.
+        """
 
 
 class ClientLeaders(Protocol):
-    """bmq.proxy.share.former_leaders.FormerLeaders implements this."""
+    """The leaders that clients with share sessions are sent (bmq.proxy.share.former_leaders.FormerLeaders)."""
 
     def leader(self, image: MetadataImage, key: TopicPartition, partition: PartitionImage) -> tuple[int, int]:
-        """The leader to tell, and its leader epoch. `image`: with the nodes of the client's listener."""
+        """(leader, leader epoch) for the client. `image`: has the nodes as the client's listener shows them."""
 
 
 class ShareHandler(Protocol):
-    """Share groups' fetches and acknowledgements; one for all listeners of a process."""
+    """Answers share groups' fetches and acknowledgements; one for all listeners of a process."""
 
     def leaders(self, connection: Peer | None) -> ClientLeaders | None:
-        """The leaders that the client of this connection is told; None, for one without share sessions: the present ones."""
+        """The leaders to send on this connection; None for the present ones, if it has no share session."""
 
     async def fetch(self, request: Any, context: RequestContext, services: Services) -> Any:
-        """The answer to a ShareFetch (1-2), encoded. Raises KafkaError where the whole request is refused."""
+        """The encoded answer to a ShareFetch (1-2). Raises KafkaError if the whole request is refused."""
 
     async def acknowledge(self, request: Any, context: RequestContext, services: Services) -> Any:
-        """The answer to a ShareAcknowledge (1-2). Raises KafkaError where the whole request is refused."""
+        """The answer to a ShareAcknowledge (1-2). Raises KafkaError if the whole request is refused."""
 
 
 class LaneDecisions(Protocol):
-    """The shards that know which lanes are taken: those of this process, or all of the cluster's. Errors are in the answers."""
+    """The shards that decide which lanes are taken: those of this process, or all of the cluster. Errors are in the answers."""
 
     async def decide(self, request: LaneDecideRequest) -> LaneDecideResponse: ...
 
@@ -178,18 +180,18 @@ class LaneDecisions(Protocol):
 
 
 def _has_valid_name(partition: Hashable) -> bool:
-    """Whether a topic may have the name in (topic name or id, partition): longer names are not to be remembered."""
+    """Whether the name in (topic name or id, partition) is a possible topic's: others are not to be kept in memory."""
     named = partition[0] if isinstance(partition, tuple) else partition
     return not isinstance(named, str) or len(named) <= NAME_LENGTH_MAX
 
 
 @dataclass(slots=True)
 class Services:
-    """Passed to every handler. `loop` is the time; `node` is this server as clients see it.
+    """The services that are passed to every handler. `loop`: gives the time. `node`: this server as clients see it.
 
-    `departed`: nodes that were in the image until a moment ago; the same object while nothing changes. `refused_unknown`: refused
-    batches for partitions that this process does not know yet, by (topic name or id, partition) as the client names them.
-    `connection_limits`: those in force now; None: the listener's own ones. `access`: clients' rights.
+    `departed`: nodes that were in the image until a moment ago; the same object while they are the same. `refused_unknown`:
+    refused batches for partitions that this process does not know yet, by (topic name or id, partition) as the client names them.
+    `connection_limits`: returns the limits in force; None for the listener's own. `access`: clients' rights.
     """
 
     node: Node
@@ -216,12 +218,12 @@ class Services:
     described_partitions_max: int = DESCRIBED_PARTITIONS_MAX
     access: Access = OPEN
     plain_commits: PlainCommits = field(default_factory=PlainCommits)
-    logins: SaslLogins | None = None  # where a listener demands a login
+    logins: SaslLogins | None = None  # set if a listener demands a login
     security: ListenerSecurity = field(default_factory=ListenerSecurity)  # what the listener demands
-    token_macs: TokenMacs | None = None  # where there are delegation tokens
+    token_macs: TokenMacs | None = None  # set if delegation tokens are possible
     throttles: Throttles = field(default_factory=Throttles)
     response_budget: ResponseBudget = field(default_factory=lambda: ResponseBudget(_NO_LIMIT))  # that of the fetches
     share: ShareHandler | None = None  # None: share groups are not served
     share_states: ShareCoordinators | None = None  # None: share groups are not served
-    lanes: LaneDecisions | None = None  # None: fetches for lanes are refused
-    is_between_nodes: bool = False  # the listener for other nodes: clients' rights were checked at their node
+    lanes: LaneDecisions | None = None  # None: fetches with a mark of lanes are refused
+    is_between_nodes: bool = False  # on the listener for other nodes: a client's own node has checked its rights

@@ -1,8 +1,8 @@
-"""A bucket of bytes that all connections of its sharers draw from, and the queue of those that wait for it.
+"""A token bucket of bytes for all connections under one quota, and the queue of connections that wait for it.
 
-Kafka's sliding windows let a saturating client have from 0.7 to 1.5 times its quota in half a minute, and more with many
-connections. This bucket starts with 11 s' worth, and gives exactly the quota once that is used. A request may overdraw
-it, so one of any size passes; the next one waits until nothing is owed.
+With Kafka's sliding windows a saturating client gets from 0.7 to 1.5 times its quota in half a minute, and more with many
+connections. This bucket begins with 11 s of the quota, and gives exactly the quota once that is used. A request may overdraw it,
+so that a request of any size passes; the next one waits until the bucket is no longer overdrawn.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from bmq.proxy.mute import Mute
 from bmq.security.quotas.token_bucket import TokenBucket
 
 WAIT_AT_ONCE_MAX_MS: Final = 1_000
-"""After this time the bucket is looked at again: another limit may be in force."""
+"""Longest wait before the bucket is checked again: another limit may be in force."""
 _MUTED_LOOK_MS: Final = 20
-"""How often it is looked whether a muted connection, which has its turn, is read again."""
+"""How often to check whether the mute of the connection whose turn it is has ended."""
 
 
 class SharedBucket:
-    """Connections wait in the order in which they came, one request each.
+    """The bucket. Connections wait in the order in which they came, with one request each.
 
-    `quota`: bytes per second; `share`: the part of it that is given out here.
+    `quota`: bytes per second. `share`: the part of the quota that this process gives out.
     """
 
     __slots__ = ("_bucket", "_called", "_loop", "_share", "_timer", "quota", "unreported_bytes", "used_ms", "waiting")
@@ -40,42 +40,42 @@ class SharedBucket:
 
     @property
     def limit(self) -> float:
-        """Bytes per second in force here."""
+        """The limit of this process, in bytes per second."""
         return self.quota * self._share
 
     def set_quota(self, quota: float) -> None:
-        """Another quota from now on."""
+        """Set another quota."""
         if quota != self.quota:
             self.quota = quota
             self._bucket.set_limit(self.limit, self._now_ms())
 
     def set_share(self, share: float) -> None:
-        """Another part of the quota from now on."""
+        """Set another share of the quota."""
         if share != self._share:
             self._share = share
             self._bucket.set_limit(self.limit, self._now_ms())
 
     def idle_ms(self) -> int:
-        """Since something was counted last."""
+        """Milliseconds since bytes were last counted."""
         return self._now_ms() - self.used_ms
 
     def take(self, size_bytes: int) -> None:
-        """Count bytes."""
+        """Take bytes out of the bucket, which may overdraw it."""
         self.used_ms = self._now_ms()
         self.unreported_bytes += size_bytes
         self._bucket.take(size_bytes, self.used_ms)
 
     def wait_ms(self) -> int:
-        """How long until nothing is owed."""
+        """Milliseconds until the bucket is no longer overdrawn."""
         return self._bucket.wait_ms(self._now_ms())
 
     @property
     def is_idle(self) -> bool:
-        """Full and not waited for: a new bucket would be the same."""
+        """Whether the bucket is full and no connection waits, so that a new bucket would be the same."""
         return not self.waiting and self._bucket.is_full(self._now_ms())
 
     def may_begin(self, mute: Mute) -> bool:
-        """Whether the connection may begin a request now; else it is held, and called when it may."""
+        """Whether the connection may begin a request now. If not, it is held until its `go_on` is called."""
         is_next = mute is self._called or not self.waiting
         self._called = None
         if is_next and not self.wait_ms():
@@ -87,7 +87,7 @@ class SharedBucket:
         return False
 
     def leave(self, mute: Mute) -> None:
-        """The connection is gone."""
+        """Take a closed connection out of the queue."""
         self.waiting.pop(mute, None)
 
     def _arm(self) -> None:
@@ -101,7 +101,7 @@ class SharedBucket:
             if self.wait_ms():
                 break
             if mute.is_timed:
-                continue  # it keeps its place until the time that its client was told is over
+                continue  # it keeps its place until the time in its client's answer is over
             del self.waiting[mute]
             self._called = mute
             mute.go_on()

@@ -1,4 +1,4 @@
-"""One request's place in the order of a connection's answers."""
+"""The place of one request in the order of a connection's answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NO_ANSWER: Final[Sequence[Part]] = ()
 
 
 class Answered(Protocol):
-    """The connection that the request came by."""
+    """The connection of the request."""
 
     host: str
 
@@ -20,11 +20,11 @@ class Answered(Protocol):
     def close(self, reason: str) -> None: ...
 
     def release(self, slot: Slot, /) -> None:
-        """The request's order among those of its connection is certain: the next one may begin."""
+        """Begin the next request: this one's order among those of its connection is certain."""
 
 
 class Slot:
-    """Call it with the answer; see bmq.proxy.reply.Reply. `request_bytes`: counted in flight until it is sent."""
+    """Implements bmq.proxy.reply.Reply: call it with the answer. `request_bytes`: counted in flight until that is sent."""
 
     __slots__ = ("api_key", "buffers", "connection", "is_done", "request_bytes", "started_s")
 

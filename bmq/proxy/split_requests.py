@@ -1,4 +1,4 @@
-"""Which large requests are cut into small ones (bmq.protocol.request_parts), and which are refused for their size. Pure."""
+"""Says which large requests are cut into parts (bmq.protocol.request_parts), and which are refused for their size. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from bmq.protocol.wire_turns import InTurns
 class Split(NamedTuple):
     """How the requests of an API are cut.
 
-    `asked`: the arrays from the request to its elements; `answered`: those from the response to the elements' answers,
-    in the same order. `distinct`: (the array whose elements may repeat, what tells two apart); of those alike the last
-    one counts, at the place of the first, as in a request that is not cut. `at_once`: elements of a part. `bounded`:
-    arrays that may have CHANGES_MAX elements in all, each of them. Such a request is decided as a whole, or refused (part
-    by part) with POLICY_VIOLATION. `named`: of a request that is only cut where it is streamed, see StreamedParts.
-    `bounds_each`: the bound is that of each container, not of all.
+    `asked`: path of arrays from the request to its elements. `answered`: path from the response to the elements' answers, in the
+    same order. `distinct`: (the array whose elements may repeat, the fields that tell two apart); of equal ones the last counts,
+    at the place of the first, as in a request that is not cut. `at_once`: elements of a part. `bounded`: arrays with at most
+    CHANGES_MAX elements in all, each; a request with them is decided as a whole, or refused (part by part) with POLICY_VIOLATION.
+    `named`: for a request that is cut only if it is streamed, see StreamedParts. `bounds_each`: the bound is for each container,
+    not for all.
     """
 
     asked: Path
@@ -35,7 +35,7 @@ class Split(NamedTuple):
 
 
 CHANGES_MAX: Final = 10_000
-"""Things that one request to the controller may change: Kafka's MAX_RECORDS_PER_USER_OP, with its error code."""
+"""Most changes of one request to the controller: Kafka's MAX_RECORDS_PER_USER_OP, with its error code."""
 
 
 READING: Final = frozenset(
@@ -57,11 +57,11 @@ READING: Final = frozenset(
         ApiKey.OFFSET_FOR_LEADER_EPOCH,
     }
 )
-"""They change nothing, so they do no harm however late they are answered."""
+"""APIs that change nothing, so that their requests may be answered late (rule 22 does not matter)."""
 
 
 def split_of(api_key: ApiKey, api_version: int, request: Any) -> Split | None:
-    """How this request is cut; None: it is answered as a whole."""
+    """How this request is cut; None if it is answered as a whole."""
     match api_key:
         case ApiKey.FIND_COORDINATOR if api_version < 4:
             return None
@@ -80,7 +80,7 @@ def split_of(api_key: ApiKey, api_version: int, request: Any) -> Split | None:
 
 
 def streamed_splits_of(api_key: ApiKey, api_version: int) -> tuple[Split, ...]:
-    """How a request of this API is cut whose elements are decoded part by part: by the first of these that fits, if any does."""
+    """Ways to cut a request of this API whose elements are decoded part by part. The first one that fits is used, if any does."""
     match api_key:
         case ApiKey.FIND_COORDINATOR if api_version < 4:
             return ()
@@ -95,7 +95,7 @@ def streamed_splits_of(api_key: ApiKey, api_version: int) -> tuple[Split, ...]:
         case ApiKey.LIST_OFFSETS:
             return (_LIST_OFFSETS,)
         case ApiKey.ALTER_REPLICA_LOG_DIRS:
-            return (Split(("dirs", "topics"), ("results",)),)  # results in the order of the topics of all directories
+            return (Split(("dirs", "topics"), ("results",)),)  # results: in the order of the topics of all directories
     return (_SPLITS[api_key],) if api_key in _SPLITS else ()
 
 
@@ -114,7 +114,7 @@ def streamed(split: Split, header: RequestHeader, frame: Buffer) -> StreamedPart
 
 
 def is_cut(parts: StreamedParts, split: Split) -> bool:
-    """Whether a request that was surveyed is answered in parts; else it is decoded as a whole."""
+    """Whether a surveyed request is answered in parts; if not, it is decoded as a whole."""
     if parts.count <= 0:
         return False
     if split.bounds_each:
@@ -123,7 +123,7 @@ def is_cut(parts: StreamedParts, split: Split) -> bool:
 
 
 def is_refused(request: Any, split: Split) -> bool:
-    """Whether it asks for more changes than one request may."""
+    """Whether the request asks for more changes than one request may."""
     return any(_has_more(request, path) for path in split.bounded)
 
 
@@ -150,9 +150,9 @@ def cut(request: Any, split: Split) -> Iterator[Part]:
 
 
 _A_CONFIG_RESOURCE: Final = 50
-"""Times the cost of another element: each resource is answered with all its configs."""
+"""Cost of a config resource, in other elements: each is answered with all its configs."""
 _A_WRITE: Final = 10
-"""Times the cost of another element: each is a start or a round trip to the store."""
+"""Cost of a write, in other elements: each is a start of a partition, or a round trip to the store."""
 
 _SPLITS: Final[dict[ApiKey, Split]] = {
     ApiKey.METADATA: Split(("topics",), ("topics",), distinct=(("topics",), lambda one: one.topic_id or one.name)),
@@ -227,11 +227,11 @@ _ADD_PARTITIONS_TO_ONE: Final = Split(
     bounded=(("transactions", "topics"),),
     bounds_each=True,
 )
-"""All partitions of a transaction are added, or none: one of more topics than CHANGES_MAX is refused."""
+"""All partitions of a transaction are added, or none. A transaction with more topics than CHANGES_MAX is refused."""
 _LIST_OFFSETS: Final = Split(
     ("topics", "partitions"),
     ("topics", "partitions"),
     distinct=(("topics", "partitions"), lambda one: one.partition_index),
     named=lambda topic, one: (topic.name, one.partition_index),
 )
-"""Otherwise one look at the idle partitions serves all of a request."""
+"""A whole request needs one proof for all idle partitions; cut into parts, it needs one for each part."""

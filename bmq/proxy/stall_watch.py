@@ -1,14 +1,14 @@
 """Detects stalls of the event loop: the process was stopped, its machine slept, or one callback took too long.
 
-What clients and nodes sent meanwhile is of unknown age, and so is everything that waited here: a sender may have given
-it up, and done something else since. So all of that is dropped unread (`on_stall`).
+Data that clients and nodes sent meanwhile is of unknown age, and so are requests that waited here: a sender may have given up and
+gone on. So all of them are dropped unread (`on_stall`).
 
-A timer beats. Code that is about to act on received data asks `is_stalled` first, because after a stall the event loop
-may deliver received bytes before it runs the timer. Asking costs one reading of a clock.
+A timer runs all the time, and is late after a stall. Code that is about to act on received data asks `is_stalled` first, because
+after a stall the event loop may deliver received bytes before it runs the timer. Asking reads a clock once.
 
-`now_s` should be a clock that goes on while the machine sleeps (Clock.elapsed_s; the event loop's own does not). Ages of requests
-are measured with the same one: between two clocks a request could be too old for neither. No clock of a virtual machine goes on
-while its host has paused it: that cannot be detected from inside.
+`now_s` should be a clock that advances while the machine sleeps (Clock.elapsed_s; the event loop's own does not). Ages of
+requests are measured by the same clock: with two clocks, a request could be too old by neither. While a host pauses a virtual
+machine, no clock inside advances, so that is not detected.
 """
 
 from __future__ import annotations
@@ -21,20 +21,17 @@ from typing import Final
 import structlog
 
 LOOP_STALL_MAX_MS: Final = 5_000
-"""docs/architecture/cluster.md, "Requests that are too old", gives the reason."""
+"""Longest stall without consequences. docs/architecture/cluster.md, "Requests that are too old", gives the reason."""
 
 _BEATS_PER_BOUND: Final = 4
 _SETTLE_S: Final = 0.1
-"""Connections that were made during a stall are accepted within this time after it."""
+"""Time after a stall in which connections that were made during the stall are accepted."""
 
 _log = structlog.get_logger("bmq.proxy")
 
 
 class StallWatch:
-    """A stall longer than `stall_ms_max` is always noticed, one shorter than three quarters of it never.
-
-    Idle until `start`.
-    """
+    """Notices each stall longer than `stall_ms_max`, and none shorter than three quarters of it. It is idle before `start`."""
 
     def __init__(self, stall_ms_max: int = LOOP_STALL_MAX_MS, now_s: Callable[[], float] | None = None) -> None:
         self._stall_s_max = stall_ms_max / 1000
@@ -46,16 +43,15 @@ class StallWatch:
         self.stall_count = 0
 
     def now_s(self) -> float:
-        """The time on the clock that stalls are measured with; the event loop's if none was given."""
+        """The time by the clock that stalls are measured with; the event loop's if none was given."""
         return asyncio.get_running_loop().time() if self._clock_s is None else self._clock_s()
 
     def on_stall(self, drop: Callable[[float], None]) -> None:
-        """Call `drop` after each stall, in the order of registration, with its length in seconds (at least the
-        bound)."""
+        """Call `drop` after each stall with its length in seconds (at least the bound), in the order of registration."""
         self._dropping.append(drop)
 
     def start(self) -> None:
-        """Start on the running event loop."""
+        """Start to watch the running event loop."""
         self._loop = asyncio.get_running_loop()
         self._expect_beat()
 
@@ -67,7 +63,7 @@ class StallWatch:
         self._beat_timer = self._settle_timer = None
 
     def is_stalled(self) -> bool:
-        """Whether the loop has just stalled. If so, everything from before has been dropped when this returns."""
+        """Whether the loop has just stalled. If so, all data from before is dropped when this returns."""
         return self._limit_s != inf and self.now_s() > self._limit_s and self._notice()
 
     @property
@@ -87,14 +83,14 @@ class StallWatch:
 
     def _notice(self) -> bool:
         stall_s = self.now_s() - self._limit_s + self._stall_s_max
-        self._limit_s = inf  # until all is dropped: a `drop` callback may ask again
+        self._limit_s = inf  # set until all callbacks are done: a `drop` callback may ask again
         self.stall_count += 1
         _log.warning("loop_stalled", seconds=round(stall_s, 3))
         for drop in self._dropping:
             drop(stall_s)
         if self._settle_timer is not None:
             self._settle_timer.cancel()
-        # A timer, not a time: until it runs, the loop polls its sockets at least once.
+        # A timer instead of a time: before the timer runs, the loop polls its sockets at least once.
         self._settle_timer = self._loop.call_later(_SETTLE_S, self._settled)
         self._expect_beat()
         return True

@@ -1,4 +1,4 @@
-"""The proxy's counters as plain numbers, and their Prometheus metrics."""
+"""The proxy's counters as plain numbers, and the Prometheus metrics made of them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ class ProxyStats(Collector):
         self.requests: Counter[int] = Counter()
         self.errors: Counter[tuple[int, int]] = Counter()
         self.produce_latency = LatencyHistogram(_BOUNDS_S)
-        self.produce_times = LatencyHistogram(
-            BOUNDS_S
-        )  # the same, with the finer bounds that the throttle of catch-up reads needs
+        self.produce_times = LatencyHistogram(BOUNDS_S)  # with the finer bounds of the catch-up throttle
         self.fetch_latency = LatencyHistogram(_BOUNDS_S)
 
     def note_error(self, api_key: int, code: int) -> None:
@@ -50,7 +48,7 @@ class ProxyStats(Collector):
         for (key, code), count in self.errors.items():
             errors.add_metric([ApiKey(key).name.lower(), ErrorCode(code).name], count)
         latency = HistogramMetricFamily(
-            "bmq_request_seconds", "From a request's last byte to its answer.", labels=["api"]
+            "bmq_request_seconds", "Time from a request's last byte to its answer.", labels=["api"]
         )
         for name, histogram in (("produce", self.produce_latency), ("fetch", self.fetch_latency)):
             latency.add_metric([name], histogram.buckets(), histogram.sum_s)
@@ -59,8 +57,12 @@ class ProxyStats(Collector):
             ("bmq_received_bytes", "Bytes of requests.", self.received_bytes),
             ("bmq_sent_bytes", "Bytes of answers.", self.sent_bytes),
             ("bmq_connections_refused", "Connections beyond connections_max.", self.connections_refused),
-            ("bmq_connections_closed_bad", "Connections closed for what they sent.", self.connections_closed_bad),
-            ("bmq_authentications", "Logins that succeeded, those of renewed sessions too.", self.authentications),
+            (
+                "bmq_connections_closed_bad",
+                "Connections closed because of what they sent, or did not read.",
+                self.connections_closed_bad,
+            ),
+            ("bmq_authentications", "Logins that succeeded, including renewed sessions.", self.authentications),
             ("bmq_authentications_failed", "Logins with wrong credentials.", self.authentications_failed),
             ("bmq_sessions_expired", "Connections closed because their session ended.", self.sessions_expired),
             ("bmq_reads_paused", "Times a socket was no longer read because of a limit.", self.reads_paused),

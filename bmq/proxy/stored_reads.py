@@ -1,4 +1,4 @@
-"""Reads of a fetch that take a task: records from the store, and the aborted transactions among them."""
+"""Reads by a fetch's task: records from the store, and the aborted transactions among them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NONE_READ: Final = ()
 
 
 class StoredReads:
-    """`elapsed_s`: Clock.elapsed_s, for the age of what is known of a file (rule 35)."""
+    """Reads for fetches. `elapsed_s`: Clock.elapsed_s, for the age of what is known of a file (rule 35)."""
 
     def __init__(self, catch_up: CatchUp, config: FetchSettings, elapsed_s: Callable[[], float]) -> None:
         self._catch_up = catch_up
@@ -47,8 +47,8 @@ class StoredReads:
         if aborted is None:
             aborted = in_order(await log.find_aborted_transactions(offset, end_offset))
         if self.elapsed_s() - began_s > self._config.read_cursor_age_ms / 1000:
-            return None  # the file may have been replaced, and what was aborted in it be forgotten
+            return None  # the file may be replaced since, and the log may have forgotten aborted transactions in it
         if offset < log.log_start_offset:
-            # Deleted since the look, and with the records the log forgot which transactions were aborted.
+            # The records were deleted since the look, and with them the log forgot their aborted transactions.
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {offset} was deleted while it was read")
         return caught_up, aborted

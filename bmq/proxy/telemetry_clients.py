@@ -1,8 +1,8 @@
 """The clients that are asked for their metrics, and whether one may ask or send now (KIP-714). Decisions only.
 
-A client gets an id and a subscription: the metrics that all matching subscriptions ask for together, at the shortest of
-their intervals. The subscription's number follows from these, so any node knows it again; what else is remembered only
-slows clients down that come too often, and may be forgotten. Codes and words are those of Kafka's ClientMetricsManager.
+A client gets an id and a subscription: the metrics of all subscriptions that match it, at the shortest of their intervals. The
+subscription's id is computed from these, so any node can check it. Other state only slows down clients that come too often, and
+may be forgotten. Codes and messages are those of Kafka's ClientMetricsManager.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from bmq.protocol.messages.push_telemetry_request import PushTelemetryRequest
 from bmq.protocol.request_context import RequestContext
 
 CLIENTS_MAX: Final = 16_384
-"""Clients remembered; Kafka's CACHE_MAX_SIZE."""
+"""Most clients that are remembered: Kafka's CACHE_MAX_SIZE."""
 ACCEPTED_COMPRESSIONS: Final = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
 _RESERVED_IDS: Final = (None, UUID(int=0), UUID(int=1))
 _LONG_AGO_MS: Final = -(2**62)
@@ -34,7 +34,7 @@ _MAY_ASK_AGAIN: Final = (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTE
 
 @dataclass(slots=True)
 class _Client:
-    """`subscriptions`: those in force when it was matched. Times are the loop's."""
+    """One client. `subscriptions`: those in force when the client was matched. Times are the event loop's."""
 
     subscriptions: object
     metrics: tuple[str, ...]
@@ -47,17 +47,17 @@ class _Client:
 
 
 class TelemetryClients:
-    """`telemetry_max_bytes`: the broker config telemetry.max.bytes."""
+    """All clients of a node. `telemetry_max_bytes`: the broker config telemetry.max.bytes."""
 
     def __init__(self, telemetry_max_bytes: int, clients_max: int = CLIENTS_MAX) -> None:
         self._telemetry_max_bytes = telemetry_max_bytes
         self._clients: LRUCache[UUID, _Client] = LRUCache(clients_max)
         self._configs: Mapping[str, Mapping[str, str]] = {}
         self._subscriptions: tuple[Subscription, ...] = ()
-        self._metrics: dict[tuple[str, ...], tuple[str, ...]] = {}  # most clients share a list
+        self._metrics: dict[tuple[str, ...], tuple[str, ...]] = {}  # most clients share one list
 
     def use(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        """Subscriptions by name, as the image has them; call before each request."""
+        """Set the subscriptions, by name, as the image has them. Call before each request."""
         if configs is not self._configs:
             self._configs = configs
             self._subscriptions = tuple(one for one in map(_readable, configs.values()) if one is not None)
@@ -67,7 +67,7 @@ class TelemetryClients:
         return len(self._clients)
 
     def ask(self, client_id: UUID, context: RequestContext, now_ms: float) -> GetTelemetrySubscriptionsResponse:
-        """GetTelemetrySubscriptions. Raises KafkaError THROTTLING_QUOTA_EXCEEDED."""
+        """Answer GetTelemetrySubscriptions. Raises KafkaError THROTTLING_QUOTA_EXCEEDED."""
         client = self._client(client_id, context)
         is_due = now_ms - max(client.asked_ms, client.pushed_ms) >= client.interval_ms
         if not is_due and client.last_error not in _MAY_ASK_AGAIN:
@@ -84,7 +84,7 @@ class TelemetryClients:
         )
 
     def require_welcome(self, request: PushTelemetryRequest, context: RequestContext, now_ms: float) -> None:
-        """Whether what was pushed may go to the receiver.
+        """Check that pushed metrics may go to the receiver.
 
         Raises KafkaError INVALID_REQUEST, THROTTLING_QUOTA_EXCEEDED, UNKNOWN_SUBSCRIPTION_ID,
         UNSUPPORTED_COMPRESSION_TYPE, TELEMETRY_TOO_LARGE.
@@ -133,7 +133,7 @@ class TelemetryClients:
             )
 
     def _client(self, client_id: UUID, context: RequestContext) -> _Client:
-        """The client as it is subscribed now; when subscriptions have changed, its times begin anew."""
+        """The client with its present subscription. If subscriptions have changed, its times begin anew."""
         client: _Client | None = self._clients.get(client_id)
         if client is None or client.subscriptions is not self._subscriptions:
             client = self._clients[client_id] = self._matched(client_id, context)
@@ -151,19 +151,19 @@ class TelemetryClients:
 
 
 def new_id(asked: UUID | None, bits: int) -> UUID:
-    """The id that a client goes by: its own if it has one, else one made of 128 random bits."""
+    """The client's own id if it sent one, else a new one of 128 random bits."""
     if asked is not None and asked.int:
         return asked
     return UUID(int=bits, version=4)
 
 
 def text_of_id(client_id: UUID | None) -> str:
-    """As Kafka's Uuid writes itself."""
+    """The id as Kafka's Uuid.toString writes it."""
     return base64.urlsafe_b64encode((client_id or UUID(int=0)).bytes).rstrip(b"=").decode()
 
 
 def texts_of(client_id: UUID, context: RequestContext) -> Mapping[str, str]:
-    """The client's properties that a subscription can match, by the names of its selectors (KIP-714)."""
+    """The client's properties that subscriptions can match, by the names of selectors (KIP-714)."""
     texts = {
         "client_instance_id": text_of_id(client_id),
         "client_software_name": context.client_software_name,
@@ -187,7 +187,7 @@ def _too_early(client_id: UUID) -> KafkaError:
 
 
 def _readable(configs: Mapping[str, str]) -> Subscription | None:
-    """None: written by a release that knows more, and of no use here."""
+    """The parsed subscription; None if a newer release wrote it and it has no meaning here."""
     try:
         return subscription_of(configs)
     except BmqError:

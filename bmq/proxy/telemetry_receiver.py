@@ -1,4 +1,4 @@
-"""Where clients' metrics go: a port, and the receiver that only counts them (KIP-714)."""
+"""The port for clients' metrics, and the receiver that only counts them (KIP-714)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bmq.protocol.compression import Compression
 
 @dataclass(frozen=True, slots=True)
 class PushedMetrics:
-    """One client's push: OpenTelemetry's MetricsData, compressed. `attributes`: who the client is, by name."""
+    """One push of a client: OpenTelemetry's MetricsData, compressed. `attributes`: the client's properties by name."""
 
     attributes: Mapping[str, str]
     compression: Compression
@@ -22,17 +22,17 @@ class PushedMetrics:
 
 
 class TelemetryReceiver(Protocol):
-    """Takes what clients push; for plug-ins. Called from the event loop, for every push that a subscription asked for."""
+    """Receives clients' pushes; for plug-ins. It is called on the event loop, for every push that a subscription asked for."""
 
     def receive(self, pushed: PushedMetrics) -> None:
-        """Take it, at once: the client is answered after this. Raises BmqError for what cannot be read."""
+        """Take a push without waiting: the client is answered after this. Raises BmqError if it cannot be read."""
 
     async def close(self) -> None:
-        """Nothing is received any more."""
+        """Release resources; no push follows."""
 
 
 class TelemetryStats(Collector):
-    """Counts since the start."""
+    """Counts of pushes since the process began."""
 
     def __init__(self) -> None:
         self.pushes = 0
@@ -43,15 +43,15 @@ class TelemetryStats(Collector):
     def collect(self) -> Iterable[Metric]:
         for name, text, value in (
             ("bmq_client_metrics_pushes", "Pushes of clients' metrics that were taken.", self.pushes),
-            ("bmq_client_metrics_bytes", "Their bytes, compressed.", self.pushed_bytes),
-            ("bmq_client_metrics_dropped", "Of them, dropped: no receiver, or it did not keep up.", self.dropped),
-            ("bmq_client_metrics_forwarded", "Of them, taken by the OTLP endpoint.", self.forwarded),
+            ("bmq_client_metrics_bytes", "Bytes of pushes of clients' metrics, compressed.", self.pushed_bytes),
+            ("bmq_client_metrics_dropped", "Pushes dropped: no receiver, or it did not keep up.", self.dropped),
+            ("bmq_client_metrics_forwarded", "Pushes that the OTLP endpoint took.", self.forwarded),
         ):
             yield CounterMetricFamily(name, text, value=value)
 
 
 class CountingReceiver:
-    """Drops what it gets, counted."""
+    """Counts pushes and drops them."""
 
     def __init__(self, stats: TelemetryStats) -> None:
         self._stats = stats

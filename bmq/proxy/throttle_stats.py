@@ -1,4 +1,4 @@
-"""How often and how long clients were throttled, as plain numbers and as Prometheus metrics."""
+"""Counts how often and how long clients were throttled, as plain numbers and as Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONNECTION: Final = "connection"
 
 
 class ThrottleStats(Collector):
-    """One server's numbers since its start. `levels`: (buckets in memory, requests that wait for one)."""
+    """One server's counts since it began. `levels`: returns (buckets in memory, requests that wait for a bucket)."""
 
     def __init__(self, levels: Callable[[], tuple[int, int]]) -> None:
         self._levels = levels
@@ -25,14 +25,14 @@ class ThrottleStats(Collector):
         self.seconds: Counter[str] = Counter()
 
     def note(self, quota: str, wait_ms: int) -> None:
-        """A client was told to wait."""
+        """Count an answer or connection that was delayed by this quota."""
         self.counts[quota] += 1
         self.seconds[quota] += wait_ms / 1_000  # type: ignore[assignment]
 
     def collect(self) -> Iterable[Metric]:
         counts = CounterMetricFamily("bmq_throttled", "Answers and connections delayed by a quota.", labels=["quota"])
         seconds = CounterMetricFamily(
-            "bmq_throttle_seconds", "How long clients were told to wait, summed up.", labels=["quota"]
+            "bmq_throttle_seconds", "Total time for which clients were told to wait.", labels=["quota"]
         )
         for quota, count in self.counts.items():
             counts.add_metric([quota], count)
@@ -40,4 +40,6 @@ class ThrottleStats(Collector):
         buckets, waiting = self._levels()
         yield from (counts, seconds)
         yield GaugeMetricFamily("bmq_quota_buckets", "Buckets of clients with quotas.", value=buckets)
-        yield GaugeMetricFamily("bmq_quota_waiting", "Produces not begun, as their bucket is empty.", value=waiting)
+        yield GaugeMetricFamily(
+            "bmq_quota_waiting", "Produces that wait because their bucket is overdrawn.", value=waiting
+        )

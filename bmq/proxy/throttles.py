@@ -1,7 +1,7 @@
-"""The quotas of all clients of a process: who comes under which, and the buckets they share.
+"""The quotas of all clients of a process: which quota a client has, and the buckets that clients share.
 
-Nothing is looked up per request while no quota is set, and once per connection, client id and change of quotas when some
-are. Buckets belong to users and client ids, so a client that connects again finds its own as it left it.
+While no quota is set, requests cost no look-up. With quotas there is one per connection, client id and change of quotas. Buckets
+belong to users and client ids, so a client that reconnects gets the bucket that it had.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from bmq.security.quotas.entities import (
 from bmq.security.quotas.precedence import limit_of
 
 BUCKETS_MAX: Final = 10_000
-"""Beyond it idle buckets are forgotten, which changes nothing: a new one is as full. A client id beyond it that finds no
-idle one to replace has a bucket that only its connection remembers."""
+"""Most buckets in memory. Above it idle buckets are dropped, which changes nothing, because a new bucket is as full. If none is
+idle, a further client id has a bucket that only its connection has."""
 _FORGOTTEN_EVERY_S: Final = 1.0
 USES_MAX: Final = 1_000
-"""Quotas in use of one report to the controller; others are divided evenly meanwhile."""
+"""Most quotas in one report of use to the controller; others are divided evenly among proxies."""
 _IN_USE_MS: Final = 5_000
 
 
 class Throttles:
-    """One per process. `quotas_changed` and `set_connection_rate` before and after clients connect."""
+    """The throttles of a process. `quotas_changed` and `set_connection_rate` may be called at any time."""
 
     def __init__(self, elapsed_s: Callable[[], float] | None = None) -> None:
-        """`elapsed_s`: a clock that goes on within a turn of the loop, for the time that requests take."""
+        """`elapsed_s`: a clock that advances within a turn of the event loop, for the time that requests take."""
         self.is_active = False
         self.connection_rates: ConnectionRates | None = None
         self._elapsed_s = elapsed_s
@@ -59,11 +59,11 @@ class Throttles:
         )
 
     def on_change(self, changed: Callable[[], None]) -> None:
-        """Call `changed` after each change: what was returned by `of` is outdated."""
+        """Call `changed` after each change of quotas, after which throttles that `of` has returned are outdated."""
         self._changed.append(changed)
 
     def quotas_changed(self, quotas: Quotas) -> None:
-        """Other quotas are in force. Buckets that remain keep what is owed."""
+        """Set other quotas. Buckets that remain keep their level."""
         if quotas is self._quotas:
             return
         self._quotas = quotas
@@ -72,7 +72,7 @@ class Throttles:
         self._tell()
 
     def set_connection_rate(self, rate: float | None) -> None:
-        """`max.connection.creation.rate` of this node; None: no limit."""
+        """Set `max.connection.creation.rate` of this node; None for no limit."""
         if rate != self._node_rate:
             self._node_rate = rate
             self._set_connection_rates()
@@ -80,17 +80,17 @@ class Throttles:
     # --- quotas of the whole cluster
 
     def set_scope(self, *, is_cluster: bool) -> None:
-        """Whether quotas of bytes hold for all proxies together."""
+        """Set whether byte quotas are for all proxies together."""
         if is_cluster != self._is_cluster_wide:
             self._is_cluster_wide = is_cluster
             self._divide_evenly()
 
     def set_proxies(self, count: int) -> None:
-        """So many proxies live; without other news each gives out the same part."""
+        """Set the number of live proxies. Without other shares each gives out the same part of a quota."""
         self._proxies = max(count, 1)
 
     def uses(self) -> list[QuotaUse]:
-        """What was used since the last call of quotas in use lately. Others are divided evenly again."""
+        """The use, since the last call, of quotas that were used lately. Other quotas are divided evenly again."""
         found = []
         if self._is_cluster_wide:
             for (key, user, client_id), bucket in self._bytes.items():
@@ -104,7 +104,7 @@ class Throttles:
         return found
 
     def take_shares(self, shares: Iterable[QuotaShare]) -> None:
-        """The controller's answer."""
+        """Set the shares in the controller's answer."""
         if self._is_cluster_wide:
             for one in shares:
                 bucket = self._bytes.get((one.key, one.user, one.client_id))
@@ -122,7 +122,7 @@ class Throttles:
     # --- clients
 
     def of(self, principal: str, client_id: str | None, mute: Callable[[], Mute]) -> ClientThrottle | None:
-        """The throttle of one connection; None: nothing is limited. `mute()`: of that connection."""
+        """The throttle of one connection; None if it has no quota. `mute()`: returns that connection's mute."""
         user, client = principal.partition(":")[2], client_id or ""
         produce = self._bucket(PRODUCER_BYTE_RATE, user, client)
         fetch = self._bucket(CONSUMER_BYTE_RATE, user, client)
@@ -168,7 +168,7 @@ class Throttles:
         idle: list[Hashable] = [key for key, bucket in buckets.items() if bucket.is_idle]
         for key in idle:
             del buckets[key]
-        loop.call_soon(self._tell)  # connections that still have one of them look theirs up again
+        loop.call_soon(self._tell)  # connections that still have one of these look up their throttle again
         return bool(idle)
 
     def _tell(self) -> None:

@@ -1,8 +1,8 @@
-"""Accepts the connections of one TLS listener, and makes their handshakes within limits of time and number.
+"""Accepts the connections of one TLS listener, and does their handshakes within limits of time and number.
 
-asyncio's own TLS server tells nobody about a connection before its handshake is done, or why one failed. This one knows
-each from its first moment, and takes the listener's current context for it: a renewed certificate needs no new socket.
-Until a client's first record is here it costs no more than a socket (client_hello).
+asyncio's own TLS server does not report a connection before its handshake is done, or why a handshake failed. This acceptor knows
+each connection from its beginning, and takes the listener's current TLS context for it, so a renewed certificate needs no new
+socket. Until a client's first record has come it costs no more than a socket (client_hello).
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from bmq.proxy.pending_connections import PendingConnections
 log = structlog.get_logger("bmq.proxy")
 
 ACCEPT_RETRY_S: Final = 1.0
-"""After the system had no descriptor or memory for a connection."""
+"""Pause after the system had no descriptor or memory for a connection."""
 _LEFT_LEAST_S: Final = 0.001
 
 
 class TlsAcceptor:
-    """`bind`, then `start`, then `close`. `make_connection`: the protocol of a client whose handshake is done. `pending`:
-    handshakes under way. `refused`: is told the address of a client and why it is closed.
+    """The acceptor of one listener. Call `bind`, then `start`, and `close` at the end.
+
+    `make_connection`: makes the protocol for a client whose handshake is done. `pending`: the handshakes under way. `refused`:
+    called with the address of a client that is closed, and the reason.
     """
 
     def __init__(
@@ -53,9 +55,9 @@ class TlsAcceptor:
         self._handshakes: dict[_Handshake, None] = {}
 
     async def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Take the address, in all its families; the first with its real port. Raises OSError."""
+        """Take the address, in all its families. Returns the first one with its real port. Raises OSError."""
         for family, address in await _addresses(self._loop, host, port):
-            if self._sockets and not port:  # the families share the port that the first one got
+            if self._sockets and not port:  # all families get the port of the first one
                 address = (address[0], self._sockets[0].getsockname()[1], *address[2:])
             made = socket.socket(family, socket.SOCK_STREAM)
             self._sockets.append(made)
@@ -72,19 +74,19 @@ class TlsAcceptor:
         return str(name[0]), int(name[1])
 
     def take(self, bound: socket.socket) -> None:
-        """Accept from a socket that has its address already."""
+        """Accept connections from a socket that is bound already."""
         bound.setblocking(False)
         self._sockets.append(bound)
 
     def start(self, backlog: int) -> None:
-        """Begin to accept. Raises OSError when the port is taken."""
+        """Begin to accept connections. Raises OSError if the port is taken."""
         for one in self._sockets:
             one.listen(backlog)
         for one in self._sockets:
             self._loop.add_reader(one, self._accept, one)
 
     async def close(self) -> None:
-        """Accept nothing more and drop handshakes under way; connections that are made stay."""
+        """Stop accepting, and drop handshakes under way; established connections stay."""
         for one in self._sockets:
             self._loop.remove_reader(one)
         for retry in self._retries.values():
@@ -102,11 +104,11 @@ class TlsAcceptor:
         self._sockets.clear()
 
     def _accept(self, listening: socket.socket) -> None:
-        """One in each turn of the loop: a thousand at once would hold up all other clients."""
+        """Accept one connection per turn of the event loop: a thousand at once would delay all other clients."""
         try:
             accepted, address = listening.accept()
         except (BlockingIOError, ConnectionAbortedError):
-            return  # it left before it was taken out of the queue
+            return  # the client left before it was accepted
         except OSError as error:
             log.warning("accept_failed", listener=self._entrance.name, reason=error.strerror)
             self._loop.remove_reader(listening)
@@ -122,8 +124,8 @@ class TlsAcceptor:
         self._loop.add_reader(listening, self._accept, listening)
 
     async def shake_hands(self, accepted: socket.socket, host: str, first: bytes, left_s: float) -> None:
-        """Make one handshake within `left_s`; a client whose handshake fails is closed. `first`: its first byte."""
-        with contextlib.suppress(OSError):  # it may have left already
+        """Do one handshake within `left_s`; if it fails, close the client's socket. `first`: the client's first byte."""
+        with contextlib.suppress(OSError):  # the client may have left already
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         is_plain = self._entrance.allows_plaintext and first != TLS_RECORD
         try:
@@ -143,7 +145,7 @@ class TlsAcceptor:
             self.refuse(host, f"its TLS handshake failed: {error.strerror}")
 
     def refuse_late(self, host: str, *, is_begun: bool) -> None:
-        """It took too long. `is_begun`: it is known to speak TLS."""
+        """Refuse a client whose handshake took too long. `is_begun`: it has begun with TLS."""
         what = (
             "its TLS handshake was not done" if is_begun or not self._entrance.allows_plaintext else "it sent nothing"
         )
@@ -153,13 +155,13 @@ class TlsAcceptor:
         self._refused(host, reason)
 
     def ended(self, handshake: _Handshake) -> None:
-        """It is done, or failed, or was dropped."""
+        """Forget a handshake that is done, has failed or was dropped."""
         self._pending.remove(handshake)
         self._handshakes.pop(handshake, None)
 
 
 class _Handshake:
-    """One client's; implements Pending. `task`: None until its first record is here."""
+    """One client's handshake. Implements Pending. `task`: None until the client's first record has come."""
 
     def __init__(
         self,
@@ -184,7 +186,7 @@ class _Handshake:
         self.drop()
 
     def drop(self) -> None:
-        """Close it without a word."""
+        """Close the socket without a TLS alert."""
         if self.task is not None:
             self.task.cancel()
             return
@@ -192,7 +194,7 @@ class _Handshake:
         self._end()
 
     def _end(self) -> None:
-        """Before it has a task."""
+        """End the handshake before it has a task."""
         self._timer.cancel()
         self._accepted.close()
         self._acceptor.ended(self)
@@ -218,7 +220,7 @@ class _Handshake:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._acceptor.ended(self)
         if not self._has_begun:
-            self._accepted.close()  # else its transport does
+            self._accepted.close()  # otherwise the transport closes it
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("handshake_failed", client=self.host, error=repr(error))
 

@@ -1,7 +1,7 @@
-"""Which requests about delegation tokens go to the controller: a node answers for its own client as Kafka's brokers do.
+"""Checks requests about delegation tokens at the client's own node, as Kafka's brokers do, before they go to the controller.
 
-The node that carries out a forwarded request looks at the client's rights again. It does not know by which listener the
-client came: the client's own node looked at that.
+The node that carries out a forwarded request checks the client's rights again. It does not know the client's listener, which only
+the client's own node can check.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TOKEN_CHANGES: Final = frozenset(
 
 
 def refusal_of(api_key: ApiKey, request: Any, context: RequestContext, services: Services) -> Any:
-    """The answer without asking the controller; None: it decides. The order of checks is KafkaApis's (4.3)."""
+    """The refusal of a request; None if the controller decides. The order of checks is that of Kafka's KafkaApis (4.3)."""
     code = _code_of(api_key, request, context, services)
     if not code:
         return None

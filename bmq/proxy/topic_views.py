@@ -1,7 +1,7 @@
 """The cluster as clients see it: nodes to connect to, leaders, replicas, topics. Shared by many handlers.
 
-Clients only know proxies (live_proxies.py). A partition's leader is its owner's node if that has a proxy, else the
-proxy that stands in for it. Any proxy serves any partition: another choice only costs a hop.
+Clients know only proxies (live_proxies.py). For them a partition's leader is its owner's node if that has a proxy, else the proxy
+that stands in for it. Any proxy serves any partition; another choice costs a hop.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ if TYPE_CHECKING:
 
 
 def client_leader(image: MetadataImage, key: TopicPartition, partition: PartitionImage) -> int:
-    """The node that gets clients' requests for a partition; NO_LEADER when it has no owner, or there is no proxy.
+    """The node to which clients send requests for a partition; NO_LEADER if it has no owner, or there is no proxy.
 
-    It is the partition's home (`home_proxy`), unless that has just restarted: clients may not reconnect to it for a
-    while.
+    It is the partition's home proxy, unless that has just restarted: clients may not reconnect to it for a while.
     """
     proxies = proxies_of(image)
     home = _home(proxies, image, key, partition)
@@ -77,7 +76,7 @@ def offline_replicas(partition: PartitionImage, image: MetadataImage) -> tuple[i
 
 
 async def created_topic_error(name: str, services: Services) -> ErrorCode:
-    """Create a missing topic; returns the code for the answer. NONE: the image has it now."""
+    """Create a missing topic. Returns the code for the answer; NONE if the image has the topic now."""
     try:
         await services.controller.auto_create_topic(name)
     except BmqError as error:

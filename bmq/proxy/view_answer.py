@@ -1,4 +1,4 @@
-"""What one read of a view answers: batches with records, and one batch without records for each run of offsets. Decisions only."""
+"""The answer of one read of a view: batches with records, and an empty batch for each run of other offsets. Decisions only."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from bmq.views.batch_filter import EmptyRun
 
 
 class Shown(NamedTuple):
-    """A batch of the base as a view shows it, with records or a transaction's marker. `next_offset` follows it.
+    """A batch of the base as a view shows it, with records or a transaction's marker.
 
-    `is_whole`: it is the base's batch.
+    `next_offset`: the offset behind it. `is_whole`: it is the base's own batch.
     """
 
     data: Buffer
@@ -22,7 +22,7 @@ class Shown(NamedTuple):
 
 
 class InFile(NamedTuple):
-    """A batch of the base that passes as a whole, at [begin, end) of a part of a file."""
+    """A batch of the base of which all records pass, at [begin, end) in a part of a file."""
 
     part: FilePart
     begin: int
@@ -31,12 +31,14 @@ class InFile(NamedTuple):
 
 
 Piece = EmptyRun | Shown | InFile
-"""What a view shows of some offsets."""
+"""What a view shows of a range of offsets: no record, a batch, or a batch in a file."""
 
 
 class ViewAnswer:
-    """`passed`: what was found to have no records in front of the fetch offset and behind it. `run`: offsets without records,
-    not yet among the parts.
+    """The answer in the making.
+
+    `passed`: the run of offsets around the fetch offset that has no records. `run`: offsets without records that are not among
+    the parts yet.
     """
 
     def __init__(self, passed: EmptyRun | None, fetch_offset: int) -> None:
@@ -46,10 +48,10 @@ class ViewAnswer:
         self.parts: list[Part] = []
         self.size_bytes = 0
         self.is_full = self.is_cut = False
-        self._in_file: InFile | None = None  # the last of the parts, which batches that follow it in the file join
+        self._in_file: InFile | None = None  # the last part, which following batches of its file extend
 
     def add(self, piece: Piece, limit: int) -> bool:
-        """Take over what follows; False: it does not fit any more."""
+        """Add the next piece. Returns False if it does not fit any more."""
         if isinstance(piece, EmptyRun):
             run = None if self.run is None else self.run.joined(piece)
             if run is None:
@@ -69,19 +71,19 @@ class ViewAnswer:
         return True
 
     def add_base(self, parts: Sequence[Part], next_offset: int, limit: int) -> None:
-        """Take over whole batches of the base up to `next_offset`, if they fit."""
+        """Add whole batches of the base up to `next_offset`, if they fit."""
         if self._has_room(sum(map(len, parts)), limit):
             self._end_part()
             self.parts += parts
             self.next_offset = next_offset
 
     def finished(self) -> list[Part]:
-        """Whole batches up to `next_offset`."""
+        """The answer: whole batches up to `next_offset`."""
         self._end_part()
         return self.parts
 
     def _has_room(self, size_bytes: int, limit: int) -> bool:
-        """Whether so many bytes still fit, which then count; the first ones always do."""
+        """Whether this many bytes still fit; if so, counts them. The first ones always fit."""
         if self.size_bytes and self.size_bytes + size_bytes > limit:
             self.is_full = True
             return False

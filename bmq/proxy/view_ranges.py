@@ -1,7 +1,8 @@
-"""What views show of ranges of offsets, remembered: what one reader had filtered, the next has without the base's bytes.
+"""A cache of what views show of ranges of offsets, so that later readers need neither the filter nor the base's bytes.
 
-Sorted by offset for each view and partition, so that a reader begins anywhere in a range; the least used go first. Below the high
-watermark a log only changes by compaction: the caller asks whether that has passed a range. Decisions only.
+Ranges are sorted by offset for each view and partition, so that a reader may begin anywhere in one; the least recently used go
+first. Below the high watermark a log changes only by compaction, and the caller checks whether that has passed a range. Decisions
+only.
 """
 
 from __future__ import annotations
@@ -18,37 +19,37 @@ from bmq.proxy.view_answer import InFile, Piece, Shown
 from bmq.views.batch_filter import EmptyRun
 
 RANGE_BYTES_MAX: Final = 64 * 1024
-"""Ranges that follow each other become one up to this size."""
+"""Neighbouring ranges are joined up to this size."""
 COPIED_BYTES_MAX: Final = 4 * 1024
-"""Batches that pass as a whole and lie together are copied up to this size; what is longer is read again from the base."""
+"""Neighbouring batches that pass as a whole are copied up to this size; longer ones are read again from the base."""
 _RANGE_BYTES: Final = 500
 _PIECE_BYTES: Final = 250
-"""What these take besides the bytes of batches."""
+"""Memory of a cached piece besides its bytes."""
 
 RangeKey = tuple[UUID, TopicPartition, int]
-"""View, partition of the base, leader epoch of its log."""
+"""(view, partition of the base, leader epoch of its log)."""
 
 
 class AsItIs(NamedTuple):
-    """All records of the base at [base_offset, next_offset) pass: it is read again."""
+    """All records of the base at [base_offset, next_offset) pass, so these offsets are read from the base."""
 
     base_offset: int
     next_offset: int
 
 
 Known = EmptyRun | Shown | AsItIs
-"""What is remembered of some offsets."""
+"""A cached piece: offsets without records, a batch, or offsets to be read from the base."""
 
 
 def known_of(pieces: Sequence[Piece], first_offset: int) -> list[Known]:
-    """What to remember of pieces that follow each other from `first_offset` on."""
+    """The cache's form of pieces that follow each other from `first_offset` on."""
     known: list[Known] = []
     for is_whole, some in groupby(pieces, _is_whole):
         group = list(some)
         if is_whole and sum(map(_bytes_of, group)) > COPIED_BYTES_MAX:
             known.append(AsItIs(first_offset, group[-1].next_offset))
         else:
-            # Copies: a part of the base would keep the whole of it in memory.
+            # Copy the bytes: a view of the base would keep all of the base's buffer in memory.
             for one in group:
                 assert not isinstance(one, InFile), "a batch in a file is longer"
                 known.append(Shown(bytes(one.data), one.next_offset) if isinstance(one, Shown) else one)
@@ -71,8 +72,9 @@ def _bytes_of(piece: Piece) -> int:
 
 
 class ViewRange:
-    """What a view shows of the offsets [base_offset, next_offset), without gaps. `asked_s`: when the log was last asked how far
-    it is compacted.
+    """What a view shows of all offsets in [base_offset, next_offset).
+
+    `asked_s`: when the log was last asked how far it is compacted.
     """
 
     __slots__ = ("_ends", "asked_s", "base_offset", "pieces", "size_bytes")
@@ -91,7 +93,7 @@ class ViewRange:
         return self._ends[-1] if self._ends else self.base_offset
 
     def shown(self, offset: int, bound_offset: int) -> Iterator[Known]:
-        """From the piece that holds `offset` on; no batch ends past the bound, and runs are cut at both."""
+        """The pieces from the one that has `offset` on. No batch ends past the bound, and runs are cut at both offsets."""
         for number in range(bisect_right(self._ends, offset), len(self._ends)):
             piece = self.pieces[number]
             if not isinstance(piece, Shown):
@@ -105,7 +107,7 @@ class ViewRange:
             yield piece
 
     def extend(self, following: ViewRange) -> None:
-        """With the range that begins where this one ends."""
+        """Append the range that begins where this one ends."""
         for piece in following.pieces:
             self._append(piece)
         self.asked_s = min(self.asked_s, following.asked_s)
@@ -129,7 +131,7 @@ def _joined(one: Known, following: Known) -> Known | None:
 
 
 class ViewRanges:
-    """One for a process. `bytes_max`: of all ranges together."""
+    """The cache of a process. `bytes_max`: most bytes of all ranges together."""
 
     def __init__(self, bytes_max: int) -> None:
         self.used_bytes = 0
@@ -138,7 +140,7 @@ class ViewRanges:
         self._begins: dict[RangeKey, list[int]] = {}
 
     def find(self, key: RangeKey, offset: int) -> ViewRange | None:
-        """The range that holds this offset."""
+        """The range that has this offset, or None."""
         found = self._before(key, offset)
         if found is None or found.next_offset <= offset:
             return None
@@ -146,7 +148,7 @@ class ViewRanges:
         return found
 
     def put(self, key: RangeKey, news: ViewRange) -> None:
-        """Remember a range, as part of the one in front of it if both are small."""
+        """Add a range, joined to the one in front of it if both are small."""
         before = self._before(key, news.base_offset)
         if before is not None and before.next_offset == news.base_offset:
             size_bytes = before.size_bytes
@@ -166,7 +168,7 @@ class ViewRanges:
         self._evict()
 
     def drop(self, key: RangeKey, known: ViewRange) -> None:
-        """It is of no more use."""
+        """Remove a range."""
         del self._ranges[key, known.base_offset]
         self._forgotten(key, known)
 

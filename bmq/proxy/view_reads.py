@@ -1,12 +1,13 @@
 """Reads of views: the base's batches with only the records that pass the view's filter.
 
-Filtering takes a thread, one read at a time in a process, and its results are remembered by view and batch: what many readers
-fetch is filtered once. What is short beside its base is remembered by ranges of offsets too, and then the base is not read again.
-Offsets without records that pass go out as batches without records, so that positions move and lag reaches 0. A read that finds
-nothing up to the end of the log tells nobody: the fetch goes on waiting, and the next look begins where this read ended
+Filtering runs in a thread, one read at a time in a process. Results are cached by view and batch, so batches that many readers
+fetch are filtered once. Results that are short compared to the base are cached by ranges of offsets too, and then the base is not
+read again. Offsets without records that pass are sent as empty batches, so that positions move and lag reaches 0. After a read
+that finds no record up to the end of the log the fetch goes on waiting, and its next look begins where the read ended
 (`Interest.passed`).
 
-What the kernel in C can filter is looked at by whole steps (view_scan.py), and what passes as a whole is sent from where it lies.
+Filters that the C kernel can evaluate run over whole steps (view_scan.py), and batches that pass as a whole are sent from where
+they lie.
 """
 
 from __future__ import annotations
@@ -44,32 +45,32 @@ from bmq.views.filter_error import InvalidFilter
 from bmq.views.view_filter import compiled
 
 READ_BYTES_MAX: Final = 1024 * 1024
-"""What is read of the base in one step; a single batch may be longer."""
+"""Bytes of the base that are read in one step; a single batch may be longer."""
 SCAN_STEP_BYTES_MAX: Final = 8 * 1024 * 1024
-"""As READ_BYTES_MAX, of a file for the kernel in C; the first steps of a fetch are shorter."""
+"""As READ_BYTES_MAX, for a file that the C kernel filters; the first steps of a fetch are shorter."""
 SCAN_BYTES_MAX: Final = 16 * 1024 * 1024
-"""What is read of the base for one partition of a fetch: then it is answered with the records found, or with none."""
+"""Most bytes of the base that are read for one partition of a fetch. Then the answer has the records found so far, or none."""
 SCAN_S_MAX: Final = 0.25
-"""As SCAN_BYTES_MAX, in time. A step that has begun is taken to its end."""
+"""Longest read for one partition of a fetch. A step that has begun is finished."""
 FILTERED_AT_ONCE_BYTES_MAX: Final = 8 * 1024
-"""Uncompressed batches up to this size together are filtered on the event loop."""
+"""Uncompressed batches with at most this many bytes together are filtered on the event loop."""
 FAST_AT_ONCE_BYTES_MAX: Final = 256 * 1024
 FAST_AT_ONCE_RECORDS_MAX: Final = 1_000
-"""As FILTERED_AT_ONCE_BYTES_MAX, by the kernel in C: some 0.1 ms."""
+"""Most records that the C kernel filters on the event loop: some 0.1 ms."""
 AT_ONCE_PARTITIONS_MAX: Final = 16
-"""Partitions of one fetch that are filtered without a break."""
+"""Most partitions of one fetch that are filtered on the event loop."""
 SLICE_S: Final = 0.05
-"""A filtering that takes longer lets others have their turn."""
+"""Longest turn of a filtering in the thread; then others have theirs."""
 RANGE_SHARE_MAX: Final = 0.5
-"""Ranges that take more than this share of the base's bytes have memory of their own, so that they do not replace short ones."""
+"""Ranges with more than this share of the base's bytes have a cache of their own, so that they do not replace shorter ones."""
 FILTERS_MAX: Final = 1_000
-"""Filters that are kept ready."""
+"""Most compiled filters in memory."""
 _Key = tuple[UUID, TopicPartition, int, int, int]
-"""View, partition of the base, base offset, checksum and size of a batch."""
+"""(view, partition of the base, a batch's base offset, checksum and size)."""
 
 
 class ViewReads:
-    """One for a process, with what its fetches share. `elapsed_s`: Clock.elapsed_s, for the age of files (rule 35)."""
+    """Reads views for all fetches of a process. `elapsed_s`: Clock.elapsed_s, for the age of files (rule 35)."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class ViewReads:
         self._run_aside = run_aside
         self._loop = asyncio.get_running_loop()
         self._turn = asyncio.Lock()
-        self._scan: ViewScan | None = None  # of the thread
+        self._scan: ViewScan | None = None  # used by the thread
         self._brief_scan = ViewScan()
         self._long = asyncio.Lock()
         self._filters: LRUCache[UUID, BatchFilter] = LRUCache(FILTERS_MAX)
@@ -100,7 +101,7 @@ class ViewReads:
     async def read(
         self, pending: PendingRead, *, is_read_committed: bool
     ) -> tuple[CaughtUp, Sequence[tuple[int, int]] | None] | None:
-        """As StoredReads.read. Sets `passed` of the interest if there is no record up to the bound, else clears it."""
+        """Read as StoredReads.read does. Sets the interest's `passed` if there is no record up to the bound, else clears it."""
         interest, log, bound_offset = pending.interest, pending.log, pending.bound_offset
         view = interest.view
         limit = pending.length_bytes_max
@@ -132,7 +133,7 @@ class ViewReads:
             except BmqError:
                 if not answer.parts and not answer.size_bytes:
                     raise
-                answer.is_cut = True  # the next fetch meets the error where this answer ends
+                answer.is_cut = True  # the next fetch begins where this answer ends, and meets the error
                 break
             if answer.next_offset == before_offset:
                 break
@@ -159,9 +160,9 @@ class ViewReads:
         *,
         is_read_committed: bool,
     ) -> tuple[Sequence[Part], Sequence[tuple[int, int]] | None] | None:
-        """As `read`, where that is brief: what is remembered, and the end of the log by the kernel. None: it takes a task.
+        """Read without a task: from the cache, and the end of the log by the C kernel. None if the read needs a task.
 
-        `place`: of the partition in its fetch.
+        `place`: the partition's place in its fetch.
         """
         view = interest.view
         assert view is not None
@@ -187,7 +188,7 @@ class ViewReads:
     def _pieces_at_once(
         self, view: TopicImage, passing: PassingRecords, log: PartitionLog, offset: int, bound_offset: int
     ) -> Iterable[Piece | Known]:
-        """None of them: it takes a task."""
+        """The pieces from `offset` on that need no task; none if the read needs one."""
         now_s = self._elapsed_s()
         for ranges in (self._ranges, self._long_ranges):
             known = ranges.find(_range_key(view, log), offset)
@@ -200,7 +201,7 @@ class ViewReads:
         try:
             found = self._brief_scan.in_memory(passing, tail, offset)
         except CorruptRecords:
-            return ()  # `read` says so
+            return ()  # `read` reports the error
         pieces = [one for one in found if not isinstance(one, Asked)]
         if len(pieces) < len(found):
             return ()
@@ -210,7 +211,7 @@ class ViewReads:
         return pieces
 
     async def _known(self, view: TopicImage, log: PartitionLog, offset: int) -> ViewRange | None:
-        """A remembered range that holds the offset, unless the log was compacted since. Asks it anew after a while."""
+        """A cached range that has the offset, unless the log was compacted since. After a while the log is asked again."""
         key = _range_key(view, log)
         for ranges in (self._ranges, self._long_ranges):
             known = ranges.find(key, offset)
@@ -218,7 +219,7 @@ class ViewReads:
                 continue
             now_s = self._elapsed_s()
             if now_s - known.asked_s > self._cursor_age_s:
-                await log.locate(offset)  # a log elsewhere learns by this how far it is compacted
+                await log.locate(offset)  # by this call the log of another owner learns how far it is compacted
                 known = ranges.find(key, offset)
                 if known is None:
                     continue
@@ -230,7 +231,7 @@ class ViewReads:
         return None
 
     async def _read_base(self, log: PartitionLog, end_offset: int, answer: ViewAnswer, limit: int) -> None:
-        """Add batches of the base up to this offset, all of which pass."""
+        """Add batches of the base up to `end_offset`, all of whose records pass."""
         offset, room_bytes = answer.next_offset, self._reads.limit(max(1, limit - answer.size_bytes))
         tail = log.tail_read(offset, room_bytes, end_offset)
         if tail is None:
@@ -243,7 +244,7 @@ class ViewReads:
     async def _step(
         self, view: TopicImage, log: PartitionLog, offset: int, bound_offset: int, bytes_max: int
     ) -> tuple[Iterable[Piece], int]:
-        """What the view shows of some batches of the base from the one that holds `offset` on, and how many bytes these have."""
+        """(what the view shows of some batches of the base from the one with `offset` on, how many bytes these batches have)."""
         asked_s = self._elapsed_s()
         with _answered(view):
             batch_filter = self._filters.get(view.topic_id)
@@ -271,7 +272,7 @@ class ViewReads:
         return pieces, size_bytes
 
     async def _scanned(self, passing: PassingRecords, read: Sequence[Part], offset: int) -> list[Found]:
-        """By the kernel: on the event loop if that is brief."""
+        """Filter by the C kernel, on the event loop if that is brief, else in the thread."""
         views = [part for part in read if isinstance(part, memoryview)]
         if len(views) == len(read):
             if _is_brief(views, FAST_AT_ONCE_BYTES_MAX):
@@ -284,11 +285,11 @@ class ViewReads:
         async with self._turn:
             scan, self._scan = self._scan or ViewScan(), None
             found: list[Found] = await self._run_aside(lambda: work(scan))
-            self._scan = scan  # if this is cancelled, the thread still uses it
+            self._scan = scan  # the thread may use the memory even after this was cancelled
             return found
 
     async def _pieces(self, view: TopicImage, base: TopicPartition, found: Sequence[Found]) -> list[Piece]:
-        """With the batches that the kernel has not looked at filtered as well. Results of these are remembered by batch."""
+        """The pieces, with batches that the kernel has not opened filtered here. Results of these are cached by batch."""
 
         def key_of(header: BatchHeader) -> _Key:
             return view.topic_id, base, header.base_offset, header.crc, header.size_bytes
@@ -321,7 +322,7 @@ class ViewReads:
             is_done = await self._slice(job)
         if is_done:
             return job.results
-        # What takes long goes on in slices, so that others have their turns; one at a time, as its batch is in memory.
+        # A long filtering goes on in slices, so that others have their turns. One runs at a time, as its batch is in memory.
         if self._long.locked():
             job.rewind()
         async with self._long:
@@ -331,8 +332,8 @@ class ViewReads:
         return job.results
 
     async def _slice(self, job: _Filtering) -> bool:
-        """Go on with a job in the thread, for about SLICE_S; whether it is done."""
-        job.take(self._remembered)  # another reader may have filtered some while this one waited
+        """Continue a job in the thread for about SLICE_S. Returns whether it is done."""
+        job.take(self._remembered)  # another reader may have filtered some batches while this one waited
         if job.is_done:
             return True
         end_s = self._elapsed_s() + SLICE_S
@@ -340,7 +341,7 @@ class ViewReads:
         return job.is_done
 
     def _filter_of(self, view: TopicImage) -> BatchFilter:
-        """Raises InvalidFilter."""
+        """The view's compiled filter, from the cache or compiled now. Raises InvalidFilter."""
         assert view.view is not None
         batch_filter = self._filters.get(view.topic_id)
         if batch_filter is None:
@@ -350,7 +351,7 @@ class ViewReads:
     async def _read(
         self, log: PartitionLog, offset: int, bound_offset: int, bytes_max: int, *, to_memory: bool
     ) -> Sequence[Part]:
-        """Whole batches, in memory or as one part of a file. Far behind the end reads take turns, as all fetches do."""
+        """Whole batches of the base, in memory or as one part of a file. Reads far behind the end wait for their turn."""
         limit = self._reads.limit(READ_BYTES_MAX)
         tail = log.tail_read(offset, limit, bound_offset)
         if tail is not None:
@@ -365,7 +366,7 @@ class ViewReads:
 
 
 class _Filtering:
-    """Some batches that are filtered one after the other."""
+    """A job: some batches that are filtered one after the other."""
 
     def __init__(self, batch_filter: BatchFilter, partition: int, batches: Sequence[tuple[_Key, Asked]]) -> None:
         self.results: dict[_Key, Filtered] = {}
@@ -375,7 +376,7 @@ class _Filtering:
         self._steps: Generator[None, None, Buffer | None] | None = None
 
     def take(self, known: FilteredBatches) -> None:
-        """What of it is filtered already is left out."""
+        """Skip batches whose results are in the cache."""
         found = {key: done for key, _ in self._left if (done := known.get(key)) is not None}
         if not found:
             return
@@ -389,7 +390,7 @@ class _Filtering:
         return not self._left
 
     def work(self, is_over: Callable[[], bool]) -> None:
-        """Go on until all is done, or `is_over` says so after a step. Raises what BatchFilter.filtered raises."""
+        """Continue until all batches are done, or `is_over` returns True after a step. Raises as BatchFilter.filtered does."""
         while self._left:
             key, (batch, header) = self._left[-1]
             if self._steps is None:
@@ -405,7 +406,7 @@ class _Filtering:
                 break
 
     def rewind(self) -> None:
-        """Begin anew with the batch that is under way, and let its memory go."""
+        """Go back to the beginning of the batch that is under way, and free its memory."""
         self._steps = None
 
 
@@ -424,7 +425,7 @@ def _joined(views: Sequence[memoryview]) -> memoryview:
 
 
 def _base_offset_of(found: Found, offset: int) -> int:
-    """Where the first of what was found begins, at `offset` or in front of it."""
+    """The first offset of `found`, which is at or before `offset`."""
     if isinstance(found, EmptyRun):
         return found.base_offset
     return found.header.base_offset if isinstance(found, Asked) else offset
@@ -436,11 +437,11 @@ def _is_brief(views: Sequence[memoryview], bytes_max: int) -> bool:
     try:
         return _are_brief([header for data in views for _, header in batches(data)], bytes_max)
     except CorruptRecords:
-        return True  # the scan says so
+        return True  # the scan reports the error
 
 
 def _are_brief(headers: Sequence[BatchHeader], bytes_max: int) -> bool:
-    """Whether the batches may be filtered on the event loop."""
+    """Whether the batches are short enough to be filtered on the event loop."""
     return (
         sum(header.size_bytes for header in headers) <= bytes_max
         and sum(header.record_count for header in headers) <= FAST_AT_ONCE_RECORDS_MAX
@@ -450,7 +451,7 @@ def _are_brief(headers: Sequence[BatchHeader], bytes_max: int) -> bool:
 
 @contextmanager
 def _answered(view: TopicImage) -> Iterator[None]:
-    """Raises KafkaError for what a filter raises."""
+    """Turn errors of a filter, or of the base, into KafkaError."""
     try:
         yield
     except (CorruptRecords, BadCompressedData, UnknownCompression) as error:
@@ -466,5 +467,5 @@ def _answered(view: TopicImage) -> Iterator[None]:
 
 
 def _let_others_run() -> None:
-    """The event loop may take the interpreter's lock."""
+    """Let the event loop take the interpreter's lock."""
     time.sleep(0)

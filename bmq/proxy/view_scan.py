@@ -1,6 +1,7 @@
-"""Batches that the kernel in C has looked at, as pieces of a view's answer: in memory, or in a file that threads read.
+"""Filters batches by the C kernel, in memory or in a file that a thread reads, into pieces of a view's answer.
 
-What passes as a whole is not copied: it is sent from where it lies. For batches that the kernel does not open, `Asked`.
+Batches that pass as a whole are not copied, but sent from where they lie. `Asked` stands for batches that the kernel does not
+open.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from bmq.records.passing_layout import SHOWN_MAX, SHOWN_NONE, SHOWN_PART, SHOWN_
 from bmq.views.batch_filter import EmptyRun
 
 SCAN_BUFFER_BYTES: Final = 1024 * 1024
-"""What is read of a file at once; a single batch may be longer."""
+"""Bytes of a file that are read at once; a single batch may be longer."""
 IN_FILE_BYTES_MIN: Final = 32 * 1024
-"""Batches that pass as a whole are sent from their file if so many bytes of them lie together; less is copied."""
+"""Neighbouring batches that pass as a whole are sent from their file if they have this many bytes; fewer are copied."""
 _LENGTH: Final = Struct(">i")
 _LENGTH_POSITION: Final = 8
 _CRC: Final = Struct(">I")
@@ -36,7 +37,7 @@ _CRC_POSITION: Final = 17
 
 
 class Asked(NamedTuple):
-    """A whole batch that is compressed, a control batch or damaged: another filter has to look at it."""
+    """A whole batch that the kernel does not open (compressed, a control batch, or damaged), for the filter in Python."""
 
     data: Buffer
     header: BatchHeader
@@ -50,14 +51,14 @@ Found = Piece | Asked
 
 
 class ViewScan:
-    """Memory for scans, one after the other."""
+    """Scans batches, one scan at a time, in memory that it uses again."""
 
     def __init__(self) -> None:
         self._room = Room()
         self._buffer = bytearray()
 
     def in_memory(self, passing: PassingRecords, views: Sequence[memoryview], offset: int) -> list[Found]:
-        """Of whole batches, without those that end before `offset`. Raises CorruptRecords."""
+        """The pieces of whole batches, without batches that end before `offset`. Raises CorruptRecords."""
         found: list[Found] = []
         for data in views:
             some, place = self._look(passing, data, offset)
@@ -68,7 +69,7 @@ class ViewScan:
         return found
 
     def in_file(self, passing: PassingRecords, part: FilePart, offset: int) -> list[Found]:
-        """As `in_memory`, for a part of a file; reads it, so it may wait for a disk. Raises CorruptRecords, OSError."""
+        """The pieces of the batches in a part of a file, which it reads, perhaps from a disk. Raises CorruptRecords, OSError."""
         found: list[Found] = []
         position, wanted = 0, SCAN_BUFFER_BYTES
         while position < len(part):
@@ -86,7 +87,7 @@ class ViewScan:
                 found += _rest(data, place, offset)
                 break
             if not place:
-                wanted = max(wanted, _size_at(data))  # it is longer than the buffer
+                wanted = max(wanted, _size_at(data))  # the next batch is longer than the buffer
                 if wanted <= len(data):
                     asked = _asked(data, 0)
                     found += [asked] if asked.header.last_offset >= offset else []
@@ -98,7 +99,7 @@ class ViewScan:
     def _look(
         self, passing: PassingRecords, data: memoryview, offset: int
     ) -> tuple[list[Found | list[ShownBatches]], int]:
-        """And where the next batch begins. Lists: batches that pass as a whole, and lie together."""
+        """(pieces, where the next batch begins). A list among the pieces: neighbouring batches that pass as a whole."""
         found: list[Found | list[ShownBatches]] = []
         place, is_over = 0, False
         while not is_over:
@@ -120,7 +121,7 @@ class ViewScan:
         return found, place
 
     def _trim(self) -> None:
-        """A long batch leaves no long buffers behind."""
+        """Free buffers that a long batch has needed."""
         if len(self._room.out) > 4 * SCAN_BUFFER_BYTES:
             self._room = Room()
         if len(self._buffer) > 4 * SCAN_BUFFER_BYTES:
@@ -128,7 +129,7 @@ class ViewScan:
 
 
 def _in_memory(whole: list[ShownBatches], data: memoryview) -> Iterator[Shown]:
-    """By reference, which keeps all of `data` until they are sent; a small part of it is copied."""
+    """Batches as views of `data`, which keep all of it in memory until they are sent; a small part is copied instead."""
     size_bytes = _size_of(whole)
     is_copied = size_bytes < min(IN_FILE_BYTES_MIN, len(data) // 2)
     for one in whole:
@@ -151,7 +152,7 @@ def _in_file(whole: list[ShownBatches], part: FilePart, position: int, data: mem
 
 
 def _rest(data: memoryview, place: int, offset: int) -> Iterator[Asked]:
-    """The batches from `place` on, which the kernel has not looked at. Raises CorruptRecords."""
+    """The batches from `place` on, which the kernel has not opened. Raises CorruptRecords."""
     for position, header in batches(data, place):
         if header.last_offset >= offset:
             yield _asked(data, position)
@@ -163,7 +164,7 @@ def _asked(data: memoryview, place: int) -> Asked:
 
 
 def _size_at(data: memoryview) -> int:
-    """Of the batch there, as far as it says so."""
+    """The size of the batch at the beginning of `data`, by its length field."""
     return int(_LENGTH.unpack_from(data, _LENGTH_POSITION)[0]) + LENGTH_OVERHEAD_BYTES
 
 

@@ -1,4 +1,4 @@
-"""The acknowledgements of one partition in a ShareFetch or ShareAcknowledge: checked, for the shard of its state. Pure.
+"""Checks the acknowledgements of one partition in a ShareFetch or ShareAcknowledge, and converts them for its shard. Pure.
 
 Source: KIP-932, KIP-1222, Kafka's KafkaApis.validateAcknowledgementBatches (4.3).
 """
@@ -15,11 +15,11 @@ from bmq.protocol.turns import Pace
 from bmq.protocol.wire_turns import InTurns
 
 RENEW_FROM: Final = 2
-"""The version of both requests since which records can be renewed."""
+"""The first version of both requests that can renew records."""
 
 
 class AcknowledgementBatch(Protocol):
-    """As in both requests."""
+    """A batch of acknowledgements, as in both requests."""
 
     first_offset: int
     last_offset: int
@@ -29,9 +29,9 @@ class AcknowledgementBatch(Protocol):
 def acknowledged_batches(
     batches: Sequence[AcknowledgementBatch], version: int, *, is_renew_ack: bool, is_renew_enabled: bool = True
 ) -> InTurns[list[AcknowledgedBatch]]:
-    """For the shard, in order of offset; in turns, as there may be many.
+    """The acknowledgements for the shard, in order of offset; made in turns, because there may be many.
 
-    Raises KafkaError: INVALID_REQUEST; INVALID_RECORD_STATE for a renewal in a group that does not allow it.
+    Raises KafkaError INVALID_REQUEST, and INVALID_RECORD_STATE for a renewal in a group that does not allow it.
     """
     most = AckType.RENEW if version >= RENEW_FROM else AckType.REJECT
     checked: list[AcknowledgedBatch] = []

@@ -1,4 +1,4 @@
-"""Acknowledgements of a request, to the shards and back: one error code for each partition.
+"""Sends a request's acknowledgements to the shards; the outcome is an error code for each partition.
 
 Order of checks as in Kafka's KafkaApis (4.3): topic id, the batches, right over the topic, partition, then the shard.
 """
@@ -28,18 +28,18 @@ _UNREACHABLE: Final = (
     ErrorCode.NOT_COORDINATOR,
 )
 _NOT_LOADED: Final = (ErrorCode.INVALID_REQUEST, ErrorCode.GROUP_ID_NOT_FOUND)
-"""Of a shard: it has no state of the partition."""
+"""A shard's error codes for a partition of which it has no state."""
 
 
 class Acknowledged(NamedTuple):
-    """What the client is told of a partition's acknowledgements."""
+    """The outcome of a partition's acknowledgements, for the client."""
 
     error_code: ErrorCode = ErrorCode.NONE
     message: str | None = None
 
 
 class AcknowledgingRequest(NamedTuple):
-    """The member, what the request may say, and the client's rights (None: all)."""
+    """The member, the request's version and flags, and the client's rights (None: it has all)."""
 
     group_id: str
     member_id: str
@@ -56,7 +56,7 @@ async def acknowledge(
     asked: AcknowledgingRequest,
     named: Mapping[TopicPartition, Sequence[AcknowledgementBatch]],
 ) -> dict[TopicPartition, Acknowledged]:
-    """The outcome for each of the partitions."""
+    """Check and send the acknowledgements in `named`. Returns the outcome for each partition."""
     found: dict[TopicPartition, Acknowledged] = {}
     parts: list[AcknowledgePartition] = []
     pace = Pace()
@@ -96,7 +96,7 @@ async def _checked(
     topic_partition: TopicPartition,
     batches: Sequence[AcknowledgementBatch],
 ) -> list[AcknowledgedBatch]:
-    """Raises KafkaError."""
+    """The partition's acknowledgements, checked in Kafka's order. Raises KafkaError."""
     topic = image.topics_by_id.get(topic_partition.topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
@@ -112,7 +112,7 @@ async def _checked(
 
 
 def told_code(code: ErrorCode) -> ErrorCode:
-    """What a client of Kafka's share groups understands: codes of coordinators are not among it."""
+    """The code as clients of share groups understand it: they do not expect codes of coordinators."""
     if code in _UNREACHABLE:
         return ErrorCode.KAFKA_STORAGE_ERROR
     if code in _NOT_LOADED:

@@ -1,6 +1,6 @@
-"""The share groups' side of a proxy: what all ShareFetch and ShareAcknowledge requests of a process share.
+"""Share groups at a proxy: the sessions and calls to shards that all ShareFetch and ShareAcknowledge requests share.
 
-Sessions end with their connections; what their members hold is released then, also what is still being acquired.
+A session ends with its connection. Then the records that its member holds are released, also those still being acquired.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 
 RELEASE_ATTEMPTS_MAX: Final = 5
 RELEASE_AGAIN_S: Final = 0.2
-"""Until a release is tried again; doubled each time. After the last one the locks end at their deadlines."""
+"""Pause before a release is tried again; doubled each time. After the last try the locks end at their deadlines."""
 
 _log = structlog.get_logger("bmq.proxy")
 
 
 @dataclass(frozen=True, slots=True)
 class _Loss:
-    """To be called when a connection ends; equal for the same connection."""
+    """The callback for the end of a connection. Two for the same connection are equal."""
 
     consumers: ShareConsumers
     connection: Any
@@ -54,8 +54,11 @@ class _Loss:
 
 
 class ShareConsumers:
-    """One for all listeners of a process, beside its Fetcher, whose resources it uses. `opener`: opens batches of
-    groups that keep the order of each key. `defaults()`: the same object while nothing has changed."""
+    """One object for all listeners of a process. It uses the resources of the process's Fetcher.
+
+    `opener`: opens batches for groups that keep the order of each key. `defaults()`: returns the default settings of groups; the
+    same object while they are the same.
+    """
 
     def __init__(
         self,
@@ -82,24 +85,24 @@ class ShareConsumers:
         return self._terms(group_id, services.controller.image.group_configs.get(group_id, NO_CONFIGS))
 
     def watch(self, peer: Peer | None) -> None:
-        """Call `lost` when the connection ends."""
+        """Have `lost` called when the connection ends."""
         if peer is not None:
             peer.on_lost(_Loss(self, peer))
 
     def lost(self, connection: Any) -> None:
-        """The connection ended: its sessions end too, and what their members hold is released."""
+        """End the sessions of a connection that ended, and release the records that their members hold."""
         for session in self.sessions.lost(connection):
             self._release_soon(session)
         self._forget_leaders()
 
     def end(self, session: ShareSession) -> None:
-        """Its client has closed it."""
+        """End a session that its client has closed, and release the records that its member holds."""
         self.sessions.end(session)
         self._release_soon(session)
         self._forget_leaders()
 
     async def acquire(self, session: ShareSession, request: ShareAcquireRequest) -> ShareAcquireResponse:
-        """Ask the shards. If the session ends meanwhile, what they give is released. Raises KafkaError."""
+        """Acquire records from the shards. If the session ends meanwhile, they are released. Raises KafkaError."""
         session.incarnation = request.node_id, request.node_epoch
         for one in request.partitions:
             if one.batches:
@@ -121,7 +124,7 @@ class ShareConsumers:
             self._acquired(session, began_s)
 
         task.add_done_callback(acquired)
-        # A request ends with its connection; other nodes may carry the acquisition out all the same.
+        # A request is cancelled with its connection, but other nodes may carry out the acquisition all the same.
         return await asyncio.shield(task)
 
     def _acquired(self, session: ShareSession, began_s: float) -> None:
@@ -131,13 +134,13 @@ class ShareConsumers:
             self._release_soon(session)
 
     def released(self, group_id: str, topic_partition: TopicPartition) -> None:
-        """Records of the partition were released by this proxy: its fetches ask where they are."""
+        """Note that this proxy has released records of the partition, so that its fetches ask the shard where to read."""
         key = group_id, topic_partition
         self.positions.forget(key)
         self.waits.wake(key)
 
     async def close(self) -> None:
-        """Cancel what is under way; the shards release the locks of a proxy that is gone."""
+        """Cancel all calls. The shards release the locks of a proxy that has ended."""
         tasks = tuple(self._acquiring)
         for task in tasks:
             task.cancel()

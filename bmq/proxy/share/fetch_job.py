@@ -1,7 +1,7 @@
 """The records of one ShareFetch: read, acquire, and wait for more, until there are some or the time is over.
 
-A round reads each partition of the session where it is expected to go on, and asks the shards to acquire of that. What they
-answer is the next position, so one round is usual. Errors of partitions shorten no wait, as in Kafka.
+A round reads each partition of the session at its expected position, and asks the shards to acquire records that were read. Their
+answer has the next position, so one round is usual. Errors of partitions shorten no wait, as in Kafka.
 """
 
 from __future__ import annotations
@@ -33,25 +33,25 @@ if TYPE_CHECKING:
     from bmq.proxy.share.sessions import ShareSession
 
 ROUNDS_MAX: Final = 16
-"""Rounds in a row: after so many without records the client asks again."""
+"""Most rounds in a row. If they bring no records, the answer is empty and the client asks again."""
 AGAIN_S: Final = 0.1
-"""Until a shard or an owner that could not be reached is asked again."""
+"""Pause before a shard or an owner that could not be reached is asked again."""
 BARRED_S: Final = 1.0
-"""The same of a shard that gives the records of the partition to another member alone."""
+"""Pause before a shard is asked again that gives the partition's records to another member only."""
 IDLE_PARTITIONS_MAX: Final = 64
-"""A fetch of more partitions looks at them in a round, which gives the event loop to others."""
+"""Most partitions of which a fetch checks at once whether all are idle; more are checked in a round, which yields."""
 LOOK_S: Final = 1.0
-"""Until a shard that keeps the order of keys is asked again: a member that does not ask is given no more."""
+"""Pause before a shard that keeps the order of keys is asked again: a member that does not ask gets no more keys."""
 _TOLD: Final = frozenset(
     (ErrorCode.CORRUPT_MESSAGE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 )
-"""Errors of reading that clients understand and have to know; others pass."""
+"""Errors of reads that are sent to clients; others are retried."""
 
 _log = structlog.get_logger("bmq.proxy")
 
 
 class Wanted(NamedTuple):
-    """The limits of a request. `max_bytes`: of all partitions."""
+    """The limits of a request. `max_bytes`: those of all partitions together."""
 
     max_wait_ms: int
     min_bytes: int
@@ -62,18 +62,20 @@ class Wanted(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A partition's records: whole batches, and which of their records were acquired."""
+    """A partition's records: whole batches, and the ranges of their records that were acquired."""
 
     views: Sequence[memoryview]
     acquired: Sequence[AcquiredRange]
 
 
 class _Look:
-    """One partition of the fetch. `reset`: where it begins, to be told to its shard. `bound_offset`, `seen`: end of the log
-    and position as the round saw them. `barred_until_s`: another member has the partition.
+    """One partition of the fetch.
 
-    `place_key`: of the position; a member has its own in a group that keeps the order of keys. `is_asked`: its shard was,
-    since this job began to look, or to wait."""
+    `reset`: the partition's start offset, to be sent to its shard. `bound_offset`, `seen`: the log's end and the position as the
+    round saw them. `barred_until_s`: until then the shard is not asked, because another member has the partition. `place_key`:
+    key of the position; in a group that keeps the order of keys a member has its own. `is_asked`: whether its shard was asked
+    since this job began to look or to wait.
+    """
 
     __slots__ = (
         "barred_until_s",
@@ -104,13 +106,13 @@ class _Look:
 class _Asked(NamedTuple):
     look: _Look
     log: PartitionLog
-    offset: int  # the read's; -1: a question
+    offset: int  # where it was read; -1: a question without a read
     offer: Offer
     part: AcquirePartition
 
 
 class ShareFetchJob:
-    """Call `run` once. `found`, `errors`, `lock_timeout_ms`, `size_bytes`: the outcome."""
+    """Fetches for one ShareFetch. Call `run` once; then `found`, `errors`, `lock_timeout_ms`, `size_bytes` have the outcome."""
 
     def __init__(
         self,
@@ -133,8 +135,8 @@ class ShareFetchJob:
         self._looks = [_Look(session.key[0], one, own) for one in partitions]
         loop, config = self._shared.loop, self._shared.config
         self._deadline_s = loop.time() + min(max(wanted.max_wait_ms, 0), config.fetch_wait_ms_max) / 1000
-        self._is_retried = False  # something could not be reached in this round
-        self._is_current = False  # the shards were asked, or waited for, since the job began
+        self._is_retried = False  # whether a shard or an owner could not be reached in this round
+        self._is_current = False  # whether the shards were asked, or waited for, since the job began
         self._asks_all = False
         self._woken: asyncio.Future[None] | None = None
         self.found: dict[TopicPartition, Found] = {}
@@ -146,7 +148,7 @@ class ShareFetchJob:
         return {look.topic_partition: look.error_code for look in self._looks if look.error_code}
 
     async def run(self) -> None:
-        """Returns when there are records, the time is over, or nothing can come."""
+        """Fetch until there are records, the time is over, or no records can come."""
         if not self._looks or self._wanted.max_records <= 0 or self._wanted.max_bytes <= 0:
             return
         rounds = 0
@@ -169,7 +171,7 @@ class ShareFetchJob:
                 if is_due and (self._is_current or self._is_retried):
                     return
                 if is_due:
-                    self._asks_all = True  # the positions may be old: others may have released records
+                    self._asks_all = True  # the positions may be old: other members may have released records
                     continue
                 if not any(self._has_changed(look) for look in self._looks):
                     await self._wait()
@@ -178,7 +180,7 @@ class ShareFetchJob:
     # --- reading
 
     def _is_idle(self) -> bool:
-        """Whether a round would neither read nor ask: each partition is read to its end, or full."""
+        """Whether a round would neither read nor ask a shard, because each partition is read to its end, or full."""
         if self._terms.is_keyed or self._asks_all or len(self._looks) > IDLE_PARTITIONS_MAX:
             return False
         positions, ready = self._consumers.positions, self._services.partitions.ready
@@ -193,7 +195,7 @@ class ShareFetchJob:
         return True
 
     async def _read(self, is_due: bool) -> list[_Asked]:
-        """Questions, and offers if they are enough or it is time."""
+        """Read the partitions. Returns questions to the shards, and offers if they have enough bytes or the time is over."""
         wanted, consumers = self._wanted, self._consumers
         left_records = wanted.max_records
         each_bytes = max(1, min(wanted.max_bytes, self._shared.config.fetch_max_bytes) // len(self._looks))
@@ -232,16 +234,16 @@ class ShareFetchJob:
             elif self._terms.is_keyed and not look.is_asked:
                 questions.append(self._question(look, log))
         self._asks_all = False
-        # A fetch that is given all the records it may have waits for no more bytes.
+        # A fetch that gets all the records that it may have does not wait for more bytes.
         if not is_due and left_records > 0 and sum(one.offer.size_bytes for one in offers) < wanted.min_bytes:
             return questions
-        if not self._terms.is_keyed:  # there, others may be given of the same read
+        if not self._terms.is_keyed:  # there, other members may get records of the same read
             for one in offers:
                 consumers.positions.pass_on(one.look.place_key, one.offer.taken_offset)
         return [*questions, *offers]
 
     def _question(self, look: _Look, log: PartitionLog) -> _Asked:
-        """Asks the shard where the member reads on; no records are offered."""
+        """A request that asks the shard for the member's position, and offers no records."""
         self._is_current = look.is_asked = True
         part = acquire_of(log, NOTHING, 0, self._wanted.batch_size)
         part.reset_offset = look.reset
@@ -295,7 +297,7 @@ class ShareFetchJob:
     # --- acquiring
 
     async def _acquire(self, asked: Sequence[_Asked]) -> bool:
-        """Whether another round may find more at once."""
+        """Send questions and offers to the shards. Returns whether another round may find more at once."""
         group_id, member_id = self._session.key
         node = self._services.node
         known = self._services.controller.image.nodes.get(node.node_id, node)
@@ -329,7 +331,7 @@ class ShareFetchJob:
 
     def _refused(self, one: _Asked, code: ErrorCode) -> None:
         if code == ErrorCode.FENCED_MEMBER_EPOCH:
-            # The member hears with its next heartbeat that it has lost the partition, or gets it.
+            # The member's next heartbeat will tell it that it has lost the partition, or that it gets it.
             one.look.barred_until_s = self._shared.loop.time() + BARRED_S
         else:
             self._is_retried = True
@@ -338,7 +340,7 @@ class ShareFetchJob:
             one.look.error_code = code
 
     async def _reset(self, one: _Asked) -> bool:
-        """Find where the share partition begins: the next round tells its shard, which writes it."""
+        """Find the start offset of the share partition. The next round sends it to the shard, which writes it."""
         terms, now_ms = self._terms, self._services.clock.now_ms()
         try:
             one.look.reset = await reset_offset(one.log, terms.reset, now_ms, is_read_committed=terms.is_read_committed)
@@ -384,9 +386,9 @@ class ShareFetchJob:
         )
 
     async def _wait(self) -> None:
-        """Until a log moves, a shard has news, a partition is started, or the time is over.
+        """Wait until a log has new records, a shard has news, a partition is started, or the time is over.
 
-        Nothing may have changed since the round: the callers look, and give the event loop to nobody in between.
+        Nothing may have changed since the round: callers check that, and do not yield to the event loop in between.
         """
         shared, consumers = self._shared, self._consumers
         self._is_current = True
@@ -422,7 +424,7 @@ class ShareFetchJob:
                 self._ask_again()
 
     def _has_changed(self, look: _Look) -> bool:
-        """Whether there is more since the round looked at it."""
+        """Whether the partition has more records than the round saw."""
         if look.log is None:
             return self._services.partitions.ready(look.topic_partition) is not None
         if self._bound_offset(look.log) != look.bound_offset:

@@ -1,4 +1,4 @@
-"""The body of a ShareFetch response (1-2) in pieces: records are in it as they were read, without a copy."""
+"""Encodes the body of a ShareFetch response (1-2) in pieces; records are pieces as they were read, not copies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NO_LEADER: Final = LeaderHint(0, 0)
 
 
 class ShareResult(NamedTuple):
-    """A partition of the answer. `views`: whole batches; none if nothing was acquired."""
+    """A partition of the answer. `views`: whole batches; none if no records were acquired."""
 
     topic_id: UUID
     partition: int
@@ -46,7 +46,7 @@ def encode_share_fetch(
     lock_timeout_ms: int = 0,
     endpoints: Sequence[NodeEndpoint] = (),
 ) -> InTurns[list[Buffer]]:
-    """In turns, as there may be many partitions."""
+    """The response's body in pieces; made in turns, because there may be many partitions."""
     out = bytearray(_HEAD.pack(throttle_time_ms, error_code))
     append_compact_string(out, message)
     out += INT32.pack(lock_timeout_ms)
@@ -80,13 +80,13 @@ def encode_share_fetch(
 
 @lru_cache(_EMPTY_ANSWERS_MAX)
 def empty_share_fetch(throttle_time_ms: int, lock_timeout_ms: int) -> bytes:
-    """The body of an answer without partitions, as an idle member gets it with each poll."""
+    """The body of a response without partitions, which an idle member gets at each poll."""
     work = encode_share_fetch((), throttle_time_ms=throttle_time_ms, lock_timeout_ms=lock_timeout_ms)
     return b"".join(at_once(work))
 
 
 def _append(pieces: list[Buffer], out: bytearray, result: ShareResult) -> bytearray:
-    """Returns the buffer to append to: after records a fresh one."""
+    """Append one partition. Returns the buffer to append to next, which is a new one behind records."""
     out += _PARTITION.pack(result.partition, result.error_code)
     append_compact_string(out, result.message)
     out += _INT16.pack(result.acknowledge_error_code)

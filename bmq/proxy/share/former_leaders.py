@@ -1,11 +1,12 @@
-"""The leaders that share consumers are told: the one they know, as long as its proxy lives.
+"""The leaders that share consumers are sent in Metadata: the one that they know, as long as its proxy lives.
 
-Java's share consumers up to 4.3 drop the acknowledgements of records that came from a node which is no longer the leader by
-their metadata, although any proxy takes them. So a connection with a share session is told the earliest leader that it may
-know, with the leader epoch of that time. A client that knows a later leader ignores an older epoch, so each keeps its own.
+Java's share consumers up to 4.3 drop acknowledgements of records that came from a node which is no longer the leader by their
+metadata, although any proxy would take them. So a connection with a share session is sent the earliest leader that it may know,
+with the leader epoch of that time. A client that knows a later leader ignores an older epoch, so each client keeps the leader it
+has.
 
-A client must not be left with a leader that is gone. So when the proxy of one of the leaders has ended, or is about to,
-that one and all before it are forgotten.
+A client must not keep a leader whose proxy has ended. So when the proxy of a leader has ended, or is about to, this leader and
+all before it are forgotten.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from bmq.metadata.image import NO_LEADER, ROLE_PROXY, MetadataImage, PartitionIm
 from bmq.proxy.topic_views import client_leader
 
 TOPICS_MAX: Final = 10_000
-"""Topics that are watched; clients of further ones are told the present leaders."""
+"""Most topics that are watched. For other topics clients are sent the present leaders."""
 PARTITIONS_MAX: Final = 200_000
-"""Of all of them."""
+"""Most partitions of all watched topics."""
 LEADERS_MAX: Final = 8
-"""Leaders of a partition; the earliest is forgotten first."""
+"""Most leaders of a partition that are remembered; the earliest is forgotten first."""
 
 
 class ToldLeader(NamedTuple):
-    """A leader as clients see it: a node's id and incarnation (Node.epoch), and the partition's leader epoch."""
+    """A leader as sent to clients: the node's id and incarnation (Node.epoch), and the partition's leader epoch."""
 
     node_id: int
     node_epoch: int
@@ -35,7 +36,10 @@ class ToldLeader(NamedTuple):
 
 
 class FormerLeaders:
-    """Of the topics that share sessions of this proxy read. `image()`: the node's; call `changed` after each new one."""
+    """The leaders of the topics that this proxy's share sessions read.
+
+    `image()`: returns the node's metadata image. Call `changed` after each new image.
+    """
 
     def __init__(
         self,
@@ -54,7 +58,7 @@ class FormerLeaders:
         return len(self._topics)
 
     def watch(self, topic_ids: Iterable[UUID]) -> None:
-        """From now on remember these topics' leaders."""
+        """Remember these topics' leaders from now on."""
         image = self._image()
         for topic_id in topic_ids:
             topic = image.topics_by_id.get(topic_id)
@@ -66,12 +70,12 @@ class FormerLeaders:
             self._look(image, topic)
 
     def forget(self) -> None:
-        """There is no share session any more."""
+        """Forget all leaders: there is no share session any more."""
         self._topics.clear()
         self._partition_count = 0
 
     def changed(self, old: MetadataImage, new: MetadataImage) -> None:
-        """Leaders may have moved, and nodes come or gone."""
+        """Follow a new image, in which leaders may have moved, and nodes may have come or gone."""
         for topic_id, leaders in tuple(self._topics.items()):
             topic = new.topics_by_id.get(topic_id)
             if topic is None:
@@ -81,14 +85,14 @@ class FormerLeaders:
                 self._look(new, topic)
 
     def leader(self, image: MetadataImage, key: TopicPartition, partition: PartitionImage) -> tuple[int, int]:
-        """The leader to tell, and its leader epoch. `image`: with the nodes that the client's listener shows."""
+        """(leader, leader epoch) to send to the client. `image`: has the nodes as the client's listener shows them."""
         for known in self._of(key):
             if _lives(image, known):
                 return known.node_id, known.leader_epoch
         return client_leader(image, key, partition), partition.leader_epoch
 
     def _of(self, key: TopicPartition) -> Sequence[ToldLeader]:
-        """Leaders that all live and are followed by the present one; none: the present one alone is known."""
+        """The former leaders of a partition, earliest first, all of which live; () if only the present one is known."""
         leaders = self._topics.get(key.topic_id, ())
         known: Sequence[ToldLeader] = leaders[key.partition] if key.partition < len(leaders) else ()
         return known if len(known) > 1 else ()
@@ -117,7 +121,7 @@ def _present(image: MetadataImage, topic_id: UUID, partition: PartitionImage) ->
 
 
 def _lives(image: MetadataImage, known: ToldLeader) -> bool:
-    """Whether clients reach the same incarnation, and it is not about to end."""
+    """Whether the leader's node is still the same incarnation, and not about to end."""
     node = image.nodes.get(known.node_id)
     if node is None or node.epoch != known.node_epoch:
         return False

@@ -1,4 +1,4 @@
-"""What a share group's configs say of its fetches. Pure.
+"""The configs of a share group that its fetches follow. Pure.
 
 Source: Kafka's GroupConfig and ShareGroupAutoOffsetResetStrategy (4.3).
 """
@@ -20,15 +20,17 @@ _DURATION: Final = re.compile(
 
 
 class Reset(NamedTuple):
-    """Where a share partition begins without a start offset. `ago_ms`: None for EARLIEST and LATEST."""
+    """Where a share partition without a start offset begins. `ago_ms`: None for EARLIEST and LATEST."""
 
     strategy: str
     ago_ms: int | None = None
 
 
 class GroupTerms(NamedTuple):
-    """`lock_timeout_ms`: how long a record stays locked. `is_keyed`: each key's records are given in order, to one member at
-    a time."""
+    """A share group's terms. `lock_timeout_ms`: how long an acquired record stays locked.
+
+    `is_keyed`: the records of each key are delivered in order, to one member at a time.
+    """
 
     reset: Reset
     is_read_committed: bool
@@ -39,14 +41,14 @@ class GroupTerms(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShareDefaults:
-    """Of groups that set nothing of their own: Kafka's `group.share.` settings of the same names."""
+    """The terms of groups without configs of their own: Kafka's `group.share.` settings of the same names."""
 
     record_lock_duration_ms: int = 30_000
     min_record_lock_duration_ms: int = 15_000
     max_record_lock_duration_ms: int = 60_000
 
     def terms(self, configs: Mapping[str, str]) -> GroupTerms:
-        """With the group's own configs. Values that were set under other bounds are capped; unknown words do nothing."""
+        """The terms with the group's own configs. Values set under other bounds are capped; unknown words are ignored."""
         text = configs.get("share.record.lock.duration.ms", "").strip()
         lock_ms = int(text) if text.isascii() and text.isdigit() else self.record_lock_duration_ms
         return GroupTerms(
@@ -62,7 +64,7 @@ KAFKAS_DEFAULTS: Final = ShareDefaults()
 
 
 def reset_of(text: str) -> Reset | None:
-    """`latest`, `earliest`, `by_duration:PT1H`; None: none of these, or a duration that is not positive."""
+    """Parse `latest`, `earliest` or `by_duration:PT1H`. None for other text, and for a duration that is not positive."""
     word = text.strip().lower()
     if word in (EARLIEST, LATEST):
         return Reset(word)

@@ -1,6 +1,6 @@
-"""Hashes of the keys of what was read, for groups that keep the order of each key: their batches are opened here.
+"""Hashes the keys of records that were read, by opening their batches, for groups that keep the order of each key.
 
-What was found is remembered, as each member of a group reads the same batches.
+Hashes are cached, because each member of a group reads the same batches.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from bmq.records.key_layout import HASH_MIN, NO_KEY
 from bmq.records.keys import key_hashes
 
 REMEMBERED_BYTES_MAX: Final = 8 * 1024 * 1024
-"""Of hashes, 2 bytes for each offset."""
+"""Most bytes of cached hashes, 2 for each offset."""
 TOLD_OFFSETS_MAX: Final = 100_000
-"""Of one request; a shard keeps no more."""
+"""Most offsets with hashes in one request; a shard keeps no more."""
 _CODEC: Final = 0x07
 _COUNT: Final = Struct(">i")
 _COUNT_PLACE: Final = HEADER_BYTES - _COUNT.size
 _HASH_BYTES: Final = 2
 _BATCH_BYTES: Final = 100
-"""Of one that is remembered, besides its hashes."""
+"""Memory of a cached batch besides its hashes."""
 
 _log = structlog.get_logger("bmq.proxy")
 _Key = tuple[TopicPartition, int, int, int]
-"""Partition, first and last offset and length of a batch."""
+"""(partition, first offset, last offset, length) of a batch."""
 
 
 def _size(hashes: bytes) -> int:
@@ -44,7 +44,7 @@ def _size(hashes: bytes) -> int:
 
 
 class KeyReads:
-    """One for a process."""
+    """Hashes keys; a process has one."""
 
     def __init__(self, opener: BatchOpener, remembered_bytes_max: int = REMEMBERED_BYTES_MAX) -> None:
         self._opener = opener
@@ -59,9 +59,10 @@ class KeyReads:
         unseen: Sequence[OffsetRange],
         from_offset: int,
     ) -> tuple[int, bytearray]:
-        """The first offset, and the hashes of it and what follows (little-endian), up to the end of the batches.
+        """(first offset, 16-bit little-endian hashes of the keys at it and the following offsets, to the end of the batches).
 
-        What no consumer has to see (`unseen`) has no key. A batch that cannot be opened has one: its records stay in order.
+        Offsets that no consumer has to see (`unseen`) have no key. A batch that cannot be opened counts as one key, so that its
+        records stay in order.
         """
         first = max(batches[0].first_offset, from_offset)
         end = min(batches[-1].last_offset + 1, first + TOLD_OFFSETS_MAX)
@@ -100,7 +101,7 @@ class KeyReads:
 
 
 def opened(batch: ReadBatch, data: bytes | memoryview) -> bytes:
-    """The hashes of a batch's offsets."""
+    """The hashes for all offsets of a batch."""
     last_delta = batch.last_offset - batch.first_offset
     (count,) = _COUNT.unpack_from(data, _COUNT_PLACE)
     body = memoryview(data)[HEADER_BYTES:]

@@ -1,6 +1,6 @@
-"""Reads of one partition for a share group: batches from its next offset on, and what is archived unseen.
+"""Reads one partition for a share group: batches from its next offset on, and the offsets that are archived unseen.
 
-From the same tail, cache and files as every fetch (bmq/proxy/fetch_job.py).
+They come from the same tail cache, read cache and files as for every fetch (bmq/proxy/fetch_job.py).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from bmq.proxy.fetch_resources import FetchResources
 
 ATTEMPTS_MAX: Final = 3
-"""Reads of a partition that retention or compaction overtakes, until it is answered without records."""
+"""Tries to read a partition while retention or compaction overtakes the read; then it is answered without records."""
 FIRST_READ_BYTES: Final = 8 * 1024
 FIRST_READ_RECORD_BYTES: Final = 1024
-"""The first read is as long as records of this size need, beside FIRST_READ_BYTES; larger records need a second one."""
+"""Size of a record by which the length of the first read is estimated; larger records need a second read."""
 
 
 class Offer(NamedTuple):
-    """What was read. `taken_offset`: what an acquisition of all that is wanted would end before."""
+    """Batches that were read. `taken_offset`: the offset at which an acquisition of all wanted records would end."""
 
     views: Sequence[memoryview]
     batches: Sequence[ReadBatch]
@@ -50,9 +50,9 @@ async def read_offer(
     records_max: int,
     mode: int,
 ) -> Offer:
-    """Whole batches from `offset` on, or from the log's start if that is higher; NOTHING when there are none yet.
+    """Whole batches from `offset` on, or from the log's start if that is higher; NOTHING if there are none yet.
 
-    They hold at least `records_max` records if there are so many within `length_bytes_max`, and end with that batch.
+    They have `records_max` records if there are as many within `length_bytes_max`, and end with the batch that reaches it.
     Raises BmqError: KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE, NOT_LEADER_OR_FOLLOWER.
     """
     length_bytes = min(length_bytes_max, FIRST_READ_BYTES + records_max * FIRST_READ_RECORD_BYTES)
@@ -88,7 +88,7 @@ async def read_offer(
                 raise
             continue  # retention was faster
         if shared.elapsed_s() - began_s > shared.config.read_cursor_age_ms / 1000 or from_offset < log.log_start_offset:
-            continue  # the file may have been replaced, and what was aborted in it be forgotten (rule 35)
+            continue  # the file may be replaced since, and the log may have forgotten aborted transactions in it (rule 35)
         unseen = unseen_ranges(batches, views, aborted, from_offset)
         count, taken_offset = _taken(batches, unseen, from_offset, records_max, mode)
         size_bytes = batches[-1].position + batches[-1].size_bytes
@@ -97,7 +97,7 @@ async def read_offer(
 
 
 def acquire_of(log: PartitionLog, offer: Offer, records_max: int, batch_size: int) -> AcquirePartition:
-    """The part of a ShareAcquire that asks for what was read; without batches it asks where to read."""
+    """The part of a ShareAcquire request for the offer's records; without batches it asks where to read."""
     topic_id, partition = log.topic_partition
     return AcquirePartition(
         topic_id=topic_id,
@@ -111,7 +111,7 @@ def acquire_of(log: PartitionLog, offer: Offer, records_max: int, batch_size: in
 
 
 async def reset_offset(log: PartitionLog, reset: Reset, now_ms: int, *, is_read_committed: bool) -> int:
-    """Where a share partition begins that has no start offset yet, proved by the log's owner (rule 15). Raises BmqError."""
+    """The start offset of a share partition that has none yet, proved by the log's owner (rule 15). Raises BmqError."""
     await log.prove_ownership()
     end_offset = log.last_stable_offset if is_read_committed else log.high_watermark
     if reset.strategy == EARLIEST:
@@ -136,7 +136,7 @@ async def read_views(
 def _taken(
     batches: Sequence[ReadBatch], unseen: Sequence[OffsetRange], from_offset: int, records_max: int, mode: int
 ) -> tuple[int, int]:
-    """(records that may be acquired, where the acquisition of at most `records_max` would end) if none is locked."""
+    """(records that may be acquired, the offset at which acquiring `records_max` of them would end), if none is locked."""
     count = place = 0
     for batch in batches:
         while place < len(unseen) and unseen[place].last < batch.first_offset:

@@ -1,6 +1,6 @@
-"""Where members of share groups read on at this proxy, and those that wait for more: news of the state's shards.
+"""The positions at which share groups read on at this proxy, and the fetches that wait until more can be acquired.
 
-Positions are hints that save a round trip: a shard alone decides what is acquired.
+Positions are hints that save a round trip: only a shard decides which records are acquired.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Wake = Callable[[], None]
 
 POSITIONS_MAX: Final = 200_000
 POLL_MS: Final = 10_000
-"""How long a shard is asked to wait for news."""
+"""How long a shard waits for news before it answers a question."""
 AGAIN_S: Final = 0.5
-"""Until a shard that did not answer is asked again."""
+"""Pause before a shard that did not answer is asked again."""
 AT_ONCE_S: Final = 0.05
-"""The same of one that answered without news: one that stops does so at once."""
+"""Pause before a shard that answered without news is asked again: a shard that stops answers at once."""
 FULL: Final = -1
-"""Of `next_offset`: too many records are locked."""
+"""The `next_offset` of a partition in which too many records are locked."""
 
 
 class Position:
-    """`next_offset`: read from here; FULL. `version`: of the state that said so."""
+    """A position. `next_offset`: where to read on, or FULL. `version`: version of the shard's state that it is from."""
 
     __slots__ = ("next_offset", "version")
 
@@ -40,7 +40,7 @@ class Position:
 
 
 class Positions:
-    """The newest known positions. The least recently used are forgotten first."""
+    """The newest known positions. The least recently used ones are forgotten first."""
 
     def __init__(self, positions_max: int = POSITIONS_MAX) -> None:
         self._max = positions_max
@@ -53,9 +53,9 @@ class Positions:
         return self._known.get(key)
 
     def put(self, key: PositionKey, next_offset: int, version: int, taken_offset: int = -1) -> bool:
-        """A shard's answer, unless a newer one is known. True if others may find more than they were told.
+        """Note a shard's answer, unless a newer one is known. Returns whether others may find more than at the last position.
 
-        `taken_offset`: what lies below was to be acquired; others may be acquiring further on meanwhile.
+        `taken_offset`: the request tried to acquire records below it; others may be acquiring records behind it meanwhile.
         """
         known = self._known.get(key)
         if known is None:
@@ -73,7 +73,7 @@ class Positions:
         return next_offset != FULL and (before_offset == FULL or known.next_offset < before_offset)
 
     def pass_on(self, key: PositionKey, next_offset: int) -> None:
-        """What lies below is being acquired: others begin behind it."""
+        """Note that records below `next_offset` are being acquired, so that others begin behind them."""
         known = self._known.get(key)
         if known is not None:
             known.next_offset = max(known.next_offset, next_offset)
@@ -92,9 +92,9 @@ class _Watched:
 
 
 class ShareWaits:
-    """Fetches that wait until more can be acquired. A shard is asked once for all that wait for one partition.
+    """Fetches that wait until more can be acquired. One question to a shard serves all fetches that wait for a partition.
 
-    A question goes on when its fetch ends: the next one waits for the same answer. `call_later(s, work)`: the loop's.
+    A question stays open when its fetch ends, and the next fetch waits for its answer. `call_later(s, work)`: the event loop's.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class ShareWaits:
             self._ask_soon(key, 0.0)
 
     def version_of(self, key: PositionKey) -> int:
-        """What is known of the partition by those that wait; -1: none do."""
+        """The version of the partition's state that waiting fetches know; -1 if none waits."""
         watched = self._watched.get(key)
         return -1 if watched is None else watched.version
 
@@ -139,7 +139,7 @@ class ShareWaits:
                 self._unasked.pop(key, None)
 
     def wake(self, key: PositionKey) -> None:
-        """More than others were told can be acquired from here."""
+        """Wake the fetches that wait for this partition, because more can be acquired than they know."""
         watched = self._watched.get(key)
         if watched is not None:
             wakes, watched.wakes = watched.wakes, {}

@@ -1,7 +1,7 @@
-"""The record batches of one read, for a share group: their bounds, what is archived unseen, and the part to send. Pure.
+"""The record batches of one read for a share group: their bounds, the offsets that are archived unseen, the part to send. Pure.
 
-Only headers are read, and the one record of a control batch where aborted records have to be found. Views are never copied.
-Source: Kafka's SharePartition (maybeFilterAbortedTransactionalAcquiredRecords), ShareFetchUtils.maybeSliceFetchRecords.
+Only headers are read, and the one record of a control batch if aborted records have to be found. Views are not copied. Source:
+Kafka's SharePartition (maybeFilterAbortedTransactionalAcquiredRecords), ShareFetchUtils.maybeSliceFetchRecords.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CONTROL: Final = 1 << 5
 
 
 class ReadBatch(NamedTuple):
-    """A batch of the read. `position`: in its bytes, as if the views were one."""
+    """A batch of the read. `position`: its place in the read's bytes, as if all views were joined."""
 
     first_offset: int
     last_offset: int
@@ -42,11 +42,10 @@ class ReadBatch(NamedTuple):
 def batches_of(
     views: Sequence[memoryview], from_offset: int = 0, records_max: int = 2**31 - 1, *, is_read_committed: bool = False
 ) -> tuple[list[ReadBatch], int]:
-    """Whole batches, which may continue from view to view, until they hold `records_max` records from `from_offset` on;
-    and how many records are missing to that, 0 or less if none are.
+    """(whole batches up to `records_max` records from `from_offset` on, how many records are missing to that, 0 or less).
 
-    Records that may turn out to be unseen do not count: those of control batches and, for readers of committed records,
-    of transactions. Raises CorruptRecords for an impossible length.
+    A batch may continue from view to view. Records that may turn out to be unseen do not count: those of control batches and, for
+    readers of committed records, of transactions. Raises CorruptRecords for an impossible length.
     """
     found: list[ReadBatch] = []
     uncounted = _CONTROL | TRANSACTIONAL if is_read_committed else _CONTROL
@@ -75,7 +74,7 @@ def batches_of(
 
 
 def cut(views: Sequence[memoryview], begin: int, end: int) -> list[memoryview]:
-    """Their bytes from `begin` to `end`, as if they were one."""
+    """The bytes from `begin` to `end`, as if the views were joined."""
     found: list[memoryview] = []
     position = 0
     for view in views:
@@ -104,10 +103,10 @@ def unseen_ranges(
     aborted: Sequence[tuple[int, int]],
     from_offset: int,
 ) -> list[OffsetRange]:
-    """What no consumer has to see, in order of offset: control batches, batches of aborted transactions, missing offsets.
+    """Offsets that no consumer has to see, in order: control batches, batches of aborted transactions, missing offsets.
 
-    `aborted`: (producer id, first offset) of the aborted transactions that overlap the batches, by first offset; none where
-    uncommitted records are read. `from_offset`: where the read began: what is missing from there on was compacted away.
+    `aborted`: (producer id, first offset) of the aborted transactions that overlap the batches, by first offset; () for readers
+    of uncommitted records. `from_offset`: where the read began; offsets that are missing from there on were compacted away.
     Raises CorruptRecords.
     """
     unseen: list[OffsetRange] = []
@@ -145,7 +144,7 @@ def _add(ranges: list[OffsetRange], first: int, last: int) -> None:
 def records_around(
     batches: Sequence[ReadBatch], views: Sequence[memoryview], acquired: Sequence[AcquiredRange]
 ) -> list[memoryview]:
-    """The whole batches that hold acquired records. `acquired`: in order of offset."""
+    """The whole batches that have acquired records. `acquired`: in order of offset."""
     parts: list[tuple[int, int]] = []
     place = 0
     for batch in batches:

@@ -54,12 +54,12 @@ class ShareRequests:
         self._consumers = consumers
 
     def leaders(self, connection: Peer | None) -> FormerLeaders | None:
-        """See ShareHandler."""
+        """Implements ShareHandler.leaders."""
         is_known = self._consumers.sessions.has_connection(cast(Hashable, connection))
         return self._consumers.leaders if is_known else None
 
     async def fetch(self, request: ShareFetchRequest, context: RequestContext, services: Services) -> EncodedPieces:
-        """Raises KafkaError where the request is refused as a whole."""
+        """Implements ShareHandler.fetch. Raises KafkaError if the whole request is refused."""
         _check_member(ApiKey.SHARE_FETCH, request, context, services)
         if request.is_renew_ack and (
             request.max_bytes or request.min_bytes or request.max_records or request.max_wait_ms
@@ -72,7 +72,7 @@ class ShareRequests:
     async def acknowledge(
         self, request: ShareAcknowledgeRequest, context: RequestContext, services: Services
     ) -> ShareAcknowledgeResponse:
-        """Raises KafkaError where the request is refused as a whole."""
+        """Implements ShareHandler.acknowledge. Raises KafkaError if the whole request is refused."""
         _check_member(ApiKey.SHARE_ACKNOWLEDGE, request, context, services)
         consumers, image = self._consumers, services.controller.image
         assert request.group_id is not None and request.member_id is not None
@@ -124,7 +124,7 @@ class ShareRequests:
 
 
 class _Fetch:
-    """One ShareFetch whose fields are valid."""
+    """Answers one ShareFetch whose fields are valid."""
 
     def __init__(
         self, consumers: ShareConsumers, request: ShareFetchRequest, context: RequestContext, services: Services
@@ -153,8 +153,8 @@ class _Fetch:
             found = {}
             job, errors = await self._fetch(scope)
         else:
-            # Both are sent to the shards at once. The acknowledgement goes first: the task begins in the next turn, before
-            # the appends of this one are written.
+            # Acknowledgements and acquisitions go to the shards at the same time. The acknowledgements are first: their task
+            # begins in the next turn, before the appends of this turn are written.
             throttle = self._context.throttle
             fetch = self._fetch(scope)
             fetching = asyncio.ensure_future(fetch if throttle is None else throttle.drive(fetch))
@@ -313,7 +313,7 @@ class _Fetch:
 
 
 def _check_member(api_key: ApiKey, request: Any, context: RequestContext, services: Services) -> None:
-    """Raises KafkaError."""
+    """Check the group and member ids, and the right over the group. Raises KafkaError."""
     if request.group_id is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the group id is null")
     if services.access.is_on and not services.access.allows(
@@ -333,9 +333,9 @@ def _rights(api_key: ApiKey, context: RequestContext, services: Services) -> Top
 async def _named_in(
     topics: Sequence[Any], turns: Turns
 ) -> tuple[list[TopicPartition], dict[TopicPartition, Sequence[Any]]]:
-    """The partitions of a request, and the acknowledgements by partition.
+    """(the partitions of a request, their acknowledgements by partition). Raises KafkaError INVALID_REQUEST.
 
-    Of a partition that is named twice the last acknowledgements count, as in Kafka. Raises KafkaError INVALID_REQUEST.
+    If a partition is named twice, its last acknowledgements count, as in Kafka.
     """
     named: list[TopicPartition] = []
     acknowledged: dict[TopicPartition, Sequence[Any]] = {}
@@ -357,7 +357,7 @@ async def _named_in(
 
 
 async def _forgotten_in(topics: Sequence[Any], turns: Turns) -> list[TopicPartition]:
-    """Raises KafkaError INVALID_REQUEST."""
+    """The partitions that a request removes from its session. Raises KafkaError INVALID_REQUEST."""
     forgotten: list[TopicPartition] = []
     pace = Pace()
     for topic in topics:

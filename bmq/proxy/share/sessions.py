@@ -1,9 +1,9 @@
 """Share sessions (KIP-932): the partitions that a member of a share group reads at this proxy. Decisions only.
 
-A session belongs to (group, member) and to the connection that opened it. Its epoch is 0 to open, then 1, 2, …; -1 closes
-it. Each accepted ShareFetch and ShareAcknowledge moves it. A session that is opened again keeps what the earlier one may
-hold, so that the end of its connection releases that as well. Source: KIP-932, Kafka's SharePartitionManager.newContext and
-ShareSessionCache (4.3).
+A session belongs to (group, member) and to the connection that opened it. A request's epoch is 0 to open it, then 1, 2, …; -1
+closes it. Each accepted ShareFetch and ShareAcknowledge advances it. A session that is opened again keeps the partitions of which
+the earlier one may hold records, so that the end of its connection releases these too. Source: KIP-932, Kafka's
+SharePartitionManager.newContext and ShareSessionCache (4.3).
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 EPOCH_MAX: Final = 2**31 - 1
 SESSIONS_MAX: Final = 2_000
-"""Sessions of a proxy: group.share.max.share.sessions."""
+"""Most share sessions of a proxy: group.share.max.share.sessions."""
 SESSION_PARTITIONS_MAX: Final = 20_000
-"""Partitions of one session: each of its fetches looks at all of them."""
+"""Most partitions of one session: each of its fetches looks at all of them."""
 PARTITIONS_MAX: Final = 1_000_000
-"""Partitions of all sessions of a proxy."""
+"""Most partitions of all sessions of a proxy."""
 NO_TOPIC: Final = UUID(int=0)
 
 SessionKey = tuple[str, str]
@@ -38,7 +38,7 @@ class NamedTopic(Protocol):
 
 
 class SessionPartition:
-    """One partition of a session. `must_tell`: the next answer names it even without records."""
+    """One partition of a session. `must_tell`: the next answer has it even without records."""
 
     __slots__ = ("must_tell", "topic_partition")
 
@@ -48,8 +48,11 @@ class SessionPartition:
 
 
 class ShareSession:
-    """`number`: higher than that of each earlier session of the proxy. `touched`: partitions of which the member may hold
-    records. `incarnation`: id and epoch of the node that acquired them. `successor`: the session that took its place."""
+    """One member's share session.
+
+    `number`: above the numbers of all earlier sessions of the proxy. `touched`: partitions of which the member may hold records.
+    `incarnation`: id and epoch of the node that acquired them. `successor`: the session that replaced this one.
+    """
 
     __slots__ = (
         "connection",
@@ -71,8 +74,8 @@ class ShareSession:
         self.number = number
         self.connection = connection
         self.partitions = partitions
-        self.size = len(partitions)  # as counted by the cache
-        self.epoch = 1  # expected in the next request
+        self.size = len(partitions)  # partitions as counted by the cache
+        self.epoch = 1  # the epoch expected in the next request
         self.touched: dict[tuple[UUID, int], None] = {}
         self.incarnation = (-1, -1)
         self.is_ended = False
@@ -80,7 +83,7 @@ class ShareSession:
 
     @property
     def is_over(self) -> bool:
-        """Whether what it acquires from now on is nobody's: its member has no session here any more."""
+        """Whether the session has ended without a successor, so that records acquired for it belong to no member."""
         newest = self
         while newest.successor is not None:
             newest = newest.successor
@@ -89,10 +92,10 @@ class ShareSession:
 
 @dataclass(slots=True)
 class ShareScope:
-    """What a request may do. With an `error_code` it is nothing, and the request is refused as a whole.
+    """What a request may do. With an `error_code` the whole request is refused.
 
-    `partitions`: to look at, in this order. `is_opening`: the answer names all of them. `is_final`: the session ends once
-    the acknowledgements of the request are done.
+    `partitions`: those to look at, in order. `is_opening`: the answer has all of them. `is_final`: the session ends once the
+    request's acknowledgements are done.
     """
 
     error_code: ErrorCode = ErrorCode.NONE
@@ -113,7 +116,7 @@ class ShareSessionCache:
         self.sessions_max = sessions_max
         self.partitions_max = partitions_max
         self.partition_count = 0
-        self.evicted = 0  # ended because their connections did
+        self.evicted = 0  # sessions that ended with their connections
         self._number = 0
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._by_connection: dict[Hashable, dict[SessionKey, None]] = {}
@@ -131,7 +134,7 @@ class ShareSessionCache:
         has_acknowledgements: bool,
         connection: Hashable,
     ) -> ShareScope:
-        """The scope of a ShareFetch that names these partitions."""
+        """The scope of a ShareFetch that adds `named` and removes `forgotten` partitions."""
         if epoch == INITIAL_EPOCH:
             return self._open(key, named, has_acknowledgements, connection)
         session = self._sessions.get(key)
@@ -157,7 +160,7 @@ class ShareSessionCache:
         return ShareScope(session=session, partitions=_rotated(tuple(partitions.values()), epoch))
 
     def acknowledge(self, key: SessionKey, epoch: int) -> ShareScope:
-        """The scope of a ShareAcknowledge; it may name any partition."""
+        """The scope of a ShareAcknowledge, which may name any partition."""
         if epoch == INITIAL_EPOCH:
             return ShareScope(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
         session = self._sessions.get(key)
@@ -174,7 +177,7 @@ class ShareSessionCache:
         return connection in self._by_connection
 
     def lost(self, connection: Hashable) -> list[ShareSession]:
-        """The connection ended; returns the sessions that end with it."""
+        """Remove and return the sessions of a connection that ended."""
         ended = [self._sessions[key] for key in self._by_connection.get(connection, ())]
         for session in ended:
             self.end(session)
@@ -182,7 +185,7 @@ class ShareSessionCache:
         return ended
 
     def end(self, session: ShareSession) -> None:
-        """Remove it, unless a newer one of the member has taken its place."""
+        """Remove a session, unless a newer one of its member has replaced it."""
         session.is_ended = True
         if self._sessions.get(session.key) is session:
             del self._sessions[session.key]
@@ -193,7 +196,7 @@ class ShareSessionCache:
                 del self._by_connection[session.connection]
 
     def members_here(self, group_id: str) -> int:
-        """Sessions of the group at this proxy."""
+        """How many sessions the group has at this proxy."""
         return sum(1 for group, _ in self._sessions if group == group_id)
 
     def _open(
@@ -208,7 +211,7 @@ class ShareSessionCache:
         other_count = self.partition_count - (0 if earlier is None else earlier.size)
         is_full = earlier is None and len(self._sessions) >= self.sessions_max
         if is_full or other_count + len(partitions) > self.partitions_max:
-            # An earlier session goes on: the end of its connection releases what its member holds.
+            # Continue an earlier session, so that the end of its connection releases the records that its member holds.
             return ShareScope(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         if earlier is not None:
             self.end(earlier)
@@ -216,21 +219,21 @@ class ShareSessionCache:
         session = self._sessions[key] = ShareSession(key, self._number, connection, partitions)
         if earlier is not None:
             session.touched, session.incarnation = earlier.touched, earlier.incarnation
-            earlier.successor = session  # a fetch of it that is under way gives its records to the same member
+            earlier.successor = session  # a fetch of it that is under way sends its records to the same member
         self._by_connection.setdefault(connection, {})[key] = None
         self.partition_count += session.size
         return ShareScope(session=session, partitions=tuple(partitions.values()), is_opening=True)
 
 
 def told(scope: ShareScope, partition: SessionPartition, *, has_records: bool, has_error: bool) -> bool:
-    """Whether the answer names this partition; remembers what it was told.
+    """Whether the answer has to have this partition; remembers that it was sent.
 
     A partition with records is looked at last from now on.
     """
     if scope.is_opening:
         return True
     is_told = has_records or has_error or partition.must_tell
-    partition.must_tell = has_error  # the client hears as well when the error is over
+    partition.must_tell = has_error  # the end of an error is sent to the client as well
     session = scope.session
     if has_records and session is not None:
         found = session.partitions.pop(partition.topic_partition, None)
@@ -240,7 +243,7 @@ def told(scope: ShareScope, partition: SessionPartition, *, has_records: bool, h
 
 
 def _rotated(partitions: tuple[SessionPartition, ...], epoch: int) -> tuple[SessionPartition, ...]:
-    """Each fetch begins at another partition, so that a busy one does not use up the limits of all."""
+    """The partitions, beginning with another one at each epoch, so that a busy one does not use up the limits of all."""
     if not partitions:
         return ()
     first = epoch % len(partitions)

@@ -1,12 +1,13 @@
-"""Counters of share groups' requests at a proxy. Plain ints, read when Prometheus scrapes. Pure."""
+"""Counters of share groups' requests at a proxy: plain ints, read when Prometheus scrapes. Pure."""
 
 from __future__ import annotations
 
 
 class ShareCounts:
-    """For all share groups of the process. `acknowledged`: records by type, in the order of AckType. `partitions`: that
-    fetches looked at, each time; `given_partitions`: those of which they got records. `acquire_s`: that the calls to the
-    shards took, added up.
+    """Counters of all share groups of the process.
+
+    `acknowledged`: acknowledged records by type, in the order of AckType. `partitions`: partitions that fetches looked at,
+    counted at each fetch. `given_partitions`: those of them with records. `acquire_s`: total duration of calls to shards.
     """
 
     __slots__ = (

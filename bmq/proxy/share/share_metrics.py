@@ -15,19 +15,23 @@ if TYPE_CHECKING:
 
 _COUNTERS: Final = (
     ("bmq_share_fetches", "fetches", "ShareFetch requests begun."),
-    ("bmq_share_fetch_records", "acquired_records", "Records sent to members of share groups, each time."),
-    ("bmq_share_fetch_redelivered", "redelivered", "Those that were delivered before."),
-    ("bmq_share_fetch_batches", "acquired_ranges", "Ranges of records in these answers."),
-    ("bmq_share_fetch_bytes", "sent_bytes", "Bytes of records in these answers."),
-    ("bmq_share_fetch_partitions", "partitions", "Partitions that fetches asked for, each time."),
-    ("bmq_share_fetch_partitions_given", "given_partitions", "Those of which they got records."),
+    (
+        "bmq_share_fetch_records",
+        "acquired_records",
+        "Records sent to members of share groups, counted at each delivery.",
+    ),
+    ("bmq_share_fetch_redelivered", "redelivered", "Records sent that had been delivered before."),
+    ("bmq_share_fetch_batches", "acquired_ranges", "Ranges of records in ShareFetch answers."),
+    ("bmq_share_fetch_bytes", "sent_bytes", "Bytes of records in ShareFetch answers."),
+    ("bmq_share_fetch_partitions", "partitions", "Partitions of ShareFetch requests, counted at each."),
+    ("bmq_share_fetch_partitions_given", "given_partitions", "Partitions of ShareFetch answers that had records."),
     ("bmq_share_acquires", "acquires", "Calls to the shards that lock records."),
-    ("bmq_share_acquire_seconds", "acquire_s", "How long they took, added up."),
+    ("bmq_share_acquire_seconds", "acquire_s", "Total duration of calls to the shards that lock records."),
 )
 
 
 class ShareCollector(Collector):
-    """Register it with the process's registry."""
+    """The Prometheus collector of share groups at a proxy."""
 
     def __init__(self, consumers: ShareConsumers) -> None:
         self._consumers = consumers
@@ -37,11 +41,11 @@ class ShareCollector(Collector):
         sessions = consumers.sessions
         yield GaugeMetricFamily("bmq_share_sessions", "Share sessions.", value=len(sessions))
         yield GaugeMetricFamily(
-            "bmq_share_session_partitions", "Partitions they remember.", value=sessions.partition_count
+            "bmq_share_session_partitions", "Partitions of all share sessions.", value=sessions.partition_count
         )
         yield GaugeMetricFamily(
             "bmq_share_waiting_partitions",
-            "Share partitions whose shards are asked for news.",
+            "Share partitions for which fetches wait.",
             value=len(consumers.waits),
         )
         yield CounterMetricFamily(

@@ -1,4 +1,4 @@
-"""The port to the shards that keep the state of share partitions, wherever they are."""
+"""The port to the shards with the state of share partitions, wherever they are."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ from bmq.protocol.share_state_messages import (
 
 
 class LocalStates(Protocol):
-    """Shards of this process. A caller that is cancelled leaves nothing under way but an append, and a release waits for that.
-    They refuse what moves away; nobody asks elsewhere.
+    """Shards of this process.
+
+    A cancelled call leaves at most an append in flight, for which a release waits. Shards refuse partitions that move away, and
+    the caller does not ask another node.
     """
 
     async def acquire(self, request: ShareAcquireRequest) -> ShareAcquireResponse: ...
 
 
 class ShareStates(Protocol):
-    """Sends each part of a request to the shard of its partition; the answer has the parts in the request's order.
+    """Sends each part of a request to its partition's shard. The answer has the parts in the request's order.
 
-    A shard that cannot be reached is an error of its parts. Each method raises KafkaError only if nothing was done.
+    A shard that cannot be reached is an error of its parts. Methods raise KafkaError only if no part was carried out.
     """
 
     async def acquire(self, request: ShareAcquireRequest) -> ShareAcquireResponse: ...
@@ -39,10 +41,10 @@ class ShareStates(Protocol):
     async def release(self, request: ShareReleaseRequest) -> ShareReleaseResponse: ...
 
     async def wait(self, request: ShareWaitRequest) -> ShareWaitResponse:
-        """All partitions of the request have the same place."""
+        """Wait for news. All partitions of the request have the same place (see `place_of`)."""
 
     def here(self, request: ShareAcquireRequest) -> LocalStates | None:
-        """What answers the request if all its shards are in this process; None: some are not."""
+        """The local shards, if all shards of the request are in this process; else None."""
 
     def place_of(self, group_id: str, topic_partition: TopicPartition) -> Hashable:
-        """What answers for the partition now: partitions of one place may be in one ShareWait."""
+        """A value that is equal for partitions with their shards at the same place, which may be in one ShareWait."""
