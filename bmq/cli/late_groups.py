@@ -15,6 +15,7 @@ LATE_GROUPS: Final = {
     "view": ("bmq.cli.view", "view_app"),
     "group": ("bmq.cli.group", "group_app"),
     "lane": ("bmq.cli.lane", "lane_app"),
+    "transaction": ("bmq.cli.transaction", "transaction_app"),
     "user": ("bmq.cli.user", "user_app"),
     "token": ("bmq.cli.rest_token", "token_app"),
     "config": ("bmq.cli.config", "config_app"),

@@ -67,6 +67,8 @@ class LogConfig:
     """Whether records whose lane is not valid are refused."""
     lane_producers: tuple[LaneRule, ...] = ()
     """Rules by which the proxy gives producers' records a lane."""
+    takes_answers: bool = False
+    """Whether records answer checks of open transactions at the proxy, and are not stored."""
 
     @property
     def holds_records(self) -> bool:

@@ -32,6 +32,7 @@ from bmq.metadata.image import Node
 from bmq.metadata.login_configs import LOGIN_CONFIGS
 from bmq.metadata.tls_configs import LISTENER_PREFIX, TLS_CONFIGS
 from bmq.metadata.topic_configs import TOPIC_CONFIGS, effective_values
+from bmq.metadata.transaction_check_configs import TRANSACTION_CHECK_CONFIGS, require_transaction_checks
 
 _BOOLEAN, _STRING, _INT, _SHORT, _LONG, _DOUBLE, _LIST = (
     ConfigType.BOOLEAN,
@@ -394,6 +395,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
     *_TOPICS,
     *_GROUPS,
     *_PRODUCERS,
+    *TRANSACTION_CHECK_CONFIGS,
     *_NETWORK,
     *LOGIN_CONFIGS,
     *CONFIGS_WITHOUT_EFFECT,
@@ -486,6 +488,7 @@ def require_bounds(configs: BrokerConfigs) -> None:
                 raise InvalidConfig(f"{own} must be greater than or equal to {low}")
             if configs.number(own) > configs.number(high):
                 raise InvalidConfig(f"{own} must be less than or equal to {high}")
+    require_transaction_checks({key.name: configs.value_of(key.name) for key in TRANSACTION_CHECK_CONFIGS})
     copies, most = configs.number("group.streams.num.standby.replicas"), configs.number(_STANDBY_MAX)
     if copies > most:
         raise InvalidConfig(f"group.streams.num.standby.replicas is {copies}, and must be at most {most}")

@@ -12,6 +12,7 @@ from typing import Final, cast
 
 from bmq.log.config import BacklogPolicy, LogConfig
 from bmq.log.store import Durability
+from bmq.metadata.answer_configs import ANSWER_ENABLE, ANSWER_TOPIC_CONFIG
 from bmq.metadata.config_keys import (
     NO_EFFECT,
     BrokerSynonym,
@@ -194,6 +195,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigKey]] = table_of(
     RETRY_LEVELS_CONFIG,
     *HALF_CONFIGS,
     *LANE_TOPIC_CONFIGS,
+    ANSWER_TOPIC_CONFIG,
     _key(
         "file.delete.delay.ms",
         _LONG,
@@ -534,6 +536,7 @@ def _log_config(configs: tuple[tuple[str, str], ...], broker: tuple[tuple[str, s
         half_given_up_topic=cast(str, values["bmq.half.given.up.topic"]),
         has_lanes_validated=cast(bool, values[LANE_VALIDATE]),
         lane_producers=lane_producers(values),
+        takes_answers=cast(bool, values[ANSWER_ENABLE]),
     )
 
 

@@ -115,6 +115,8 @@ class ApiKey(IntEnum):
     LANE_DECIDE = 20_040
     LANE_GROUP = 20_041
     LANE_LIST = 20_042
+    # See transaction_decisions.py.
+    TRANSACTION_DECIDE = 20_050
 
 
 class Route(Enum):
@@ -267,6 +269,7 @@ _BETWEEN_NODES: dict[ApiKey, Api] = {
     ApiKey.LANE_DECIDE: _api(0, 0, 0),
     ApiKey.LANE_GROUP: _api(0, 0, 0),
     ApiKey.LANE_LIST: _api(0, 0, 0),
+    ApiKey.TRANSACTION_DECIDE: _api(0, 0, 0),
 }
 INTERNAL_APIS: dict[ApiKey, Api] = {
     **_BETWEEN_NODES,

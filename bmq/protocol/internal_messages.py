@@ -15,6 +15,7 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.formats import Format, FormatField
 from bmq.protocol.lane_messages import FORMATS as LANE_FORMATS
 from bmq.protocol.share_state_messages import FORMATS as SHARE_STATE_FORMATS
+from bmq.protocol.transaction_decisions import FORMATS as TRANSACTION_FORMATS
 from bmq.protocol.wire import Buffer
 
 NO_UUID: Final = UUID(int=0)
@@ -507,4 +508,5 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
     },
     **SHARE_STATE_FORMATS,
     **LANE_FORMATS,
+    **TRANSACTION_FORMATS,
 }

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from bmq.log.clock import Clock
-from bmq.log.partition_log import TopicPartition
+from bmq.log.partition_log import ProducedBatch, TopicPartition
 from bmq.log.refused_sequences import RefusedSequences
 from bmq.log.store import Buffer, SegmentStore
 from bmq.log.transactions import TransactionMarker
@@ -179,6 +179,13 @@ class LaneDecisions(Protocol):
     async def list(self, request: LaneListRequest) -> LaneListResponse: ...
 
 
+class AnswerTaker(Protocol):
+    """bmq.proxy.transaction_answers.TransactionAnswers implements this."""
+
+    def take(self, batch: ProducedBatch, context: RequestContext, access: Access) -> None:
+        """Complete a batch of answers to checks of open transactions."""
+
+
 def _has_valid_name(partition: Hashable) -> bool:
     """Whether the name in (topic name or id, partition) is a possible topic's: others are not to be kept in memory."""
     named = partition[0] if isinstance(partition, tuple) else partition
@@ -226,4 +233,5 @@ class Services:
     share: ShareHandler | None = None  # None: share groups are not served
     share_states: ShareCoordinators | None = None  # None: share groups are not served
     lanes: LaneDecisions | None = None  # None: fetches with a mark of lanes are refused
+    answers: AnswerTaker | None = None  # None: answers to checks of transactions are refused
     is_between_nodes: bool = False  # on the listener for other nodes: a client's own node has checked its rights

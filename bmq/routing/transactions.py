@@ -10,7 +10,7 @@ from bmq.coordinator.transactions.coordinator import TransactionCoordinator
 from bmq.coordinator.transactions.listing import ListFilter
 from bmq.coordinator.transactions.verifications import Verifications
 from bmq.log.transactions import TransactionClaim
-from bmq.metadata.image import TRANSACTIONS_TOPIC_NAME
+from bmq.metadata.image import TRANSACTIONS_TOPIC_NAME, MetadataImage
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
@@ -20,6 +20,7 @@ from bmq.protocol.messages.list_transactions_request import ListTransactionsRequ
 from bmq.protocol.messages.list_transactions_response import ListTransactionsResponse
 from bmq.protocol.request_context import RequestContext, by_itself
 from bmq.routing.shard_routing import Listing, NodeRoutes, ShardRouting, ShardRoutingConfig
+from bmq.routing.transaction_decisions import RoutedDecisions
 from bmq.routing.transaction_requests import transaction_request
 
 
@@ -39,7 +40,18 @@ class RoutedTransactions(ShardRouting):
         is_verifying: Callable[[], bool] = lambda: True,
     ) -> None:
         super().__init__(TRANSACTIONS_TOPIC_NAME, "transactional id", local, routes, config)
+        self.decisions = RoutedDecisions(local, routes, config)
         self._verifications = Verifications(self._ask_coordinators, self._owner, is_verifying)
+
+    def image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
+        """See ShardRouting."""
+        super().image_changed(old, new)
+        self.decisions.image_changed(old, new)
+
+    def changed(self) -> None:
+        """See ShardRouting."""
+        super().changed()
+        self.decisions.changed()
 
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
         """The answers of the coordinators; errors are in the response."""

@@ -10,9 +10,19 @@ import structlog
 
 from bmq.broker.context import CompactionPace, VerificationRetry
 from bmq.coordinator.config import ConsumerConfig, CoordinatorConfig, NewGroupConfig, ShareConfig, StreamsConfig
+from bmq.coordinator.transactions.check_back import CheckPolicy
 from bmq.coordinator.transactions.config import TransactionConfig
 from bmq.metadata.broker_configs import BROKER_CONFIGS, SHARE_RECORD_NAMES, BrokerConfigs
 from bmq.metadata.config_keys import NO_EFFECT, split_list
+from bmq.metadata.transaction_check_configs import (
+    CHECK_BEFORE_MS,
+    CHECK_EXTRA_MS,
+    CHECK_ID_TOPIC,
+    CHECK_IDS,
+    CHECK_INTERVAL_MS,
+    CHECK_TOPIC,
+    CHECK_URL,
+)
 from bmq.server.kafka_names import SETTING_OF
 from bmq.server.listener_settings import without_listener_configs
 from bmq.server.settings import Settings
@@ -106,6 +116,19 @@ def transaction_config(configs: BrokerConfigs) -> TransactionConfig:
         abort_timed_out_interval_ms=configs.number("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
         remove_expired_interval_ms=configs.number("transaction.remove.expired.transaction.cleanup.interval.ms"),
         message_max_bytes=configs.number("message.max.bytes"),
+    )
+
+
+def check_policy(configs: BrokerConfigs) -> CheckPolicy:
+    """Which open transactions are asked back about, and how."""
+    return CheckPolicy(
+        id_prefixes=split_list(configs.value_of(CHECK_IDS) or ""),
+        url=configs.value_of(CHECK_URL) or "",
+        topic=configs.value_of(CHECK_TOPIC) or "",
+        id_topic=configs.value_of(CHECK_ID_TOPIC) or "",
+        before_ms=configs.number(CHECK_BEFORE_MS),
+        interval_ms=configs.number(CHECK_INTERVAL_MS),
+        extra_ms=configs.number(CHECK_EXTRA_MS),
     )
 
 

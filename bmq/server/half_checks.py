@@ -1,4 +1,7 @@
-"""Asks about undecided half messages, by HTTP or by records, and writes copies of those given up."""
+"""Asks about undecided half messages, by HTTP or by records, and writes copies of those given up.
+
+CheckPosts posts for checks of open transactions as well.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,15 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.proxy.dead_letters.record_appends import RecordAppender
 from bmq.proxy.dead_letters.target import target_of
-from bmq.server.check_posts import ANSWER_BYTES_MAX, SECRET_BYTES_MIN, SignedPost, allowed_url, answer_of, signed_post
+from bmq.server.check_posts import (
+    ANSWER_BYTES_MAX,
+    SECRET_BYTES_MIN,
+    SignedPost,
+    allowed_url,
+    answer_of,
+    body_of,
+    signed,
+)
 from bmq.server.dead_letters import RecordIo
 from bmq.server.half_check_settings import HalfCheckSettings
 
@@ -37,9 +48,11 @@ def half_checks(
     io: RecordIo,
     clock: Clock,
     settings: HalfCheckSettings,
-) -> None:
-    """From now on the partitions of this process have their half messages checked."""
-    manager.use_half_checker(HalfMessageChecker(image, io.appender, clock, settings))
+) -> CheckPosts:
+    """From now on the partitions of this process have their half messages checked. Returns what posts for all of the process."""
+    checker = HalfMessageChecker(image, io.appender, clock, settings)
+    manager.use_half_checker(checker)
+    return checker.posts
 
 
 class HalfMessageChecker:
@@ -55,13 +68,13 @@ class HalfMessageChecker:
         self._image = image
         self._appender = appender
         self._clock = clock
-        self._posts = CheckPosts(settings, clock)
+        self.posts = CheckPosts(settings, clock)
         self._room = asyncio.Semaphore(RECORD_CHECKS_MAX)
 
     async def ask(self, target: CheckTarget, take: Callable[[], Awaitable[CheckRequest | None]]) -> CheckAnswer | None:
         """As HalfChecker.ask."""
         if target.url:
-            return await self._posts.ask(target.url, take)
+            return await self.posts.ask(target.url, take)
         async with self._room:
             try:
                 self._topic(target.topic)
@@ -95,7 +108,7 @@ class HalfMessageChecker:
 
     async def close(self) -> None:
         """As HalfChecker.close."""
-        await self._posts.close()
+        await self.posts.close()
 
     def _topic(self, name: str) -> TopicImage:
         """Raises KafkaError with a sentence."""
@@ -124,23 +137,35 @@ class CheckPosts:
 
     async def ask(self, text: str, take: Callable[[], Awaitable[CheckRequest | None]]) -> CheckAnswer | None:
         """As HalfChecker.ask."""
+
+        async def body() -> bytes | None:
+            request = await take()
+            return None if request is None else body_of(request)
+
+        answered = await self.post(text, body)
+        return None if answered is None else answer_of(*answered)
+
+    async def post(self, text: str, body: Callable[[], Awaitable[bytes | None]]) -> tuple[int, bytes] | None:
+        """Post `body()` when there is room for a request; status and body of the answer. None: there was nothing left to ask.
+
+        Raises NobodyAsked, KafkaError, and what `body` raises.
+        """
         try:
             url = allowed_url(text, self._settings.hosts)
             secret = await asyncio.to_thread(read_secret, self._settings.secret_file)
         except (BadCheckUrl, BadSecret) as error:
-            await take()  # so that their times pass
+            await body()  # so that their times pass
             raise NobodyAsked(str(error)) from error
         async with _Turn(self._rooms, text, self._settings.posts_per_url_max), self._room:
-            request = await take()
-            if request is None:
+            data = await body()
+            if data is None:
                 return None
             try:
                 async with asyncio.timeout(self._settings.timeout_s):
-                    status, body = await self._post(text, url, signed_post(request, secret, self._clock.now_ms()))
+                    return await self._post(text, url, signed(data, secret, self._clock.now_ms()))
             except TimeoutError:
                 why = f"{url.host}:{url.port} did not answer within {self._settings.timeout_s:g} s"
                 raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, why) from None
-        return answer_of(status, body)
 
     async def close(self) -> None:
         if self._client is not None:

@@ -19,6 +19,7 @@ from bmq.admin.delayed_records import DelayedRecords
 from bmq.admin.group_explainer import GroupExplainer
 from bmq.broker.manager import PartitionManager
 from bmq.controller.runtime import Controller
+from bmq.coordinator.transactions.coordinator import TransactionCoordinator
 from bmq.election.election import Election, Member
 from bmq.internode_server.handlers import load_all
 from bmq.log.clock import Clock
@@ -153,6 +154,11 @@ class NodeServer:
     def lanes(self) -> LaneDecisions | None:
         """The lanes of all groups; None until this node serves."""
         return None if self._roles is None else self._roles.client_services.lanes
+
+    @property
+    def transactions(self) -> TransactionCoordinator | None:
+        """The transactional ids owned here; None until the node has joined."""
+        return None if self._roles is None else self._roles.transactions
 
     @property
     def create_topics(self) -> RequestMethod | None:

@@ -11,6 +11,7 @@ from typing import Any
 from bmq.controller.config import ControllerConfig
 from bmq.coordinator.config import CoordinatorConfig
 from bmq.coordinator.share_state.config import ShareStateConfig
+from bmq.coordinator.transactions.checker import TransactionChecker
 from bmq.coordinator.transactions.config import TransactionConfig
 from bmq.election.election import Election
 from bmq.internode_client.link_tls import LinkTls
@@ -40,6 +41,7 @@ class NodeHooks:
     here, before its answers leave. `on_elected`: a controller was made here. `on_controller_ended`: it is no longer
     here. `cleaning`: None if nothing is to be compacted. `log_config`: of each topic's logs here.
     `trim_memory`: see KafkaServer. `run_aside`: opens large batches (BatchOpener).
+    `transaction_checker`: in place of the node's own.
     """
 
     on_image: ImageChanged = _nothing
@@ -53,6 +55,7 @@ class NodeHooks:
     log_config: Callable[[LogConfig], LogConfig] = lambda config: config
     cleaning: LogCleaning | None = None
     run_aside: RunAside = asyncio.to_thread
+    transaction_checker: TransactionChecker | None = None
     trim_memory: Callable[[], object] | None = None
 
 

@@ -65,6 +65,7 @@ class NodeRest:
             groups=lambda: server.explainer,
             delayed=lambda: server.delayed_records,
             lanes=lambda: server.lanes,
+            transactions=lambda: server.transactions,
             create_topics=lambda: server.create_topics,
             access=rest_access(settings, lambda: server.image),
             scheme=scheme,

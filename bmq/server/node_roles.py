@@ -58,6 +58,7 @@ from bmq.proxy.services import Services
 from bmq.proxy.share.requests import ShareRequests
 from bmq.proxy.share.share_metrics import ShareCollector
 from bmq.proxy.throttles import Throttles
+from bmq.proxy.transaction_answers import TransactionAnswers
 from bmq.routing.controller_requests import RemoteController
 from bmq.routing.groups import RoutedGroups, RoutedGroupsConfig
 from bmq.routing.router import Router
@@ -84,6 +85,7 @@ from bmq.server.otlp_endpoint import client_telemetry
 from bmq.server.own_log import ManagedLog
 from bmq.server.settings import split_address
 from bmq.server.share_roles import PartitionEnds, ShareRoles
+from bmq.server.transaction_checks import transaction_checks
 
 _UNREACHABLE: Final = "cannot be reached"  # by the links between nodes
 
@@ -211,7 +213,10 @@ class NodeRoles:
             lambda: self.producer_ids,
             self._opener,
         )
-        half_checks(manager, self._image, self.record_io, dependencies.clock, settings.half_checks)
+        posts = half_checks(manager, self._image, self.record_io, dependencies.clock, settings.half_checks)
+        transaction_checks(self.transactions, posts, self._image, self.record_io, dependencies.clock)
+        if dependencies.hooks.transaction_checker is not None:
+            self.transactions.use_checker(dependencies.hooks.transaction_checker)
         create_topics = partial(self.remote_controller.handle, ApiKey.CREATE_TOPICS)
         clock, config = dependencies.clock, dependencies.hooks.share_state
         configs = self.replica.broker_configs
@@ -283,7 +288,7 @@ class NodeRoles:
             rng,
         )
         manager.on_owned(self.registration.report_soon)
-        follow(self.replica.broker_configs, manager, self.groups, self.throttles, dependencies.hooks.coordinator_config)
+        self._follow_configs()
         self._login_threads = LoginThreads()
 
     @property
@@ -340,6 +345,7 @@ class NodeRoles:
             described_partitions_max=self.replica.broker_configs.number("max.request.partition.size.limit"),
             share_states=self.share.routed,
             lanes=self.routed_groups.lanes,
+            answers=TransactionAnswers(self.routed_transactions.decisions, self._opener),
         )
 
     def _internal_services(self) -> InternalServices:
@@ -478,13 +484,16 @@ class NodeRoles:
         if gone:
             self.groups.topics_deleted([name for name in gone if name not in new.topics])
         if new.broker_configs is not old.broker_configs:
-            hooks = self._dependencies.hooks
-            follow(self.replica.broker_configs, self.manager, self.groups, self.throttles, hooks.coordinator_config)
+            self._follow_configs()
         self.throttles.quotas_changed(new.client_quotas)
         self.groups.image_changed(old, new)
         if not self.registration.is_unfenced:
             self.registration.hurry()
         self._dependencies.hooks.on_image(old, new)
+
+    def _follow_configs(self) -> None:
+        configs, hooks = self.replica.broker_configs, self._dependencies.hooks
+        follow(configs, self.manager, self.groups, self.transactions, self.throttles, hooks.coordinator_config)
 
     def _assignments_changed(self) -> None:
         """This node's partitions changed, a moment after the image: wake requests that wait for them or for shards."""

@@ -139,6 +139,7 @@ async def _serve(settings: Settings, levels: LogLevels) -> None:
         groups=lambda: server.explainer,
         delayed=lambda: server.delayed_records,
         lanes=lambda: server.lanes,
+        transactions=lambda: server.transactions,
         create_topics=lambda: server.create_topics,
         access=access,
         scheme=rest.scheme,

@@ -64,6 +64,7 @@ from bmq.proxy.share.share_metrics import ShareCollector
 from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.stats import ProxyStats
 from bmq.proxy.throttles import Throttles
+from bmq.proxy.transaction_answers import TransactionAnswers
 from bmq.security.delegation_tokens import SECRET_KEY, macs_of
 from bmq.server.broker_configs import (
     STANDALONE_DEFAULTS,
@@ -92,6 +93,7 @@ from bmq.server.share_reading import share_consumers
 from bmq.server.share_roles import PartitionEnds
 from bmq.server.start_retry import StartRetry, is_log_silent, is_store_silent
 from bmq.server.state_topic import StateTopic
+from bmq.server.transaction_checks import LocalDecisions, transaction_checks
 
 log = structlog.get_logger("bmq.cli")
 
@@ -221,6 +223,11 @@ class StandaloneServer:
         return None if self._roles is None else self._roles.services.lanes
 
     @property
+    def transactions(self) -> TransactionCoordinator | None:
+        """All transactional ids; None until this node serves."""
+        return None if self._roles is None else self._roles.transactions
+
+    @property
     def create_topics(self) -> RequestMethod | None:
         """Answers CreateTopics; None until the metadata is there."""
         return None if self._roles is None else partial(self._roles.controller.handle, ApiKey.CREATE_TOPICS)
@@ -271,7 +278,7 @@ class StandaloneServer:
             lambda: self._started_controller(manager, metadata_log, node, root.cluster_id), may_pass=is_log_silent
         )
         roles = self._roles = self._build(node, manager, controller)
-        follow(controller.broker_configs, manager, roles.groups, self._throttles)
+        follow(controller.broker_configs, manager, roles.groups, roles.transactions, self._throttles)
         self._throttles.quotas_changed(controller.image.client_quotas)
         self._stalls.start()
         await self._listeners.serve(roles.services)
@@ -310,7 +317,8 @@ class StandaloneServer:
         )
         opener = BatchOpener()
         io = record_io(manager, lambda: fetcher, lambda: services.appender, lambda: producer_ids, opener)
-        half_checks(manager, lambda: controller.image, io, self._clock, self._settings.half_checks)
+        posts = half_checks(manager, lambda: controller.image, io, self._clock, self._settings.half_checks)
+        transaction_checks(transactions, posts, lambda: controller.image, io, self._clock)
         create_topics = partial(controller.handle, ApiKey.CREATE_TOPICS)
         letters, retry_letters = letter_producers(
             io, lambda: controller.image, self._clock, create_topics, controller.broker_configs
@@ -376,6 +384,7 @@ class StandaloneServer:
             described_partitions_max=controller.broker_configs.number("max.request.partition.size.limit"),
             share_states=share_states,
             lanes=lanes,
+            answers=TransactionAnswers(LocalDecisions(transactions), opener),
         )
         again = redrives(io, lambda: controller.image, groups, self._clock, self._rng, lambda: True)
         return StandaloneRoles(controller, groups, transactions, share_states, consumers, again, fetcher, services)
@@ -458,7 +467,8 @@ class StandaloneServer:
             self._roles.groups.topics_deleted([topic.name for topic in gone if topic.name not in new.topics])
         if self._roles is not None:
             if new.broker_configs is not old.broker_configs:
-                follow(self._roles.controller.broker_configs, manager, self._roles.groups, self._throttles)
+                roles, throttles = self._roles, self._throttles
+                follow(roles.controller.broker_configs, manager, roles.groups, roles.transactions, throttles)
             self._throttles.quotas_changed(new.client_quotas)
             self._roles.groups.image_changed(old, new)
 

@@ -22,6 +22,7 @@ from bmq.admin.rest.sources import RestSources
 from bmq.admin.rest.table_pages import table_pages
 from bmq.admin.rest.task_pages import task_pages
 from bmq.admin.rest.timer_pages import timer_pages
+from bmq.admin.rest.transaction_pages import transaction_pages
 from bmq.admin.rest.view_pages import view_pages
 from bmq.admin.rest.views import Health
 
@@ -73,6 +74,7 @@ def rest_application(sources: RestSources, *, store_wait_s: float = STORE_WAIT_S
     app.include_router(redrive_pages(sources))
     app.include_router(view_pages(sources))
     app.include_router(half_pages(sources))
+    app.include_router(transaction_pages(sources))
     app.add_middleware(BodyLimit)
     app.add_middleware(QueryText)
     app.add_middleware(

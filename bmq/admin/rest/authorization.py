@@ -23,11 +23,12 @@ _NOT_YET: Final = 503
 
 
 class Right(NamedTuple):
-    """`topic`, `group`: the parameter of the path that names it; None: the right is over the cluster."""
+    """`topic`, `group`, `transactional_id`: the parameter of the path that names it; none: the right is over the cluster."""
 
     operation: Operation
     topic: str | None = None
     group: str | None = None
+    transactional_id: str | None = None
 
 
 FREE: Final = None
@@ -39,6 +40,8 @@ _JOBS: Final = Right(Operation.CLUSTER_ACTION)
 _DESCRIBE_TOPIC: Final = Right(Operation.DESCRIBE, "name")
 _WRITE_TOPIC: Final = Right(Operation.WRITE, "name")
 _HALF: Final = "/v1/topics/{name}/partitions/{number}/half"
+_TRANSACTION: Final = "/v1/transactions/{transactional_id}"
+_WRITE_TRANSACTION: Final = Right(Operation.WRITE, transactional_id="transactional_id")
 _COMPACTION: Final = "/v1/topics/{name}/partitions/{number}/compaction"
 
 RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
@@ -66,6 +69,9 @@ RIGHTS: Final[Mapping[tuple[str, str], Right | None]] = {
     ("GET", "/v1/groups/{group}/lanes"): Right(Operation.DESCRIBE, group="group"),
     ("POST", "/v1/groups/{group}/lanes/explain"): Right(Operation.DESCRIBE, group="group"),
     ("GET", "/v1/groups/{group}/explain"): Right(Operation.DESCRIBE, group="group"),
+    ("GET", _TRANSACTION): Right(Operation.DESCRIBE, transactional_id="transactional_id"),
+    ("POST", _TRANSACTION + "/commit"): _WRITE_TRANSACTION,
+    ("POST", _TRANSACTION + "/rollback"): _WRITE_TRANSACTION,
     ("GET", "/v1/tasks"): _DESCRIBE,
     ("GET", "/v1/tasks/{task_id}"): _DESCRIBE,
     ("GET", "/v1/tasks/{task_id}/events"): _DESCRIBE,
@@ -113,6 +119,8 @@ class RestRights:
             kind, name = ResourceType.TOPIC, str(parameters[right.topic])
         elif right.group is not None:
             kind, name = ResourceType.GROUP, str(parameters[right.group])
+        elif right.transactional_id is not None:
+            kind, name = ResourceType.TRANSACTIONAL_ID, str(parameters[right.transactional_id])
         return self._access.allows_client(
             self._principal, self._host, self._request, right.operation, kind, name, is_quiet=is_quiet
         )
@@ -188,12 +196,14 @@ class Authorization:
         what = "the cluster" if right.topic is None else f"topic {parameters[right.topic]}"
         if right.group is not None:
             what = f"group {parameters[right.group]}"
+        if right.transactional_id is not None:
+            what = f"transactional id {parameters[right.transactional_id]}"
         return _FORBIDDEN, f"{self._principal_of(scope)} has no right to {right.operation.name} on {what}"
 
 
 def _parameter(name: str) -> str:
-    """A group's name may have slashes."""
-    return f"(?P<{name}>.+)" if name == "group" else f"(?P<{name}>[^/]+)"
+    """The name of a group, and a transactional id, may have slashes."""
+    return f"(?P<{name}>.+)" if name in ("group", "transactional_id") else f"(?P<{name}>[^/]+)"
 
 
 def _pattern(path: str) -> re.Pattern[str]:

@@ -22,6 +22,7 @@ TopicName = Annotated[
     str, Path(pattern=f"^[{_NAME_CHARACTERS}]{{1,249}}$", max_length=249, description="Name of a topic")
 ]
 GroupName = Annotated[str, Path(min_length=1, max_length=1_000, description="Name of a group")]
+TransactionalId = Annotated[str, Path(min_length=1, max_length=1_000, description="A transactional id")]
 TableName = Annotated[str, Path(pattern=f"^{TABLE_NAME}$", max_length=100, description="Name of a table")]
 PartitionNumber = Annotated[int, Path(ge=0, le=_INT32_MAX, description="Number of a partition")]
 TaskId = Annotated[str, Path(pattern="^[0-9a-f]{16}$", description="Id of a task")]

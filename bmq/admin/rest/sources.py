@@ -23,6 +23,7 @@ from bmq.proxy.services import LaneDecisions
 
 if TYPE_CHECKING:
     from bmq.broker.manager import PartitionManager
+    from bmq.coordinator.transactions.coordinator import TransactionCoordinator
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class RestSources:
     node that answers. `table_controller`: the active controller if it is in this process. `redrives`: of this
     process; None until it serves. `partitions`: those of this process; None until they can be asked. `groups`:
     explains groups; None until this node serves, as `delayed`, which asks about delayed records,
-    `lanes`, which asks the shards of groups, and `create_topics`, which sends CreateTopics to the active controller. `access`: what clients may do; `principal_of`: who
+    `lanes`, which asks the shards of groups, `transactions`, the coordinator of this process, and `create_topics`, which sends CreateTopics to the active controller. `access`: what clients may do; `principal_of`: who
     sent a request.
     `scheme`: of this process's REST address, and of all others of the cluster.
     """
@@ -57,6 +58,7 @@ class RestSources:
     groups: Callable[[], GroupExplainer | None] = lambda: None
     delayed: Callable[[], DelayedRecords | None] = lambda: None
     lanes: Callable[[], LaneDecisions | None] = lambda: None
+    transactions: Callable[[], TransactionCoordinator | None] = lambda: None
     create_topics: Callable[[], RequestMethod | None] = lambda: None
     access: Access = OPEN
     principal_of: PrincipalOf = authenticated

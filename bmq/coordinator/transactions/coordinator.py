@@ -19,6 +19,9 @@ from bmq.coordinator.runtime.directory import ShardDirectory, Shards
 from bmq.coordinator.runtime.inherited_shards import InheritedShards
 from bmq.coordinator.runtime.log_errors import coordinator_error
 from bmq.coordinator.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, CurrentTopics
+from bmq.coordinator.transactions.check_back import CheckPolicy, TransactionName, is_asked_about
+from bmq.coordinator.transactions.check_back import decide as decide_named
+from bmq.coordinator.transactions.checker import Checks, TransactionChecker
 from bmq.coordinator.transactions.config import TransactionConfig
 from bmq.coordinator.transactions.listing import STATE_NAMES, ListFilter, state_name
 from bmq.coordinator.transactions.marker_delivery import MarkerWriter
@@ -74,6 +77,7 @@ from bmq.protocol.messages.list_transactions_request import ListTransactionsRequ
 from bmq.protocol.messages.list_transactions_response import ListTransactionsResponse
 from bmq.protocol.messages.list_transactions_response import TransactionState as ListedTransaction
 from bmq.protocol.request_context import RequestContext, RequestMethod
+from bmq.protocol.transaction_decisions import TransactionDecideRequest, TransactionDecideResponse
 from bmq.protocol.transaction_records import (
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -144,10 +148,11 @@ class TransactionCoordinator:
         self._topics = topics
         self._producer_ids = producer_ids
         self._groups = groups
+        self._checks = Checks()
         self._loop = asyncio.get_running_loop()
 
         context = TransactionShardContext(
-            clock, config, self.metrics, producer_ids, markers, topics, shards.is_known, random
+            clock, config, self.metrics, producer_ids, markers, topics, shards.is_known, random, self._checks
         )
 
         def make(number: int, log: ReplayableLog, on_lost: Callable[[TransactionShard], None]) -> TransactionShard:
@@ -171,6 +176,7 @@ class TransactionCoordinator:
             ApiKey.END_TXN: self.end_txn,
             ApiKey.DESCRIBE_TRANSACTIONS: self.describe_transactions,
             ApiKey.LIST_TRANSACTIONS: self.list_transactions,
+            ApiKey.TRANSACTION_DECIDE: self.decide,
         }
 
     async def handle(self, api_key: ApiKey, request: Any, context: RequestContext) -> Any:
@@ -220,7 +226,8 @@ class TransactionCoordinator:
         given = Producer(request.producer_id, request.producer_epoch) if has_producer else None
 
         def decide(value: TransactionValue | None, is_pending: bool, now_ms: int, fresh: int) -> Outcome:
-            return init_producer_id(value, is_pending, given, timeout_ms, now_ms, fresh, self.config.last_epoch)
+            outcome = init_producer_id(value, is_pending, given, timeout_ms, now_ms, fresh, self.config.last_epoch)
+            return CONCURRENT if self._is_held_back(transactional_id, value, outcome) else outcome
 
         outcome = await self._perform_in_turn(transactional_id, decide, may_begin=True)
         if outcome.error:
@@ -374,6 +381,43 @@ class TransactionCoordinator:
         if not has_bump:
             return EndTxnResponse()
         return EndTxnResponse(producer_id=outcome.producer_id, producer_epoch=outcome.producer_epoch)
+
+    # ---------------------------------------------------------------- asked back
+
+    def use_checker(self, checker: TransactionChecker) -> None:
+        """From now on it asks about open transactions of ids that opted in."""
+        self._checks.checker = checker
+
+    def reconfigure_checks(self, policy: CheckPolicy) -> None:
+        """Call it at the start, and whenever the policy may have changed."""
+        if policy != self._checks.policy:
+            self._checks.use(policy)
+            for shard in self.directory.ready.values():
+                shard.reconfigure_checks()
+
+    async def decide(self, request: TransactionDecideRequest, context: RequestContext) -> TransactionDecideResponse:
+        """TransactionDecide: end this transaction of the id, as an application says that was asked."""
+        name = TransactionName(request.producer_id, request.producer_epoch, request.start_ms)
+
+        def decide(value: TransactionValue | None, is_pending: bool, now_ms: int, fresh: int) -> Outcome:
+            outcome = decide_named(value, is_pending, name, request.is_commit, now_ms, fresh, self.config.last_epoch)
+            is_end = outcome.write is not None or outcome.needs_producer_id
+            if is_end and value is not None and not self._is_asked_about(request.transactional_id, value):
+                return Outcome(ErrorCode.INVALID_REQUEST)
+            return outcome
+
+        return TransactionDecideResponse(error_code=(await self._perform(request.transactional_id, decide)).error)
+
+    def _is_asked_about(self, transactional_id: str, value: TransactionValue) -> bool:
+        return is_asked_about(self._checks.policy, transactional_id, value)
+
+    def _is_held_back(self, transactional_id: str, value: TransactionValue | None, outcome: Outcome) -> bool:
+        """Whether a new instance of a producer would abort a transaction that is asked about first."""
+        is_abort = outcome.write is not None or outcome.needs_producer_id
+        if not is_abort or value is None or value.status != TransactionStatus.ONGOING:
+            return False
+        shard = self.directory.find(transactional_id)
+        return shard is not None and shard.checks.hold_back(transactional_id)
 
     # ---------------------------------------------------------------- administration
 

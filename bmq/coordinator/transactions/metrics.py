@@ -15,6 +15,10 @@ class TransactionMetrics(Collector):
         self.committed = 0
         self.aborted = 0
         self.timed_out = 0
+        self.checks = 0
+        self.checks_failed = 0
+        self.committed_by_check = 0
+        self.aborted_by_check = 0
         self.expired_ids = 0
         self.verifications = 0
         self.loaded_shards = 0
@@ -41,6 +45,10 @@ class TransactionMetrics(Collector):
             ("bmq_transactions_committed", "Transactions whose commit was settled.", self.committed),
             ("bmq_transactions_aborted", "Transactions whose abort was settled, for any reason.", self.aborted),
             ("bmq_transactions_timed_out", "Transactions aborted because their time was over.", self.timed_out),
+            ("bmq_transaction_checks", "Checks of open transactions that were asked.", self.checks),
+            ("bmq_transaction_checks_failed", "Those without an answer.", self.checks_failed),
+            ("bmq_transactions_committed_by_check", "Transactions that a check committed.", self.committed_by_check),
+            ("bmq_transactions_aborted_by_check", "Transactions that a check rolled back.", self.aborted_by_check),
             ("bmq_transactional_ids_expired", "Transactional ids forgotten after their expiration.", self.expired_ids),
             ("bmq_transaction_verifications", "Partitions verified or added for their owners.", self.verifications),
             ("bmq_transaction_shards_loaded", "Coordinator shards loaded.", self.loaded_shards),

@@ -12,7 +12,7 @@ PrepareAbort      CompleteCommit or CompleteAbort: for the client the same as Em
 While an end is being completed the id counts as pending. The request's version determines one of two kinds of end:
 
 transaction version 0  (EndTxn 0-4) keeps the producer epoch; the client adds partitions before it writes to them.
-transaction version 2  (EndTxn 5, and every abort of our own) bumps the epoch, so that nothing late gets into the next
+transaction version 2  (EndTxn 5, and every end of our own) bumps the epoch, so that nothing late gets into the next
                        transaction. The epoch after MAX_EPOCH is only used for markers; with it comes a new producer id,
                        at epoch 0 once the end is complete.
 
@@ -242,6 +242,8 @@ def end_transaction(
     if value is None:
         return _OTHER_PRODUCER
     if transaction_version < EPOCH_BUMPED_FROM:
+        if _was_committed_for(value, producer, last_epoch):
+            return _late_end(value, is_commit)
         return _end_at_same_epoch(value, is_pending, producer, is_commit, now_ms)
     if is_pending:
         return CONCURRENT
@@ -278,6 +280,23 @@ def _end_at_same_epoch(
     if value.status == TransactionStatus.EMPTY:
         return _INVALID_STATE
     return Outcome(write=replace(value, status=ends[0], last_update_ms=now_ms, client_transaction_version=0))
+
+
+def _was_committed_for(value: TransactionValue, producer: Producer, last_epoch: int) -> bool:
+    """Whether a commit that bumped the epoch was the producer's transaction: a check has committed it."""
+    if value.status == TransactionStatus.PREPARE_COMMIT and value.client_transaction_version >= EPOCH_BUMPED_FROM:
+        return producer == Producer(value.producer_id, value.producer_epoch - 1)
+    return value.status == TransactionStatus.COMPLETE_COMMIT and _is_answered_already(value, producer, last_epoch)
+
+
+def _late_end(value: TransactionValue, is_commit: bool) -> Outcome:
+    """A client that keeps its epoch ends what is committed. It is told the truth, and is fenced by its next request.
+
+    PRODUCER_FENCED, as after a time-out, is taken for an abort: the client would send it all again.
+    """
+    if not is_commit:
+        return _INVALID_STATE
+    return CONCURRENT if value.status in _PREPARED else _DONE
 
 
 def _is_answered_already(value: TransactionValue, producer: Producer, last_epoch: int) -> bool:
@@ -325,6 +344,36 @@ def _aborted(value: TransactionValue, now_ms: int, fresh_producer_id: int, last_
     return outcome if outcome.needs_producer_id else Outcome(write=outcome.write)
 
 
+def settle_by_check(
+    value: TransactionValue,
+    is_commit: bool,
+    now_ms: int,
+    fresh_producer_id: int = NO_PRODUCER_ID,
+    last_epoch: int = MAX_EPOCH,
+) -> Outcome:
+    """End an open transaction as the answer to a check says. Its bump fences the producer, as that of an abort of our own."""
+    assert value.status == TransactionStatus.ONGOING
+    if not is_commit:
+        return _aborted(value, now_ms, fresh_producer_id, last_epoch)
+    outcome = _prepared_at_next_epoch(value, True, now_ms, fresh_producer_id, last_epoch)
+    return outcome if outcome.needs_producer_id else Outcome(write=outcome.write)
+
+
+def ended_as(value: TransactionValue, producer: Producer, start_ms: int, last_epoch: int = MAX_EPOCH) -> bool | None:
+    """Whether the last transaction, if it is this one of this producer, was committed; None: it is open, or another one."""
+    if value.status not in _PREPARED + _COMPLETE or value.start_ms != start_ms:
+        return None
+    held = Producer(value.producer_id, value.producer_epoch)
+    is_bumped = value.client_transaction_version >= EPOCH_BUMPED_FROM
+    if is_bumped:
+        held = Producer(value.producer_id, value.producer_epoch - 1)
+        if value.status in _COMPLETE and value.producer_epoch == 0:  # the end switched to a new producer id
+            held = Producer(value.previous_producer_id, last_epoch)
+    if producer != held:
+        return None
+    return value.status in (TransactionStatus.PREPARE_COMMIT, TransactionStatus.COMPLETE_COMMIT)
+
+
 def completed(value: TransactionValue, now_ms: int) -> TransactionValue:
     """The state that follows a prepared end once every partition has its marker."""
     after = replace(
@@ -343,14 +392,19 @@ def completed(value: TransactionValue, now_ms: int) -> TransactionValue:
 
 
 def abort_timed_out(
-    value: TransactionValue, now_ms: int, fresh_producer_id: int = NO_PRODUCER_ID, last_epoch: int = MAX_EPOCH
+    value: TransactionValue,
+    now_ms: int,
+    fresh_producer_id: int = NO_PRODUCER_ID,
+    last_epoch: int = MAX_EPOCH,
+    extra_ms: int = 0,
 ) -> Outcome | None:
     """The abort of a timed out transaction; None: it has time left, or there is none."""
-    return _aborted(value, now_ms, fresh_producer_id, last_epoch) if is_timed_out(value, now_ms) else None
+    return _aborted(value, now_ms, fresh_producer_id, last_epoch) if is_timed_out(value, now_ms, extra_ms) else None
 
 
-def is_timed_out(value: TransactionValue, now_ms: int) -> bool:
-    return value.status == TransactionStatus.ONGOING and value.start_ms + value.timeout_ms < now_ms
+def is_timed_out(value: TransactionValue, now_ms: int, extra_ms: int = 0) -> bool:
+    """`extra_ms`: time that it has beyond its time-out."""
+    return value.status == TransactionStatus.ONGOING and value.start_ms + value.timeout_ms + extra_ms < now_ms
 
 
 def is_expired(value: TransactionValue, now_ms: int, expiration_ms: int) -> bool:

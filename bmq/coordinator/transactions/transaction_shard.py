@@ -22,16 +22,21 @@ from bmq.aio.backoff import Backoff
 from bmq.coordinator.runtime.moment import NEVER_MS, Moment
 from bmq.coordinator.runtime.shard import Shard
 from bmq.coordinator.topics import CurrentTopics
+from bmq.coordinator.transactions.check_back import is_asked_about
+from bmq.coordinator.transactions.checker import Checks
 from bmq.coordinator.transactions.config import TransactionConfig
 from bmq.coordinator.transactions.marker_delivery import MarkerDelivery, MarkerWriter
 from bmq.coordinator.transactions.metrics import TransactionMetrics
+from bmq.coordinator.transactions.shard_checks import ShardChecks
 from bmq.coordinator.transactions.transaction import (
+    Outcome,
     abort_timed_out,
     completed,
     is_expired,
     is_prepared,
     is_timed_out,
     partitions_of,
+    settle_by_check,
 )
 from bmq.coordinator.transactions.turns import Turns
 from bmq.log.clock import Clock
@@ -41,6 +46,7 @@ from bmq.log.transactions import TransactionMarker
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError, KafkaError, MalformedMessage
 from bmq.protocol.transaction_records import (
+    NO_PRODUCER_ID,
     TransactionKey,
     TransactionStatus,
     TransactionValue,
@@ -98,6 +104,7 @@ class TransactionShardContext:
     topics: CurrentTopics
     is_known: Callable[[int, int], bool]
     random: Random
+    checks: Checks
 
 
 class TransactionShard(Shard):
@@ -137,6 +144,8 @@ class TransactionShard(Shard):
         self._expiry_check_ms = NEVER_MS
         self._is_aborting = False
         self._is_expiring = False
+        self._checks = context.checks
+        self.checks = ShardChecks(self, context.checks, context.metrics, self._spawn)
 
     @property
     def coordinator_epoch(self) -> int:
@@ -149,6 +158,7 @@ class TransactionShard(Shard):
         loop_ms = self.now().loop_ms
         self._abort_check_ms = loop_ms + self._config.abort_timed_out_interval_ms
         self._expiry_check_ms = loop_ms + self._config.remove_expired_interval_ms
+        self.checks.begin()
         self.arm()
         prepared = [one for one in self.transactions.values() if one.value is not None and is_prepared(one.value)]
         if prepared:
@@ -288,6 +298,7 @@ class TransactionShard(Shard):
         transactional_id = named.transactional_id
         if state is None:
             self._ongoing.pop(transactional_id, None)
+            self.checks.changed(transactional_id, None)
             gone = self.transactions.pop(transactional_id, None)
             if gone is not None and self._is_live:
                 self._metrics.expired_ids += 1
@@ -303,6 +314,7 @@ class TransactionShard(Shard):
             self._ongoing[transactional_id] = transaction
         else:
             self._ongoing.pop(transactional_id, None)
+        self.checks.changed(transactional_id, state)
         if is_prepared(state):
             transaction.pending = _Pending(completed(state, state.last_update_ms).status)
             if self._is_live:
@@ -378,7 +390,7 @@ class TransactionShard(Shard):
 
     @property
     def wake_ms(self) -> float:
-        return min(self._abort_check_ms, self._expiry_check_ms)
+        return min(self._abort_check_ms, self._expiry_check_ms, self.checks.look_ms)
 
     def after_stall(self) -> None:
         """A client's EndTxn, sent in time, may be unread in a socket."""
@@ -393,6 +405,8 @@ class TransactionShard(Shard):
             self._expiry_check_ms = now.loop_ms + self._config.remove_expired_interval_ms
             if not self._is_expiring:
                 self._spawn(self._remove_expired(list(self.transactions.values())))
+        if now.loop_ms >= self.checks.look_ms:
+            self.checks.look()
 
     async def _abort_timed_out(self, ongoing: Sequence[Transaction]) -> None:
         self._is_aborting = True
@@ -411,20 +425,19 @@ class TransactionShard(Shard):
     async def _abort_if_timed_out(self, transaction: Transaction) -> Sequence[asyncio.Future[int]]:
         """The append of its abort, if it has timed out."""
         value = transaction.value
-        if value is None or transaction.pending is not None or not is_timed_out(value, self._clock.now_ms()):
+        if value is None or transaction.pending is not None:
             return ()
-        last_epoch = self._config.last_epoch
-        outcome = abort_timed_out(value, self._clock.now_ms(), last_epoch=last_epoch)
-        if outcome is not None and outcome.needs_producer_id:
-            producer_id = await self._producer_ids.next()
-            if transaction.value is not value or transaction.pending is not None or self.is_lost:
-                return ()
-            outcome = abort_timed_out(value, self._clock.now_ms(), producer_id, last_epoch)
-        if outcome is None or outcome.write is None:
+        policy, last_epoch = self._checks.policy, self._config.last_epoch
+        extra_ms = policy.extra_ms if is_asked_about(policy, transaction.transactional_id, value) else 0
+        if not is_timed_out(value, self._clock.now_ms(), extra_ms):
             return ()
-        done = self._append_pending(
-            transaction, outcome.write.status, self._record(transaction.transactional_id, outcome.write)
+        done = await self._end(
+            transaction,
+            value,
+            lambda now_ms, fresh: abort_timed_out(value, now_ms, fresh, last_epoch, extra_ms),
         )
+        if done is None:
+            return ()
         self._metrics.timed_out += 1
         _log.info(
             "transaction_timed_out",
@@ -434,6 +447,43 @@ class TransactionShard(Shard):
             timeout_ms=value.timeout_ms,
         )
         return (done,)
+
+    async def _end(
+        self, transaction: Transaction, value: TransactionValue, decide: Callable[[int, int], Outcome | None]
+    ) -> asyncio.Future[int] | None:
+        """Append an end of our own, unless this is not the id's state any more. `decide(now_ms, fresh producer id)`. Raises BmqError."""
+        outcome = decide(self._clock.now_ms(), NO_PRODUCER_ID)
+        if outcome is not None and outcome.needs_producer_id:
+            producer_id = await self._producer_ids.next()
+            if transaction.value is not value or transaction.pending is not None or self.is_lost:
+                return None
+            outcome = decide(self._clock.now_ms(), producer_id)
+        if outcome is None or outcome.write is None:
+            return None
+        record = self._record(transaction.transactional_id, outcome.write)
+        return self._append_pending(transaction, outcome.write.status, record)
+
+    # ---------------------------------------------------------------- asked back
+
+    def value_of(self, transactional_id: str) -> TransactionValue | None:
+        """Its durable state; None: there is none, or another record is in flight."""
+        transaction = self.transactions.get(transactional_id)
+        return None if transaction is None or transaction.pending is not None else transaction.value
+
+    async def settle(
+        self, transactional_id: str, value: TransactionValue, is_commit: bool
+    ) -> asyncio.Future[int] | None:
+        """As CheckedShard.settle."""
+        transaction, last_epoch = self.transactions.get(transactional_id), self._config.last_epoch
+        if transaction is None or transaction.value is not value or transaction.pending is not None or self.is_lost:
+            return None
+        return await self._end(
+            transaction, value, lambda now_ms, fresh: settle_by_check(value, is_commit, now_ms, fresh, last_epoch)
+        )
+
+    def reconfigure_checks(self) -> None:
+        """The policy is another one."""
+        self.checks.reconfigured([(one.transactional_id, one.value) for one in self._ongoing.values()])
 
     async def _remove_expired(self, transactions: Sequence[Transaction]) -> None:
         self._is_expiring = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
@@ -71,7 +72,7 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
     if request.transactional_id is not None:
         claim = _claim_of(request.transactional_id, request, header.api_version, services)
     pending = _PendingProduce(header, request, claim, services, reply, context.throttle)
-    image, appender = services.controller.image, services.appender
+    image = services.controller.image
     is_before_zstd = header.api_version < _ZSTD_FROM
     unknown = services.refused_unknown
     # A produce forwarded by another node was checked there.
@@ -90,6 +91,7 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
         topic_refusal = refusal if refusal is not None else _refusal_of_topic(topic, is_denied)
         has_rules = topic is not None and topic.log_config.lane_producers and not is_between_nodes
         lane = lane_for(topic, context) if has_rules else None
+        append = _append_of(topic, context, services)
         for partition, records in produced.partitions:
             index += 1
             if topic_refusal is not None:
@@ -124,8 +126,18 @@ def produce(frame: bytearray, header: RequestHeader, context: RequestContext, se
             ):
                 batch.complete(BEHIND_A_REFUSED_ONE)
             else:
-                appender.append(batch)
+                append(batch)
     pending.all_begun()
+
+
+def _append_of(
+    topic: TopicImage | None, context: RequestContext, services: Services
+) -> Callable[[ProducedBatch], None]:
+    """What takes the topic's batches: its partitions' owners, or who takes answers to checks of transactions."""
+    answers = services.answers
+    if topic is None or not topic.log_config.takes_answers or answers is None:
+        return services.appender.append
+    return lambda batch: answers.take(batch, context, services.access)
 
 
 def _refusal_of_topic(topic: TopicImage | None, is_denied: bool) -> AppendResult | None:

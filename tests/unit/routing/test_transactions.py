@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+import bmq.internode_server.handlers.transaction_decisions  # noqa: F401 - registers its handler
 from bmq.coordinator.runtime.directory import shard_of
+from bmq.coordinator.transactions.check_back import CheckPolicy
 from bmq.log.partition_log import TopicPartition
 from bmq.log.transactions import TransactionClaim, TransactionMarker
 from bmq.metadata.image import OFFSETS_TOPIC_NAME, TRANSACTIONS_TOPIC_NAME
@@ -30,6 +32,7 @@ from bmq.protocol.messages.write_txn_markers_request import (
     WriteTxnMarkersRequest,
 )
 from bmq.protocol.request_context import RequestContext
+from bmq.protocol.transaction_decisions import TransactionDecideRequest
 from bmq.proxy.dispatch import HANDLERS
 from tests.unit.routing.group_cluster import virtual
 from tests.unit.routing.transaction_cluster import IDS, SHARDS, TOPIC_ID, TransactionClient, TransactionCluster
@@ -73,6 +76,34 @@ def test_a_transaction_through_any_proxy(owner: int) -> None:
         assert await client.end(name, (1_001, 0)) == (0, 1_001, 1)
         asked = [node for node, api_key in cluster.links.calls if api_key is ApiKey.WRITE_TXN_MARKERS]
         assert sorted(asked) == sorted({1, 2, 3} - {owner}), "one request for each other owner"
+
+    told(story)
+
+
+@pytest.mark.parametrize("owner", [1, 2])
+def test_a_decision_through_any_proxy(owner: int) -> None:
+    async def story(cluster: TransactionCluster, client: TransactionClient) -> None:
+        name = cluster.id_at(owner)
+        await client.init(name)
+        await client.add(name, (1_001, 0), 0, 1)
+        coordinator = cluster.nodes[owner].coordinator
+        shard = coordinator.directory.find(name)
+        value = None if shard is None else shard.value_of(name)
+        assert value is not None
+        request = TransactionDecideRequest(
+            transactional_id=name, producer_id=1_001, producer_epoch=0, start_ms=value.start_ms, is_commit=True
+        )
+        decide = cluster.nodes[1].transactions.decisions.decide
+        assert (await decide(request)).error_code == E.INVALID_REQUEST, "the id has not opted in"
+        for node in cluster.nodes.values():
+            node.coordinator.reconfigure_checks(CheckPolicy((name,), topic="checks"))
+        assert (await decide(replace(request, start_ms=1))).error_code == E.INVALID_PRODUCER_ID_MAPPING
+        assert (await decide(request)).error_code == 0
+        await asyncio.sleep(1)
+        assert {(topic, number) for _, topic, number, _ in cluster.written()} == {("t", 0), ("t", 1)}
+        cluster.move(TRANSACTIONS_TOPIC_NAME, shard_of(name, SHARDS), 3)
+        assert (await decide(request)).error_code == 0, "again, of the next owner"
+        assert (await decide(replace(request, is_commit=False))).error_code == E.INVALID_TXN_STATE
 
     told(story)
 

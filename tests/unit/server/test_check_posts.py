@@ -11,9 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.broker.half_checker import Check, CheckAnswer, CheckRequest
+from bmq.coordinator.transactions.check_back import TransactionName
+from bmq.coordinator.transactions.checker import CheckAnswers, TransactionCheck
 from bmq.metadata.half_configs import BadCheckUrl
 from bmq.protocol.errors import KafkaError
-from bmq.server.check_posts import ANSWER_BYTES_MAX, allowed_url, answer_of, signed_post
+from bmq.server.check_posts import (
+    ANSWER_BYTES_MAX,
+    allowed_url,
+    answer_of,
+    signed_post,
+    transactions_answer,
+    transactions_body,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -61,6 +70,49 @@ def test_any_bytes_are_an_answer_or_none(body: bytes) -> None:
         answer_of(200, body)
     except KafkaError as error:
         assert str(error)
+
+
+def test_transactions_are_named_as_their_coordinator_knows_them() -> None:
+    check = TransactionCheck('pay-"é"', TransactionName(7, 3, 1_700), 60_000, 2, (0,))
+    assert json.loads(transactions_body([(check, "order-1"), (check, None)])) == {
+        "transactions": [
+            {
+                "transactional_id": 'pay-"é"',
+                "id": check_id,
+                "producer_id": 7,
+                "producer_epoch": 3,
+                "started_ms": 1_700,
+                "timeout_ms": 60_000,
+                "check": 2,
+            }
+            for check_id in ("order-1", None)
+        ]
+    }
+
+
+def test_answers_about_transactions() -> None:
+    asked = ["a", "b", "c"]
+    some = transactions_answer(200, b'{"commit": ["a", "other"], "rollback": ["b"], "more": 1}', asked)
+    assert some == CheckAnswers({"a": True, "b": False}, ["c"])
+    assert transactions_answer(200, b"{}", asked) == transactions_answer(204, b"", asked) == CheckAnswers({}, asked)
+    assert transactions_answer(202, b"", asked) == CheckAnswers({}, ()), "somebody decides later"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (500, b"{}", "status 500"),
+        (302, b"{}", "status 302"),
+        (200, b"", "its answer"),
+        (200, b'{"commit": "a"}', "its answer"),
+        (200, b'{"commit": [1]}', "its answer"),
+        (200, b'{"commit": ["a"], "rollback": ["a"]}', "commits and rolls back a"),
+        (200, b" " * (ANSWER_BYTES_MAX + 1), "more than"),
+    ],
+)
+def test_answers_about_transactions_that_say_nothing(status: int, body: bytes, words: str) -> None:
+    with pytest.raises(KafkaError, match=words):
+        transactions_answer(status, body, ["a"])
 
 
 def test_only_hosts_of_the_list_are_asked() -> None:

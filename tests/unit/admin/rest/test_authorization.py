@@ -29,6 +29,7 @@ NOT_DESCRIBED = {("GET", path) for path in ("/", "/docs", "/docs/{name}", "/open
 NAMES = {
     "{name}": "orders",
     "{group}": "g",
+    "{transactional_id}": "shop/1",
     "{number}": "0",
     "{node_id}": "1",
     "{task_id}": "0123456789abcdef",
@@ -137,6 +138,27 @@ async def test_a_group_is_explained_to_those_who_may_describe_it() -> None:
     pages.acls = {UUID(int=9): acl}
     assert (await pages.ask("GET", "/v1/groups/g/explain")).status_code == 503  # these pages have no groups
     assert (await pages.ask("GET", "/v1/groups/h/explain")).status_code == 403
+
+
+async def test_a_transaction_is_ended_by_those_who_may_write_with_its_id() -> None:
+    pages, path = GuardedPages(allows_without_acl=False), "/v1/transactions/shop%2F1"
+    form = {"producer_id": 1, "producer_epoch": 0, "started_ms": 0}
+
+    def allow(operation: Operation) -> None:
+        acl = Acl(ResourceType.TRANSACTIONAL_ID, "shop/", PatternType.PREFIXED, ALICE, "*", operation, Permission.ALLOW)
+        pages.acls = {UUID(int=9): acl}
+
+    pages.allow(Operation.ALTER)
+    denied = await pages.ask("POST", f"{path}/commit", form)
+    why = "User:alice has no right to WRITE on transactional id shop/1"
+    assert (denied.status_code, denied.json()["detail"]) == (403, why)
+    allow(Operation.DESCRIBE)
+    assert (await pages.ask("GET", path)).status_code == 404  # these pages have no transactions
+    assert (await pages.ask("POST", f"{path}/rollback", form)).status_code == 403
+    allow(Operation.WRITE)
+    for outcome in ("commit", "rollback"):
+        assert (await pages.ask("POST", f"{path}/{outcome}", form)).status_code == 404
+        assert (await pages.ask("POST", f"/v1/transactions/other/{outcome}", form)).status_code == 403
 
 
 async def test_a_right_over_the_cluster_opens_its_pages() -> None:

@@ -115,6 +115,9 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.GET, "/v1/groups/{group}/explain"),
         (HTTPMethod.GET, "/v1/groups/{group}/lanes"),
         (HTTPMethod.POST, "/v1/groups/{group}/lanes/explain"),
+        (HTTPMethod.GET, "/v1/transactions/{transactional_id}"),
+        (HTTPMethod.POST, "/v1/transactions/{transactional_id}/commit"),
+        (HTTPMethod.POST, "/v1/transactions/{transactional_id}/rollback"),
         (HTTPMethod.GET, "/v1/tasks"),
         (HTTPMethod.GET, "/v1/tasks/{task_id}"),
         (HTTPMethod.GET, "/v1/tasks/{task_id}/events"),
@@ -135,7 +138,7 @@ def test_every_operation_is_there() -> None:
         (HTTPMethod.GET, "/v1/tables/{name}/status"),
         (HTTPMethod.PUT, "/v1/tables/{name}/status"),
     }
-    assert len(OPERATIONS) == 44
+    assert len(OPERATIONS) == 47
 
 
 def test_every_error_is_described_as_a_problem() -> None:
@@ -146,7 +149,7 @@ def test_every_error_is_described_as_a_problem() -> None:
             if described.get("parameters") or described.get("requestBody"):
                 assert "422" in responses, f"{method} {path}"
             if method == "post":
-                has_no_task = "/compaction" in path or "/half/" in path
+                has_no_task = "/compaction" in path or "/half/" in path or "/transactions/" in path
                 begun = {"201"} if path == "/v1/tables" else set() if has_no_task else {"202", "429"}
                 done = set() if path == "/v1/redrives" else {"200"}  # counting takes a while too
                 expected = {"307", "409", "422", "503", *done, *begun}

@@ -13,6 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from bmq.coordinator.transactions.check_back import TransactionName, decide, name_of
 from bmq.coordinator.transactions.transaction import (
     MAX_EPOCH,
     Outcome,
@@ -56,6 +57,8 @@ class TransactionHistory(RuleBasedStateMachine):
         self.outcomes: list[bool] = []  # of settled transactions, in order
         self.committed: dict[Producer, bool] = {}  # version 2: who ended -> what the log says became of it
         self.is_timed_out = False
+        self.names: list[TransactionName] = []  # of open transactions, which may be asked about
+        self.ended: dict[TransactionName, bool] = {}
 
     # --- what becomes durable
 
@@ -74,12 +77,17 @@ class TransactionHistory(RuleBasedStateMachine):
         if is_prepared(value):
             assert before is not None
             self.outcomes.append(value.status == S.PREPARE_COMMIT)
+            if before.status == S.ONGOING:
+                assert name_of(before) not in self.ended, "one outcome for each transaction"
+                self.ended[name_of(before)] = value.status == S.PREPARE_COMMIT
             if value.client_transaction_version == 2:
                 ended = Producer(before.producer_id, before.producer_epoch)
                 assert ended not in self.committed, "one outcome for each epoch"
                 self.committed[ended] = value.status == S.PREPARE_COMMIT
             if value.status == S.PREPARE_COMMIT:
                 assert before.status == S.ONGOING and partitions_of(value) == partitions_of(before)
+        if value.status == S.ONGOING:
+            self.names.append(name_of(value))
         self.log.append(encode_value(value))
         self.value = value
 
@@ -98,6 +106,8 @@ class TransactionHistory(RuleBasedStateMachine):
         if kind in ("init", "end 2"):
             assert given.producer_epoch <= MAX_EPOCH, "the last epoch is nobody's"
             self.clients.append(given)
+        if kind == "end 0":
+            assert self.outcomes[-1] == is_commit, "success is what the log says"
         if kind == "end 2":
             assert producer is not None
             assert self.committed[producer] == is_commit, "success is what the log says"
@@ -135,6 +145,7 @@ class TransactionHistory(RuleBasedStateMachine):
     @rule(data=st.data(), partition=st.integers(0, 3), version=st.sampled_from([0, 2]))
     def add(self, data: st.DataObject, partition: int, version: int) -> None:
         producer = self.somebody(data)
+        self.now_ms += 1  # no two transactions of one epoch begin at the same time
         outcome = add_partitions(self.value, self.is_pending, producer, [("t", partition)], version, self.now_ms)
         self.ask(outcome, "add", producer)
         if not outcome.error and outcome.write is None:
@@ -148,6 +159,22 @@ class TransactionHistory(RuleBasedStateMachine):
         if outcome.needs_producer_id:
             outcome = end_transaction(*arguments, self.fresh())
         self.ask(outcome, f"end {version}", producer, is_commit)
+
+    @precondition(lambda self: self.names)
+    @rule(data=st.data(), is_commit=st.booleans())
+    def answer_a_check(self, data: st.DataObject, is_commit: bool) -> None:
+        """About the open transaction, or one of those before."""
+        name = data.draw(st.sampled_from(self.names[-3:]))
+        outcome = decide(self.value, self.is_pending, name, is_commit, self.now_ms)
+        if outcome.needs_producer_id:
+            outcome = decide(self.value, self.is_pending, name, is_commit, self.now_ms, self.fresh())
+        if outcome.write is None and not outcome.error:
+            assert self.ended[name] == is_commit, "success is what the log says"
+        if outcome.write is not None:
+            assert self.value is not None and name_of(self.value) == name, "no other transaction is ended"
+        if outcome.error == ErrorCode.INVALID_TXN_STATE:
+            assert self.ended[name] != is_commit
+        self.ask(outcome, "check")
 
     # --- what happens by itself
 

@@ -1,0 +1,37 @@
+"""A checker that answers from a table, and remembers what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bmq.coordinator.transactions.check_back import CheckPolicy
+from bmq.coordinator.transactions.checker import CheckAnswers, Take, TransactionCheck
+from bmq.protocol.errors import BmqError
+
+
+class FakeTransactionChecker:
+    """`answers`: transactional id -> whether it commits. `failure`: raised instead, after `take`. `gate`: answers wait for it.
+    `is_final`: those without an answer are said to be undecided.
+    """
+
+    def __init__(self) -> None:
+        self.answers: dict[str, bool] = {}
+        self.failure: BmqError | None = None
+        self.is_final = True
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.asked: list[TransactionCheck] = []
+
+    async def ask(self, policy: CheckPolicy, take: Take) -> CheckAnswers:
+        checks = await take()
+        self.asked.extend(checks)
+        await self.gate.wait()
+        if self.failure is not None:
+            raise self.failure
+        ids = [one.transactional_id for one in checks]
+        decided = {one: self.answers[one] for one in ids if one in self.answers}
+        return CheckAnswers(decided, [one for one in ids if one not in decided] if self.is_final else ())
+
+    @property
+    def numbers(self) -> list[int]:
+        return [one.number for one in self.asked]
