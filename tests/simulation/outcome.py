@@ -44,6 +44,7 @@ class Outcome:
     transactions_committed: int = 0
     transactions_aborted: int = 0
     transactions_unknown: int = 0  # whose client never heard of their end
+    committed_by_check: int = 0  # whose client never heard of it, and whose application was asked
     zombies: int = 0  # clients that went on after another one had taken their place
     producers_refused: int = 0  # told that they are not their id's producer any more
     rotations: int = 0  # of producer ids whose epochs were used up
@@ -110,7 +111,8 @@ class Outcome:
             f"{self.raised_appends} raised appends, {self.full_appends} appends to a full store, "
             f"{self.plain_batches} plain batches, {self.acknowledged_batches} batches acknowledged, {self.records} records, "
             f"{self.commits} commits, {self.answers} look-ups, {self.transactions_committed} transactions committed, "
-            f"{self.transactions_aborted} aborted, {self.transactions_unknown} unknown, {self.copies} copies, "
+            f"{self.transactions_aborted} aborted, {self.transactions_unknown} unknown, "
+            f"{self.committed_by_check} of them committed by a check, {self.copies} copies, "
             f"{self.zombies} zombies, {self.producers_refused} producers refused, "
             f"{self.rotations} producer ids used up, {self.late_requests} late requests, "
             f"{self.assignments} assignments, {self.members_lost} members lost, "

@@ -60,6 +60,9 @@ class TransactionalId:
         self._fenced: set[int] = set()  # producer ids that were known before InitProducerId gave another one
         self._holders: dict[tuple[int, int], str] = {}  # (producer id, epoch) -> client
         self._attempts: list[Attempt] = []
+        self._decided: set[tuple[int, int]] = (
+            set()
+        )  # (producer id, epoch) whose transaction a coordinator was told to end
 
     # --- InitProducerId
 
@@ -130,8 +133,13 @@ class TransactionalId:
                 f"{self.name} is at {self._fences}"
             )
 
+    def decided(self, producer_id: int, epoch: int) -> None:
+        """The application tells the coordinator how this producer's transaction ends, so the producer may be fenced."""
+        self._decided.add((producer_id, epoch))
+
     def refused(self, claim: Claim, code: int, started_s: float | None, timeout_s: float) -> None:
-        """A client was told that it is not the id's producer any more. That has a reason: another client, or the timeout.
+        """A client was told that it is not the id's producer any more. That has a reason: another client, the timeout, or
+        what the application said.
 
         `started_s`: when its transaction may have begun; None: it has none.
         """
@@ -141,7 +149,8 @@ class TransactionalId:
             attempt.ended_s >= claim.asked_s and (attempt.client != claim.client or attempt.is_lost)
             for attempt in self._attempts
         )
-        if not is_late and not has_rival:
+        is_decided = (claim.producer_id, claim.epoch) in self._decided
+        if not is_late and not has_rival and not is_decided:
             raise Violation(
                 f"{claim.client} was told {ErrorCode(code).name} at epoch {claim.epoch} of {self.name}, "
                 f"and nobody else had asked for it"

@@ -10,6 +10,7 @@ from typing import Any
 
 from bmq.coordinator.transactions.transaction import MAX_EPOCH
 from bmq.protocol.error_codes import ErrorCode
+from tests.simulation.check_answers import Database
 from tests.simulation.clients import GROUP_KEY, Client, Consumer, Unhappy, find_coordinator
 from tests.simulation.committed_reads import fetch, group_offsets
 from tests.simulation.connection import Disconnected
@@ -22,6 +23,7 @@ from tests.simulation.transactional_producer import Member, MustAbort, Refused, 
 GROUP = "copiers"
 TIMEOUTS_S = (1.5, 5.0, 20.0)
 SESSIONS_MS = (1_500, 6_000)  # of copying members: others take over while one stands still, or wait for it
+DEATH_RATE = 0.05  # of clients between the commit of their database and that of their transaction
 _COPIED_MAX = 6  # records in one transaction
 
 
@@ -67,6 +69,7 @@ class World:
     failure: asyncio.Future[None]
     on_end: Callable[[], None]  # somebody is about to end a transaction
     last_epoch: int = MAX_EPOCH
+    database: Database | None = None  # of applications that are asked back
     producers: list[TransactionalProducer] = field(default_factory=list)
     identities: list[TransactionalId] = field(default_factory=list)
     zombie_count: int = 0
@@ -82,6 +85,7 @@ class World:
             name, TransactionalProducer, self.history, identity, is_bumping, timeout_s
         )
         producer.late.rate = self.habits.late_rate
+        producer.database = self.database
         self.producers.append(producer)
         return producer
 
@@ -99,10 +103,14 @@ class World:
         if self.dice.random() < self.habits.crash_rate:
             producer.commit_late()
             raise Crashed
-        if self.dice.random() < self.habits.commit_rate:
-            await producer.commit()
-        else:
+        if self.dice.random() >= self.habits.commit_rate or not producer.commit_database():
             await producer.abort()
+            return
+        if self.database is not None:
+            if self.dice.random() < DEATH_RATE:
+                raise Crashed
+            await self.maybe_stop()
+        await producer.commit()
 
     def count(self, outcome: Outcome) -> None:
         endings = [one.ending for one in self.history.transactions]
@@ -112,6 +120,8 @@ class World:
         outcome.producers_refused = sum(identity.refused_count for identity in self.identities)
         outcome.late_requests = sum(producer.late.count for producer in self.producers)
         outcome.zombies = self.zombie_count
+        if self.database is not None:
+            outcome.committed_by_check = self.database.committed_without_their_client
         outcome.rotations = sum(identity.rotations for identity in self.identities)
 
 

@@ -26,6 +26,7 @@ from bmq.protocol.messages import (
     txn_offset_commit_request,
 )
 from bmq.protocol.record_batch import TRANSACTIONAL
+from tests.simulation.check_answers import Database
 from tests.simulation.clients import TRANSACTION_KEY, Address, Client, Unhappy, expect, find_coordinator, now_ms
 from tests.simulation.connection import Disconnected
 from tests.simulation.history import Violation
@@ -98,6 +99,7 @@ class TransactionalProducer(Client):
         self.is_bumping = is_bumping
         self.claim: Claim | None = None
         self.transaction = Transaction("none yet")
+        self.database: Database | None = None
         self._history = history
         self._identity = identity
         self._timeout_s = timeout_s
@@ -157,6 +159,8 @@ class TransactionalProducer(Client):
         self._started_s = None
         self._added.clear()
         self._has_work = False
+        if self.database is not None:
+            self.database.begin(self._identity, self._held(), self.transaction)
         return self.transaction
 
     def topic_made_again(self, name: str) -> None:
@@ -333,6 +337,12 @@ class TransactionalProducer(Client):
             self._judge(result.error_code)
 
     # --- the end
+
+    def commit_database(self) -> bool:
+        """Before the transaction itself. False: the transaction can only be aborted."""
+        if self.database is None or not self._has_work:
+            return True
+        return self.database.commit(self._identity, self._held(), self.transaction)
 
     async def commit(self) -> None:
         """Raises Refused; then it may be committed all the same: a proxy asks again when a coordinator is lost in the middle."""

@@ -2,7 +2,7 @@
 
 Writers write to several partitions of one topic at once, one of them to a topic as well that is deleted meanwhile; copiers read
 what was committed there and write it to another one, with the offsets they read at. Producers' epochs are used up early, so
-ids get other producer ids. At the end nothing is open, everybody has seen the same, and the copies are exactly those of
+ids get other producer ids. In half of the seeds clients commit a database first, and coordinators ask what it says. At the end nothing is open, everybody has seen the same, and the copies are exactly those of
 what lies below the committed offsets.
 """
 
@@ -10,16 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Coroutine
 from functools import partial
 from typing import Any
 
 from bmq.coordinator.transactions.transaction import MAX_EPOCH
+from bmq.metadata.answer_configs import ANSWER_ENABLE
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages import list_transactions_request
+from bmq.server.node_dependencies import NodeHooks
 from tests.simulation import copying_owner, deleted_topic
+from tests.simulation.check_answers import ANSWERS, Answerer, Database, SimulatedChecker, check_settings
 from tests.simulation.clients import GROUP_KEY, TOPIC, Client, Unhappy, create_topic, expect, find_coordinator
 from tests.simulation.cluster import Cluster
 from tests.simulation.cluster_kind import ClusterKind
+from tests.simulation.cluster_node import NodeProcess
 from tests.simulation.committed_reads import Asker, Reader, end_offset, group_offsets, read_all
 from tests.simulation.copying_owner import copying_habits, copying_owners
 from tests.simulation.fault_rates import FaultRates
@@ -49,6 +54,8 @@ CLEANUP_INTERVAL_S = 0.5
 # How copiers share the source: each has a partition, or they are members by either protocol.
 COPIERS = ("alone", "classic", "consumer", "consumer")
 LAST_EPOCHS = (1, 3, 8, MAX_EPOCH)
+# Of seeds in which applications are asked about their open transactions.
+ASKING_SHARE = 0.5
 # When all is calm an open transaction ends with its timeout, the next look for such, and markers sent by a coordinator that
 # has just been loaded.
 SETTLE_S = max(TIMEOUTS_S) + CLEANUP_INTERVAL_S + 15.0
@@ -65,7 +72,13 @@ class Transactions(Cluster):
         self._is_deleting_topics = self._dice("deletion").random() < 0.4
         self._copiers = self._dice("copying").choice(COPIERS)
         self._ownership = Ownership(self.loop.time)
+        self._database = Database() if self._is_asking() else None
+        self._checker = None if self._database is None else SimulatedChecker(self._database, self._dice("checker"))
         self._member_habits = copying_habits(self._dice("member habits"))
+
+    def _is_asking(self) -> bool:
+        """Whether applications are asked about open transactions."""
+        return self._dice("asking").random() < ASKING_SHARE
 
     def _kind(self) -> ClusterKind:
         kind = super()._kind()
@@ -80,7 +93,12 @@ class Transactions(Cluster):
             "transaction.state.log.num.partitions": "2",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": str(int(CLEANUP_INTERVAL_S * 1000)),
         }
+        if self._is_asking():
+            settings["kafka"] |= check_settings()
         return settings
+
+    def _hooks(self, node: NodeProcess, dice: Any) -> NodeHooks:
+        return dataclasses.replace(super()._hooks(node, dice), transaction_checker=self._checker)
 
     async def run(self) -> None:
         for node_id in self.kind.roles:
@@ -92,7 +110,7 @@ class Transactions(Cluster):
         is_ending = asyncio.Event()
         world = World(
             self.client, self.seen, self._habits, self._dice("crowd"), self.loop.create_future(), is_ending.set,
-            self.kind.last_producer_epoch,
+            self.kind.last_producer_epoch, self._database,
         )  # fmt: skip
         successions = self._successions(world)
         askers = [
@@ -101,7 +119,13 @@ class Transactions(Cluster):
         readers = [
             self.client(f"reader{number}", Reader, self.seen, (*SOURCES, *TARGETS), number < 2) for number in range(3)
         ]
-        works = [*(one.run() for one in successions), *(one.run() for one in (*askers, *readers)), *self.aging()]
+        answering = await self._answering(admin)
+        works = [
+            *answering,
+            *(one.run() for one in successions),
+            *(one.run() for one in (*askers, *readers)),
+            *self.aging(),
+        ]
         others = [watching, *(self.loop.create_task(work) for work in works)]
         chaos = self.loop.create_task(TransactionChaos(self, self._dice("chaos"), is_ending).run())
         await until_done((chaos,), (world.failure, *others))
@@ -119,6 +143,15 @@ class Transactions(Cluster):
         self.outcome.moves = self.rules.moves
         self.outcome.assignments = self._ownership.assignment_count
         self.outcome.members_lost = self._ownership.lost_count
+
+    async def _answering(self, admin: Client) -> list[Coroutine[Any, Any, None]]:
+        """The client that produces answers to checks, in seeds that have one."""
+        answers = None if self._checker is None else self._checker.by_records
+        if answers is None:
+            return []
+        await create_topic(admin, 1, {**self.kind.topic_configs(), ANSWER_ENABLE: "true"}, ANSWERS)
+        answerer: Answerer = self.client("answerer", Answerer, self.seen)
+        return [answerer.run(answers)]
 
     def _successions(self, world: World) -> list[Succession]:
         writing, copying = Writing(world, SOURCES), Copying(world, SOURCE, TARGETS)
