@@ -108,7 +108,8 @@ class Tables:
         topic = controller.image.topics_by_id.get(table.topic_id)
         if topic is None:
             return TableStatus(table, False, (), reported_at_ms, report, silence_s)
-        ends = [self._end_offset(controller, topic.topic_id, each.partition) for each in topic.partitions]
+        # The offsets of a view are those of its base, whose owners report them.
+        ends = [self._end_offset(controller, topic.log_id, each.partition) for each in topic.partitions]
         return TableStatus(table, True, lags(ends, report), reported_at_ms, report, silence_s)
 
     async def _changed(

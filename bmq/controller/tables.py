@@ -74,10 +74,6 @@ def decide_create_table(
         raise TableRefused(f"topic {definition.topic} is bmq's own, and no table is made of it")
     if topic is None:
         raise TableRefused(f"there is no topic {definition.topic}; create it first")
-    if topic.view is not None:
-        raise TableRefused(
-            f"{definition.topic} is a view, and no table is made of it; make one of its topic, {topic.view.base_name}"
-        )
     _require_free_names(image, definition)
     table = StoredTable(
         table_id=table_id,
@@ -88,7 +84,10 @@ def decide_create_table(
         definition=definition,
     )
     partitions = "1 partition" if len(topic.partitions) == 1 else f"{len(topic.partitions)} partitions"
-    summary = f"Table {name} is made of topic {definition.topic} ({partitions})."
+    made_of = f"topic {definition.topic}"
+    if topic.view is not None:
+        made_of = f"{definition.topic}, a view of topic {topic.view.base_name}"
+    summary = f"Table {name} is made of {made_of} ({partitions})."
     return Decision(TableChange(summary, table, is_new=True), (_record(image, table),))
 
 

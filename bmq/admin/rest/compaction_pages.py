@@ -66,6 +66,10 @@ def compaction_pages(sources: RestSources) -> APIRouter:
         """Raises ElsewhereError with the address of the owner when it is another node, ProblemError, BmqError."""
         image = sources.image()
         topic = topic_of(image, name)
+        if topic.view is not None:
+            raise ProblemError(
+                422, f"{name} is a view, which has no log: compact {topic.view.base_name}, whose records it shows"
+            )
         leader = partition_of(topic, number).leader
         manager = sources.partitions()
         if leader != sources.node_id:

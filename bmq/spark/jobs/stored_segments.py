@@ -16,6 +16,7 @@ from bmq.log.partition_log import TopicPartition
 from bmq.log.partition_view import PartitionView, view_partition
 from bmq.log.store import Buffer, FileMissing, SegmentStore
 from bmq.log.timers.run_reference import RunReference
+from bmq.metadata.image import MetadataImage, TopicImage
 from bmq.metadata.stored_image import stored_image
 from bmq.protocol.compression import DECOMPRESSED_BYTES_MAX, Compression
 from bmq.protocol.record_batch import LENGTH_OVERHEAD_BYTES
@@ -70,14 +71,14 @@ class SegmentTask:
 
 
 def plan_segments(store: StoreAddress, ranges: Iterable[OffsetRange]) -> list[SegmentTask]:
-    """The segments that may hold offsets of the ranges. Raises JobFailed, BrokenOff."""
+    """The segments that may hold offsets of the ranges; a view has none. Raises JobFailed, BrokenOff."""
     by_partition = {(each.topic, each.partition): each for each in ranges}
     names = sorted({topic for topic, _ in by_partition})
 
     async def plan(opened: SegmentStore) -> list[SegmentTask]:
         return [
             replace(task, from_offset=wanted.start_offset, to_offset=wanted.end_offset)
-            for task in await _tasks(opened, store.url, names)
+            for task in await _tasks(opened, _found(await stored_image(opened), store.url, names))
             if (wanted := by_partition.get((task.topic, task.partition))) is not None
             and task.base_offset < wanted.end_offset
             and (task.end_offset == _NO_OFFSET or task.end_offset > wanted.start_offset)
@@ -91,30 +92,42 @@ def all_segments(store: StoreAddress, topics: Sequence[str]) -> list[SegmentTask
 
     Raises JobFailed, BrokenOff.
     """
-    return store.run(lambda opened: _tasks(opened, store.url, topics, has_runs=True))
+
+    async def found(opened: SegmentStore) -> list[SegmentTask]:
+        image = await stored_image(opened)
+        chosen = _found(image, store.url, topics or sorted(topic.name for topic in image.logs()))
+        for topic in chosen:
+            if topic.view is not None:
+                base = topic.view.base_name
+                raise JobFailed(f"{topic.name!r} is a view, which has no files: its records are in those of {base!r}")
+        return await _tasks(opened, chosen, has_runs=True)
+
+    return store.run(found)
 
 
-async def _tasks(store: SegmentStore, url: str, names: Sequence[str], *, has_runs: bool = False) -> list[SegmentTask]:
-    image = await stored_image(store)
+def _found(image: MetadataImage, url: str, names: Sequence[str]) -> list[TopicImage]:
+    """Raises JobFailed."""
     if missing := [name for name in names if name not in image.topics]:
         raise JobFailed(
             f"the store {url} has no topic {', '.join(map(repr, missing))}; it has {len(image.topics)} topics"
         )
-    for name in names:
-        if (shown := image.topics[name].view) is not None:
-            raise JobFailed(f"{name!r} is a view, which has no files: its records are in those of {shown.base_name!r}")
+    return [image.topics[name] for name in names]
+
+
+async def _tasks(store: SegmentStore, topics: Sequence[TopicImage], *, has_runs: bool = False) -> list[SegmentTask]:
     tasks: list[SegmentTask] = []
-    for name in names or sorted(image.topics):
-        topic = image.topics[name]
+    for topic in topics:
+        if topic.view is not None:
+            continue
         for partition in topic.partitions:
             directory = partition_directory(TopicPartition(topic.topic_id, partition.partition))
             try:
                 view = await view_partition(store, directory)
             except FileMissing:
                 continue  # never written
-            tasks += tasks_of(view, name, partition.partition)
+            tasks += tasks_of(view, topic.name, partition.partition)
             if has_runs:
-                tasks += runs_of(view, name, partition.partition)
+                tasks += runs_of(view, topic.name, partition.partition)
     return tasks
 
 

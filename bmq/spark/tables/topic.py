@@ -14,8 +14,10 @@ from py4j.java_gateway import JavaPackage
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
+from bmq.spark.source import register
 from bmq.spark.tables.errors import TableJobError
 
+_OWN_SOURCE: Final = "bmq"
 _CLIENT_OPTION_PREFIX: Final = "kafka."
 _ASK_TIMEOUT_MS: Final = 30_000
 
@@ -52,6 +54,8 @@ class Topic:
 
     def records(self, starting_offsets: str, max_offsets_per_trigger: int | None) -> DataFrame:
         """A stream of records with the Kafka connector's columns. `starting_offsets`: for a new checkpoint."""
+        if self._source == _OWN_SOURCE:
+            register(self._spark)
         reader = (
             self._spark.readStream.format(self._source)
             .options(**self._options)

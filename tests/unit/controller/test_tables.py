@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -20,7 +21,8 @@ from bmq.controller.tables import (
     decide_drop_table,
     find_table,
 )
-from bmq.metadata.image import MetadataImage, Node, ViewImage
+from bmq.log.partition_log import TopicPartition
+from bmq.metadata.image import MetadataImage, Node, TopicImage, ViewImage
 from bmq.protocol.metadata_records import ConfigRecord, decode_record, encode_record
 from bmq.table_definitions.definition import InvalidDefinition, TableDefinition
 from bmq.table_definitions.evolution import AlterationRefused
@@ -54,6 +56,14 @@ def taken(image: MetadataImage, decision: Decision[Any]) -> MetadataImage:
         else:
             found[again.resource_name] = again.value
     return replace(image, tables=found)
+
+
+def with_view(image: MetadataImage) -> tuple[MetadataImage, TopicImage]:
+    """A view of shop.orders, and the image with it."""
+    base = image.topics["shop.orders"]
+    shown = ViewImage(base.name, base.topic_id, "tag = 'paid'")
+    view = replace(base, name="shop.paid", topic_id=UUID(int=9), view=shown)
+    return replace(image, topics={**image.topics, view.name: view}), view
 
 
 def with_table(image: MetadataImage, **changed: Any) -> MetadataImage:
@@ -110,14 +120,11 @@ def test_what_is_refused(image: MetadataImage, changed: dict[str, Any], sentence
     assert str(caught.value).startswith(sentence)
 
 
-def test_no_table_is_made_of_a_view(image: MetadataImage) -> None:
-    base = image.topics["shop.orders"]
-    view = replace(
-        base, name="shop.paid", topic_id=UUID(int=9), view=ViewImage(base.name, base.topic_id, "tag = 'paid'")
-    )
-    image = replace(image, topics={**image.topics, view.name: view})
-    with pytest.raises(TableRefused, match=r"shop\.paid is a view, .* make one of its topic, shop\.orders"):
-        decide_create_table(image, definition(topic="shop.paid"), ID, 5)
+def test_table_of_a_view_is_tied_to_the_views_id(image: MetadataImage) -> None:
+    image, view = with_view(image)
+    made = decide_create_table(image, definition(topic="shop.paid"), ID, 5).response
+    assert made.summary == "Table orders is made of shop.paid, a view of topic shop.orders (2 partitions)."
+    assert made.table.topic_id == view.topic_id, "a view that is made again, with another filter, is another topic"
 
 
 def test_a_dead_letter_table_must_not_become_anothers(image: MetadataImage) -> None:
@@ -165,6 +172,29 @@ def test_a_table_of_a_later_release_can_be_dropped_and_nothing_else(image: Metad
         decide_alter_table(image, "orders", definition(), 9)
     assert "other" in with_table(image, name="other").tables
     assert taken(image, decide_drop_table(image, "orders")).tables == {}
+
+
+class Ends:
+    """A controller that knows the ends of logs, by the id of their topic."""
+
+    def __init__(self, image: MetadataImage, ends: Mapping[UUID, int]) -> None:
+        self.image, self.ends = image, ends
+
+    def now_ms(self) -> int:
+        return 7
+
+    def end_offset(self, topic_id: UUID, number: int) -> int:
+        return self.ends.get(topic_id, 0)
+
+
+def test_lag_of_a_table_of_a_view_is_counted_in_its_bases_offsets(image: MetadataImage) -> None:
+    image, view = with_view(image)
+    image = replace(with_table(image, topic=view.name), topics_by_id={view.topic_id: view})
+    controller = cast(Any, Ends(image, {view.log_id: 40}))
+    here = Tables(lambda: controller, lambda place: 60 if place == TopicPartition(view.log_id, 1) else None)
+    report = Progress(ID, view.topic_id, JobState.RUNNING, {0: 30, 1: 50}, rows=3)
+    lags = here.report("orders", report).lags
+    assert [(each.offset, each.end_offset, each.lag) for each in lags] == [(30, 40, 10), (50, 60, 10)]
 
 
 @on_virtual_time

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from uuid import UUID
 
 import httpx
 import pytest
@@ -11,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from bmq.admin.rest.application import rest_application
 from bmq.admin.rest.sources import RestSources
 from bmq.log.delegated_compaction import DelegatedPlan
-from bmq.metadata.image import Node, TopicImage
+from bmq.metadata.image import Node, TopicImage, ViewImage
 from bmq.spark.jobs.outcome import BrokenOff, JobFailed
 from bmq.spark.jobs.partition_owner import PartitionOwner
 from tests.fakes.cluster_controller import image_of, topic_image
@@ -72,6 +73,18 @@ async def test_another_node_names_the_owner() -> None:
         assert answer.status_code == 307
         assert answer.headers["location"] == f"http://10.0.0.1:8082{PATH}?dry_run=true"
         assert (await client.post(PATH.replace("partitions/0", "partitions/7"), json=ORDER)).status_code == 404
+
+
+async def test_view_is_not_compacted() -> None:
+    base = topic_led_by([1])
+    view = replace(base, name="paid", topic_id=UUID(int=9), view=ViewImage(base.name, base.topic_id, "TRUE"))
+    image = image_of(NODES, [base, view])
+    sources = RestSources(lambda: True, lambda: image, dict, CollectorRegistry(), node_id=1)
+    transport = httpx.ASGITransport(app=rest_application(sources))
+    async with httpx.AsyncClient(transport=transport, base_url="http://node") as client:
+        answer = await client.post(PATH.replace("topic/", "paid/"), json=ORDER)
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == "paid is a view, which has no log: compact topic, whose records it shows"
 
 
 def test_a_job_tells_what_passes_from_what_does_not() -> None:
