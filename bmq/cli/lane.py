@@ -43,6 +43,10 @@ def list_lanes(
         cells = [one["topic"], one["partition"], one["lane"], one["start"], one["end"], one["kept"]]
         add_row(table, *("-" if cell is None else printable(str(cell)) for cell in cells), str(one["copied_records"]))
     print_table(table)
+    for one in found["intervals"]:
+        if one.get("waits"):
+            place = f"{one['topic']}-{one['partition']}"
+            sys.stdout.write(printable(f"the lane {one['lane']} waits in {place}: {one['waits']}") + "\n")
     for one in found["untaken"]:
         place = f"{one['topic']}-{one['partition']}"
         sys.stdout.write(printable(f"the lane {one['lane']} is not taken in {place}: {one['reason']}") + "\n")

@@ -106,7 +106,7 @@ class LaneListRequest:
 
 @dataclass(slots=True, kw_only=True)
 class ListedInterval:
-    """`copied`: see bmq.protocol.lane_records."""
+    """`copied`: see bmq.protocol.lane_records. `waits`: why its end or its copies wait, one sentence; empty: they do not."""
 
     topic_id: UUID = NO_UUID
     partition: int = UNKNOWN
@@ -117,6 +117,7 @@ class ListedInterval:
     opened_ms: int = UNKNOWN
     copied: int = UNKNOWN
     copied_records: int = 0
+    waits: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -198,6 +199,7 @@ FORMATS: Final[dict[ApiKey, dict[str, Format]]] = {
                 *_PARTITION,
                 _LANE,
                 *_numbers("start", "end", "kept", "opened_ms", "copied", "copied_records"),
+                FormatField("waits", "string", tag=0, default=""),
             ),
             _many("untaken", UntakenLane, *_PARTITION, _LANE, FormatField("reason", "string")),
         ),

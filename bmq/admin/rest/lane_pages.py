@@ -32,7 +32,7 @@ ASKED_MAX: Final = 2
 
 class LaneIntervalView(BaseModel):
     """Offsets `start` to `end` in which the lane is taken; `end` is null while it is. The lane's group has had those below `kept`. Of the
-    others `copied_records` are in the topic for copies, all up to the offset `copied`.
+    others `copied_records` are in the topic for copies, all up to the offset `copied`. `waits`: why copies, or the end, wait; null: they do not.
     """
 
     topic: str
@@ -44,6 +44,7 @@ class LaneIntervalView(BaseModel):
     kept: int | None
     copied: int | None
     copied_records: int
+    waits: str | None
 
 
 class UntakenLaneView(BaseModel):
@@ -171,4 +172,5 @@ def _view(topic: str, one: ListedInterval) -> LaneIntervalView:
         kept=None if is_open else one.kept,
         copied=None if is_open else one.copied,
         copied_records=one.copied_records,
+        waits=one.waits or None,
     )

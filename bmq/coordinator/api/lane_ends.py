@@ -1,13 +1,14 @@
 """Ends the intervals of lanes without consumers, and has their unread records copied for the base group.
 
-One task watches all lanes of a shard. It ends when no lane is taken and nothing waits for its copy.
+One task watches all lanes of a shard. It ends when no lane is taken and nothing waits for its copy. What fails is tried again, each time
+after twice as long a pause: the topic of copies may be missing, or refuse a record, until an operator comes.
 """
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -25,10 +26,25 @@ from bmq.protocol.lane_records import LaneIntervalKey, LaneIntervalValue, encode
 
 LOOK_S: Final = 1.0
 """So often a shard with lanes looks whether one has gone."""
+PAUSE_S_MAX: Final = 30.0
+"""Between two tries of what fails."""
 COPIES_PER_LOOK_MAX: Final = 100
 """Batches of one interval that are copied before the next one has its turn."""
 
 _log = structlog.get_logger("bmq.coordinator")
+
+
+class Pause(NamedTuple):
+    """No try until `until_s` of the loop's clock, as the last one failed. `length_s`: of this pause."""
+
+    until_s: float
+    length_s: float
+
+    @classmethod
+    def after(cls, last: Pause | None, now_s: float) -> Pause:
+        """Behind one more try that failed. `last`: the pause before it; None: the try before it did not fail."""
+        length_s = LOOK_S if last is None else min(2 * last.length_s, PAUSE_S_MAX)
+        return cls(now_s + length_s, length_s)
 
 
 class LaneEnds:
@@ -48,20 +64,23 @@ class LaneEnds:
             shard.spawn(self._watch(shard))
 
     async def _watch(self, shard: GroupShard) -> None:
-        told: dict[LaneIntervalKey, str] = {}  # the last reason: it is logged once
+        loop, waits = asyncio.get_running_loop(), shard.lanes.waits
+        pauses: dict[LaneIntervalKey, Pause] = {}
         try:
             while not shard.is_lost and (unfinished := _unfinished(shard)):
-                for key in unfinished:
+                for key in [key for key in unfinished if key not in pauses or pauses[key].until_s <= loop.time()]:
                     try:
                         await self._go_on(shard, key)
-                        told.pop(key, None)
+                        pauses.pop(key, None)
+                        waits.pop(key, None)
                     except BmqError as error:
-                        reason = str(error) or error.code.name
-                        if told.get(key) != reason:
-                            names = {"group": key.group, "lane": key.lane, "partition": key.partition}
-                            _log.warning("lane_not_ended", **names, reason=reason)
-                        told[key] = reason
+                        _told(waits, key, str(error) or error.code.name)
+                        pauses[key] = Pause.after(pauses.get(key), loop.time())
                 await asyncio.sleep(LOOK_S)
+                left = set(_unfinished(shard))
+                for gone in [key for key in waits if key not in left]:  # its topic was deleted
+                    del waits[gone]
+                    pauses.pop(gone, None)
         finally:
             self._watched.discard(shard)
 
@@ -137,6 +156,13 @@ class LaneEnds:
 
     async def _write(self, shard: GroupShard, key: LaneIntervalKey, value: LaneIntervalValue | None) -> None:
         await asyncio.shield(shard.append([(encode_key(key), None if value is None else encode_value(value))]))
+
+
+def _told(waits: dict[LaneIntervalKey, str], key: LaneIntervalKey, reason: str) -> None:
+    """For operators; a reason is logged once."""
+    if waits.get(key) != reason:
+        _log.warning("lane_not_ended", group=key.group, lane=key.lane, partition=key.partition, reason=reason)
+    waits[key] = reason
 
 
 def _unfinished(shard: GroupShard) -> list[LaneIntervalKey]:

@@ -229,6 +229,7 @@ class LanesApi:
                     opened_ms=value.opened_ms,
                     copied=value.copied,
                     copied_records=value.copied_records,
+                    waits=shard.lanes.waits.get(key, ""),
                 )
                 for key, value in shard.lanes.states.entries(request.group_id)
             ],

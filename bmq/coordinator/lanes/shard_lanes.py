@@ -9,21 +9,21 @@ from typing import Final
 
 from bmq.coordinator.lanes.lane_states import LanePlace, LaneStates
 from bmq.log.lanes.intervals import Interval, open_interval
+from bmq.protocol.lane_records import LaneIntervalKey
 
 UNTAKEN_MAX: Final = 1_000
 """Most remembered reasons. Clients choose the names of lanes, so there may be any number."""
 
 
 class ShardLanes:
-    """The lanes of one shard's groups.
-
-    `states`: their intervals, changed only by replayed records. `untaken`: for a place that a lane's group reads without the lane
-    being taken there, the reason.
+    """`untaken`: why a lane whose group reads a place is not taken. `waits`: why an interval was not ended or its copies not
+    made at the last try. `states` changes by replayed records alone.
     """
 
     def __init__(self) -> None:
         self.states = LaneStates()
         self.untaken: dict[tuple[LanePlace, str], str] = {}
+        self.waits: dict[LaneIntervalKey, str] = {}
         self._changing: dict[LanePlace, asyncio.Future[None]] = {}
         self._read_ms: dict[tuple[LanePlace, str], float] = {}
 

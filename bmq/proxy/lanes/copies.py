@@ -1,7 +1,9 @@
 """Copies records that a lane has left over to the topic of copies, which the base group reads as well.
 
-A copied batch has records of one batch of the source. It depends on the job and the log alone, so a job that is repeated after a
-crash writes the same batch with the same sequence, which the owner of the copies' partition recognizes as a duplicate.
+A copy is a batch of records of one batch of the source. What it has depends on the job and on the log, so that a job that is
+repeated after a crash writes the same batch with the same sequence: a duplicate to the owner of the copies' partition. A batch that
+the topic of copies refuses for its records is not written, so its first half is sent in its place: down to one record, which
+keeps those behind it waiting until the topic takes it. None is left out.
 """
 
 from __future__ import annotations
@@ -32,7 +34,19 @@ if TYPE_CHECKING:
 
 READ_BYTES_MAX: Final = 1024 * 1024
 COPY_BYTES_MAX: Final = 256 * 1024
-"""Most bytes of records in one copied batch; a single record may be longer."""
+"""Records of one copied batch, with the headers of copies; one record may be longer."""
+COPY_RECORDS_MAX: Final = 1_000
+"""Half of what a retry topic takes in a batch."""
+_HALVED_AT: Final = frozenset(
+    (
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_RECORD,
+        # A job that is repeated where the topic takes larger batches by now: the half is there.
+        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    )
+)
+"""A topic that says this of a batch may take its first half."""
 _HEADER: Final = DEFAULT_HEADER.encode()
 _Batch = tuple[BatchHeader, memoryview]
 
@@ -84,13 +98,30 @@ class LaneCopier:
             found = await self._opener.open(header.attributes, len(data), of_lane)
             if not found:
                 continue
-            taken = _up_to(found, COPY_BYTES_MAX)
             name = self._image().topics_by_id[job.topic_id].name
-            copies = [_copied(record, name, job.partition) for record in taken]
-            place = TopicPartition(target.topic_id, job.copy_partition)
-            await self._appender.append_as(place, copies, job.producer_id, job.sequence)
-            return CopyStep(next_offset if len(taken) == len(found) else taken[-1].offset + 1, len(taken))
+            copies = _up_to([_copied(record, name, job.partition) for record in found[:COPY_RECORDS_MAX]])
+            count = await self._append(job, target, copies)
+            return CopyStep(next_offset if count == len(found) else found[count - 1].offset + 1, count)
         return CopyStep(min(end, job.end), 0)
+
+    async def _append(self, job: CopyJob, target: TopicImage, copies: list[Record]) -> int:
+        """How many of the copies were appended, from the first on. Raises KafkaError, which says where they were to go."""
+        # The topic may have been made again, with fewer partitions.
+        place = TopicPartition(target.topic_id, job.copy_partition % len(target.partitions))
+        while True:
+            try:
+                await self._appender.append_as(place, copies, job.producer_id, job.sequence)
+            except KafkaError as error:
+                if error.code not in _HALVED_AT or len(copies) == 1:
+                    which = "its first record" if len(copies) == 1 else f"{len(copies)} records"
+                    raise KafkaError(
+                        error.code,
+                        f"topic {target.name}, partition {place.partition}, did not take the copy of {which} from offset "
+                        f"{job.first} on: {str(error) or error.code.name}",
+                    ) from error
+                copies = copies[: len(copies) // 2]
+            else:
+                return len(copies)
 
     def _target(self, base: str, topic_id: UUID) -> TopicImage:
         image = self._image()
@@ -135,16 +166,14 @@ def _of_lane(data: memoryview, lane: str, first: int, end: int) -> list[Record]:
     ]
 
 
-def _up_to(records: list[Record], bytes_max: int) -> list[Record]:
-    """The first records, up to `bytes_max` together, and at least one."""
-    taken = records[:1]
-    size = size_of(records[0])
-    for record in records[1:]:
+def _up_to(copies: list[Record]) -> list[Record]:
+    """The first of them, one at least, that have COPY_BYTES_MAX together."""
+    size = 0
+    for count, record in enumerate(copies):
         size += size_of(record)
-        if size > bytes_max:
-            break
-        taken.append(record)
-    return taken
+        if count and size > COPY_BYTES_MAX:
+            return copies[:count]
+    return copies
 
 
 def _copied(record: Record, topic: str, partition: int) -> Record:

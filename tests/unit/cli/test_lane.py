@@ -25,6 +25,7 @@ def test_each_interval_is_a_line_and_each_reason_a_sentence(node: Node) -> None:
     assert result.exit_code == 0, (result.output, result.exception)
     assert ["orders", "1", "blue", "5", "8", "6", "0"] in [line.split() for line in result.stdout.splitlines()]
     assert "the lane red is not taken in orders-2: no members" in result.stdout
+    assert "the lane blue waits in orders-1: too large" in result.stdout
     assert "there are more than these 1 intervals" in result.stderr
     assert json.loads(listed("g", "--json").stdout)["intervals"][1]["end"] is None
 

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from bmq.log.lanes.copying import CopyJob, CopyStep
+from bmq.log.producer_state import ProducerStates
 from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.compression import Compression
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
@@ -73,11 +74,13 @@ async def at_once(work: Callable[[], Any]) -> Any:
 
 
 class World:
-    """`written`: (partition, producer id, sequence, offsets that the copies name)."""
+    """`written`: (partition, producer id, sequence, offsets that the copies name). `refusal`: why their owner does not take these."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.log = Log()
         self.written: list[tuple[int, int, int, list[int]]] = []
+        self.producers = ProducerStates()
+        self.refusal: Callable[[list[Record]], ErrorCode | None] = lambda records: None
         self.topics = {
             "t": SimpleNamespace(name="t", topic_id=SOURCE, partitions=(0,)),
             "t.retry.g": SimpleNamespace(name="t.retry.g", topic_id=TARGET, partitions=(0, 1)),
@@ -104,9 +107,16 @@ class World:
     def append_as(self, place: Any, records: list[Record], producer_id: int, sequence: int) -> Awaitable[int]:
         offsets = [int(dict(record.headers)["bmq-lane-offset"] or b"") for record in records]
         assert [int(record.value or b"") for record in records] == offsets
-        self.written.append((place.partition, producer_id, sequence, offsets))
 
         async def done() -> int:
+            """As the owner of the copies' partition."""
+            if (code := self.refusal(records)) is not None:
+                raise KafkaError(code, "the owner's reason")
+            data = encode_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+            header = BatchHeader.parse(data)
+            if self.producers.check(header) is None:
+                self.producers.place(header, sequence, 0)
+                self.written.append((place.partition, producer_id, sequence, offsets))
             return 0
 
         return done()
@@ -117,9 +127,9 @@ class World:
         while first < end:
             job = CopyJob("g", SOURCE, 0, "blue", first, end, 9, sequence, 1)
             step = await self.copier.copy(job)
+            written = [*self.written]
             assert await self.copier.copy(job) == step
-            if step.records:
-                assert self.written.pop() == self.written[-1], "the same batch again"
+            assert self.written == written, "the same batch again is a duplicate"
             steps.append(step)
             assert step.next_offset > first
             first, sequence = step.next_offset, sequence + step.records
@@ -145,6 +155,74 @@ async def test_large_batch_is_copied_in_parts(world: World, monkeypatch: pytest.
     world.log.add(["blue", "red", "blue", "blue"])
     await world.run(0, 4)
     assert world.written == [(1, 9, 0, [0]), (1, 9, 1, [2]), (1, 9, 2, [3])]
+
+
+def larger_than(count: int) -> Callable[[list[Record]], ErrorCode | None]:
+    return lambda records: ErrorCode.MESSAGE_TOO_LARGE if len(records) > count else None
+
+
+async def test_batch_that_its_topic_does_not_take_is_copied_in_parts(world: World) -> None:
+    world.log.add(["blue"] * 11)
+    world.refusal = larger_than(3)
+    await world.run(0, 11)
+    assert [offsets for *_, offsets in world.written] == [[0, 1], [2, 3], [4, 5, 6], [7, 8], [9, 10]]
+    assert [sequence for _, _, sequence, _ in world.written] == [0, 2, 4, 7, 9]
+
+
+async def test_many_small_records_are_copied_in_batches_that_a_retry_topic_takes(world: World) -> None:
+    world.log.add(["blue"] * 2_500)
+    world.refusal = larger_than(2_000)
+    await world.run(0, 2_500)
+    assert [len(offsets) for *_, offsets in world.written] == [1_000, 1_000, 500]
+
+
+async def test_half_is_known_again_where_larger_batches_are_taken_by_now(world: World) -> None:
+    """The answer is durable in no log when the limit rises: the next try begins with the whole batch."""
+    world.log.add(["blue"] * 8)
+    job = CopyJob("g", SOURCE, 0, "blue", 0, 8, 9, 0, 1)
+    world.refusal = larger_than(2)
+    step = await world.copier.copy(job)
+    world.refusal = larger_than(100)
+    assert await world.copier.copy(job) == step == CopyStep(2, 2)
+    assert await world.copier.copy(job._replace(first=2, sequence=2)) == CopyStep(8, 6)
+    assert [offsets for *_, offsets in world.written] == [[0, 1], [2, 3, 4, 5, 6, 7]]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.INVALID_RECORD])
+async def test_record_that_its_topic_refuses_keeps_those_behind_it_waiting(world: World, code: ErrorCode) -> None:
+    """A record past its last attempt, or too large with the headers of a copy: no record is left out, or passes it."""
+    world.log.add(["blue"] * 8)
+    world.refusal = lambda records: code if any(record.value == b"5" for record in records) else None
+    with pytest.raises(
+        KafkaError, match=r"topic t\.retry\.g, partition 1, .* of its first record from offset 5 on: the owner's"
+    ):
+        await world.run(0, 8)
+    assert [offsets for *_, offsets in world.written] == [[0, 1, 2, 3], [4]]
+    world.refusal = lambda records: None
+    assert await world.copier.copy(CopyJob("g", SOURCE, 0, "blue", 5, 8, 9, 5, 1)) == CopyStep(8, 3)
+    assert [offsets for *_, offsets in world.written] == [[0, 1, 2, 3], [4], [5, 6, 7]]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.REQUEST_TIMED_OUT])
+async def test_batch_whose_fate_is_not_known_is_not_divided(world: World, code: ErrorCode) -> None:
+    world.log.add(["blue"] * 8)
+    sent: list[int] = []
+
+    def refusal(records: list[Record]) -> ErrorCode:
+        sent.append(len(records))
+        return code
+
+    world.refusal = refusal
+    with pytest.raises(KafkaError) as caught:
+        await world.run(0, 8)
+    assert (caught.value.code, sent) == (code, [8])
+
+
+async def test_topic_of_copies_may_be_made_again_with_fewer_partitions(world: World) -> None:
+    world.log.add(["blue"] * 3)
+    world.topics["t.retry.g"].partitions = (0,)
+    await world.run(0, 3)
+    assert world.written == [(0, 9, 0, [0, 1, 2])]
 
 
 async def test_aborted_records_are_not_copied(world: World) -> None:

@@ -33,7 +33,7 @@ class Lanes:
         def interval(topic_id: UUID, start: int, end: int, kept: int) -> ListedInterval:
             return ListedInterval(
                 topic_id=topic_id, partition=1, lane="blue", start=start, end=end, kept=kept,
-                opened_ms=1_700_000_000_000, copied=min(kept, 8), copied_records=0,
+                opened_ms=1_700_000_000_000, copied=min(kept, 8), copied_records=0, waits="" if end == NO_END else "too large",
             )  # fmt: skip
 
         return LaneListResponse(
@@ -55,6 +55,7 @@ async def test_intervals_are_in_order_and_an_open_one_has_no_end() -> None:
             ("orders", 5, 8, 6, 6),
             ("orders", 9, None, None, None),
         ]
+        assert [one["waits"] for one in found["intervals"]] == ["too large", None]
         assert (found["group"], found["count"], lanes.asked) == ("g", 2, ["g"])
         assert found["untaken"] == [{"topic": "orders", "partition": 2, "lane": "red", "reason": "no members"}]
         assert len((await cluster.get(PATH, limit=1))["intervals"]) == 1

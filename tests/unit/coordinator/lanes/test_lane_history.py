@@ -2,7 +2,8 @@
 
 Method: records are produced until the lanes are done, so that lanes come and go in the middle of the log. Records of the shard
 are durable some turns later, and links are lost meanwhile. The partition is a list of lanes. The base group and two lanes' groups read it through the coordinator's own calls. What a
-lane's group was given counts when its commit is answered. Copies go to a fake that drops duplicates as a partition's owner does.
+lane's group was given counts when its commit is answered. Copies go to a fake that drops duplicates as a partition's owner does, and
+refuses some.
 """
 
 from __future__ import annotations
@@ -119,7 +120,9 @@ class Ways:
     async def copy(self, job: CopyJob) -> CopyStep:
         world = self.world
         await world.pause()
-        end = min(job.first + 20, job.end)
+        if world.rng.random() < 0.2:  # its topic is too full, missing, or takes smaller records
+            raise KafkaError(ErrorCode.MESSAGE_TOO_LARGE)
+        end = min(job.first + (1 if job.first % 3 else 20), job.end)  # of a job always the same
         found = [offset for offset in range(job.first, end) if world.log[offset] == job.lane]
         expected = world.sequences.get(job.producer_id, 0)
         if found and job.sequence > expected:

@@ -59,6 +59,7 @@ class Calls:
         self.group_count = 0
         self.jobs: list[CopyJob] = []
         self.copy_error: KafkaError | None = None
+        self.refused = ("blue", "red")  # lanes whose copies end with `copy_error`
 
     async def group(self, request: LaneGroupRequest) -> LaneGroupResponse:
         self.group_count += 1
@@ -80,7 +81,7 @@ class Calls:
 
     async def copy(self, job: CopyJob) -> CopyStep:
         self.jobs.append(job)
-        if self.copy_error is not None:
+        if self.copy_error is not None and job.lane in self.refused:
             raise self.copy_error
         return CopyStep(min(job.first + 10, job.end), 3)
 
@@ -356,6 +357,57 @@ async def test_next_owner_goes_on_with_the_copies_where_the_log_says() -> None:
     assert intervals(await decide(heir)) == [Interval("blue", 5, 40, 12)]
     await until_ended(heir)
     assert calls.jobs[0] == left.calls.jobs[0] and calls.producers == 100, "the same batch again"
+
+
+async def waits(cluster: Cluster) -> dict[str, str]:
+    """Why copies wait, by lane; those that do not have an empty reason."""
+    listed = await cluster.coordinator.lanes.list(LaneListRequest(group_id="g"), by_itself(ApiKey.LANE_LIST))
+    return {one.lane: one.waits for one in listed.intervals}
+
+
+async def test_copies_that_are_refused_wait_and_say_why_and_others_go_on() -> None:
+    left = Left()
+    why = "topic t.retry.g, partition 0, did not take the copy of its first record from offset 12 on: too large"
+    left.calls.refused = ("blue",)
+    left.calls.copy_error = KafkaError(ErrorCode.MESSAGE_TOO_LARGE, why)
+    context = request_context(3, "lanes:g@red")
+    red = await left.cluster.coordinator.classic.join_group(join_request("g@red"), context)
+    await decide(left.cluster, "red")
+    await left.begin(end=40)
+    request = LeaveGroupRequest(group_id="g@red", member_id=red.member_id)
+    await left.cluster.coordinator.classic.leave_group(request, request_context(1, "lanes:g@red"))
+    shard = left.cluster.coordinator.directory.find("g")
+    assert shard is not None
+    states = shard.lanes.states
+    await until(lambda: [is_copied(one) for key, one in states.entries() if key.lane == "red"] == [True])
+    await until(lambda: sum(job.lane == "blue" for job in left.calls.jobs) >= 3)
+    assert await waits(left.cluster) == {"blue": why, "red": ""}
+    assert {job for job in left.calls.jobs if job.lane == "blue"} == {left.calls.jobs[0]}, "the same batch each time"
+    left.calls.copy_error = None
+    assert Interval("blue", 5, 40, 12) in await until_ended(left.cluster)
+    assert await waits(left.cluster) == {"blue": "", "red": ""}
+
+
+async def test_reason_goes_with_the_topic_of_the_records() -> None:
+    left = Left()
+    left.calls.copy_error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "there is no topic t.retry.g")
+    await left.begin(end=40)
+    shard = left.cluster.coordinator.directory.find("g")
+    assert shard is not None
+    await until(lambda: bool(shard.lanes.waits))
+    left.cluster.coordinator.lanes.topics_gone(shard, {TOPIC})
+    await until(lambda: not shard.lanes.waits)
+    assert shard.lanes.states.count == 0
+
+
+def test_what_fails_again_is_tried_after_twice_the_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_ends, "LOOK_S", 1.0)
+    lengths, pause = [], None
+    for _ in range(7):
+        pause = lane_ends.Pause.after(pause, 100.0)
+        assert pause.until_s == 100.0 + pause.length_s
+        lengths.append(pause.length_s)
+    assert lengths == [1, 2, 4, 8, 16, 30, 30]
 
 
 async def test_lane_that_comes_back_takes_what_follows_and_intervals_go_with_the_log() -> None:
