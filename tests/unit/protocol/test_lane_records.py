@@ -80,7 +80,7 @@ def test_calls_are_read_back() -> None:
         partitions=(CommittedPartition(topic_id=TOPIC, partition=3, offset=-1),),
     )
     listed = LaneListResponse(
-        intervals=(ListedInterval(topic_id=TOPIC, partition=3, lane="blue", start=5, end=9, kept=7),),
+        intervals=(ListedInterval(topic_id=TOPIC, partition=3, lane="blue", start=5, end=9, kept=7, waits="full"),),
         untaken=(UntakenLane(topic_id=TOPIC, partition=3, lane="red", reason="no members"),),
     )
     for direction, api_key, message in (

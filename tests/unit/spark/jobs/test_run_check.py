@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from bmq.log.manifest import Manifest, TimersReference
 from bmq.log.names import PartitionPaths
 from bmq.log.partition_view import view_partition
 from bmq.log.store import Durability
+from bmq.log.timers.announcements import START
 from bmq.log.timers.delivering import DueRecord
 from bmq.log.timers.run_file import RunWriter
 from bmq.log.timers.run_reference import RunReference
@@ -106,3 +108,25 @@ def test_a_run_that_is_not_there_is_found(tmp_path: Path) -> None:
     assert (finding.kind, finding.reason) == (Kind.FILE, "the manifest names this run, and it is not there")
     (root / PATHS.epoch(1) / "manifest.00000000").unlink()
     assert check(root, task).is_gone, "it was dropped since the job was planned"
+
+
+class CarelessWriter(RunWriter):
+    """As a faulty merge would write: checksums and counts are right, the order is not."""
+
+    def add(self, record: DueRecord) -> bytes:
+        self.last = START
+        return super().add(record)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [[RECORDS[1], RECORDS[0], *RECORDS[2:]], [*RECORDS[:9], RECORDS[8], *RECORDS[9:]]],
+    ids=["out of order", "double"],
+)
+def test_a_run_whose_records_do_not_follow_each_other_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: list[DueRecord]
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "RECORDS", records)
+    monkeypatch.setattr(sys.modules[__name__], "RunWriter", CarelessWriter)
+    (finding,) = check(tmp_path / "store", write(tmp_path / "store")).findings
+    assert finding.kind is Kind.RUN and "is out of order" in finding.reason
