@@ -12,14 +12,19 @@ from bmq.broker.runtime import PartitionRuntime
 from bmq.broker.timers.run_lifecycle import RunLifecycle
 from bmq.broker.timers.run_sink import RunSink
 from bmq.log.damage import accept, file_damage
+from bmq.log.names import partition_directory
 from bmq.log.partition_files import PartitionFiles
 from bmq.log.partition_log import AppendResult
+from bmq.log.partition_view import view_partition
 from bmq.log.store import StorageUnavailable
 from bmq.log.timers.announcements import START, Position
 from bmq.log.timers.delayed_page import DelayedPage
 from bmq.log.timers.run_reference import RunReference
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
+from bmq.spark.jobs.run_check import check_run
+from bmq.spark.jobs.segment_check import SegmentCheck
+from bmq.spark.jobs.stored_segments import runs_of as stored_runs
 from tests.unit.broker.timers.test_timers import DELAY, cancelling, delayed, hold, pass_time, values
 from tests.unit.broker.world import CONFIG, Owner, World, append, produce, virtual
 
@@ -628,5 +633,37 @@ def test_a_topic_without_delay_any_more_delivers_from_runs() -> None:
         await owner.manager.close()
         log = await world.owner(replace(CONFIG, segment_bytes=2000)).log()
         assert await due_values(log, world) == expected
+
+    virtual(main)
+
+
+async def verified(owner: Owner, log: PartitionRuntime) -> list[str]:
+    """What `bmq verify` finds in the runs that the manifest names."""
+    found: list[str] = []
+    tasks = stored_runs(await view_partition(owner.client, partition_directory(log.topic_partition)), "topic", 0)
+    assert {task.run for task in tasks} == set(runs_of(log))
+    for task in tasks:
+        check = SegmentCheck(task.origin, None, is_compacted=False)
+        assert task.run is not None
+        await check_run(owner.client, task.path, task.run, check)
+        found += [finding.reason for finding in check.findings]
+    return found
+
+
+def test_verify_takes_runs_of_owners_for_sound_and_finds_a_flipped_bit() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner(KEPT)
+        log = await owner.log()
+        await hold_many(log, world, 40)
+        await in_runs(log)
+        assert max(run.tier for run in runs_of(log)) >= 1, "some were merged"
+        assert await verified(owner, log) == []
+        await owner.manager.close()
+        owner = world.owner(KEPT)
+        log = await owner.log()
+        assert await verified(owner, log) == [], "in a directory that was sealed"
+        world.store.flip_bit(next(path for path in world.store.files() if "/timers." in path), 60)
+        assert await verified(owner, log) == ["the checksum of a block does not match"]
 
     virtual(main)
