@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
-from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from kafka import KafkaConsumer
 
 from tests.e2e.conftest import ServerMaker, TopicMaker, create_topic, unique_name
@@ -113,19 +114,49 @@ def test_records_come_when_they_are_due_and_every_client_reads_them(server: Serv
 
 
 def test_a_record_with_an_impossible_header_is_refused_alone(server: Server, make_topic: TopicMaker) -> None:
-    topic = make_topic(config={**DELAY, "bmq.delay.max.ms": "60000"})
+    topic, other = (make_topic(config={**DELAY, "bmq.delay.max.ms": "60000"}) for _ in range(2))
     failed: list[tuple[bytes | None, int]] = []
-
-    def on_delivery(error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            failed.append((message.value(), error.code()))
-
     producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 0})
-    for value, after in ((b"good", b"100"), (b"text", b"soon"), (b"far", b"60001")):
-        producer.produce(topic, value, headers=[("bmq-deliver-after", after)], on_delivery=on_delivery)
+
+    def send(to: str, value: bytes, *headers: tuple[str, bytes]) -> int:
+        """The record's offset, if it was taken."""
+        offsets: list[int] = []
+
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                offsets.append(message.offset() or 0)
+            else:
+                failed.append((message.value(), error.code()))
+
+        producer.produce(to, value, headers=list(headers), on_delivery=on_delivery)
         assert producer.flush(30) == 0
-    assert failed == [(b"text", KafkaError.INVALID_RECORD), (b"far", KafkaError.INVALID_RECORD)]
-    assert [message.value() for message in consume(server.bootstrap, topic, 1)] == [b"good"]
+        return offsets[0] if offsets else -1
+
+    due_ms = int(time.time() * 1000) + 50_000
+    held = send(topic, b"cancelled", ("bmq-deliver-at", b"%d" % due_ms))
+    gone = send(topic, b"good", ("bmq-deliver-after", b"100"))
+    impossible: dict[bytes, list[tuple[str, bytes]]] = {
+        b"text": [("bmq-deliver-after", b"soon")],
+        b"far": [("bmq-deliver-after", b"60001")],
+        b"negative": [("bmq-deliver-at", b"-1")],
+        b"huge": [("bmq-deliver-at", b"%d" % (2**63 - 1))],
+        b"twice": [("bmq-deliver-after", b"1"), ("bmq-deliver-after", b"1")],
+        b"foreign": [("bmq-cancel", b"%d,%d" % (held + 1000, due_ms))],
+        b"wish": [("bmq-cancel", b"%d,%d" % (held, due_ms)), ("bmq-deliver-after", b"1")],
+    }
+    for value, headers in impossible.items():
+        assert send(topic, value, *headers) == -1
+    assert send(other, b"of another topic", ("bmq-cancel", b"%d,%d" % (held, due_ms))) == -1
+    (good,) = consume(server.bootstrap, topic, 1)
+    assert good.value() == b"good"
+    due_of_good = dict(good.headers() or ())["bmq-timer-due"]
+    assert send(topic, b"too late", ("bmq-cancel", b"%d,%s" % (gone, due_of_good))) == -1
+    assert send(topic, b"", ("bmq-cancel", b"%d,%d" % (held, due_ms))) >= 0, "nothing of the others was applied"
+    refused = [*impossible, b"of another topic", b"too late"]
+    assert failed == [(value, KafkaError.INVALID_RECORD) for value in refused]
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    ends = admin.list_offsets({TopicPartition(other, 0): OffsetSpec.latest()})
+    assert [end.result(30).offset for end in ends.values()] == [0]
 
 
 @pytest.mark.faults

@@ -6,6 +6,7 @@ from collections import Counter
 from contextlib import ExitStack, closing
 
 import pytest
+from confluent_kafka import KafkaError, Message, Producer
 
 from tests.e2e.conftest import TopicMaker, create_topic, unique_name
 from tests.support.lane_clients import Reader, enable_lanes, send
@@ -99,6 +100,37 @@ def test_lane_that_comes_and_goes_loses_and_doubles_nothing(
         eventually(has_everything, 60, "every record was read")
         assert max((base.values + lanes_seen).values()) == 1
         assert base.topics[f"{topic}.retry.{group_id}"] >= 5, "what the last consumer has not committed"
+
+
+def test_records_of_no_lane_or_two_are_refused_alone(server: Server, make_topic: TopicMaker) -> None:
+    topic = make_topic(config={"bmq.lane.validate": "true"})
+    failed: list[tuple[bytes | None, int]] = []
+
+    def on_delivery(error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            failed.append((message.value(), error.code()))
+
+    producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 0})
+    for value, lanes in (
+        (b"blue", [b"blue"]),
+        (b"at", [b"a@b"]),
+        (b"slash", [b"a/b"]),
+        (b"none", []),
+        (b"two", [b"red", b"blue"]),
+        (b"binary", [b"\xff"]),
+    ):
+        producer.produce(topic, value, headers=[("x-lane", lane) for lane in lanes], on_delivery=on_delivery)
+        assert producer.flush(30) == 0
+    assert failed == [(value, KafkaError.INVALID_RECORD) for value in (b"at", b"slash", b"two", b"binary")]
+    with closing(Reader(server.bootstrap, unique_name("group"), "rdkafka", topic).consumer) as consumer:
+        found: list[bytes | None] = []
+
+        def has_both() -> bool:
+            found.extend(message.value() for message in consumer.consume(10, timeout=0.5))
+            return len(found) >= 2
+
+        eventually(has_both, 30, "the records that were taken")
+    assert found == [b"blue", b"none"]
 
 
 def test_consumer_without_the_mark_is_refused(server: Server, make_topic: TopicMaker) -> None:

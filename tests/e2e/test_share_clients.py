@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 import pytest
-from confluent_kafka import AcknowledgeType, Message, ShareConsumer
+from confluent_kafka import AcknowledgeType, Message, Producer, ShareConsumer
 
 from tests.e2e.conftest import TopicMaker
 from tests.e2e.test_share_groups import described, group_from_the_beginning, produce
@@ -37,6 +38,31 @@ def committed(consumer: ShareConsumer) -> None:
 
 def lags(server: Server, group: str) -> set[str]:
     return {row[4] for row in described(server, group, "--offsets")}
+
+
+@pytest.mark.bmq_only
+def test_members_get_delayed_records_when_they_are_due_and_in_that_order(
+    server: Server, make_topic: TopicMaker
+) -> None:
+    topic, group = make_topic(config={"bmq.delay.enable": "true"}), group_from_the_beginning(server)
+    producer = Producer({"bootstrap.servers": server.bootstrap, "linger.ms": 100})
+    for value, after_ms in (("last", 1_500), ("now", None), ("next", 700)):
+        producer.produce(topic, value, headers=[] if after_ms is None else [("bmq-deliver-after", str(after_ms))])
+    assert producer.flush(30) == 0
+    found: list[Message] = []
+    with share_consumer(server, group, topic, "explicit") as consumer:
+
+        def accept() -> bool:
+            for message in polled(consumer):
+                assert message.timestamp()[1] <= time.time() * 1000, "never early"
+                found.append(message)
+                consumer.acknowledge(message, AcknowledgeType.ACCEPT)
+            committed(consumer)
+            return len(found) >= 3
+
+        eventually(accept, WAIT_S, "all records are delivered")
+    assert [message.value() for message in found] == [b"now", b"next", b"last"]
+    assert lags(server, group) == {"0"}
 
 
 @pytest.mark.safety

@@ -122,6 +122,42 @@ def test_two_stock_clients_read_a_view_to_its_end_and_nobody_writes_it(server: S
     assert [error.code() for error in failed] == [POLICY_VIOLATION]
 
 
+@pytest.mark.clients
+def test_views_that_cannot_be_are_refused_in_a_sentence(server: Server, make_topic: TopicMaker) -> None:
+    base, name = make_topic(), unique_name("none")
+    view = make_view(server.bootstrap, base, "tag = 'a'")
+    admin = AdminClient({"bootstrap.servers": server.bootstrap})
+    deleted = make_topic()
+    admin.delete_topics([deleted])[deleted].result(30)
+    eventually(lambda: deleted not in admin.list_topics(timeout=30).topics, 30, "the topic is gone")
+    for of, text, sentence in (
+        (view, "TRUE", f"'{view}' is a view itself: make one of '{base}'"),
+        (name, "TRUE", "A view cannot show itself"),
+        (deleted, "TRUE", f"There is no topic '{deleted}' that a view could show"),
+        (base, "tag = '" + "x" * 1_000_000 + "'", "maximum value size"),
+        (base, "(" * 10_000 + "TRUE" + ")" * 10_000, "bytes, 8192 are allowed"),
+        (base, "(" * 4_000 + "TRUE" + ")" * 4_000, "parentheses"),
+        (base, "value = 'x'", "does not look at the value"),
+    ):
+        topic = NewTopic(name, config={"bmq.view.of": of, "bmq.view.filter": text})
+        with pytest.raises(KafkaException) as refused:
+            admin.create_topics([topic])[name].result(30)
+        said = refused.value.args[0].str()
+        assert sentence in said and "\n" not in said and len(said) < 500, said
+    assert name not in admin.list_topics(timeout=30).topics
+    with pytest.raises(KafkaException, match=f"'{base}' has views: delete '{view}' first"):
+        admin.delete_topics([base])[base].result(30)
+    # A header that is no text is unknown: it passes neither a filter nor its opposite.
+    binary = make_view(server.bootstrap, base, "NOT (tag = 'a')")
+    produce(server.bootstrap, base, "ab")
+    producer = Producer({"bootstrap.servers": server.bootstrap})
+    producer.produce(base, b"binary", partition=0, headers=[("bmq-tag", b"\xff\x00")])
+    assert producer.flush(30) == 0
+    for shown, offsets in ((view, [0]), (binary, [1])):
+        found = read_to_the_end(server.bootstrap, shown, unique_name("group"))
+        assert [message.offset() for message in found] == offsets
+
+
 @pytest.mark.campaign("kafka")
 def test_stock_clients_read_codecs_and_commit_to_lag_0(server: Server, make_topic: TopicMaker) -> None:
     base = make_topic()

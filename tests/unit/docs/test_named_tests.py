@@ -1,4 +1,4 @@
-"""Every test that tests/README.md names is there."""
+"""Every test that tests/README.md and the pages of docs name is there."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ pytestmark = pytest.mark.unit
 
 TESTS: Final = REPOSITORY / "tests"
 NAMED: Final = re.compile(r"\| `([\w/]+\.py)` \| `(test_\w+)` \|")
+SHOWN: Final = re.compile(r"`tests/([\w/]+\.py)::(\w+)`")
+"""As pages of docs name the test of a claim."""
 
 
-def missing(text: str) -> list[str]:
+def missing(text: str, pattern: re.Pattern[str] = NAMED) -> list[str]:
     """Named tests that are not in their files."""
     return [
         f"{path}::{name}"
-        for path, name in NAMED.findall(text)
+        for path, name in pattern.findall(text)
         if not (TESTS / path).is_file() or f"def {name}(" not in (TESTS / path).read_text(encoding="utf-8")
     ]
 
@@ -28,6 +30,12 @@ def test_the_named_tests_are_there() -> None:
     text = (TESTS / "README.md").read_text(encoding="utf-8")
     assert len(NAMED.findall(text)) == text.count("| `test_") > 20, "file and name, each in code marks"
     assert missing(text) == []
+
+
+def test_tests_of_claims_are_there() -> None:
+    pages = [page.read_text(encoding="utf-8") for page in (REPOSITORY / "docs").rglob("*.md")]
+    assert sum(len(SHOWN.findall(text)) for text in pages) >= 30
+    assert [name for text in pages for name in missing(text, SHOWN)] == []
 
 
 def test_a_missing_one_is_found() -> None:

@@ -12,7 +12,7 @@ from bmq.broker.timers.run_sink import RunSink
 from bmq.log.manifest import TimersReference
 from bmq.log.store import StorageUnavailable
 from bmq.protocol.error_codes import ErrorCode
-from tests.unit.broker.half.test_half_messages import decision, half, pass_time, sent, waiting
+from tests.unit.broker.half.test_half_messages import FakeChecker, checked, decision, half, pass_time, sent, waiting
 from tests.unit.broker.timers.test_runs import due_values, hold_many, in_runs, lifecycle_of, run_files, runs_of
 from tests.unit.broker.timers.test_timers import DELAY, cancelling, values
 from tests.unit.broker.world import World, append, produce, virtual
@@ -42,6 +42,21 @@ async def both_pending(log: PartitionRuntime, world: World) -> tuple[int, list[b
     """An undecided half message, and behind it four delayed records in runs."""
     name = await sent(log, half(b"order"))
     return name, await hold_many(log, world, 4)
+
+
+def test_checks_write_nothing() -> None:
+    """Also none that nobody answers, unlike those of RocketMQ, which write the message again."""
+
+    async def main() -> None:
+        world, checker = World(), FakeChecker()
+        log = await checked(world, checker).log()
+        await sent(log, half(b"a", "one"))
+        end_offset = log.log_end_offset
+        await pass_time(world, 40_000)
+        assert checker.numbers == [("one", 1), ("one", 2)]
+        assert log.log_end_offset == end_offset
+
+    virtual(main)
 
 
 def test_the_replay_offset_passes_runs_and_the_half_offset_stays() -> None:
