@@ -90,6 +90,7 @@ PARTS: Final = (
             ("tests.simulation", "--history", "share", "--seeds", "40"),
             ("tests.simulation", "--history", "delay", "--seeds", "40"),
             ("tests.simulation", "--history", "half", "--seeds", "40"),
+            ("tests.simulation", "--history", "views", "--seeds", "20"),
         ),
     ),
     Part(

@@ -249,6 +249,16 @@ FLOORS: Mapping[str, Mapping[str, float]] = {
         "halves_checked": 30,
         "halves_refused": 1,
     },
+    "views": {
+        "kills": 1,
+        "pauses": 0.5,
+        "hand_overs": 1,
+        "cuts": 1,
+        "moves": 4,
+        "acknowledged_batches": 70,
+        "views_shown": 150,
+        "views_left_out": 150,
+    },
 }
 FLOORS_FROM_SEEDS = 20  # fewer may be quiet by chance
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
@@ -76,10 +78,18 @@ async def read(client: Client, topic: str, partition: int, offset: int, wait_ms:
     return found, end
 
 
+class Produced(Protocol):
+    """Takes note of what is produced."""
+
+    def send(self, lane: str, values: Iterable[bytes]) -> None: ...
+
+    def acknowledge(self, partition: int, base_offset: int, values: Sequence[bytes]) -> None: ...
+
+
 class LaneProducer(Client):
     """Idempotent, one batch after the other; records of lanes and others are in one batch."""
 
-    def __init__(self, name: str, address: Address, rng: random.Random, history: LaneHistory, partitions: int) -> None:
+    def __init__(self, name: str, address: Address, rng: random.Random, history: Produced, partitions: int) -> None:
         super().__init__(name, address, rng)
         self._history = history
         self._sequences = [0] * partitions
@@ -98,14 +108,19 @@ class LaneProducer(Client):
         expect(answer.error_code)
         return answer.producer_id, answer.producer_epoch
 
+    def _records(self) -> list[Record]:
+        """Of the next batch."""
+        return [self._record(self.rng.choice(("", *LANES))) for _ in range(self.rng.randint(1, 5))]
+
+    def _record(self, lane: str, padding: bytes = b"") -> Record:
+        self._count += 1
+        value = f"{self.name}-{self._count}".encode() + padding
+        self._history.send(lane, [value])
+        headers = (("x-lane", lane.encode()),) if lane else ()
+        return Record(None, value, headers, timestamp_ms=now_ms())
+
     async def produce(self, partition: int) -> None:
-        records = []
-        for _ in range(self.rng.randint(1, 5)):
-            self._count += 1
-            value, lane = f"{self.name}-{self._count}".encode(), self.rng.choice(("", *LANES))
-            self._history.send(lane, [value])
-            headers = (("x-lane", lane.encode()),) if lane else ()
-            records.append(Record(None, value, headers, timestamp_ms=now_ms()))
+        records = self._records()
         batch = encode_batch(
             records,
             producer_id=self._producer_id,

@@ -85,6 +85,8 @@ class Outcome:
     halves_given_up: int = 0
     halves_checked: int = 0  # checks that were read
     halves_refused: int = 0  # messages with a decision that was refused
+    views_shown: int = 0  # records that readers of a view were given
+    views_left_out: int = 0  # offsets that they passed without one
     cleaners_hurt: int = 0  # dead or hanging between what they wrote and its swap
     simulated_s: float = 0.0
     callbacks: int = 0
@@ -129,7 +131,8 @@ class Outcome:
             f"{self.base_records} of the base group, {self.lane_copies} copied for it, "
             f"{self.halves_delivered} half messages delivered, "
             f"{self.halves_rolled_back} rolled back, {self.halves_given_up} given up, {self.halves_checked} checks, "
-            f"{self.halves_refused} decisions refused, {self.callbacks} callbacks, "
+            f"{self.halves_refused} decisions refused, {self.views_shown} records shown by views, "
+            f"{self.views_left_out} left out, {self.callbacks} callbacks, "
             f"{self.simulated_s:.3f} s simulated: {verdict}"
         )
 

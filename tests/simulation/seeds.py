@@ -19,6 +19,7 @@ from tests.simulation.owners import Owners
 from tests.simulation.servers import Servers
 from tests.simulation.shares import Shares
 from tests.simulation.transactions import Transactions
+from tests.simulation.views import Views
 
 History = Owners | Servers | Cluster
 HISTORIES: dict[str, Callable[[int, FaultRates, bool], History]] = {
@@ -33,6 +34,7 @@ HISTORIES: dict[str, Callable[[int, FaultRates, bool], History]] = {
     "delay": Delays,
     "lanes": Lanes,
     "half": Halves,
+    "views": Views,
 }
 # Those that cost as much as the others together take turns: (every so many seeds, beginning with which).
 TURNS = {
@@ -45,6 +47,7 @@ TURNS = {
     "delay": (8, 6),
     "lanes": (8, 4),
     "half": (8, 7),
+    "views": (16, 3),
 }
 
 

@@ -49,6 +49,7 @@ def test_some_seeds() -> None:
         "delay",
         "lanes",
         "half",
+        "views",
     ],
 )
 def test_a_seed_is_the_same_history_each_time(history: str) -> None:

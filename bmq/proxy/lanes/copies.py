@@ -129,8 +129,8 @@ class LaneCopier:
         if source is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "the topic of the records is deleted")
         target = image.topics.get(copies_topic(source.name, base))
-        if target is None:
-            why = f"there is no topic {copies_topic(source.name, base)} for the records that a lane leaves over"
+        if target is None or not target.partitions:
+            why = f"there is no topic {copies_topic(source.name, base)} for what a lane leaves over"
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
         return target
 
