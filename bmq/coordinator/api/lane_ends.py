@@ -7,6 +7,7 @@ after twice as long a pause: the topic of copies may be missing, or refuse a rec
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -28,6 +29,8 @@ LOOK_S: Final = 1.0
 """So often a shard with lanes looks whether one has gone."""
 PAUSE_S_MAX: Final = 30.0
 """Between two tries of what fails."""
+TRIES_AT_ONCE: Final = 8
+"""Intervals of a shard: one whose partition or topic of copies does not answer keeps others waiting for seconds."""
 COPIES_PER_LOOK_MAX: Final = 100
 """Batches of one interval that are copied before the next one has its turn."""
 
@@ -68,14 +71,11 @@ class LaneEnds:
         pauses: dict[LaneIntervalKey, Pause] = {}
         try:
             while not shard.is_lost and (unfinished := _unfinished(shard)):
-                for key in [key for key in unfinished if key not in pauses or pauses[key].until_s <= loop.time()]:
-                    try:
-                        await self._go_on(shard, key)
-                        pauses.pop(key, None)
-                        waits.pop(key, None)
-                    except BmqError as error:
-                        _told(waits, key, str(error) or error.code.name)
-                        pauses[key] = Pause.after(pauses.get(key), loop.time())
+                due = [key for key in unfinished if key not in pauses or pauses[key].until_s <= loop.time()]
+                left_to_try = iter(due)
+                async with asyncio.TaskGroup() as tries:
+                    for _ in range(min(TRIES_AT_ONCE, len(due))):
+                        tries.create_task(self._try(shard, left_to_try, pauses))
                 await asyncio.sleep(LOOK_S)
                 left = set(_unfinished(shard))
                 for gone in [key for key in waits if key not in left]:  # its topic was deleted
@@ -83,6 +83,20 @@ class LaneEnds:
                     pauses.pop(gone, None)
         finally:
             self._watched.discard(shard)
+
+    async def _try(
+        self, shard: GroupShard, keys: Iterator[LaneIntervalKey], pauses: dict[LaneIntervalKey, Pause]
+    ) -> None:
+        """One after the other, beside those that take from the same `keys`."""
+        waits = shard.lanes.waits
+        for key in keys:
+            try:
+                await self._go_on(shard, key)
+                pauses.pop(key, None)
+                waits.pop(key, None)
+            except BmqError as error:
+                _told(waits, key, str(error) or error.code.name)
+                pauses[key] = Pause.after(pauses.get(key), asyncio.get_running_loop().time())
 
     async def _go_on(self, shard: GroupShard, key: LaneIntervalKey) -> None:
         """Raises BmqError: later again."""
