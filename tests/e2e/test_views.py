@@ -134,7 +134,7 @@ def test_views_that_cannot_be_are_refused_in_a_sentence(server: Server, make_top
         (view, "TRUE", f"'{view}' is a view itself: make one of '{base}'"),
         (name, "TRUE", "A view cannot show itself"),
         (deleted, "TRUE", f"There is no topic '{deleted}' that a view could show"),
-        (base, "tag = '" + "x" * 1_000_000 + "'", "maximum value size"),
+        (base, "tag = '" + "x" * 30_000 + "'", "bytes, 8192 are allowed"),  # librdkafka sends no longer text
         (base, "(" * 10_000 + "TRUE" + ")" * 10_000, "bytes, 8192 are allowed"),
         (base, "(" * 4_000 + "TRUE" + ")" * 4_000, "parentheses"),
         (base, "value = 'x'", "does not look at the value"),
