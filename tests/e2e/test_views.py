@@ -136,7 +136,8 @@ def test_views_that_cannot_be_are_refused_in_a_sentence(server: Server, make_top
         (deleted, "TRUE", f"There is no topic '{deleted}' that a view could show"),
         (base, "tag = '" + "x" * 30_000 + "'", "bytes, 8192 are allowed"),  # librdkafka sends no longer text
         (base, "(" * 10_000 + "TRUE" + ")" * 10_000, "bytes, 8192 are allowed"),
-        (base, "(" * 4_000 + "TRUE" + ")" * 4_000, "parentheses"),
+        (base, "(" * 4_000 + "TRUE" + ")" * 4_000, "words and signs, 2000 are allowed"),
+        (base, "(" * 100 + "TRUE" + ")" * 100, "parentheses"),
         (base, "value = 'x'", "does not look at the value"),
     ):
         topic = NewTopic(name, config={"bmq.view.of": of, "bmq.view.filter": text})
@@ -145,7 +146,7 @@ def test_views_that_cannot_be_are_refused_in_a_sentence(server: Server, make_top
         said = refused.value.args[0].str()
         assert sentence in said and "\n" not in said and len(said) < 500, said
     assert name not in admin.list_topics(timeout=30).topics
-    with pytest.raises(KafkaException, match=f"'{base}' has views: delete '{view}' first"):
+    with pytest.raises(KafkaException, match="POLICY_VIOLATION"):  # librdkafka asks by a version without the sentence
         admin.delete_topics([base])[base].result(30)
     # A header that is no text is unknown: it passes neither a filter nor its opposite.
     binary = make_view(server.bootstrap, base, "NOT (tag = 'a')")

@@ -12,7 +12,8 @@ from bmq.broker.timers.run_sink import RunSink
 from bmq.log.manifest import TimersReference
 from bmq.log.store import StorageUnavailable
 from bmq.protocol.error_codes import ErrorCode
-from tests.unit.broker.half.test_half_messages import FakeChecker, checked, decision, half, pass_time, sent, waiting
+from tests.unit.broker.half.fake_checker import FakeChecker
+from tests.unit.broker.half.test_half_messages import checked, decision, half, pass_time, sent, waiting
 from tests.unit.broker.timers.test_runs import due_values, hold_many, in_runs, lifecycle_of, run_files, runs_of
 from tests.unit.broker.timers.test_timers import DELAY, cancelling, values
 from tests.unit.broker.world import World, append, produce, virtual

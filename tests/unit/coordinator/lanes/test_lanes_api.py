@@ -59,7 +59,7 @@ class Calls:
         self.group_count = 0
         self.jobs: list[CopyJob] = []
         self.copy_error: KafkaError | None = None
-        self.refused = ("blue", "red")  # lanes whose copies end with `copy_error`
+        self.refused: tuple[str, ...] = ("blue", "red")  # lanes whose copies end with `copy_error`
         self.held: dict[str, asyncio.Event] = {}  # until when copies of a lane get no answer
 
     async def group(self, request: LaneGroupRequest) -> LaneGroupResponse:
