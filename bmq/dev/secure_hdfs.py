@@ -74,13 +74,13 @@ class Realm:
     def admin_login(self) -> Authentication:
         """The NameNodes' own principal is a superuser."""
         # Open clusters do without these modules.
-        from bmq.hdfs.sasl.gss import KerberosLogin
+        from bmq.hdfs.sasl.gss import hdfs_login
         from bmq.hdfs.sasl.logins import KerberosAuthentication
 
         principal, keytab = self.kdc.full(NAMENODE), str(self.kdc.keytab_path(_SERVICES_FILE))
         security = HadoopSecurity.of(self.daemon_properties, principal=principal, keytab=keytab)
         assert security is not None
-        return KerberosAuthentication(security, KerberosLogin(security.principal, security.keytab))
+        return KerberosAuthentication(security, hdfs_login(security.principal, security.keytab))
 
     def make_keytabs(self) -> None:
         """Those that are missing, while the realm is there. Raises KdcFailed."""

@@ -6,7 +6,6 @@ and then none of this counts.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -15,11 +14,10 @@ from typing import Final
 
 from bmq.hdfs.delegation_token import DelegationToken
 from bmq.log.store import StoreError
+from bmq.security.kerberos.principals import NoHostName, server_principal
 
 AES_SUITE: Final = "AES/CTR/NoPadding"
 PRIVILEGED_PORTS: Final = 1024
-_HOST: Final = "_HOST"
-_ADDRESS: Final = re.compile(r"[0-9.]+|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*")
 
 
 class BadSecurity(StoreError):
@@ -132,15 +130,12 @@ def check_service(security: HadoopSecurity, offered: str, host: str) -> None:
 
 def service_principal(configured: str, host: str) -> str:
     """The principal with the host put in for `_HOST`, in lower case. Raises BadSecurity for an address."""
-    name, slash, rest = configured.partition("/")
-    instance, at, realm = rest.partition("@")
-    if not slash or instance != _HOST:
-        return configured
-    if _ADDRESS.fullmatch(host):
+    try:
+        return server_principal(configured, host)
+    except NoHostName:
         raise BadSecurity(
             f"{configured} needs the server's host name: name it in the store's URL instead of the address {host}"
-        )
-    return f"{name}/{host.lower()}{at}{realm}"
+        ) from None
 
 
 def _protections(hadoop: Mapping[str, str], name: str) -> tuple[Protection, ...]:

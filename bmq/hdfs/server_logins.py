@@ -11,7 +11,7 @@ from bmq.hdfs.proto.hdfs_pb2 import Token
 from bmq.hdfs.security import BadSecurity
 
 if TYPE_CHECKING:
-    from bmq.hdfs.sasl.gss import KerberosLogin
+    from bmq.security.kerberos.login import KerberosLogin
 
 
 def namenode_authentication(config: HdfsConfig) -> Authentication:
@@ -20,15 +20,15 @@ def namenode_authentication(config: HdfsConfig) -> Authentication:
     if security is None:
         return SimpleAuthentication(config.user)
     # Open clusters do without these modules.
-    from bmq.hdfs.sasl.gss import KerberosLogin, gssapi_module
+    from bmq.hdfs.sasl.gss import hdfs_login, require_gssapi
     from bmq.hdfs.sasl.logins import KerberosAuthentication, TokenAuthentication
 
     if security.delegation is not None:
         delegation = security.delegation
         token = Token(identifier=delegation.identifier, password=delegation.password, kind=KIND, service="")
         return TokenAuthentication(token, security.rpc)
-    gssapi_module()
-    return KerberosAuthentication(security, KerberosLogin(security.principal, security.keytab))
+    require_gssapi()
+    return KerberosAuthentication(security, hdfs_login(security.principal, security.keytab))
 
 
 class DataNodeLogins:
@@ -47,7 +47,7 @@ class DataNodeLogins:
         security = self._security
         if security is None:
             return self._simple
-        from bmq.hdfs.sasl.gss import KerberosLogin
+        from bmq.hdfs.sasl.gss import hdfs_login
         from bmq.hdfs.sasl.logins import KerberosAuthentication, TokenAuthentication
 
         if token is not None:
@@ -57,5 +57,5 @@ class DataNodeLogins:
                 f"a call to the DataNode at {host} needs a login by Kerberos, and here is a delegation token alone"
             )
         if self._kerberos is None:
-            self._kerberos = KerberosLogin(security.principal, security.keytab)
+            self._kerberos = hdfs_login(security.principal, security.keytab)
         return KerberosAuthentication(security, self._kerberos, datanode_host=host)

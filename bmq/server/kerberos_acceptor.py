@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from bmq.extras import install_command
+from bmq.security.kerberos.library import NoGssapi, gssapi_module
 from bmq.security.listener_security import KerberosService
 from bmq.security.sasl.gssapi import GssRefused, GssUnavailable
 
@@ -36,18 +36,6 @@ class NoKerberos(Exception):
     """Logins by Kerberos cannot be served as they are set; the message is one sentence."""
 
 
-def gssapi_module() -> Any:
-    """The package. Raises NoKerberos with the command that installs it."""
-    try:
-        import gssapi
-    except ImportError as error:
-        raise NoKerberos(
-            f"GSSAPI needs a package that is missing ({error}): install libkrb5 with its headers and a C compiler (Debian:"
-            f" libkrb5-dev gcc), then: {install_command('kerberos')}"
-        ) from error
-    return gssapi
-
-
 class KerberosAcceptor:
     """Of one listener."""
 
@@ -56,7 +44,10 @@ class KerberosAcceptor:
 
     def check(self) -> None:
         """Raises NoKerberos: the package, the keytab or the key is missing."""
-        gssapi_module()
+        try:
+            gssapi_module()
+        except NoGssapi as error:
+            raise NoKerberos(f"GSSAPI needs Kerberos, and {error}") from error
         try:
             self._credentials()
         except GssUnavailable as error:

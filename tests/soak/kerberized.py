@@ -17,7 +17,7 @@ from bmq.dev.secure_hadoop import HOST_NAME, WireProtection
 from bmq.dev.secure_hdfs import Realm, SecureHdfsCluster
 from bmq.hdfs.authentication import Authentication
 from bmq.hdfs.config import Address
-from bmq.hdfs.sasl.gss import KerberosLogin
+from bmq.hdfs.sasl.gss import hdfs_login
 from bmq.hdfs.sasl.logins import KerberosAuthentication
 from bmq.hdfs.security import HadoopSecurity, Protection
 from tests.support.kdc import install_kdc, used_here
@@ -57,7 +57,7 @@ class KerberizedHdfs:
         principal, keytab = self._realm.principal, str(self._realm.keytab)
         security = HadoopSecurity.of(self._realm.client_properties, principal=principal, keytab=keytab)
         assert security is not None
-        return KerberosAuthentication(security, KerberosLogin(principal, keytab))
+        return KerberosAuthentication(security, hdfs_login(principal, keytab))
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

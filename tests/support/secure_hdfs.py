@@ -20,7 +20,7 @@ from bmq.dev.secure_hadoop import CLIENT, NAMENODE, SERVICES, WireProtection, cl
 from bmq.hdfs.config import HdfsConfig, HdfsSettings
 from bmq.hdfs.hadoop_site import hadoop_properties
 from bmq.hdfs.location import located
-from bmq.hdfs.sasl.gss import KerberosLogin
+from bmq.hdfs.sasl.gss import hdfs_login
 from bmq.hdfs.sasl.logins import KerberosAuthentication
 from bmq.hdfs.security import HadoopSecurity
 from tests.support.free_ports import started_on_free_ports
@@ -83,7 +83,7 @@ def admin_login(kdc: Kdc, secure: Mapping[str, str]) -> KerberosAuthentication:
     principal = kdc.principal(NAMENODE)
     security = HadoopSecurity.of(secure, principal=principal, keytab=secure["dfs.namenode.keytab.file"])
     assert security is not None
-    return KerberosAuthentication(security, KerberosLogin(security.principal, security.keytab))
+    return KerberosAuthentication(security, hdfs_login(security.principal, security.keytab))
 
 
 @contextmanager

@@ -1,91 +1,35 @@
-"""Kerberos by MIT's libkrb5 (the package gssapi, extra `kerberos`): tickets, contexts, protected messages.
-
-A context may need a ticket from the KDC, and libkrb5 blocks meanwhile. So all such calls run in one thread, one at a time. (Also,
-the first messages of two contexts made in the same microsecond would look like a replay to the server.)
-"""
+"""Logins to HDFS by Kerberos: one to a server, and what protects messages after it (bmq.security.kerberos has the rest)."""
 
 from __future__ import annotations
 
 import asyncio
-import itertools
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from bmq.extras import install_command
 from bmq.hdfs.authentication import MessageLayer
 from bmq.hdfs.errors import AuthenticationRequired
-from bmq.hdfs.sasl.kerberos_errors import NO_KEYTAB, kerberos_error
+from bmq.hdfs.sasl.kerberos_errors import HDFS_LOGIN, kerberos_error
 from bmq.hdfs.sasl.security_layer import chosen_layer, layer_answer
 from bmq.hdfs.security import BadSecurity, Protection
 from bmq.log.store import StorageUnavailable
-
-KDC_ANSWER_MAX_S: Final = 30.0
-KEYTAB_FIRST_BYTE: Final = b"\x05"
+from bmq.security.kerberos.faults import KerberosFault
+from bmq.security.kerberos.library import KDC_ANSWER_MAX_S, NoGssapi, gssapi_module, in_kerberos_thread
+from bmq.security.kerberos.login import GssInitiator, KerberosLogin
 
 T = TypeVar("T")
-_cache_numbers = itertools.count()
 
 
-def gssapi_module() -> Any:
-    """Import the package gssapi. Raises BadSecurity, which names the command that installs it."""
+def hdfs_login(principal: str, keytab: str) -> KerberosLogin:
+    """`principal`, `keytab`: of HadoopSecurity."""
+    return KerberosLogin(principal, keytab, HDFS_LOGIN)
+
+
+def require_gssapi() -> None:
+    """Raises BadSecurity with the command that installs the package."""
     try:
-        import gssapi
-    except ImportError as error:
-        raise BadSecurity(
-            f"this HDFS demands Kerberos, and the package for it is missing ({error}): install libkrb5 with its headers and"
-            f" a C compiler (Debian: libkrb5-dev gcc), then: {install_command('kerberos')}"
-        ) from error
-    return gssapi
-
-
-class KerberosLogin:
-    """Our identity: `principal` and `keytab` as in HadoopSecurity; without a keytab, the ticket cache.
-
-    Tickets that were obtained with the keytab are kept in memory. `who`, `where`: words for error messages.
-    """
-
-    def __init__(self, principal: str, keytab: str) -> None:
-        self.who = principal or "the ticket cache's user"
-        self.where = (
-            f"the keytab {keytab}" if keytab else f"the ticket cache {os.environ.get('KRB5CCNAME', '')}".strip()
-        )
-        self.is_keytab = bool(keytab)
-        self._principal = principal
-        self._keytab = keytab
-        self._store: dict[str, str] | None = None
-        if keytab:
-            self._store = {"client_keytab": keytab, "ccache": f"MEMORY:bmq-{next(_cache_numbers)}"}
-
-    def credentials(self) -> Any:
-        """New gssapi.Credentials, one for each login: old ones stay expired even after libkrb5 has fetched a new ticket."""
-        gssapi = gssapi_module()
-        name = None
-        if self._principal:
-            name = gssapi.Name(self._principal, gssapi.NameType.kerberos_principal)
-        if self._keytab:
-            self._check_keytab()
-        return gssapi.Credentials(name=name, usage="initiate", store=self._store)
-
-    def _check_keytab(self) -> None:
-        """Check that the keytab can be read: libkrb5 would report an unreadable one as one without our key.
-
-        Raises AuthenticationRequired.
-        """
-        try:
-            with Path(self._keytab).open("rb") as file:
-                reason = "" if file.read(1) == KEYTAB_FIRST_BYTE else NO_KEYTAB
-        except FileNotFoundError:
-            reason = "Key table file is not there"
-        except IsADirectoryError:
-            reason = NO_KEYTAB
-        except OSError as error:
-            reason = error.strerror or str(error)
-        if reason:
-            raise kerberos_error(reason, who=self.who, where=self.where, server="HDFS")
+        gssapi_module()
+    except NoGssapi as error:
+        raise BadSecurity(f"this HDFS demands Kerberos, and {error}") from error
 
 
 class GssMechanism:
@@ -94,57 +38,35 @@ class GssMechanism:
     def __init__(
         self, login: KerberosLogin, server_principal: str, *, wanted: Sequence[Protection], server: str
     ) -> None:
-        self._login = login
-        self._server_principal = server_principal
+        self._initiator = GssInitiator(login, server_principal, server, self._agree)
         self._wanted = tuple(wanted)
         self._server = server
-        self._context: Any = None
+        self._agreed = Protection.AUTHENTICATION
+        self._peer_bytes_max = 0
         self.layer: MessageLayer | None = None
-        self.is_complete = False
+
+    @property
+    def is_complete(self) -> bool:
+        return self._initiator.is_complete
 
     async def step(self, challenge: bytes) -> bytes:
-        """The response to the server's message. Raises AuthenticationRequired, StorageUnavailable (no KDC answers)."""
-        return await _in_thread(lambda: self._step(challenge), self._server)
+        """The answer to the server's message. Raises AuthenticationRequired, StorageUnavailable (no KDC answers)."""
+        try:
+            return await _in_thread(lambda: self._step(challenge), self._server)
+        except KerberosFault as fault:
+            raise kerberos_error(fault) from fault
 
     def _step(self, challenge: bytes) -> bytes:
-        gssapi = gssapi_module()
-        try:
-            if self._context is None:
-                self._context = self._begin(gssapi)
-            elif self._context.complete:
-                return self._agree(challenge)
-            return self._context.step(challenge or None) or b""
-        except gssapi.exceptions.GSSError as error:
-            raise kerberos_error(
-                str(error),
-                who=self._login.who,
-                where=self._login.where,
-                server=self._server,
-                is_keytab=self._login.is_keytab,
-            ) from error
-
-    def _begin(self, gssapi: Any) -> Any:
-        flag = gssapi.RequirementFlag
-        return gssapi.SecurityContext(
-            name=gssapi.Name(self._server_principal, gssapi.NameType.kerberos_principal),
-            creds=self._login.credentials(),
-            usage="initiate",
-            mech=gssapi.MechType.kerberos,
-            flags=[flag.mutual_authentication, flag.integrity, flag.confidentiality, flag.out_of_sequence_detection],
-        )
-
-    def _agree(self, challenge: bytes) -> bytes:
-        if self.is_complete:
-            raise AuthenticationRequired(f"{self._server} went on with the login after its end")
-        offer = self._context.unwrap(challenge).message
-        protection, peer_bytes_max = chosen_layer(offer, self._wanted, self._server)
-        answer: bytes = self._context.wrap(layer_answer(protection), False).message
-        if protection is not Protection.AUTHENTICATION:
-            is_sealed = protection is Protection.PRIVACY
-            bytes_max = self._context.get_wrap_size_limit(peer_bytes_max, is_sealed)
-            self.layer = GssLayer(self._context, is_sealed=is_sealed, bytes_max=bytes_max)
-        self.is_complete = True
+        answer = self._initiator.step(challenge)
+        if self._initiator.is_complete and self._agreed is not Protection.AUTHENTICATION:
+            context, is_sealed = self._initiator.context, self._agreed is Protection.PRIVACY
+            bytes_max = context.get_wrap_size_limit(self._peer_bytes_max, is_sealed)
+            self.layer = GssLayer(context, is_sealed=is_sealed, bytes_max=bytes_max)
         return answer
+
+    def _agree(self, offer: bytes) -> bytes:
+        self._agreed, self._peer_bytes_max = chosen_layer(offer, self._wanted, self._server)
+        return layer_answer(self._agreed)
 
 
 class GssLayer:
@@ -171,14 +93,9 @@ class GssLayer:
         return data
 
 
-@cache
-def _thread() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(1, "bmq-kerberos")
-
-
 async def _in_thread(work: Callable[[], T], server: str) -> T:
     try:
         async with asyncio.timeout(KDC_ANSWER_MAX_S):
-            return await asyncio.get_running_loop().run_in_executor(_thread(), work)
+            return await asyncio.wrap_future(in_kerberos_thread(work))
     except TimeoutError:
         raise StorageUnavailable(f"{server}: no KDC has answered within {KDC_ANSWER_MAX_S:g} s") from None

@@ -11,9 +11,10 @@ from bmq.hdfs.authentication import SASL_NEGOTIATION, MessageLayer, Negotiation
 from bmq.hdfs.proto.hdfs_pb2 import Token
 from bmq.hdfs.proto.rpc_pb2 import UserInformation
 from bmq.hdfs.sasl.digest_md5 import DigestMd5
-from bmq.hdfs.sasl.gss import GssMechanism, KerberosLogin
+from bmq.hdfs.sasl.gss import GssMechanism
 from bmq.hdfs.sasl.negotiation import KERBEROS, TOKEN, RpcNegotiation
 from bmq.hdfs.security import HadoopSecurity, Protection, check_service, service_principal
+from bmq.security.kerberos.login import KerberosLogin
 
 CNONCE_BYTES: int = 24
 

@@ -12,18 +12,20 @@ import pytest
 from bmq.hdfs.authentication import refusal
 from bmq.hdfs.config import Address, HdfsConfig
 from bmq.hdfs.errors import AuthenticationRequired, RemoteError
-from bmq.hdfs.sasl.gss import KerberosLogin
-from bmq.hdfs.sasl.kerberos_errors import kerberos_error
+from bmq.hdfs.sasl.gss import hdfs_login
+from bmq.hdfs.sasl.kerberos_errors import HDFS_LOGIN, kerberos_error
 from bmq.hdfs.security import BadSecurity, HadoopSecurity
 from bmq.hdfs.server_logins import namenode_authentication
 from bmq.log.store import StorageUnavailable, StoreError
+from bmq.security.kerberos.faults import KerberosFault, LoginParties, kerberos_fault
 
 pytestmark = pytest.mark.unit
 
 
 def sentence(minor: str) -> StoreError:
     text = f"Major (851968): Unspecified GSS failure.  Minor code may provide more information, Minor (2529): {minor}"
-    return kerberos_error(text, who="bmq@R", where="the keytab /k", server="nn1")
+    parties = LoginParties(who="bmq@R", where="the keytab /k", server="nn1")
+    return kerberos_error(kerberos_fault(text, parties, HDFS_LOGIN))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,8 @@ def test_a_kdc_that_is_away_may_come_back(minor: str) -> None:
 def test_a_keytab_without_our_key() -> None:
     """The library then looks for tickets, and says that there are none."""
     text = "Major (1): x, Minor (2): No credentials cache found"
-    error = kerberos_error(text, who="bmq@R", where="the keytab /k", server="nn1", is_keytab=True)
+    parties = LoginParties(who="bmq@R", where="the keytab /k", server="nn1", is_keytab=True)
+    error = kerberos_error(kerberos_fault(text, parties, HDFS_LOGIN))
     with pytest.raises(AuthenticationRequired, match="the keytab /k has no usable key of bmq@R"):
         raise error
 
@@ -89,13 +92,13 @@ def test_a_keytab_that_is_none(content: bytes | None, advice: str, tmp_path: Pat
     """The library says of all of them that they have no key of ours."""
     if content is not None:
         (tmp_path / "k").write_bytes(content)
-    with pytest.raises(AuthenticationRequired, match=f"^HDFS: the keytab {tmp_path}/k {advice}"):
-        KerberosLogin("bmq@R", str(tmp_path / "k")).credentials()
+    with pytest.raises(KerberosFault, match=f"^HDFS: the keytab {tmp_path}/k {advice}"):
+        hdfs_login("bmq@R", str(tmp_path / "k")).check_keytab()
 
 
 def test_a_directory_for_a_keytab(tmp_path: Path) -> None:
-    with pytest.raises(AuthenticationRequired, match="is no keytab: have it written by ktadd"):
-        KerberosLogin("bmq@R", str(tmp_path)).credentials()
+    with pytest.raises(KerberosFault, match="is no keytab: have it written by ktadd"):
+        hdfs_login("bmq@R", str(tmp_path)).check_keytab()
 
 
 def test_a_keytab_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,8 +106,8 @@ def test_a_keytab_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     monkeypatch.setattr(Path, "open", refuse)
-    with pytest.raises(AuthenticationRequired, match="cannot be read: allow it to the user that bmq runs as"):
-        KerberosLogin("bmq@R", str(tmp_path / "k")).credentials()
+    with pytest.raises(KerberosFault, match="cannot be read: allow it to the user that bmq runs as"):
+        hdfs_login("bmq@R", str(tmp_path / "k")).check_keytab()
 
 
 @pytest.mark.parametrize(
