@@ -13,7 +13,15 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 import structlog
-from kazoo.exceptions import AuthFailedError, InvalidACLError, NodeExistsError, NoNodeError, ZookeeperError
+from kazoo.exceptions import (
+    AuthFailedError,
+    InvalidACLError,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    SessionClosedRequireSaslError,
+    ZookeeperError,
+)
 from kazoo.security import CREATOR_ALL_ACL
 
 from bmq.election.election import (
@@ -189,7 +197,7 @@ class ZooKeeperElection:
                 await self._pause()
             except ZookeeperError as error:
                 # NoNodeError: our nodes were deleted, so the next round creates them again.
-                self._complain(_named(error))
+                self._complain(self._named(error))
                 await self._pause()
 
     def _complain(self, reason: str) -> None:
@@ -284,12 +292,16 @@ class ZooKeeperElection:
         except SessionClosed:
             raise ElectionUnavailable("the session with ZooKeeper was closed") from None
         except ZookeeperError as error:
-            raise ElectionUnavailable(f"ZooKeeper at {self._address} refuses: {_named(error)}") from None
+            raise ElectionUnavailable(f"ZooKeeper at {self._address} refuses: {self._named(error)}") from None
 
-
-def _named(error: ZookeeperError) -> str:
-    if isinstance(error, AuthFailedError):
-        return "our login is not accepted; see zookeeper_security.username and password_file"
-    if isinstance(error, InvalidACLError):
-        return "our session is not authenticated there, so acl = auth cannot be; see that the server has SASL"
-    return f"{type(error).__name__} {error}".strip()
+    def _named(self, error: ZookeeperError) -> str:
+        security = self._security
+        if isinstance(error, SessionClosedRequireSaslError) and not security.sasl_mechanism:
+            return "it demands a login: set zookeeper_security.sasl_mechanism"
+        if isinstance(error, (AuthFailedError, SessionClosedRequireSaslError)):
+            return f"our login is not accepted; {self._session.login_fault or security.login_advice}"
+        if isinstance(error, InvalidACLError):
+            return "our session is not authenticated there, so acl = auth cannot be; see that the server has SASL"
+        if isinstance(error, NoAuthError):
+            return f"our nodes there are another user's; {security.owner_advice}"
+        return f"{type(error).__name__} {error}".strip()

@@ -12,14 +12,22 @@ from dataclasses import dataclass
 from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bmq.election.election import ElectionError
 from bmq.extras import install_command
 
+if TYPE_CHECKING:
+    from bmq.election.zookeeper_kerberos import Wait, ZooKeeperKerberos
+
 SECRET_BYTES_MAX: Final = 4096
 DIGEST_MD5: Final = "DIGEST-MD5"
-_SERVED: Final = frozenset({"", DIGEST_MD5})
+GSSAPI: Final = "GSSAPI"
+SERVER_PRINCIPAL: Final = "zookeeper/_HOST"
+# The host that every server of ZooKeeper goes by in DIGEST-MD5.
+DIGEST_HOST: Final = "zk-sasl-md5"
+_SASL_SERVICE: Final = "zookeeper"
+_SERVED: Final = frozenset({"", DIGEST_MD5, GSSAPI})
 _OTHERS: Final = stat.S_IRWXO
 
 
@@ -38,18 +46,25 @@ class NodeAccess(StrEnum):
 class ZooKeeperSecurity:
     """What an operator may set.
 
-    `sasl_mechanism`: empty, or DIGEST-MD5 with `username` and the first line of `password_file`. `tls`: with the system's
-    certificate authorities, or those in `ca_file` alone; `certificate_file` and `key_file` (PEM, `key_password_file` if it
-    is encrypted) where the server wants a client's certificate. `checks_host`: the server's certificate has to name it.
-    `acl`: of our nodes; `auth` also closes those that were made open.
+    `sasl_mechanism`: empty; DIGEST-MD5 with `username` and the first line of `password_file`; or GSSAPI with `principal` and
+    `keytab`, or the ticket cache. `tls`: with the system's certificate authorities, or those in `ca_file` alone;
+    `certificate_file` and `key_file` (PEM, `key_password_file` if it is encrypted) where the server wants a client's
+    certificate. `checks_host`: the server's certificate has to name it. `acl`: of our nodes; `auth` also closes those that
+    were made open.
     """
 
     sasl_mechanism: str = ""
-    """`DIGEST-MD5`: log in to ZooKeeper; needs the extra `zookeeper`."""
+    """`DIGEST-MD5` (extra `zookeeper`) or `GSSAPI`, which is Kerberos (extra `kerberos`): log in to ZooKeeper."""
     username: str = ""
-    """The user."""
+    """DIGEST-MD5: the user."""
     password_file: str = ""
-    """A file with the password in its first line, closed to other users."""
+    """DIGEST-MD5: a file with the password in its first line, closed to other users."""
+    principal: str = ""
+    """GSSAPI: who we are, `NAME@REALM`; empty: the ticket cache's user."""
+    keytab: str = ""
+    """GSSAPI: a file with the keys of `principal`, closed to other users; empty: log in by the ticket cache."""
+    server_principal: str = SERVER_PRINCIPAL
+    """GSSAPI: the servers' principal; `_HOST`: the name of each in `zookeeper`; `@REALM` behind it unless it is krb5.conf's."""
     tls: bool = False
     """Encrypted connections to ZooKeeper, TLS 1.2 or 1.3."""
     ca_file: str = ""
@@ -69,30 +84,120 @@ class ZooKeeperSecurity:
         """Read everything once. Raises BadZooKeeperSecurity."""
         if self.sasl_mechanism not in _SERVED:
             raise BadZooKeeperSecurity(
-                f"zookeeper_security.sasl_mechanism = {self.sasl_mechanism[:40]!r} is not served: DIGEST-MD5 is"
+                f"zookeeper_security.sasl_mechanism = {self.sasl_mechanism[:40]!r} is not served: DIGEST-MD5 and GSSAPI are"
             )
-        if self.sasl_mechanism:
-            self.sasl_options()
-        elif self.username or self.password_file:
+        if self.sasl_mechanism != DIGEST_MD5 and (self.username or self.password_file):
             raise BadZooKeeperSecurity("zookeeper_security.username and password_file need sasl_mechanism = DIGEST-MD5")
+        if self.sasl_mechanism != GSSAPI and (
+            self.principal or self.keytab or self.server_principal != SERVER_PRINCIPAL
+        ):
+            raise BadZooKeeperSecurity(
+                "zookeeper_security.principal, keytab and server_principal need sasl_mechanism = GSSAPI"
+            )
         if self.acl == NodeAccess.AUTH and not self.sasl_mechanism:
-            raise BadZooKeeperSecurity("zookeeper_security.acl = auth needs sasl_mechanism = DIGEST-MD5")
+            raise BadZooKeeperSecurity("zookeeper_security.acl = auth needs sasl_mechanism = DIGEST-MD5 or GSSAPI")
+        if self.sasl_mechanism == GSSAPI:
+            self._check_kerberos()
+        else:
+            self.sasl_options()
         if self.tls:
             self.tls_context()
         elif self.ca_file or self.certificate_file or self.key_file or self.key_password_file:
             raise BadZooKeeperSecurity("zookeeper_security names files for TLS, but zookeeper_security.tls is false")
 
-    def sasl_options(self) -> dict[str, Any] | None:
-        """As kazoo takes them; None: without SASL. Raises BadZooKeeperSecurity."""
+    def _check_kerberos(self) -> None:
+        if self.keytab:
+            if not self.principal:
+                raise BadZooKeeperSecurity(
+                    "zookeeper_security.keytab is set: set zookeeper_security.principal to the principal in it, NAME@REALM"
+                )
+            _require_private(self.keytab, "keytab")
+        name, _, realm = self.server_principal.partition("@")
+        if not name.partition("/")[0] or self.server_principal.endswith("@") or "@" in realm:
+            raise BadZooKeeperSecurity(
+                f"zookeeper_security.server_principal = {self.server_principal[:100]!r} is no principal: NAME/HOST or"
+                " NAME/HOST@REALM is, with _HOST for the host"
+            )
+        _require_puresasl("kerberos")
+        # Most clusters do without these modules.
+        from bmq.election.zookeeper_kerberos import ZOOKEEPER_LOGIN
+        from bmq.security.kerberos.faults import KerberosFault
+        from bmq.security.kerberos.library import NoGssapi, gssapi_module
+        from bmq.security.kerberos.login import KerberosLogin
+
+        try:
+            gssapi_module()
+            KerberosLogin(self.principal, self.keytab, ZOOKEEPER_LOGIN).check_keytab()
+        except NoGssapi as error:
+            raise BadZooKeeperSecurity(
+                f"zookeeper_security.sasl_mechanism = GSSAPI needs Kerberos, and {error}"
+            ) from None
+        except KerberosFault as fault:
+            raise BadZooKeeperSecurity(fault.sentence) from None
+
+    def kerberos(self, wait: Wait) -> ZooKeeperKerberos | None:
+        """The logins of one client, with tickets of its own; None: it does not log in by Kerberos."""
+        if self.sasl_mechanism != GSSAPI:
+            return None
+        from bmq.election.zookeeper_kerberos import ZOOKEEPER_LOGIN, ZooKeeperKerberos
+        from bmq.security.kerberos.login import KerberosLogin
+
+        login = KerberosLogin(self.principal, self.keytab, ZOOKEEPER_LOGIN)
+        return ZooKeeperKerberos(login, self.server_principal, wait)
+
+    def sasl_options(self, kerberos: ZooKeeperKerberos | None = None) -> dict[str, Any] | None:
+        """As kazoo and pure-sasl take them; None: without SASL. Raises BadZooKeeperSecurity."""
         if not self.sasl_mechanism:
             return None
-        if find_spec("puresasl") is None:
-            command = install_command("zookeeper")
-            raise BadZooKeeperSecurity(f"zookeeper_security.sasl_mechanism needs another package: {command}")
+        _require_puresasl("zookeeper")
+        if kerberos is not None:
+            from bmq.election.zookeeper_kerberos import MECHANISM
+
+            return {"mechanism": MECHANISM, "service": _SASL_SERVICE, "login": kerberos}
         if not self.username or not self.password_file:
             raise BadZooKeeperSecurity("zookeeper_security.sasl_mechanism needs username and password_file")
         password = _secret(self.password_file, "password_file")
-        return {"mechanism": self.sasl_mechanism, "username": self.username, "password": password}
+        return {
+            "mechanism": self.sasl_mechanism,
+            "service": _SASL_SERVICE,
+            "username": self.username,
+            "password": password,
+        }
+
+    def login_at(self, host: str, wait: Wait) -> Any:
+        """pure-sasl's side of one login at `host`, for one who has no kazoo; None: without SASL.
+
+        Raises BadZooKeeperSecurity, and what ZooKeeperKerberos.begin does.
+        """
+        kerberos = self.kerberos(wait)
+        options = self.sasl_options(kerberos)
+        if options is None:
+            return None
+        if kerberos is not None:
+            kerberos.begin(host)
+        from puresasl.client import SASLClient
+
+        return SASLClient(host if kerberos is not None else DIGEST_HOST, **options)
+
+    @property
+    def login_advice(self) -> str:
+        """What to look at when a server refuses our login."""
+        if self.sasl_mechanism == GSSAPI:
+            return (
+                "its log says why; see that its clock and ours are right, that it has the present keys of"
+                " zookeeper_security.server_principal, and that its rules (auth_to_local) know our principal"
+            )
+        return "see zookeeper_security.username and password_file"
+
+    @property
+    def owner_advice(self) -> str:
+        """What to change when nodes of ours do not let us in."""
+        if self.sasl_mechanism == GSSAPI:
+            return (
+                "all of the cluster's processes have to be one user to ZooKeeper: give them one principal, or set"
+                " kerberos.removeHostFromPrincipal=true in its zoo.cfg if their principals differ in the host"
+            )
+        return "set zookeeper_security as those processes of the cluster have it that made them"
 
     def tls_context(self) -> ssl.SSLContext:
         """Made anew from the files. Raises BadZooKeeperSecurity."""
@@ -122,6 +227,11 @@ class ZooKeeperSecurity:
 
 
 OPEN: Final = ZooKeeperSecurity()
+
+
+def _require_puresasl(extra: str) -> None:
+    if find_spec("puresasl") is None:
+        raise BadZooKeeperSecurity(f"zookeeper_security.sasl_mechanism needs another package: {install_command(extra)}")
 
 
 def _secret(path: str, setting: str) -> str:

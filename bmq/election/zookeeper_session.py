@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
 import structlog
@@ -79,18 +79,27 @@ class ZooKeeperSession:
         self._slots = asyncio.Semaphore(REQUESTS_MAX)
         self._waiting: set[asyncio.Future[Any]] = set()
         self._threads: ZooKeeperThreads | None = None
+        self._kerberos = security.kerberos(self._wait_for_kerberos)
         self._client: Any = None
         self._reviving: asyncio.Task[None] | None = None
 
     @property
     def trouble(self) -> str:
         """Why the last try to reach a server failed; empty if none failed."""
-        return "" if self._threads is None else self._threads.trouble
+        return self.login_fault or ("" if self._threads is None else self._threads.trouble)
+
+    @property
+    def login_fault(self) -> str:
+        """Why the last login by Kerberos failed behind its first message; empty if none did."""
+        return "" if self._kerberos is None else self._kerberos.fault
 
     def open(self) -> None:
         """Begin to connect; retried until `close`."""
         tls = self._security.tls_context if self._security.tls else None
-        self._threads = ZooKeeperThreads(self._timeout_s / (len(self._servers) + 1), tls)
+        advice = self._security.login_advice if self._security.sasl_mechanism else ""
+        before = "" if self._threads is None else self._threads.trouble
+        self._threads = ZooKeeperThreads(self._timeout_s / (len(self._servers) + 1), tls, self._kerberos, advice)
+        self._threads.trouble = before  # until there is another
         self._client = self._new_client(self._threads)
         self._client.start_async()
 
@@ -156,7 +165,7 @@ class ZooKeeperSession:
                 max_tries=-1, delay=RETRY_FIRST_S, max_delay=RETRY_LONGEST_S, sleep_func=threads.sleep_func
             ),
             logger=_silent_logger(),
-            sasl_options=self._security.sasl_options(),
+            sasl_options=self._security.sasl_options(self._kerberos),
             default_acl=CREATOR_ALL_ACL if self._security.acl == NodeAccess.AUTH else None,
         )
 
@@ -206,6 +215,10 @@ class ZooKeeperSession:
             self.open()
 
     # -- Calls from kazoo's threads ----------------------------------------------------------------------------------
+
+    def _wait_for_kerberos(self, work: Future[bytes]) -> bytes:
+        assert self._threads is not None
+        return self._threads.wait(work)
 
     def _on_connected(self, key: SessionKey) -> None:
         if self._is_closing:

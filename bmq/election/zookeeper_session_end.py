@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from bmq.election.election import ElectionUnavailable
 from bmq.election.zookeeper_security import OPEN, BadZooKeeperSecurity, ZooKeeperSecurity
@@ -22,11 +22,15 @@ from bmq.election.zookeeper_wire import (
     connect_request,
     is_closed,
     is_session_given,
+    sasl_message,
+    sasl_request,
 )
+from bmq.security.kerberos.faults import KerberosFault
 
 RETRY_PAUSE_S: Final = 0.1
 # As short as the server allows: if this fails half-way, the session soon expires by itself.
 _ASKED_TIMEOUT_MS: Final = 1
+_LOGIN_TURNS_MAX: Final = 16
 
 
 def end_session(servers: Sequence[str], key: SessionKey, wait_s: float, security: ZooKeeperSecurity = OPEN) -> bool:
@@ -40,7 +44,7 @@ def end_session(servers: Sequence[str], key: SessionKey, wait_s: float, security
             now_s = time.monotonic()
             try:
                 return _end_at(server, key, min(until_s, now_s + wait_s / (len(servers) + 1)), security)
-            except (OSError, NoZooKeeper, BadZooKeeperSecurity) as error:
+            except (OSError, NoZooKeeper, BadZooKeeperSecurity, KerberosFault) as error:
                 trouble = f"{server}: {error}"
         if time.monotonic() + RETRY_PAUSE_S >= until_s:
             raise ElectionUnavailable(f"no server of ZooKeeper answered within {wait_s:g} s ({trouble})")
@@ -48,17 +52,46 @@ def end_session(servers: Sequence[str], key: SessionKey, wait_s: float, security
 
 
 def _end_at(server: str, key: SessionKey, until_s: float, security: ZooKeeperSecurity) -> bool:
-    """Raises OSError, NoZooKeeper, BadZooKeeperSecurity."""
+    """Raises OSError, NoZooKeeper, BadZooKeeperSecurity, KerberosFault."""
     host, _, port = server.rpartition(":")
     host = host.strip("[]")
     with _encrypted(socket.create_connection((host, int(port)), _left_s(until_s)), host, security) as connection:
         connection.sendall(connect_request(key, _ASKED_TIMEOUT_MS))
         if not is_session_given(_answer(connection, until_s)):
             return False
+        _log_in(connection, host, until_s, security)
         connection.sendall(close_request())
         if not is_closed(_answer(connection, until_s)):
             raise NoZooKeeper("it does not end the session")
         return True
+
+
+def _log_in(connection: socket.socket, host: str, until_s: float, security: ZooKeeperSecurity) -> None:
+    """A server that enforces logins lets nobody else end a session.
+
+    Raises OSError, NoZooKeeper, BadZooKeeperSecurity, KerberosFault.
+    """
+    login = security.login_at(host, lambda work: work.result(_left_s(until_s)))
+    if login is None:
+        return
+    message = None
+    for _ in range(_LOGIN_TURNS_MAX):
+        answer = _answered(login, message)
+        if answer or not login.complete:
+            connection.sendall(sasl_request(answer))
+            message = sasl_message(_answer(connection, until_s))
+        if login.complete:
+            return
+    raise NoZooKeeper("it does not come to an end with the login")
+
+
+def _answered(login: Any, message: bytes | None) -> bytes:
+    try:
+        return login.process(message) or b""
+    except (OSError, KerberosFault):
+        raise
+    except Exception as error:  # noqa: BLE001 pure-sasl raises many kinds at messages that are none
+        raise NoZooKeeper(f"it does not prove that it knows our password: {error!r}") from None
 
 
 def _encrypted(connection: socket.socket, host: str, security: ZooKeeperSecurity) -> socket.socket:

@@ -8,13 +8,22 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
+from kazoo.exceptions import SessionClosedRequireSaslError
 from kazoo.handlers.threading import SequentialThreadingHandler
 
 from bmq.election.election import ElectionError
+from bmq.security.kerberos.faults import KerberosFault
+from bmq.security.kerberos.library import KDC_ANSWER_MAX_S
+
+if TYPE_CHECKING:
+    from bmq.election.zookeeper_kerberos import ZooKeeperKerberos
+
+T = TypeVar("T")
 
 _log = structlog.get_logger("bmq.election")
 
@@ -22,17 +31,27 @@ _log = structlog.get_logger("bmq.election")
 class ZooKeeperThreads(SequentialThreadingHandler):  # type: ignore[misc]
     """A handler for one kazoo client; `release` it when that is closed.
 
-    Apart from name servers and short sleeps, kazoo's connection thread waits only in `select` and `create_connection`.
+    Apart from name servers and short sleeps, kazoo's connection thread waits only in `select`, `create_connection` and
+    `wait`.
     `connect_wait_s`: time for one server to accept a connection, and again to give a session, so that all servers are
     tried before the session expires. `trouble`: why the last try failed. `tls`: makes the context of a connection; None:
-    without TLS.
+    without TLS. `kerberos`: begins the login of a connection before it is opened; None: not by Kerberos. `login_advice`:
+    what to look at if a server refuses a login; empty: there is none.
     """
 
-    def __init__(self, connect_wait_s: float, tls: Callable[[], ssl.SSLContext] | None = None) -> None:
+    def __init__(
+        self,
+        connect_wait_s: float,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        kerberos: ZooKeeperKerberos | None = None,
+        login_advice: str = "",
+    ) -> None:
         super().__init__()
         self.trouble = ""
         self._connect_wait_s = connect_wait_s
         self._tls = tls
+        self._kerberos = kerberos
+        self._or_refused = f", or does not accept our login: {login_advice}" if login_advice else ""
         self._is_greeted = True
         self._interrupt, self._interrupted = socket.socketpair()
 
@@ -55,22 +74,40 @@ class ZooKeeperThreads(SequentialThreadingHandler):  # type: ignore[misc]
         is_greeting = bool(readers) and not self._is_greeted
         if is_greeting:
             timeout = self._connect_wait_s
+        readable, writable, rest = self._selected(readers, writers, others, timeout)
+        self._is_greeted = self._is_greeted or (is_greeting and bool(readable))
+        return readable, writable, rest
+
+    def wait(self, work: Future[T]) -> T:
+        """The result of what Kerberos does in its thread; it may have to ask the KDC. Raises what that raises, and OSError."""
+        done, finished = socket.socketpair()
+        with done, finished:
+            work.add_done_callback(lambda _: _tell(finished))
+            if not self._selected([done], [], [], KDC_ANSWER_MAX_S)[0]:
+                raise TimeoutError(errno.ETIMEDOUT, f"no KDC has answered within {KDC_ANSWER_MAX_S:g} s")
+        return work.result()
+
+    def _selected(
+        self, readers: Sequence[Any], writers: Sequence[Any], others: Sequence[Any], timeout: float | None
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """Raises ConnectionAbortedError once interrupted."""
         readable, writable, rest = super().select([*readers, self._interrupted], writers, others, timeout)
         if self._interrupted in readable:
             raise ConnectionAbortedError(errno.ECONNABORTED, "the session is being closed")
-        self._is_greeted = self._is_greeted or (is_greeting and bool(readable))
         return readable, writable, rest
 
     def create_connection(
         self, address: tuple[str, int], timeout: float | None = None, hostname: str | None = None, **options: Any
     ) -> socket.socket:
-        """`hostname`: as the server is named in our settings, for its certificate. Raises OSError."""
+        """`hostname`: as the server is named in our settings, for its certificate and principal. Raises OSError."""
         where = f"{address[0]}:{address[1]}"
         try:
+            if self._kerberos is not None:
+                self._kerberos.begin(hostname or address[0])
             connection = self._connect(address)
             if self._tls is not None:
                 connection = self._encrypted(self._tls(), connection, hostname or address[0])
-        except ElectionError as error:
+        except (ElectionError, KerberosFault) as error:
             self.trouble = str(error)
             raise OSError(str(error)) from None
         except ssl.SSLCertVerificationError as error:
@@ -82,7 +119,7 @@ class ZooKeeperThreads(SequentialThreadingHandler):  # type: ignore[misc]
         except OSError as error:
             self.trouble = f"{where}: {error.strerror or error}"
             raise
-        self.trouble = f"{where} accepts connections and gives no session"
+        self.trouble = f"{where} accepts connections and gives no session{self._or_refused}"
         self._is_greeted = False
         return connection
 
@@ -134,7 +171,14 @@ class ZooKeeperThreads(SequentialThreadingHandler):  # type: ignore[misc]
         def run() -> None:
             try:
                 func(*args, **kwargs)
+            except SessionClosedRequireSaslError:
+                pass  # a server that demands logins refused ours: the session is lost, and says so
             except Exception as error:  # noqa: BLE001 any bug is answered or logged
                 _log.error("zookeeper_client_failed", reason=repr(error))
 
         return super().spawn(run)
+
+
+def _tell(finished: socket.socket) -> None:
+    with suppress(OSError):  # nobody waits any more
+        finished.send(b"\0")

@@ -1,4 +1,4 @@
-"""The small part of ZooKeeper's protocol that makes, resumes and closes a session, without a client library. Pure.
+"""The small part of ZooKeeper's protocol that makes, resumes, logs in and closes a session, without a client library. Pure.
 
 Each request and each answer is a jute record behind its length.
 """
@@ -18,7 +18,10 @@ _CONNECTED: Final = struct.Struct(">iiq")
 _NO_READ_ONLY_SERVER: Final = b"\0"
 _XID: Final = 1
 _CLOSE_SESSION: Final = -11
+_SASL: Final = 102
 _REPLY: Final = struct.Struct(">iqi")
+# The length of bytes that are not there.
+_NOTHING: Final = -1
 
 
 class NoZooKeeper(Exception):
@@ -45,6 +48,11 @@ def close_request() -> bytes:
     return _framed(struct.pack(">ii", _XID, _CLOSE_SESSION))
 
 
+def sasl_request(message: bytes) -> bytes:
+    """The next message of our login."""
+    return _framed(struct.pack(">iii", _XID, _SASL, len(message)) + message)
+
+
 def answer_bytes(length: bytes) -> int:
     """The length of the answer that follows. Raises NoZooKeeper."""
     (count,) = LENGTH.unpack(length)
@@ -61,8 +69,26 @@ def is_session_given(answer: bytes) -> bool:
     return bool(timeout_ms > 0 and session_id != 0)
 
 
+def sasl_message(answer: bytes) -> bytes:
+    """Parse the answer to `sasl_request`: the server's message, empty when it is content. Raises NoZooKeeper."""
+    if not _is_done(answer):
+        raise NoZooKeeper("it does not accept our login")
+    rest = answer[_REPLY.size :]
+    if len(rest) < LENGTH.size:
+        raise NoZooKeeper("it speaks another protocol")
+    message = rest[LENGTH.size :]
+    (count,) = LENGTH.unpack_from(rest)
+    if count != len(message) and (message or count != _NOTHING):
+        raise NoZooKeeper("it speaks another protocol")
+    return message
+
+
 def is_closed(answer: bytes) -> bool:
     """Parse the answer to `close_request`. Raises NoZooKeeper."""
+    return _is_done(answer)
+
+
+def _is_done(answer: bytes) -> bool:
     if len(answer) < _REPLY.size:
         raise NoZooKeeper("it speaks another protocol")
     xid, _, error = _REPLY.unpack_from(answer)

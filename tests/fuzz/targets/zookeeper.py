@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from random import Random
 from typing import Final
 
 from bmq.election import zookeeper_layout as layout
 from bmq.election.election import ControllerClaim, Member, MetadataMark
-from bmq.election.zookeeper_wire import ANSWER_BYTES_MAX, NoZooKeeper, answer_bytes, is_closed, is_session_given
+from bmq.election.zookeeper_wire import (
+    ANSWER_BYTES_MAX,
+    NoZooKeeper,
+    answer_bytes,
+    is_closed,
+    is_session_given,
+    sasl_message,
+)
 from tests.fuzz.target import Target
 
 _CLAIM: Final = ControllerClaim(1, "10.0.0.1", 9093, 7)
@@ -43,15 +51,19 @@ def _is_answer(body: bytes) -> bool:
     try:
         count = answer_bytes(body[:4])
         assert 0 <= count <= ANSWER_BYTES_MAX
-        is_session_given(body[4 : 4 + count])
-        return is_closed(body[4 : 4 + count])
+        answer = body[4 : 4 + count]
+        is_session_given(answer)
+        with suppress(NoZooKeeper):
+            assert answer.endswith(sasl_message(answer)), "a message that was not sent"
+        return is_closed(answer)
     except NoZooKeeper:
         return False
 
 
 def seeds() -> Iterator[bytes]:
     given = struct.pack(">iiqi", 0, 6000, 0x1234, 16) + bytes(17)
-    for body in (given, struct.pack(">iqi", 1, 5, 0), struct.pack(">iqi", 1, 5, -101)):
+    login = struct.pack(">iqii", 1, 5, 0, 3) + b"abc"
+    for body in (given, login, struct.pack(">iqi", 1, 5, 0), struct.pack(">iqi", 1, 5, -101)):
         yield b"\0" + len(body).to_bytes(4, "big") + body
     yield from (b"\1" + number for number in (b"0", b"17", b"2147483647", b"2147483648", b"-1"))
     for number, value in enumerate((_CLAIM, _MEMBER, _MARK)):

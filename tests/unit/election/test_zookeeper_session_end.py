@@ -5,14 +5,19 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
 from bmq.election.election import ElectionUnavailable
-from bmq.election.zookeeper_session_end import end_session
-from bmq.election.zookeeper_wire import SessionKey, close_request, connect_request
+from bmq.election.zookeeper_security import DIGEST_MD5, ZooKeeperSecurity
+from bmq.election.zookeeper_session_end import _end_at, end_session
+from bmq.election.zookeeper_wire import NoZooKeeper, SessionKey, close_request, connect_request
+from tests.fakes.gssapi import FakeAcceptor
+from tests.fakes.zookeeper_server import FakeZooKeeperServer
 
 pytestmark = pytest.mark.unit
 
@@ -140,3 +145,25 @@ def test_the_password_is_in_no_sentence() -> None:
     with pytest.raises(ElectionUnavailable) as unavailable:
         end_session(["127.0.0.1:1"], key, 0.01)
     assert "secret" not in str(unavailable.value) and str(unavailable.value.__context__).find("secret") < 0
+
+
+@pytest.mark.parametrize(
+    "challenge", [b"", b"garbage", b'nonce="1"', b"rspauth=0", b"\xff=\xff", b'realm="r",nonce="n",qop="x"']
+)
+def test_a_server_whose_login_is_none(tmp_path: Path, challenge: bytes) -> None:
+    """By DIGEST-MD5: what pure-sasl makes of a strange challenge is one sentence, and no password stands in it."""
+    file = tmp_path / "password"
+    file.touch(mode=0o600)
+    file.write_text("hunter2")
+    security = ZooKeeperSecurity(sasl_mechanism=DIGEST_MD5, username="bmq", password_file=str(file))
+
+    class Strange(FakeAcceptor):
+        def answer(self, token: bytes) -> bytes:
+            self.heard.append(token)
+            return challenge
+
+    with FakeZooKeeperServer(Strange) as server:
+        with pytest.raises(NoZooKeeper, match=r"does not prove that it knows|does not come to an end") as error:
+            _end_at(server.address, KEY, time.monotonic() + WAIT_S, security)
+        assert server.closed == []
+    assert "hunter2" not in str(error.value) and "\n" not in str(error.value)

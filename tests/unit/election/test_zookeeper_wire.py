@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis.strategies import binary, integers
-from kazoo.protocol.serialization import CloseInstance, Connect, int_struct
+from kazoo.protocol.serialization import SASL, CloseInstance, Connect, int_struct
 
 from bmq.election.zookeeper_wire import (
     ANSWER_BYTES_MAX,
@@ -20,6 +20,8 @@ from bmq.election.zookeeper_wire import (
     connect_request,
     is_closed,
     is_session_given,
+    sasl_message,
+    sasl_request,
 )
 
 pytestmark = pytest.mark.unit
@@ -31,6 +33,27 @@ def test_requests_are_kazoos(session_id: int, password: bytes, timeout_ms: int) 
     assert connect_request(SessionKey(session_id, password), timeout_ms) == int_struct.pack(len(connect)) + connect
     close = int_struct.pack(1) + int_struct.pack(CloseInstance.type) + bytes(CloseInstance.serialize())
     assert close_request() == int_struct.pack(len(close)) + close
+
+
+@given(binary(max_size=300))
+def test_messages_of_logins_are_kazoos(message: bytes) -> None:
+    sasl = int_struct.pack(1) + int_struct.pack(SASL.type) + bytes(SASL(message).serialize())
+    assert sasl_request(message) == int_struct.pack(len(sasl)) + sasl
+    assert sasl_message(struct.pack(">iqii", 1, 77, 0, len(message)) + message) == message
+
+
+def test_a_login_goes_on_ends_or_is_refused() -> None:
+    assert sasl_message(struct.pack(">iqii", 1, 77, 0, -1)) == b""
+    for code in (-115, -124, 5):
+        with pytest.raises(NoZooKeeper, match="does not accept our login"):
+            sasl_message(struct.pack(">iqii", 1, 77, code, -1))
+    with pytest.raises(NoZooKeeper, match="does not accept our login"):
+        sasl_message(struct.pack(">iqi", 1, 77, -115))
+    for length, message in ((3, b"ab"), (-1, b"a"), (-2, b""), (2**31 - 1, b""), (0, b"a")):
+        with pytest.raises(NoZooKeeper, match="another protocol"):
+            sasl_message(struct.pack(">iqii", 1, 77, 0, length) + message)
+    with pytest.raises(NoZooKeeper, match="another protocol"):
+        sasl_message(struct.pack(">iqi", 1, 77, 0))
 
 
 @pytest.mark.parametrize(
@@ -52,6 +75,8 @@ def test_whatever_is_answered_is_understood_or_none_of_zookeepers(answer: bytes)
         is_session_given(answer)
     with suppress(NoZooKeeper):
         is_closed(answer)
+    with suppress(NoZooKeeper):
+        sasl_message(answer)
 
 
 @given(binary(min_size=LENGTH.size, max_size=LENGTH.size))
