@@ -22,9 +22,10 @@ from bmq.dev.bmq_plan import BROKER_IDS, CONTROLLER_IDS, PROXY_IDS, WholePlan, p
 from bmq.dev.cluster_file import exclusive
 from bmq.dev.hadoop_configuration import ClusterPlan, one_machine_properties
 from bmq.dev.hdfs import HdfsCluster
-from bmq.dev.java import HADOOP_JARS, ZOOKEEPER_JARS, class_path, java_executable
+from bmq.dev.java import HADOOP_JARS, QUICK_START_JVM_OPTIONS, ZOOKEEPER_JARS, class_path, java_executable
 from bmq.dev.ports import HOST, pick_ports
 from bmq.dev.secure_hdfs import Realm, SecureHdfsCluster
+from bmq.dev.secured import SecuredFiles
 from bmq.dev.supervisor import supervise
 from bmq.dev.zookeeper import ZooKeeperPlan, ZooKeeperServer
 from bmq.hdfs.location import system_user
@@ -101,7 +102,7 @@ def up(
             data,
             plan,
             _hdfs(data / HDFS, plan.hdfs, realm),
-            ZooKeeperServer(data / "zookeeper", ZOOKEEPER_JARS, plan=plan.zookeeper),
+            _zookeeper(data / "zookeeper", plan.zookeeper, secured),
             secured,
             None if secured is None else lambda: write_users_once(cluster, secured),
         )
@@ -109,6 +110,16 @@ def up(
             f"starting ZooKeeper, HDFS with {len(plan.hdfs.datanodes)} DataNode(s) and {len(servers)} node(s) in {data}"
         )
         asyncio.run(_run(cluster, data))
+
+
+def _zookeeper(directory: Path, plan: ZooKeeperPlan, secured: SecuredFiles | None) -> ZooKeeperServer:
+    return ZooKeeperServer(
+        directory,
+        ZOOKEEPER_JARS,
+        plan=plan,
+        jvm_options=(*QUICK_START_JVM_OPTIONS, *(secured.zookeeper_options if secured else ())),
+        properties=secured.zookeeper_properties if secured else None,
+    )
 
 
 def _hdfs(directory: Path, plan: ClusterPlan, realm: Realm | None) -> HdfsCluster | SecureHdfsCluster:

@@ -14,13 +14,17 @@ from pathlib import Path
 from typing import Final
 
 from bmq.dev.certificates import new_certificates
+from bmq.election.zookeeper_security import DIGEST_MD5, NodeAccess, ZooKeeperSecurity
 from bmq.rest_client.login import RestLogin
 
 DIRECTORY: Final = "security"
 ADMIN: Final = "admin"
 USERS: Final = (ADMIN, "alice", "bob")
+ZOOKEEPER_USER: Final = "bmq"
 _MECHANISM: Final = "SCRAM-SHA-512"
 _PASSWORD_BYTES: Final = 12
+_ZOOKEEPER_PASSWORD: Final = "zookeeper.password"
+_ZOOKEEPER_JAAS: Final = "zookeeper.jaas"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ class SecuredFiles:
         return self.directory.is_dir()
 
     def make(self, password: Callable[[], str] = lambda: secrets.token_urlsafe(_PASSWORD_BYTES)) -> None:
-        """Raises NoCertificates; then there are no files."""
+        """Raises NoCertificates, BadZooKeeperSecurity; then there are no files."""
         authority, node = new_certificates()
         made = self.directory.with_name(f".{DIRECTORY}")  # renamed when it is whole
         shutil.rmtree(made, ignore_errors=True)
@@ -52,6 +56,10 @@ class SecuredFiles:
             _write(made / f"{user}.properties", self._java(user, word))
             _write(made / f"{user}.conf", self._librdkafka(user, word))
             _write(made / f"{user}.rest.toml", self._rest(user))
+        word = password()
+        _write(made / _ZOOKEEPER_PASSWORD, f"{word}\n")
+        _write(made / _ZOOKEEPER_JAAS, _jaas(word))
+        _zookeeper(made).check()  # the package for it may be missing
         made.rename(self.directory)
 
     def remove(self) -> None:
@@ -70,7 +78,31 @@ class SecuredFiles:
             "super.users": f"User:{ADMIN}",
         }
         lines = [f"{json.dumps(name)} = {json.dumps(value)}" for name, value in kafka.items()]
-        return '[rest_security]\nprotocol = "https"\nlogins = "basic"\n[kafka]\n' + "\n".join(lines) + "\n"
+        told = '[rest_security]\nprotocol = "https"\nlogins = "basic"\n[kafka]\n' + "\n".join(lines) + "\n"
+        if not self.has_zookeeper:
+            return told
+        security = _zookeeper(self.directory)
+        names = ("sasl_mechanism", "username", "password_file", "acl")
+        return f"{told}[zookeeper_security]\n" + "".join(
+            f"{name} = {json.dumps(getattr(security, name))}\n" for name in names
+        )
+
+    @property
+    def has_zookeeper(self) -> bool:
+        """Whether nodes log in to ZooKeeper: those of a cluster that an earlier release made do not."""
+        return (self.directory / _ZOOKEEPER_JAAS).exists()
+
+    @property
+    def zookeeper_properties(self) -> dict[str, str]:
+        """Of zoo.cfg."""
+        provider = "org.apache.zookeeper.server.auth.SASLAuthenticationProvider"
+        return {"authProvider.1": provider} if self.has_zookeeper else {}
+
+    @property
+    def zookeeper_options(self) -> tuple[str, ...]:
+        """Of ZooKeeper's Java."""
+        jaas = self.directory / _ZOOKEEPER_JAAS
+        return (f"-Djava.security.auth.login.config={jaas}",) if self.has_zookeeper else ()
 
     def password(self, user: str) -> str:
         return (self.directory / f"{user}.password").read_text().strip()
@@ -99,6 +131,21 @@ class SecuredFiles:
         files = {"ca_file": "ca.pem", "password_file": f"{user}.password"}
         lines = [f"{name} = {json.dumps(str(self.directory / file))}" for name, file in files.items()]
         return f"user = {json.dumps(user)}\n" + "\n".join(lines) + "\n"
+
+
+def _jaas(password: str) -> str:
+    module = "org.apache.zookeeper.server.auth.DigestLoginModule"
+    return f'Server {{\n  {module} required user_{ZOOKEEPER_USER}="{password}";\n}};\n'
+
+
+def _zookeeper(directory: Path) -> ZooKeeperSecurity:
+    """How nodes log in, with files of this directory."""
+    return ZooKeeperSecurity(
+        sasl_mechanism=DIGEST_MD5,
+        username=ZOOKEEPER_USER,
+        password_file=str(directory / _ZOOKEEPER_PASSWORD),
+        acl=NodeAccess.AUTH,
+    )
 
 
 def _write(path: Path, text: str) -> None:

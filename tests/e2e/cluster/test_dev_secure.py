@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
 
 from tests.e2e.cluster.test_dev_up import DevUp, dev_up
 from tests.support.patience import Patience
@@ -33,6 +35,18 @@ def typed(command: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     )
 
 
+def assert_closed(zookeeper: str) -> None:
+    """ZooKeeper tells nobody without a login who leads."""
+    stranger = KazooClient(hosts=zookeeper)
+    stranger.start()
+    try:
+        with pytest.raises(NoAuthError):
+            stranger.get("/bmq/controller")
+    finally:
+        stranger.stop()
+        stranger.close()
+
+
 def test_what_is_printed_works(tmp_path: Path) -> None:
     data = tmp_path / "cluster"
     with dev_up(data, "--secure", "--brokers", "1", "--datanodes", "1") as running:
@@ -51,6 +65,7 @@ def test_what_is_printed_works(tmp_path: Path) -> None:
             "log in"
             in typed(cluster.replace("--rest-config", "--rest-ca-file").replace("admin.rest.toml", "ca.pem")).stderr
         )
+        assert_closed(next(found[1] for line in running.lines if (found := re.search(r"--zookeeper (\S+)/bmq ", line))))
         properties = str(data / "security" / "alice.properties")
         listed = run_tool(TOPICS, "--list", "--bootstrap-server", running.bootstrap, "--command-config", properties)
         assert listed.out.split() == ["demo"]

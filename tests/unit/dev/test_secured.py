@@ -12,6 +12,8 @@ import pytest
 from bmq.cli.dev_secured import NotSecured, secured_files
 from bmq.dev import certificates
 from bmq.dev.secured import USERS, SecuredFiles
+from bmq.election import zookeeper_security
+from bmq.election.zookeeper_security import BadZooKeeperSecurity, NodeAccess, ZooKeeperSecurity
 from bmq.rest_client.login import login_of
 from bmq.security.listener_security import SecurityProtocol
 from bmq.server.client_listeners import configured
@@ -42,6 +44,32 @@ def test_servers_take_the_settings(files: SecuredFiles) -> None:
     for name in ("PLAINTEXT", "REST"):
         served = tls_files(settings.kafka, name, has_own_names=False)
         assert fault_of(served, make_context(served)) == ""
+
+
+def test_nodes_log_in_to_zookeeper_and_close_their_nodes_there(files: SecuredFiles) -> None:
+    security = Settings(**tomllib.loads(files.settings())).zookeeper_security
+    security.check()
+    options = security.sasl_options()
+    assert options is not None and security.acl == NodeAccess.AUTH
+    assert (options["mechanism"], options["username"]) == ("DIGEST-MD5", "bmq")
+    (option,) = files.zookeeper_options
+    jaas = Path(option.removeprefix("-Djava.security.auth.login.config=")).read_text()
+    assert f'user_bmq="{options["password"]}";' in jaas and files.zookeeper_properties
+    assert options["password"] not in files.settings() and options["password"] not in option
+
+
+def test_a_cluster_of_an_earlier_release_goes_on_without(files: SecuredFiles) -> None:
+    (files.directory / "zookeeper.jaas").unlink()
+    assert Settings(**tomllib.loads(files.settings())).zookeeper_security == ZooKeeperSecurity()
+    assert (files.zookeeper_options, files.zookeeper_properties) == ((), {})
+
+
+def test_without_the_package_for_it_nothing_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zookeeper_security, "find_spec", lambda _: None)
+    made = SecuredFiles.of(tmp_path)
+    with pytest.raises(BadZooKeeperSecurity, match="pip install"):
+        made.make()
+    assert not made.exist
 
 
 def test_clients_accept_the_certificate_for_this_machines_address(files: SecuredFiles) -> None:
