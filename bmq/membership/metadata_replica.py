@@ -7,6 +7,7 @@ before is ignored (rule 17).
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
 from random import Random
 from uuid import UUID
@@ -64,6 +65,7 @@ class MetadataReplica:
         self._backoff = settings.retry_backoff(random)
         self._state = self._new_state()
         self._wake = asyncio.Event()
+        self._heard_at_s = -math.inf
         self.offset = -1
         self.controller_epoch = -1
         self.image = MetadataImage(cluster_id=cluster_id)
@@ -78,6 +80,12 @@ class MetadataReplica:
     def seen(self) -> MetadataMark:
         """How far this copy goes, and its controller's epoch."""
         return MetadataMark(self.controller_epoch, self.offset)
+
+    @property
+    def is_current(self) -> bool:
+        """A controller has answered lately: it answers polls in time as long as it lives."""
+        wait_max_s = self._settings.metadata_wait_max_ms / 1000 + _ANSWER_GRACE_S
+        return asyncio.get_running_loop().time() - self._heard_at_s <= wait_max_s
 
     @property
     def incarnation(self) -> UUID | None:
@@ -198,6 +206,7 @@ class MetadataReplica:
             self.offset = -1
             return False
         self._state.set_controller(response.controller_id)
+        self._heard_at_s = asyncio.get_running_loop().time()
         self._publish()
         return True
 

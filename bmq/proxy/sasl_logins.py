@@ -26,6 +26,8 @@ WAITING_MAX: Final = 1_000
 FAILURE_DELAY_MS: Final = 100
 """`connection.failed.authentication.delay.ms`: the delay of a failed login's answer, against clients that retry at once."""
 _NONCE_BYTES: Final = 24
+_WITHOUT_METADATA: Final = frozenset({OAUTHBEARER, GSSAPI})
+"""What decides about a login by them is not in the metadata."""
 
 RunBlocking = Callable[[Callable[[], Step]], Awaitable[Step]]
 
@@ -68,6 +70,8 @@ class SaslLogins:
         # Listener -> (the security that its mechanisms were made of, the mechanisms). If that is replaced, they are made anew.
         self._offered: dict[str, tuple[ListenerSecurity, Mapping[str, Callable[[], Mechanism]]]] = {}
         self.failure_delay_s = failure_delay_ms / 1000
+        self.is_current: Callable[[], bool] = lambda: True
+        """Whether a controller has told this process lately what the metadata is."""
 
     def authenticator(self, security: ListenerSecurity, loop: asyncio.AbstractEventLoop) -> SaslAuthenticator:
         """A new connection's authenticator."""
@@ -75,7 +79,7 @@ class SaslLogins:
         if known is None or known[0] is not security:
             offered = {name: partial(self._mechanism, name, security) for name in sorted(security.mechanisms & SERVED)}
             known = self._offered[security.name] = (security, offered)
-        return SaslAuthenticator(known[1], security.session_max_ms, self._clock.now_ms, loop.time)
+        return SaslAuthenticator(known[1], security.session_max_ms, self._clock.now_ms, loop.time, self._is_out_of_date)
 
     async def check_password(self, jaas_users: Mapping[str, str], user: str, password: str) -> Step:
         """Log in by PLAIN in one step, for protocols other than Kafka's."""
@@ -102,6 +106,9 @@ class SaslLogins:
             return await work()
         finally:
             self._waiting -= 1
+
+    def _is_out_of_date(self, mechanism: str) -> bool:
+        return mechanism not in _WITHOUT_METADATA and not self.is_current()
 
     def _mechanism(self, name: str, security: ListenerSecurity) -> Mechanism:
         if name == PLAIN:

@@ -54,6 +54,7 @@ from bmq.proxy.appender import Appender
 from bmq.proxy.batch_opener import BatchOpener
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.producer_ids import ProducerIds
+from bmq.proxy.sasl_logins import SaslLogins
 from bmq.proxy.services import Services
 from bmq.proxy.share.requests import ShareRequests
 from bmq.proxy.share.share_metrics import ShareCollector
@@ -340,13 +341,19 @@ class NodeRoles:
             throttles=self.throttles,
             connection_limits=LimitsInForce(lambda: self.replica.broker_configs),
             access=client_access(self.replica.broker_configs, self._image),
-            logins=sasl_logins(self._login_threads, self._image, dependencies.clock, self.replica.broker_configs),
+            logins=self._logins(),
             token_macs=macs_of(self.replica.broker_configs.value_of(SECRET_KEY)),
             described_partitions_max=self.replica.broker_configs.number("max.request.partition.size.limit"),
             share_states=self.share.routed,
             lanes=self.routed_groups.lanes,
             answers=TransactionAnswers(self.routed_transactions.decisions, self._opener),
         )
+
+    def _logins(self) -> SaslLogins:
+        clock, configs = self._dependencies.clock, self.replica.broker_configs
+        logins = sasl_logins(self._login_threads, self._image, clock, configs)
+        logins.is_current = lambda: self.replica.is_current
+        return logins
 
     def _internal_services(self) -> InternalServices:
         dependencies = self._dependencies

@@ -88,7 +88,9 @@ class _State(Enum):
 
 
 class SaslAuthenticator:
-    """`mechanisms`: what makes a new exchange, by name. `session_max_ms`: of each mechanism; 0: no limit."""
+    """`mechanisms`: what makes a new exchange, by name. `session_max_ms`: of each mechanism; 0: no limit. `is_out_of_date`:
+    the mechanism refuses by users that may have changed without this process hearing of it.
+    """
 
     def __init__(
         self,
@@ -96,8 +98,10 @@ class SaslAuthenticator:
         session_max_ms: Callable[[str], int],
         now_ms: Callable[[], int],
         elapsed_s: Callable[[], float],
+        is_out_of_date: Callable[[str], bool] = lambda mechanism: False,
     ) -> None:
         self._mechanisms = mechanisms
+        self._is_out_of_date = is_out_of_date
         self._session_max_ms = session_max_ms
         self._now_ms = now_ms
         self._elapsed_s = elapsed_s
@@ -183,6 +187,10 @@ class SaslAuthenticator:
                 return Waiting(work)
             case Unavailable(reason):
                 return Failed(None, f"its login by {self._name} cannot be checked now: {reason}")
+            case Rejected(reason, _) if self._is_out_of_date(self._name):
+                # 58 is final for clients; a close is not. The delay stays: it may be a guess.
+                doubt = "no controller answers here, so users may have changed and it may try again"
+                return Failed(None, f"its login by {self._name} failed: {reason}; {doubt}", is_wrong=True)
             case Rejected(reason, message):
                 return self._failed(reason, message)
         return self._accepted(step)

@@ -28,6 +28,7 @@ from bmq.protocol.metadata_records import (
     TopicRecord,
     encode_record,
 )
+from tests.unit.controller.controller_lab import on_virtual_time
 from tests.unit.internode_client.scripted_links import ScriptedLinks
 from tests.unit.internode_client.waiting import until
 
@@ -274,6 +275,30 @@ async def test_errors_and_lost_links_are_waited_out() -> None:
         await asyncio.sleep(0)
         setting.links.down = set()
         await setting.until(lambda image: "t1" in image.topics)
+
+
+@on_virtual_time
+async def test_it_is_current_while_a_controller_answers_its_polls() -> None:
+    controller = FakeController()
+    setting = Setting(controller)
+    assert not setting.replica.is_current
+    task = asyncio.create_task(setting.replica.run())
+    controller.add(1)
+    await setting.until(lambda image: "t1" in image.topics)
+    for _ in range(10):
+        await asyncio.sleep(SETTINGS.metadata_wait_max_ms / 1000)
+        assert setting.replica.is_current
+    controller.is_hung = True
+    controller.moved.set()
+    await asyncio.sleep(2 * SETTINGS.metadata_wait_max_ms / 1000 + 2.1)
+    assert not setting.replica.is_current
+    after = FakeController(epoch=2, node_id=2)
+    after.records = controller.records
+    setting.elect(after)
+    await asyncio.sleep(SETTINGS.metadata_wait_max_ms / 1000 + 0.1)
+    assert setting.replica.is_current
+    task.cancel()
+    await asyncio.wait({task})
 
 
 async def test_a_controller_that_is_replaced_while_its_link_is_made_is_left_as_well() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
+from bmq.metadata.image import MetadataImage
 from bmq.protocol.apis import APIS, ApiKey
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
@@ -20,9 +21,9 @@ from bmq.protocol.request_context import RequestContext
 from bmq.proxy import authentication
 from bmq.proxy.dispatch import HANDLERS
 from bmq.proxy.limits import ProxyLimits
-from bmq.proxy.sasl_logins import SaslLogins
+from bmq.proxy.sasl_logins import SaslLogins, at_once
 from bmq.proxy.services import Services
-from bmq.security.listener_security import ListenerSecurity, SecurityProtocol
+from bmq.security.listener_security import MECHANISMS, ListenerSecurity, SecurityProtocol
 from bmq.security.sasl.steps import Step, Unavailable
 from tests.fakes.clock import FakeClock
 from tests.unit.proxy.harness import Client, FakeController, Proxy, start_proxy, until
@@ -193,6 +194,26 @@ async def test_a_wrong_password_is_answered_late_and_then_closed(door: Door, mon
     assert "secret" not in repr(logs)
 
 
+async def test_answers_of_a_login_keep_their_order_behind_others(door: Door) -> None:
+    """All in one packet: the first is answered by a task, the others at once."""
+    proxy = await door.open()
+    client = await door.connect(proxy)
+    asked = [
+        (ApiKey.API_VERSIONS, 3, client.send(ApiKey.API_VERSIONS, 3, KNOWN)),
+        (ApiKey.SASL_HANDSHAKE, 1, client.send(ApiKey.SASL_HANDSHAKE, 1, SaslHandshakeRequest(mechanism="PLAIN"))),
+        (
+            ApiKey.SASL_AUTHENTICATE,
+            2,
+            client.send(ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(auth_bytes=RIGHT)),
+        ),
+        (ApiKey.METADATA, 12, client.send(ApiKey.METADATA, 12, MetadataRequest(topics=None))),
+    ]
+    for api_key, version, correlation_id in asked:
+        assert (await client.answer(api_key, version))[0] == correlation_id
+    assert proxy.stats.requests == {api_key: 1 for api_key, _, _ in asked}
+    assert proxy.stats.in_flight_bytes == 0 and proxy.stats.sent_bytes > 0
+
+
 async def test_raw_tokens_of_old_clients(door: Door) -> None:
     proxy = await door.open()
     client = await door.connect(proxy)
@@ -259,6 +280,34 @@ async def test_a_login_that_cannot_be_checked_now_is_closed_without_an_answer(
     assert proxy.stats.authentications_failed == 0
     (line,) = [one for one in logs if one["event"] == "connection_closed"]
     assert line["reason"] == "its login by PLAIN cannot be checked now: the controller is not known"
+
+
+@pytest.mark.parametrize("data", [WRONG, b"\0nobody\0secret"])
+async def test_while_no_controller_answers_a_wrong_login_is_closed_late_and_a_right_one_is_let_in(
+    door: Door, data: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Known or not: a close tells nothing of who exists. (As in Kafka known users log in as ever.)"""
+    monkeypatch.setattr(SaslLogins, "_is_out_of_date", lambda logins, mechanism: mechanism == "PLAIN")
+    proxy = await door.open()
+    await logged_in(door, proxy)
+    client = await door.connect(proxy)
+    await handshake(client)
+    with structlog.testing.capture_logs() as logs:
+        client.send(ApiKey.SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(auth_bytes=data))
+        assert await client.is_closed_by_server()
+    assert (proxy.stats.authentications, proxy.stats.authentications_failed) == (1, 1)
+    (line,) = [one for one in logs if one["event"] == "connection_closed"]
+    assert "no controller answers here" in str(line["reason"]) and "secret" not in repr(logs)
+
+
+def test_which_logins_the_metadata_decides() -> None:
+    logins = SaslLogins(lambda: MetadataImage(cluster_id="c"), FakeClock(), at_once)
+    assert not logins._is_out_of_date("PLAIN")
+    logins.is_current = lambda: False
+    told = {name: logins._is_out_of_date(name) for name in MECHANISMS}
+    assert told == {
+        "GSSAPI": False, "PLAIN": True, "SCRAM-SHA-256": True, "SCRAM-SHA-512": True, "OAUTHBEARER": False
+    }  # fmt: skip
 
 
 async def test_a_login_that_takes_too_long_is_ended(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,10 +43,14 @@ class Scripted:
 
 
 class Login:
-    def __init__(self, session_ms: int = 0) -> None:
+    def __init__(self, session_ms: int = 0, out_of_date: str = "") -> None:
         self.elapsed_s = 50.0
         self.authenticator = SaslAuthenticator(
-            {"PLAIN": Scripted, "OTHER": Scripted}, lambda name: session_ms, lambda: 1_000_000, lambda: self.elapsed_s
+            {"PLAIN": Scripted, "OTHER": Scripted},
+            lambda name: session_ms,
+            lambda: 1_000_000,
+            lambda: self.elapsed_s,
+            lambda name: name == out_of_date,
         )
 
     def send(self, api_key: ApiKey, version: int, message: Any) -> Outcome:
@@ -107,6 +111,22 @@ def test_a_wrong_password_gets_58() -> None:
     assert answered.error_message == (
         "Authentication failed during authentication due to invalid credentials with SASL mechanism PLAIN"
     )
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_while_users_may_have_changed_unheard_nothing_is_final(version: int) -> None:
+    login = Login(out_of_date="PLAIN")
+    login.handshake(version=version)
+    guess = login.authenticator.receive(bytearray(b"guess")) if version == 0 else login.token(b"guess")
+    assert isinstance(guess, Failed) and (guess.frame, guess.is_wrong) == (None, True)
+    assert "a wrong password; no controller answers here" in guess.reason
+    right = Login(out_of_date="PLAIN")
+    right.handshake()
+    assert isinstance(right.token(b"right"), Authenticated)
+    other = Login(out_of_date="PLAIN")
+    other.handshake("OTHER")
+    refused = message(other.token(b"guess"), ApiKey.SASL_AUTHENTICATE, 2)
+    assert refused.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 def test_what_passes_is_no_failure_of_the_credentials() -> None:
