@@ -40,6 +40,15 @@ async def assert_served(proxy: Proxy) -> None:
     await client.close()
 
 
+async def test_a_connection_is_asked_whether_its_client_lives(proxy: Proxy, client: Client) -> None:
+    """A host that lost power closes nothing."""
+    await client.ask(ApiKey.API_VERSIONS, 3, KNOWN)
+    (connection,) = proxy.server.connections
+    assert connection._transport is not None
+    made = connection._transport.get_extra_info("socket")
+    assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+
+
 # --- order
 
 

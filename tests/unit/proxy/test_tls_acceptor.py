@@ -298,6 +298,16 @@ async def test_a_client_certificate_that_does_not_hold_is_refused_with_the_reaso
     await client.close()
 
 
+async def test_a_connection_is_asked_whether_its_client_lives(listener: Listener) -> None:
+    client = await listener.connect()
+    assert await is_answered(client)
+    (connection,) = listener.proxy.server.connections
+    assert connection._transport is not None
+    made = connection._transport.get_extra_info("socket")
+    assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    await client.close()
+
+
 async def test_stopping_drops_handshakes(listener: Listener) -> None:
     silent, client = await listener.connect_plainly(), await listener.connect()
     await until(lambda: len(listener.proxy.server.pending) == 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import structlog
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.config_keys import InvalidConfig
 from bmq.security.bearer import BearerRefused, BearerUnavailable
+from bmq.server import bearer_keys
 from bmq.server.bearer_keys import bearer_verifier
 from tests.fakes.clock import FakeClock
 from tests.unit.security.oauth.issuer import AUDIENCE, ISSUER, Issuer
@@ -111,3 +113,23 @@ async def test_keys_are_read_from_an_address(head: bytes, body: bytes | None, is
         else:
             with pytest.raises(BearerUnavailable):
                 await verifier.verify(issuer.token())
+
+
+@pytest.mark.parametrize("is_listening", [False, True], ids=["nobody listens", "silent"])
+async def test_an_address_that_is_not_reached_is_one_line_and_nothing_final(
+    is_listening: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_listening:
+        monkeypatch.setattr(bearer_keys, "READ_S_MAX", 0.05)
+    issuer = Issuer(time.time())
+    with socket.create_server(("127.0.0.1", 0)) as there:
+        url = f"http://127.0.0.1:{there.getsockname()[1]}/jwks"
+        if not is_listening:
+            there.close()
+        verifier = bearer_verifier(configs(url), FakeClock(int(issuer.now_s * 1000)))
+        assert verifier is not None
+        with structlog.testing.capture_logs() as logs, pytest.raises(BearerUnavailable):
+            await verifier.verify(issuer.token())
+    (line,) = logs
+    assert line["event"] == "bearer_keys_not_read" and "\n" not in str(line)
+    assert ("did not answer within" if is_listening else "is not reached") in str(line)
