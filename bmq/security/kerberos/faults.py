@@ -10,6 +10,8 @@ from bmq.protocol.errors import BmqError
 
 NO_KEYTAB: Final = "Unsupported key table format"
 _MINOR: Final = re.compile(r"Minor \(\d+\): (.*?)\s*$", re.DOTALL)
+_MAJOR: Final = re.compile(r"Major \(\d+\): (.*?), Minor", re.DOTALL)
+_NO_MINOR: Final = "Success"
 _TEXT_CHARACTERS_MAX: Final = 300
 
 # Texts of MIT's libkrb5. {who}: our principal; {where}: its keytab or the ticket cache; {server}; {principal}, {keytab},
@@ -96,6 +98,15 @@ def kerberos_fault(text: str, parties: LoginParties, settings: LoginSettings) ->
     match = _MINOR.search(text)
     said = (match[1] if match else text).partition("\n")[0].strip()[:_TEXT_CHARACTERS_MAX]
     who, where, server = parties.who, parties.where, parties.server
+    if said == _NO_MINOR and (major := _MAJOR.search(text)):
+        said = major[1][:_TEXT_CHARACTERS_MAX]
+    if parties.is_keytab and said.startswith("Ticket expired"):
+        # By the keytab the library gets another one. When it cannot, it says no more than that about the old one.
+        return KerberosFault(
+            f"{server}: no KDC answers for the login of {who}, whose ticket has expired: it is down, slow, or {where} holds"
+            f" old keys ({said})",
+            is_passing=True,
+        )
     if any(part in said for part in _PASSING):
         return KerberosFault(
             f"{server}: no KDC answers for the login of {who}: it is down, slow, or krb5.conf names another machine"

@@ -153,10 +153,10 @@ def test_principals_of_hosts_are_one_user_where_zookeeper_takes_the_host_away(
     made = kerberized_zookeeper(
         tmp_path / "zookeeper",
         kdc,
-        service="zk-service",
+        service="zk/localhost",
         properties={"kerberos.removeHostFromPrincipal": "true", "kerberos.removeRealmFromPrincipal": "true"},
     )
-    named = {"server_principal": f"zk-service@{kdc.realm}"}
+    named = {"server_principal": f"zk/_HOST@{kdc.realm}"}
 
     async def story() -> None:
         await reign(made.address + root, made.security("bmq/node1", **named), made.security("bmq/node2", **named))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bmq.security.kerberos.faults import KerberosFault, LoginSettings
+from bmq.security.kerberos.faults import KerberosFault, LoginParties, LoginSettings, kerberos_fault
 from bmq.security.kerberos.library import NoGssapi, gssapi_module
 from bmq.security.kerberos.login import GssInitiator, KerberosLogin
 from bmq.security.kerberos.principals import NoHostName, server_principal
@@ -93,13 +93,32 @@ def test_a_kdc_that_is_away_may_come_back(library: FakeGssapi, keytab: str) -> N
     assert login.step(b"") == b"ap-req files/node1@R 1"
 
 
+def test_an_expired_ticket_of_a_keytab_may_be_replaced(library: FakeGssapi, keytab: str) -> None:
+    """The library says no more than that when the KDC is away, and would have got another one else."""
+    library.kdc = "Ticket expired"
+    with pytest.raises(
+        KerberosFault, match=r"no KDC answers for the login of bmq@R, whose ticket has expired"
+    ) as fault:
+        initiator(KerberosLogin("bmq@R", keytab, SETTINGS)).step(b"")
+    assert fault.value.is_passing
+    with pytest.raises(KerberosFault, match=r"has expired: log in by kinit, or set files\.keytab") as fault:
+        initiator(KerberosLogin("bmq@R", "", SETTINGS)).step(b"")
+    assert not fault.value.is_passing
+
+
+def test_what_the_mechanism_does_not_explain_is_said_by_the_library() -> None:
+    parties = LoginParties(who="bmq@R", where="the keytab /k", server="Files at node1")
+    fault = kerberos_fault("Major (589824): Invalid token was supplied, Minor (0): Success", parties, SETTINGS)
+    assert fault.sentence == "Files at node1: bmq@R cannot log in by Kerberos: Invalid token was supplied"
+
+
 def test_sentences_name_the_settings_of_the_service(library: FakeGssapi, keytab: str) -> None:
     for text, named in (
         ("Client 'bmq@R' not found in Kerberos database", "correct files.principal, or have it added"),
         ("Server files/node1@R not found in Kerberos database", "the principal of Files at node1: correct files.host"),
         ("Cannot determine realm for host", "or name the realm in files.realm"),
         ("Preauthentication failed", f"the keytab {keytab} holds old keys of bmq@R"),
-        ("Ticket expired", "set files.keytab and files.principal"),
+        ("No Kerberos credentials available", f"the keytab {keytab} has no usable key of bmq@R"),
     ):
         library.kdc = text
         with pytest.raises(KerberosFault) as fault:
