@@ -116,4 +116,9 @@ _LOGIN_ADVICE: Final = (
         " its principal",
     ),
     ("No rules applied", "add a rule for the principal to hadoop.security.auth_to_local in its core-site.xml"),
+    (
+        "HDFS_DELEGATION_TOKEN",
+        "the delegation token that this job was given has ended: begin the work anew, and keep the driver running, which"
+        " renews its tokens up to dfs.namenode.delegation.token.max-lifetime",
+    ),
 )

@@ -23,9 +23,9 @@ from google.protobuf.message import Message
 
 from bmq.hdfs.blocks import Block, DataNode, FileBlocks, LocatedBlock
 from bmq.hdfs.config import HdfsConfig
-from bmq.hdfs.delegation_token import DelegationToken
+from bmq.hdfs.delegation_token import KIND, DelegationToken
 from bmq.hdfs.failover import UNCHANGED, Failover
-from bmq.hdfs.proto.hdfs_pb2 import FsPermission, HdfsFileStatus
+from bmq.hdfs.proto.hdfs_pb2 import FsPermission, HdfsFileStatus, Token
 from bmq.hdfs.proto.namenode_pb2 import (
     APPEND,
     CREATE,
@@ -63,6 +63,8 @@ from bmq.hdfs.proto.namenode_pb2 import (
     RecoverLeaseResponse,
     Rename2Request,
     Rename2Response,
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
     RenewLeaseRequest,
     RenewLeaseResponse,
     SetTimesRequest,
@@ -301,18 +303,34 @@ class NameNode:
             raise StoreError("the NameNode gives no key for connections to DataNodes, although it wants them encrypted")
         return response.data_encryption_key
 
-    async def delegation_token(self) -> DelegationToken:
-        """A new token of this login's user, by which others log in: over a Kerberos login alone. Nobody may renew it.
+    async def delegation_token(self, *, renewer: str = "") -> DelegationToken:
+        """A new token of this login's user, by which others log in: over a Kerberos login alone.
 
-        It counts for dfs.namenode.delegation.token.renew-interval, a day by default. Raises StoreError: none is given.
+        It counts for dfs.namenode.delegation.token.renew-interval, a day by default. `renewer`: the principal that may
+        make it count for longer; empty: nobody. Raises StoreError: none is given.
         """
-        request = GetDelegationTokenRequest(renewer="")
+        request = GetDelegationTokenRequest(renewer=renewer)
         response = await self._call(
             "getDelegationToken", request, GetDelegationTokenResponse, "a delegation token", None
         )
         if not response.HasField("token"):
             raise StoreError("the NameNode gives no delegation token, although its clients log in by Kerberos")
         return DelegationToken(response.token.identifier, response.token.password)
+
+    async def renew_delegation_token(self, token: DelegationToken) -> int:
+        """Let the token count for another interval, up to dfs.namenode.delegation.token.max-lifetime: its new end, in ms.
+
+        Over the Kerberos login of its renewer alone. Raises StoreError: it has ended, or another may renew it.
+        """
+        named = Token(identifier=token.identifier, password=token.password, kind=KIND, service="")
+        response = await self._call(
+            "renewDelegationToken",
+            RenewDelegationTokenRequest(token=named),
+            RenewDelegationTokenResponse,
+            "a delegation token",
+            None,
+        )
+        return response.new_expiry_time
 
     async def close(self) -> None:
         """Drop the connections; calls under way fail with StorageUnavailable."""

@@ -31,6 +31,17 @@ def namenode_authentication(config: HdfsConfig) -> Authentication:
     return KerberosAuthentication(security, hdfs_login(security.principal, security.keytab))
 
 
+async def login_principal(config: HdfsConfig) -> str:
+    """Who logs in to the NameNodes by Kerberos, NAME@REALM. Raises AuthenticationRequired, BadSecurity, StorageUnavailable."""
+    from bmq.hdfs.sasl.gss import hdfs_login, login_name, require_gssapi
+
+    security = config.security
+    if security is None:
+        raise BadSecurity("an open HDFS has no logins by Kerberos")
+    require_gssapi()
+    return await login_name(hdfs_login(security.principal, security.keytab), "HDFS")
+
+
 class DataNodeLogins:
     """One for all DataNodes of a cluster."""
 

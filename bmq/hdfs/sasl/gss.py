@@ -93,6 +93,21 @@ class GssLayer:
         return data
 
 
+async def login_name(login: KerberosLogin, server: str) -> str:
+    """Our principal with its realm, as the keytab or the ticket cache has it. Raises as a login to `server` does."""
+
+    def found() -> str:
+        try:
+            return str(login.credentials().name)
+        except gssapi_module().exceptions.GSSError as error:
+            raise login.fault(error, server) from error
+
+    try:
+        return await _in_thread(found, server)
+    except KerberosFault as fault:
+        raise kerberos_error(fault) from fault
+
+
 async def _in_thread(work: Callable[[], T], server: str) -> T:
     try:
         async with asyncio.timeout(KDC_ANSWER_MAX_S):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 from random import Random
@@ -10,6 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from bmq.hdfs.config import HdfsConfig, WriteMode
+from bmq.hdfs.errors import PermissionRefused
+from bmq.hdfs.server_logins import login_principal
 from bmq.hdfs.store import HdfsStore
 from bmq.log.store import Durability, StoreError
 from tests.support.hdfs import fresh_root
@@ -77,6 +80,23 @@ class SecureStoreContract(StoreContract):
             assert bytes(await owner.read_file("by-token", length_bytes_max=1 << 20)) == b"x" * 100_000
             with pytest.raises(StoreError, match="Delegation Token can be issued only with kerberos"):
                 await executor.namenode.delegation_token()
+        finally:
+            await executor.close()
+
+    async def test_a_delegation_token_is_renewed_by_who_got_it(self, pair: Pair) -> None:
+        owner = pair.owner
+        assert isinstance(owner, HdfsStore) and owner.config.security is not None
+        principal = await login_principal(owner.config)
+        assert principal == owner.config.security.principal
+        token = await owner.namenode.delegation_token(renewer=principal)
+        assert await owner.namenode.renew_delegation_token(token) / 1000 > time.time() + 3600
+        with pytest.raises(PermissionRefused, match="renew"):
+            await owner.namenode.renew_delegation_token(await owner.namenode.delegation_token())
+        security = replace(owner.config.security, principal="", keytab="/nowhere", delegation=token)
+        executor = await HdfsStore.open(replace(owner.config, security=security, connector=None), Random(3))
+        try:
+            with pytest.raises(StoreError, match="Delegation Token can be renewed only with kerberos"):
+                await executor.namenode.renew_delegation_token(token)
         finally:
             await executor.close()
 

@@ -10,6 +10,7 @@ import pytest
 
 from bmq.hdfs.blocks import Block, DataNode
 from bmq.hdfs.config import Address, HdfsConfig
+from bmq.hdfs.delegation_token import KIND, DelegationToken
 from bmq.hdfs.namenode import NameNode, is_open
 from bmq.hdfs.proto.hdfs_pb2 import (
     DatanodeId,
@@ -37,6 +38,8 @@ from bmq.hdfs.proto.namenode_pb2 import (
     FsyncResponse,
     GetBlockLocationsRequest,
     GetBlockLocationsResponse,
+    GetDelegationTokenRequest,
+    GetDelegationTokenResponse,
     GetFileInfoResponse,
     GetListingRequest,
     GetListingResponse,
@@ -49,6 +52,8 @@ from bmq.hdfs.proto.namenode_pb2 import (
     RecoverLeaseResponse,
     Rename2Request,
     Rename2Response,
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
     RenewLeaseRequest,
     RenewLeaseResponse,
     UpdateBlockForPipelineRequest,
@@ -364,3 +369,21 @@ async def test_a_directory_not_made_for_no_reason_is_an_error() -> None:
 
 def test_addresses_of_a_node() -> None:
     assert (node(1).transfer, node(1).ipc) == (Address("10.0.0.1", 9001), Address("10.0.0.1", 9201))
+
+
+async def test_a_delegation_token_and_its_renewal() -> None:
+    async with namenode_answering(answering(GetDelegationTokenResponse(token=TOKEN))) as (namenode, server):
+        assert await namenode.delegation_token(renewer="bmq@R") == DelegationToken(b"i", b"p")
+        assert server.calls[0].request(GetDelegationTokenRequest) == GetDelegationTokenRequest(renewer="bmq@R")
+    async with namenode_answering(answering(RenewDelegationTokenResponse(new_expiry_time=7))) as (namenode, server):
+        assert await namenode.renew_delegation_token(DelegationToken(b"i", b"p")) == 7
+        (call,) = server.calls
+        named = Token(identifier=b"i", password=b"p", kind=KIND, service="")
+        assert call.method == "renewDelegationToken"
+        assert call.request(RenewDelegationTokenRequest) == RenewDelegationTokenRequest(token=named)
+
+
+async def test_a_namenode_without_tokens() -> None:
+    async with namenode_answering(answering(GetDelegationTokenResponse())) as (namenode, _):
+        with pytest.raises(StoreError, match="gives no delegation token"):
+            await namenode.delegation_token()

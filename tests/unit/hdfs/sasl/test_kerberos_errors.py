@@ -118,6 +118,10 @@ def test_a_keytab_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             "Illegal principal name bmq@R: No rules applied to bmq@R",
             r"add a rule .* to hadoop\.security\.auth_to_local",
         ),
+        (
+            "token (HDFS_DELEGATION_TOKEN token 7 for bmq with renewer bmq) is expired, current time: 2026-11-29",
+            "the delegation token that this job was given has ended: begin the work anew",
+        ),
         ("Something new", "does not accept the login: Something new"),
     ],
 )
