@@ -213,7 +213,10 @@ def _refuse_unknown(options: Mapping[str, str], kafka: Mapping[str, str]) -> Non
             raise BadOption(f"kafka.{key} cannot be set: {why}")
     protocol = kafka.get("security.protocol", "PLAINTEXT")
     if protocol.upper() != "PLAINTEXT":
-        raise BadOption(f"kafka.security.protocol is {protocol!r}: bmq serves PLAINTEXT")
+        raise BadOption(
+            f"kafka.security.protocol is {protocol!r}: format('bmq') does not log in to proxies; name a listener without logins"
+            " and TLS, or read by format('kafka')"
+        )
 
 
 def _bootstrap(kafka: Mapping[str, str]) -> tuple[tuple[str, int], ...]:

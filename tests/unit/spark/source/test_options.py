@@ -138,7 +138,7 @@ def test_sizes_and_limits() -> None:
         ({"subscribe": "a", "columns": "offset,size"}, False, "columns has 'size': there are key, value"),
         ({"subscribe": "a", "columns": "offset,Offset"}, False, "twice"),
         ({"subscribe": "a", "kafka.auto.offset.reset": "earliest"}, False, "use startingOffsets"),
-        ({"subscribe": "a", "kafka.security.protocol": "SSL"}, False, "bmq serves PLAINTEXT"),
+        ({"subscribe": "a", "kafka.security.protocol": "SSL"}, False, "does not log in to proxies; name a listener"),
         ({"subscribe": "a", "kafka.isolation.level": "none"}, False, "read_committed or read_uncommitted"),
         ({"subscribe": "a", "kafka.bootstrap.servers": ""}, False, "kafka.bootstrap.servers is missing"),
         ({"subscribe": "a", "kafka.bootstrap.servers": "a:b"}, False, "a list of HOST:PORT"),
