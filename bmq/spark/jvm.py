@@ -15,6 +15,8 @@ from types import FrameType
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from bmq.spark.source.driver_login import share_login
+
 
 def start_session(name: str, settings: Mapping[str, str]) -> SparkSession:
     """The session with these settings, or the one that is there. Raises what pyspark does, KeyboardInterrupt."""
@@ -22,7 +24,9 @@ def start_session(name: str, settings: Mapping[str, str]) -> SparkSession:
     with deferred_interrupt():
         SparkContext._ensure_initialized(conf=conf)
     with remembered_interrupt():
-        return SparkSession.builder.config(conf=conf).getOrCreate()
+        session = SparkSession.builder.config(conf=conf).getOrCreate()
+    share_login(session)
+    return session
 
 
 @contextmanager

@@ -36,7 +36,7 @@ class StoreAddress:
     hdfs_token: DelegationToken | None = None
 
     def for_executors(self) -> StoreAddress:
-        """With a token for a kerberized HDFS, which counts for a day. Raises JobFailed, BrokenOff."""
+        """With a token for a kerberized HDFS, which is renewed while this driver lives. Raises JobFailed, BrokenOff."""
         with store_errors(self.url):
             token = asyncio.run(token_for_executors(self.url, Random(), hdfs_user=self.hdfs_user, hdfs=self.hdfs))
         return replace(self, hdfs_token=token)

@@ -19,5 +19,7 @@ def register(spark: Any) -> None:
     """Register the format with a session (a pyspark.sql.SparkSession). Raises SparkTooOld."""
     require_spark("format('bmq')")
     from bmq.spark.source.data_source import BmqDataSource
+    from bmq.spark.source.driver_login import share_login
 
+    share_login(spark)
     spark.dataSource.register(BmqDataSource)

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Final
 
 from bmq.hdfs.config import HdfsConfig, HdfsSettings
 from bmq.hdfs.delegation_token import DelegationToken
+from bmq.hdfs.errors import PermissionRefused
 from bmq.hdfs.location import is_hdfs, located
 from bmq.hdfs.token_file import FILE_BYTES_MAX, FILE_VARIABLE, BadTokenFile, token_in_file
 from bmq.log.root import RootError, read_root
 from bmq.log.store import SegmentStore, StoreError
 from bmq.protocol.errors import BmqError
+from bmq.spark.source.driver_tokens import DriverToken, TokenDirectory
+
+PRINCIPAL_VARIABLE: Final = "BMQ_HDFS__PRINCIPAL"
+KEYTAB_VARIABLE: Final = "BMQ_HDFS__KEYTAB"
+"""As for servers: who logs in, where the caller names nobody."""
 
 
 class StoreUnreadable(BmqError):
@@ -59,29 +68,87 @@ async def token_for_executors(
 ) -> DelegationToken | None:
     """What executors log in to a kerberized HDFS by; None for any other store. Raises StoreUnreadable.
 
-    A driver that has no Kerberos login of its own, as on YARN in cluster mode, passes on the token that its job was given.
+    Plans share a token for a while, and the driver has it renewed (driver_tokens.py). A driver that has no Kerberos login
+    of its own passes on the token that its job was given, as YARN gives it in cluster mode.
     """
     if not is_hdfs(root):
         return None
-    from bmq.hdfs.namenode import NameNode
-
-    config = _hdfs_config(root, hdfs_user, hdfs, None)
+    settings = hdfs or _login_of_environment()
+    config = _hdfs_config(root, hdfs_user, settings, None)
     if config.security is None or config.security.delegation is not None:
         return None if config.security is None else config.security.delegation
+    shared = TokenDirectory.shared()
+    principal, keytab = settings.principal, settings.keytab
+    if shared is not None:
+        known = shared.newest(root, principal=principal, keytab=keytab, now_s=time.time())
+        if known is not None:
+            return known
+    try:
+        token, ends_s = await _new_token(config, random, is_renewed=shared is not None)
+        now_s = time.time()
+        if shared is not None and ends_s > now_s:
+            one = DriverToken(
+                root=root,
+                principal=principal,
+                keytab=keytab,
+                token=token,
+                made_s=now_s,
+                ends_s=ends_s,
+                interval_s=ends_s - now_s,
+            )
+            shared.put(one)
+    except (StoreError, OSError) as error:
+        raise StoreUnreadable(f"there is no delegation token for the executors: {error}") from error
+    return token
+
+
+async def _new_token(config: HdfsConfig, random: Random, *, is_renewed: bool) -> tuple[DelegationToken, float]:
+    """A token, and its end in wall time if it `is_renewed`, else 0. Raises StoreError."""
+    from bmq.hdfs.namenode import NameNode
+    from bmq.hdfs.server_logins import login_principal
+
     namenode = NameNode(config, random)
     try:
-        return await namenode.delegation_token()
-    except StoreError as error:
-        raise StoreUnreadable(f"there is no delegation token for the executors: {error}") from error
+        if not is_renewed:
+            return await namenode.delegation_token(), 0.0
+        token = await namenode.delegation_token(renewer=await login_principal(config))
+        try:
+            # Only a renewal tells how long a token counts.
+            return token, await namenode.renew_delegation_token(token) / 1000
+        except PermissionRefused:
+            return token, 0.0  # it counts for an interval all the same
     finally:
         await namenode.close()
+
+
+def renewed_end_s(one: DriverToken) -> float:
+    """Have a token renewed; its new end in wall time. Raises StoreUnreadable, StoreError."""
+    settings = HdfsSettings(principal=one.principal, keytab=one.keytab)
+    config = _hdfs_config(one.root, "", settings, None)
+    if config.security is not None:  # a token renews none
+        config = replace(config, security=replace(config.security, delegation=None))
+
+    async def renewed() -> float:
+        from bmq.hdfs.namenode import NameNode
+
+        namenode = NameNode(config, Random())
+        try:
+            return await namenode.renew_delegation_token(one.token) / 1000
+        finally:
+            await namenode.close()
+
+    return asyncio.run(renewed())
+
+
+def _login_of_environment() -> HdfsSettings:
+    return HdfsSettings(principal=os.environ.get(PRINCIPAL_VARIABLE, ""), keytab=os.environ.get(KEYTAB_VARIABLE, ""))
 
 
 def _hdfs_config(root: str, hdfs_user: str, hdfs: HdfsSettings | None, token: DelegationToken | None) -> HdfsConfig:
     """Raises StoreUnreadable."""
     from bmq.hdfs.hadoop_site import hadoop_properties
 
-    settings = hdfs or HdfsSettings()
+    settings = hdfs or (HdfsSettings() if token is not None else _login_of_environment())
     try:
         config = located(root, settings, system_user=hdfs_user or spark_user(), hadoop=hadoop_properties(os.environ))
     except StoreError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import time
 from pathlib import Path
 from random import Random
 
@@ -11,6 +12,7 @@ import pytest
 
 from bmq.hdfs.delegation_token import DelegationToken
 from bmq.hdfs.store import HdfsStore
+from bmq.spark.source.driver_tokens import DriverToken, TokenDirectory
 from bmq.spark.source.storage import StoreUnreadable, open_store, token_for_executors
 from tests.unit.hdfs.test_delegation_token import FIRST, in_writable
 
@@ -81,6 +83,34 @@ def test_executors_log_in_by_the_drivers_token_or_by_that_of_the_job(
     monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(tmp_path / "gone"))
     with pytest.raises(StoreUnreadable, match="gone, which cannot be read: No such file"):
         login()
+
+
+def test_plans_of_one_driver_share_a_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keytab that Spark was given counts more than the job's first token, and no NameNode is asked for another."""
+    (tmp_path / "core-site.xml").write_text(CORE_SITE)
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    file = tmp_path / "container_tokens"
+    file.write_bytes(in_writable(FIRST))
+    monkeypatch.setenv("HADOOP_TOKEN_FILE_LOCATION", str(file))
+    monkeypatch.setenv("BMQ_HDFS__PRINCIPAL", "bmq@REALM")
+    monkeypatch.setenv("BMQ_HDFS__KEYTAB", "/keytab")
+    monkeypatch.setenv("BMQ_SPARK_TOKENS", str(tmp_path))
+    now_s = time.time()
+    shared = DelegationToken(b"shared", b"p")
+    TokenDirectory(tmp_path).put(
+        DriverToken(
+            root=SECURE,
+            principal="bmq@REALM",
+            keytab="/keytab",
+            token=shared,
+            made_s=now_s,
+            ends_s=now_s + 86_400,
+            interval_s=86_400,
+        )
+    )
+    assert asyncio.run(token_for_executors(SECURE, Random())) == shared
+    assert login() is None, "the driver itself logs in by the keytab"
+    assert login(shared) == shared
 
 
 def test_an_open_store_needs_no_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,63 @@
+"""A driver's login to a kerberized HDFS, for the processes beside it in which Spark plans reads.
+
+They know Spark's settings as little as its tokens. So they are told in their environment: the keytab that Spark was given
+(`--principal`, `--keytab`; on YARN in cluster mode Spark brings it to the driver), and the directory of tokens.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from bmq.hdfs.hadoop_site import hadoop_properties
+from bmq.hdfs.security import BadSecurity
+from bmq.hdfs.token_file import FILE_VARIABLE
+from bmq.spark.source.driver_tokens import DIRECTORY_VARIABLE, TokenDirectory, TokenRenewer
+from bmq.spark.source.storage import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE, renewed_end_s
+
+
+def share_login(spark: Any) -> None:
+    """Call it before anything is planned. Nothing happens on an open cluster, or with a session of Spark Connect."""
+    context = getattr(spark, "sparkContext", None)
+    if context is None or not _is_kerberos({**os.environ, **context.environment}):
+        return
+    shared = {DIRECTORY_VARIABLE: str(_directory()), **_login_of_spark(context.getConf())}
+    # Of functions that are made from now on: Spark keeps a copy with each.
+    context.environment.update(shared)
+    os.environ.update(shared)
+
+
+def _is_kerberos(environment: dict[str, str]) -> bool:
+    try:
+        hadoop = hadoop_properties(environment)
+    except BadSecurity:
+        return False  # who opens the store says so
+    return hadoop.get("hadoop.security.authentication", "").strip().lower() == "kerberos"
+
+
+def _login_of_spark(conf: Any) -> dict[str, str]:
+    """Variables with Spark's principal and keytab; empty without them, or if others are given."""
+    principal, keytab = conf.get("spark.kerberos.principal", ""), conf.get("spark.kerberos.keytab", "")
+    if not principal or not keytab or os.environ.get(KEYTAB_VARIABLE):
+        return {}
+    if find_spec("gssapi") is None and os.environ.get(FILE_VARIABLE):
+        return {}  # the token that the job was given does, for as long as it counts
+    # A name in the working directory, or a URL of a local file.
+    path = Path(urlsplit(keytab).path).absolute()
+    return {PRINCIPAL_VARIABLE: principal, KEYTAB_VARIABLE: str(path)}
+
+
+@cache
+def _directory() -> Path:
+    """Of this process, whose tokens are renewed from now on. It is gone at the end."""
+    path = Path(tempfile.mkdtemp(prefix="bmq-tokens-"))
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    TokenRenewer(TokenDirectory(path), renewed_end_s).start()
+    return path
