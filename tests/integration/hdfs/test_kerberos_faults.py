@@ -24,7 +24,7 @@ from bmq.hdfs.proto.hdfs_pb2 import Token
 from bmq.hdfs.sasl.transfer_handshake import TransferSecret
 from bmq.hdfs.security import BadSecurity, Protection
 from bmq.hdfs.store import HdfsStore
-from bmq.log.store import StorageUnavailable, StoreError
+from bmq.log.store import Durability, StorageUnavailable, StoreError
 from tests.support.hdfs import USER, config_of, fresh_root
 from tests.support.secure_hdfs import Protection as ClusterProtection
 from tests.support.secure_hdfs import SecureHdfs, secure_hdfs
@@ -155,6 +155,20 @@ async def test_a_ticket_cache_of_another_user(
 async def test_a_krb5_conf_that_is_not_there(secure: SecureHdfs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KRB5_CONFIG", "/no/such/krb5.conf")
     await refused(secure.config("/x"), r"krb5\.conf")
+
+
+async def test_principals_of_two_machines_are_one_user(secure: SecureHdfs) -> None:
+    """By hadoop.security.auth_to_local, here its default rule: a takeover goes by the short name."""
+    root = fresh_root("machines")
+
+    def of(name: str) -> HdfsConfig:
+        return secure.config(root, principal=secure.kdc.principal(name), keytab=str(secure.kdc.keytab(name)))
+
+    async with opened(of("bmq/one")) as owner, opened(of("bmq/two")) as successor:
+        writer = await owner.create_segment("log", holder="h", durability=Durability.HSYNC, segment_bytes=1 << 20)
+        assert await writer.append([b"x" * 5000]) == 5000
+        assert await successor.take_over("log", previous_holder="h", durability=Durability.HSYNC) == 5000
+        writer.abandon()
 
 
 @pytest.mark.parametrize("seconds", [600, -600])
