@@ -24,9 +24,15 @@ RULES: Final = "RULE:[2:$1-$2](ops-.*)s/ops-/operator-/,DEFAULT"
 
 
 class KerberosServer(BmqServer):
-    """It has a copy of the keytab of SERVICE. `environment`: of its process, besides."""
+    """It has a copy of the keytab of SERVICE. `environment`: of its process, besides. `more`: Kafka's settings, over these."""
 
-    def __init__(self, directory: Path, kdc: Kdc, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        kdc: Kdc,
+        environment: Mapping[str, str] | None = None,
+        more: Mapping[str, str] | None = None,
+    ) -> None:
         told = {"KRB5_CONFIG": str(kdc.krb5_conf), "BMQ_LOG_LEVEL": "debug", **(environment or {})}
         super().__init__(directory, told, has_extras=True)
         self.keytab = directory.with_name(f"{directory.name}.keytab")
@@ -51,6 +57,7 @@ class KerberosServer(BmqServer):
             "bmq.sasl.kerberos.keytab": str(self.keytab),
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:{SUPER_USER};User:{MAPPED_USER}",
+            **(more or {}),
         }
         self._settings = directory.with_name(f"{directory.name}.toml")
         self._settings.write_text("[kafka]\n" + "".join(f"'{name}' = '{text}'\n" for name, text in configs.items()))
