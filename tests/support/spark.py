@@ -40,7 +40,12 @@ def link_spark(home: Path) -> None:
 
 
 def job_result(module: str, told: Path, warehouse: Path, **environment: str) -> Any:
-    """What a job of the tests prints as JSON in its last line: python -m MODULE TOLD WAREHOUSE. Fails with the job's words."""
+    """What a job of the tests prints as JSON in its last line, see `run_job`."""
+    return json.loads(run_job(module, told, warehouse, **environment).stdout.splitlines()[-1])
+
+
+def run_job(module: str, told: Path, warehouse: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A job of the tests: python -m MODULE TOLD WAREHOUSE. Fails with the job's words."""
     done = subprocess.run(
         dying_with_us([sys.executable, "-m", module, str(told), str(warehouse)]),
         cwd=REPOSITORY,
@@ -52,4 +57,4 @@ def job_result(module: str, told: Path, warehouse: Path, **environment: str) -> 
     )
     said = [line for line in done.stderr.splitlines() if not line.lstrip().startswith("at ")]
     assert done.returncode == 0, "\n".join(said[-100:])
-    return json.loads(done.stdout.splitlines()[-1])
+    return done
