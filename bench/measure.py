@@ -13,8 +13,8 @@ from typing import Any
 import confluent_kafka
 import psutil
 
-from tests.support.java import java_executable
-from tests.support.processes import JARS
+from testing.java import java_executable
+from testing.processes import JARS
 
 CLOCK_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 

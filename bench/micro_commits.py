@@ -23,7 +23,7 @@ from bench.criteria import BMQ, KAFKA
 from bench.groups.commits import commit
 from bench.groups.loads import PARTITIONS
 from bench.groups.target import Target, one_node, ready, three_nodes
-from tests.support.servers import BmqServer
+from testing.servers import BmqServer
 
 TOPIC = "committed"
 

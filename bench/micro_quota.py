@@ -19,9 +19,9 @@ from typing import Final
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.java import CONFIGS, PRODUCER_PERFORMANCE, java_command, run_tool
-from tests.support.processes import dying_with_us
-from tests.support.servers import BmqServer, KafkaServer, Server
+from testing.java import CONFIGS, PRODUCER_PERFORMANCE, java_command, run_tool
+from testing.processes import dying_with_us
+from testing.servers import BmqServer, KafkaServer, Server
 
 QUOTA: Final = 1_000_000
 VALUE: Final = bytes(1_000)

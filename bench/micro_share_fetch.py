@@ -38,8 +38,8 @@ from bench.queues.frames import Fetching
 from bench.queues.groups import configure, initialize, member_ids, topic_id_of
 from bench.queues.idle import Member, heartbeat_frames, settle
 from bench.queues.target import filled
-from tests.support.processes import REPOSITORY
-from tests.support.revisions import checked_out
+from testing.processes import REPOSITORY
+from testing.revisions import checked_out
 
 PARTITIONS: Final = 8
 RECORD_BYTES: Final = 100

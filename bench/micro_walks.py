@@ -32,9 +32,9 @@ from bmq.protocol.messages.offset_commit_request import (
 )
 from bmq.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from bmq.protocol.messages.sync_group_request import SyncGroupRequest
-from tests.support.processes import REPOSITORY, ManagedProcess, eventually, free_port
-from tests.support.revisions import checked_out
-from tests.support.wire import WireClient
+from testing.processes import REPOSITORY, ManagedProcess, eventually, free_port
+from testing.revisions import checked_out
+from testing.wire import WireClient
 
 _RECORDER: Final = Path(__file__).with_name("walk_recorder.py")
 _WARMING: Final = 4

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from bench.criteria import BMQ, RIVAL, Criterion
 from bench.runner import FORMAT, FULL, RESULTS
-from tests.support.processes import REPOSITORY
+from testing.processes import REPOSITORY
 
 README: Final = REPOSITORY / "README.md"
 PAGES: Final = REPOSITORY / "docs" / "benchmarks"

@@ -24,7 +24,7 @@ from bench.measure import machine_facts
 from bench.revision import DIRTY_SUFFIX, UNKNOWN, NotOneRevision, Revision, read_revision
 from bench.table import table
 from bench.time_limit import seconds_since
-from tests.support.processes import REPOSITORY
+from testing.processes import REPOSITORY
 
 FORMAT: Final = 2
 RESULTS: Final = REPOSITORY / "bench" / "results"

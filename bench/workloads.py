@@ -17,14 +17,14 @@ from typing import Any, Final, Protocol
 from bench.criteria import KAFKA, Ratio, Samples
 from bench.measure import total_cpu_seconds, usage
 from bench.warm_up import warm_up
-from tests.support.java import (
+from testing.java import (
     CONSUMER_PERFORMANCE,
     PERFORMANCE_JVM_OPTIONS,
     PRODUCER_PERFORMANCE,
     java_command,
     run_tool,
 )
-from tests.support.processes import REPOSITORY, dying_with_us
+from testing.processes import REPOSITORY, dying_with_us
 
 LOAD_TIMEOUT_S: Final = 180
 TOPICS: Final = ("warm-up", "produce-1k", "produce-100b", "produce-10k-rps")

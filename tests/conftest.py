@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from testing.patience import slowness
+from testing.servers import PATIENCE, BmqServer
 from tests.fakes.clock import FakeClock
 from tests.fakes.loop_time import LoopTime
 from tests.fakes.partition_log import FakePartitions
 from tests.fakes.store import FakeStore
-from tests.support.patience import slowness
 from tests.support.places import add_option, fail_without_a_place, is_left_out, keep_those_of_the_place
-from tests.support.servers import PATIENCE, BmqServer
 
 # Asyncio's debug mode makes every call ten times slower, and timings part of the warnings.
 os.environ.pop("PYTHONASYNCIODEBUG", None)

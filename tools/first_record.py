@@ -9,7 +9,7 @@ import struct
 import sys
 import time
 
-from tests.support import wire
+from testing import wire
 
 READY_S = 120.0
 TOPIC = "first-record"

@@ -24,8 +24,8 @@ from typing import Final
 
 import pytest
 
+from testing.revisions import checked_out
 from tests.support.places import NoPlace, place_of
-from tests.support.revisions import checked_out
 
 REPOSITORY: Final = Path(__file__).resolve().parents[1]
 DOCUMENT: Final = REPOSITORY / "tests" / "places.md"

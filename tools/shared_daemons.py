@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tests.support.shared_daemons import FILE_NAME, READY, VARIABLE
+from testing.shared_daemons import FILE_NAME, READY, VARIABLE
 
 STOP_WAIT_S: Final = 60.0
 LOG_TAIL_BYTES: Final = 4_000
@@ -59,7 +59,7 @@ class SharedDaemons:
         log = directory / "holder.log"
         with log.open("wb") as errors:
             self._holder = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.shared_daemons", str(directory)],
+                [sys.executable, "-m", "testing.shared_daemons", str(directory)],
                 cwd=self._repository,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -37,8 +37,8 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
 sys.path.insert(0, str(REPOSITORY))
 
+from testing.patience import SLOWNESS, STALLS, measured_slowness  # noqa: E402
 from tests.support.measured_tests import VARIABLE as MEASURED  # noqa: E402
-from tests.support.patience import SLOWNESS, STALLS, measured_slowness  # noqa: E402
 from tests.support.running_test import VARIABLE, overdue_tests, running_tests  # noqa: E402  # found by the line above
 from tools.beside import SHARE, Beside, lowered  # noqa: E402
 from tools.campaign_record import RECORD, described_record, read_record  # noqa: E402
@@ -318,7 +318,7 @@ def end_overdue_tests(running: Path, is_over: threading.Event) -> None:
 
 
 def append_stall(path: Path, stall: Stall) -> None:
-    """For waits of the stage's tests: tests/support/patience.py."""
+    """For waits of the stage's tests: testing/patience.py."""
     with path.open("a") as file:
         file.write(f"{stall.end_s} {stall.length_s}\n")
 

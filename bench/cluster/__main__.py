@@ -15,7 +15,7 @@ from bench.cluster.plan import PARTS, Plan, plan_of
 from bench.cluster.run import cluster_versions, run_parts
 from bench.findings import Findings
 from bench.runner import Bench, main
-from tests.support.processes import REPOSITORY
+from testing.processes import REPOSITORY
 
 DATA: Final = REPOSITORY / ".cache" / "bench-cluster"
 

@@ -12,7 +12,7 @@ from bench.cluster.faults import make_topic
 from bench.cluster.filling import fill
 from bench.cluster.sides import Side
 from bench.cluster.steady import SteadyLoad
-from tests.support.processes import REPOSITORY, dying_with_us
+from testing.processes import REPOSITORY, dying_with_us
 
 BACKLOG: Final = "backlog"
 LIVE: Final = "live"

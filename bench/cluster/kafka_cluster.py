@@ -19,9 +19,9 @@ from kio.static.primitive import i16, i32
 from bench.cluster.admin import AdminFailed, Connection, leaders
 from bench.cluster.sides import wait_in_sync
 from bmq.dev.ports import pick_ports
-from tests.support.java import java_command
-from tests.support.processes import ManagedProcess, ProcessFailed
-from tests.support.servers import KAFKA_CLUSTER_ID, KAFKA_JVM_OPTIONS
+from testing.java import java_command
+from testing.processes import ManagedProcess, ProcessFailed
+from testing.servers import KAFKA_CLUSTER_ID, KAFKA_JVM_OPTIONS
 
 HOST: Final = "127.0.0.1"
 BROKERS: Final = 3

@@ -14,7 +14,7 @@ from bench.findings import Findings, say
 from bench.hdfs.commands import prepare_process
 from bench.measure import versions
 from bench.time_limit import seconds_since, time_limit
-from tests.support.processes import JARS, kill_everything
+from testing.processes import JARS, kill_everything
 
 P = TypeVar("P")
 

@@ -10,7 +10,7 @@ from bench.cluster.faults import TOPIC, make_topic
 from bench.cluster.gaps import lost_or_doubled
 from bench.cluster.sides import BmqSide
 from bench.cluster.steady import NUMBER_BYTES, SteadyLoad
-from tests.support.steady_load import read_everything
+from testing.steady_load import read_everything
 
 PARTITIONS: Final = 24
 RATE: Final = 600.0

@@ -10,8 +10,8 @@ from typing import Any, Final, Protocol
 
 from bench.cluster.admin import AdminFailed, call_any, metadata_request
 from bmq.protocol.apis import ApiKey
-from tests.support.cluster import ALL_ROLES, BmqCluster, ClusterNode
-from tests.support.processes import ManagedProcess, eventually
+from testing.cluster import ALL_ROLES, BmqCluster, ClusterNode
+from testing.processes import ManagedProcess, eventually
 
 WHOLE_WAIT_S: Final = 120.0
 REST_WAIT_S: Final = 20.0

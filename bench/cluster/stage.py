@@ -15,8 +15,8 @@ from bench.logged_errors import with_logged_errors
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.zookeeper import ZooKeeperServer
 from bmq.hdfs.location import system_user
-from tests.support.hdfs import outside_any_loop
-from tests.support.processes import JARS
+from testing.hdfs import outside_any_loop
+from testing.processes import JARS
 
 
 class Stage:

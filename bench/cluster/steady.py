@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from bench.cluster.acknowledgements import UNKNOWN_OFFSET, Acknowledgements
-from tests.support.processes import eventually
+from testing.processes import eventually
 
 NUMBER_BYTES: Final = 12
 # Whole milliseconds: of less, librdkafka makes none, and a loop that waits for a moment would take a processor.

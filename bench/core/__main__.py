@@ -25,10 +25,10 @@ from bench.findings import Findings, say
 from bench.measure import versions
 from bench.measured_parts import measured_parts
 from bench.runner import bench_of, main
-from tests.support.java import TOPICS as TOPIC_TOOL
-from tests.support.java import run_tool
-from tests.support.processes import REPOSITORY, kill_everything
-from tests.support.servers import BmqServer, KafkaServer, Server
+from testing.java import TOPICS as TOPIC_TOOL
+from testing.java import run_tool
+from testing.processes import REPOSITORY, kill_everything
+from testing.servers import BmqServer, KafkaServer, Server
 
 DATA: Final = REPOSITORY / ".cache" / "bench-core"
 MAKERS: Final[Mapping[str, Callable[[Path], Server]]] = {BMQ: BmqServer, KAFKA: KafkaServer}

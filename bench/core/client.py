@@ -16,7 +16,7 @@ from typing import Any, Final
 from bench.core.frames import Frames
 from bench.measure import total_cpu_times
 from bench.workloads import LoadFailed
-from tests.support.processes import dying_with_us
+from testing.processes import dying_with_us
 
 SOURCE: Final = Path(__file__).with_name("load.c")
 COMPILE: Final = ("-std=c11", "-O2", "-Wall", "-Wextra", "-Werror")

@@ -17,8 +17,8 @@ from bench.core.client import Client
 from bench.core.criteria import PLAIN
 from bench.core.plan import Plan
 from bench.findings import say
-from tests.support.processes import REPOSITORY, kill_everything
-from tests.support.servers import BmqServer, standalone_arguments
+from testing.processes import REPOSITORY, kill_everything
+from testing.servers import BmqServer, standalone_arguments
 
 _START: Final = "import sys; from bmq.cli.main import main; sys.argv[0] = 'bmq'; main()"
 

@@ -12,7 +12,7 @@ from bench.core.plan import Plan
 from bench.warm_up import warm_up
 from bench.workloads import LoadFailed, settle
 from bmq.protocol.compression import Compression
-from tests.support.wire import LATEST_TIMESTAMP, WireClient
+from testing.wire import LATEST_TIMESTAMP, WireClient
 
 PARTITIONS: Final = 6
 WARM_UP: Final = "warm-up"

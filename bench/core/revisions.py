@@ -13,7 +13,7 @@ from bench.core.contenders import ServerOfTree, compare
 from bench.core.plan import PARTS, plan_of
 from bench.criteria import BMQ
 from bench.runner import SMOKE
-from tests.support.revisions import checked_out
+from testing.revisions import checked_out
 
 
 def main() -> None:

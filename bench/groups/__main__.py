@@ -22,7 +22,7 @@ from bench.groups.loads import Clients, run_all
 from bench.groups.plan import Plan
 from bench.groups.target import Opener, Target, one_node, three_nodes
 from bench.runner import bench_of, main
-from tests.support.processes import REPOSITORY
+from testing.processes import REPOSITORY
 
 DATA: Final = REPOSITORY / ".cache" / "bench-groups"
 

@@ -20,7 +20,7 @@ from bench.cluster.faults import make_topic
 from bench.cluster.many import insist
 from bench.cluster.sides import Side
 from bench.cluster.steady import LoadStuck
-from tests.support.processes import eventually
+from testing.processes import eventually
 
 TOPIC: Final = "transacted"
 PARTITIONS: Final = 12

@@ -21,7 +21,7 @@ from bench.cluster.admin import (
 from bench.cluster.many import OFFSETS_TOPIC, insist
 from bench.cluster.stage import Stage
 from bench.criteria import BMQ, KAFKA
-from tests.support.servers import BmqServer, KafkaServer, Server
+from testing.servers import BmqServer, KafkaServer, Server
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
 STATE_TOPICS: Final = {GROUP_KEY: OFFSETS_TOPIC, TRANSACTION_KEY: TRANSACTIONS_TOPIC}

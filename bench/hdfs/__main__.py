@@ -31,7 +31,7 @@ from bench.measure import hadoop_versions
 from bench.runner import Bench, main
 from bench.time_limit import seconds_since
 from bmq.hdfs.config import Address
-from tests.support.processes import REPOSITORY
+from testing.processes import REPOSITORY
 
 DATA: Final = REPOSITORY / ".cache" / "bench-hdfs"
 SEED: Final = 1

@@ -14,7 +14,7 @@ from bmq.dev.hadoop_configuration import LOCAL_READERS
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.java import STEADY_JVM_OPTIONS
 from bmq.hdfs.config import Address
-from tests.support.processes import JARS
+from testing.processes import JARS
 
 DATANODES: Final = 3
 HEAP_MB: Final = 512

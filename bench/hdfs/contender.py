@@ -13,8 +13,8 @@ from typing import Any, Final, Self
 
 from bench.hdfs.client import CHECKSUM_CHUNK_BYTES
 from bmq.hdfs.config import Address
-from tests.support.java import class_path, java_executable
-from tests.support.processes import REPOSITORY, dying_with_us
+from testing.java import class_path, java_executable
+from testing.processes import REPOSITORY, dying_with_us
 
 READY_TIMEOUT_S: Final = 60.0
 ANSWER_TIMEOUT_S: Final = 180.0

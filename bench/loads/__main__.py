@@ -26,8 +26,8 @@ from bench.loads.criteria import ONE, OVERLOAD, PAIRS, SEPARATE, TWO, WORKERS
 from bench.loads.loads import run_all, run_many
 from bench.loads.plan import Plan
 from bench.runner import bench_of, main
-from tests.support.hdfs import outside_any_loop
-from tests.support.processes import REPOSITORY
+from testing.hdfs import outside_any_loop
+from testing.processes import REPOSITORY
 
 DATA: Final = REPOSITORY / ".cache" / "bench-loads"
 

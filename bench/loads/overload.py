@@ -30,7 +30,7 @@ from bench.loads.loads import PARTITIONS, RECORD_BYTES, make_topic
 from bench.loads.plan import Plan
 from bench.measure import usage
 from bench.workloads import LoadFailed, settle
-from tests.support.processes import REPOSITORY, dying_with_us
+from testing.processes import REPOSITORY, dying_with_us
 
 BACKLOG: Final = "backlog"
 FAST: Final = "fast"

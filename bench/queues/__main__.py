@@ -45,8 +45,8 @@ from bench.queues.timers.criteria import BEFORE_DELAY, ERROR, INSERT, KILLED, OF
 from bench.queues.views import reads, tail
 from bench.queues.views.criteria import READS, TAIL
 from bench.runner import bench_of, main
-from tests.support.processes import REPOSITORY, kill_everything
-from tests.support.revisions import checked_out
+from testing.processes import REPOSITORY, kill_everything
+from testing.revisions import checked_out
 
 DATA: Final = REPOSITORY / ".cache" / "bench-queues"
 FILES: Final = 20_000

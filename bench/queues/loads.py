@@ -23,7 +23,7 @@ from bench.queues.plan import Plan
 from bench.queues.target import filled, node_ids, topic_of
 from bench.warm_up import warm_up
 from bench.workloads import LoadFailed, settle
-from tests.support.java import PERFORMANCE_JVM_OPTIONS, run_tool
+from testing.java import PERFORMANCE_JVM_OPTIONS, run_tool
 
 SHARE_CONSUMER_PERFORMANCE: Final = "org.apache.kafka.tools.ShareConsumerPerformance"
 PLAIN_CONSUMERS: Final = Path(__file__).with_name("PlainConsumers.java")

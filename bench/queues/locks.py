@@ -34,7 +34,7 @@ from bmq.protocol.share_state_messages import (
     ShareSummaryRequest,
 )
 from bmq.server.process import SystemClock, trim_memory
-from tests.support.processes import REPOSITORY, dying_with_us
+from testing.processes import REPOSITORY, dying_with_us
 
 SHARDS: Final = 50
 MEMBERS: Final = 200

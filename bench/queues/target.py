@@ -24,7 +24,7 @@ from bench.logged_errors import with_logged_errors
 from bench.workloads import LoadFailed
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.create_topics_request import CreateTopicsRequest
-from tests.support.servers import BmqServer, KafkaServer, Server
+from testing.servers import BmqServer, KafkaServer, Server
 
 FILL_S: Final = 120.0
 ONE_CONFIGS: Final = {"max.connections.per.ip": str(2**31 - 1)}

@@ -45,7 +45,7 @@ from bench.secure_hdfs.criteria import (
 from bench.secure_hdfs.plan import Plan, plan_of
 from bench.time_limit import seconds_since
 from bmq.hdfs.security import Protection
-from tests.support.processes import REPOSITORY
+from testing.processes import REPOSITORY
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

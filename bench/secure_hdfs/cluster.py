@@ -21,8 +21,8 @@ from bmq.dev.secure_hadoop import HOST_NAME
 from bmq.dev.secure_hdfs import Realm, SecureHdfsCluster
 from bmq.hdfs.config import Address
 from bmq.hdfs.security import Protection
-from tests.support.kdc import install_kdc
-from tests.support.processes import JARS
+from testing.kdc import install_kdc
+from testing.processes import JARS
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,8 +51,8 @@ from bench.security.logins import handshakes_per_s, logins_per_s
 from bench.security.plan import Plan
 from bench.security.sides import AUTHORIZER, MAKERS, PLAIN, SASL, SSL, Certificates, Secured, add_user, bootstrap
 from bmq.metadata.broker_configs import QUOTA_SCOPE
-from tests.support.processes import REPOSITORY, kill_everything
-from tests.support.revisions import checked_out
+from testing.processes import REPOSITORY, kill_everything
+from testing.revisions import checked_out
 
 DATA: Final = REPOSITORY / ".cache" / "bench-security"
 WITH_ACLS: Final = {"authorizer.class.name": AUTHORIZER, "allow.everyone.if.no.acl.found": "true"}

@@ -26,9 +26,9 @@ from bench.security.plan import Plan
 from bench.security.sides import PLAIN, SSL, Certificates, Secured, bootstrap
 from bench.security.strangers import Strangers
 from bench.workloads import LoadFailed, python_consume
-from tests.support.java import CONFIGS, PERFORMANCE_JVM_OPTIONS, PRODUCER_PERFORMANCE, TOPICS, java_command, run_tool
-from tests.support.processes import dying_with_us, eventually
-from tests.support.wire import LATEST_TIMESTAMP, NONE, WireClient
+from testing.java import CONFIGS, PERFORMANCE_JVM_OPTIONS, PRODUCER_PERFORMANCE, TOPICS, java_command, run_tool
+from testing.processes import dying_with_us, eventually
+from testing.wire import LATEST_TIMESTAMP, NONE, WireClient
 
 PARTITIONS: Final = 6
 RECORD_BYTES: Final = 1_024

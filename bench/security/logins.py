@@ -26,7 +26,7 @@ from bmq.protocol.apis import ApiKey
 from bmq.protocol.codec import encode_request
 from bmq.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from bmq.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
-from tests.support.processes import REPOSITORY, dying_with_us
+from testing.processes import REPOSITORY, dying_with_us
 
 PROCESSES: Final = 2
 SLACK_S: Final = 30

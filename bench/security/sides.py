@@ -10,9 +10,9 @@ from typing import Final, Protocol
 import trustme
 
 from bench.criteria import BMQ, KAFKA
-from tests.support.java import CONFIGS, run_tool
-from tests.support.processes import free_port
-from tests.support.servers import BmqServer, KafkaServer, Server, server_command
+from testing.java import CONFIGS, run_tool
+from testing.processes import free_port
+from testing.servers import BmqServer, KafkaServer, Server, server_command
 
 PLAIN: Final = "PLAINTEXT"
 SSL: Final = "SSL"

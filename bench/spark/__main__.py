@@ -52,7 +52,7 @@ from bench.spark.scans import (
     share_of_files,
 )
 from bench.spark.topics import Topic, drop, fill, fill_compressed
-from tests.support.processes import REPOSITORY, kill_everything
+from testing.processes import REPOSITORY, kill_everything
 
 DATA: Final = REPOSITORY / ".cache" / "bench-spark"
 RECORD_BYTES: Final = {SCANS_100B: 100, SCANS_1K: 1024}

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 from bench.hdfs.commands import prepare_process
 from bench.spark.campaign_faults import CampaignStuck
-from tests.support.processes import kill_everything
+from testing.processes import kill_everything
 
 
 class CampaignPlan(Protocol):

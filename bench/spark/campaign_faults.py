@@ -16,9 +16,9 @@ from random import Random
 from typing import Any, Final, Protocol
 
 from bench.findings import say
-from tests.support.cluster import BmqCluster, ClusterNode
-from tests.support.processes import ManagedProcess, ProcessFailed, eventually
-from tests.support.servers import BmqServer
+from testing.cluster import BmqCluster, ClusterNode
+from testing.processes import ManagedProcess, ProcessFailed, eventually
+from testing.servers import BmqServer
 
 DELAY_S: Final = (0.0, 3.0)
 """Delay after progress was seen: the fault hits anywhere in the job's next work."""

@@ -22,7 +22,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from tests.support.processes import ManagedProcess, eventually
+from testing.processes import ManagedProcess, eventually
 
 TICKS: Final = "ticks"
 REPORT: Final = "report.json"

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from bench.cluster.sides import BmqSide
 from bench.spark.topics import Topic
-from tests.support.processes import REPOSITORY, dying_with_us
+from testing.processes import REPOSITORY, dying_with_us
 
 WAIT_S: Final = 600.0
 

@@ -35,9 +35,9 @@ from bench.spark.campaign_command import perform_command
 from bench.spark.campaign_faults import CampaignStuck, Job, Nodes, NodesAndTarget, Victim, perform, plan_faults
 from bench.spark.campaign_producer import Report, RunningProducer
 from bench.spark.table_campaign_reader import count_ids
-from tests.support.processes import REPOSITORY, ManagedProcess
-from tests.support.servers import BmqServer, bmq_command
-from tests.support.topic_contents import values_of
+from testing.processes import REPOSITORY, ManagedProcess
+from testing.servers import BmqServer, bmq_command
+from testing.topic_contents import values_of
 
 DATA: Final = REPOSITORY / ".cache" / "bench-spark-mirror"
 TOPIC: Final = "events"

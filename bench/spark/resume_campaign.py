@@ -41,8 +41,8 @@ from bench.spark.mirror_campaign import ENVIRONMENT, SPARK, TargetEnds
 from bench.spark.table_campaign import ENVIRONMENT as TABLE_ENVIRONMENT
 from bench.spark.table_campaign import TABLE, batches, definition
 from bench.spark.table_campaign_reader import TableReader
-from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us, eventually
-from tests.support.servers import BmqServer, bmq_command
+from testing.processes import REPOSITORY, ManagedProcess, dying_with_us, eventually
+from testing.servers import BmqServer, bmq_command
 
 DATA: Final = REPOSITORY / ".cache" / "bench-spark-resume"
 TOPIC: Final = "events"

@@ -12,7 +12,7 @@ from threading import Timer
 from types import TracebackType
 from typing import Any, Final, Self
 
-from tests.support.processes import JARS, REPOSITORY, dying_with_us
+from testing.processes import JARS, REPOSITORY, dying_with_us
 
 SCAN_WAIT_S: Final = 600.0
 STOP_WAIT_S: Final = 30.0

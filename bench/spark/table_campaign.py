@@ -33,8 +33,8 @@ from bench.spark.campaign_command import perform_command
 from bench.spark.campaign_faults import CampaignStuck, Job, Nodes, Victim, perform, plan_faults, wait_for_progress
 from bench.spark.campaign_producer import Report, RunningProducer, Tick, read_ticks, sent_at_ms
 from bench.spark.table_campaign_reader import TableReader, count_ids
-from tests.support.processes import REPOSITORY, ProcessFailed, eventually
-from tests.support.table_topics import SUBMIT_ARGUMENTS
+from testing.processes import REPOSITORY, ProcessFailed, eventually
+from testing.table_topics import SUBMIT_ARGUMENTS
 
 DATA: Final = REPOSITORY / ".cache" / "bench-spark-table"
 TABLE: Final = "events"

@@ -10,7 +10,7 @@ from typing import Final
 from bench.cluster.sides import BmqSide
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.http_get import http_get
-from tests.support.hdfs import outside_any_loop
+from testing.hdfs import outside_any_loop
 
 SENT: Final = re.compile(r"^bmq_sent_bytes_total (\S+)$", re.MULTILINE)
 DATANODE: Final = "/jmx?qry=Hadoop:service=DataNode,name=DataNodeActivity-*"

@@ -22,9 +22,9 @@ from bench.standalone import criteria, many_partitions, tuning
 from bench.standalone.plan import PARTS, Plan, plan_of
 from bench.time_limit import seconds_since
 from bench.workloads import run_all
-from tests.support.java import TOPICS, run_tool
-from tests.support.processes import REPOSITORY, kill_everything
-from tests.support.servers import BmqServer, KafkaServer, Server
+from testing.java import TOPICS, run_tool
+from testing.processes import REPOSITORY, kill_everything
+from testing.servers import BmqServer, KafkaServer, Server
 
 DATA: Final = REPOSITORY / ".cache" / "bench"
 PARTITIONS: Final = 6

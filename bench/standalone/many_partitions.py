@@ -11,8 +11,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.measure import cpu_percent, memory_mib
-from tests.support.servers import Server
-from tests.support.wire import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NONE, WireClient
+from testing.servers import Server
+from testing.wire import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NONE, WireClient
 
 TOPIC = "many"
 RECORDS_PER_PARTITION = 20

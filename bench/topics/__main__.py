@@ -27,8 +27,8 @@ from bench.topics.deletion import closed_segments, delete, fill_segments
 from bench.topics.plan import PART_S_MAX, Plan
 from bench.topics.sides import MAKERS, Side
 from bench.workloads import RATE, latency
-from tests.support.java import TOPICS, run_tool
-from tests.support.processes import REPOSITORY
+from testing.java import TOPICS, run_tool
+from testing.processes import REPOSITORY
 
 DATA: Final = REPOSITORY / ".cache" / "bench-topics"
 STEADY: Final = "steady"

@@ -23,8 +23,8 @@ from bench.measure import memory_mib
 from bench.topics.sides import CALL_S, Side
 from bench.topics.tuning import SEGMENT_BYTES
 from bench.workloads import settle
-from tests.support.compaction import topic_ids
-from tests.support.servers import BmqServer
+from testing.compaction import topic_ids
+from testing.servers import BmqServer
 
 COMPACTION_S_MAX: Final = 900.0
 ROLL_S: Final = 2.0

@@ -32,7 +32,7 @@ from bmq.protocol.messages.incremental_alter_configs_request import (
     IncrementalAlterConfigsRequest,
 )
 from bmq.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
-from tests.support.wire import record_batch
+from testing.wire import record_batch
 
 PARTITIONS: Final = 12
 TOPIC_RESOURCE: Final = 2

@@ -12,8 +12,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.topics.sides import CALL_S, Side
 from bmq.log.names import topic_directory
-from tests.support.compaction import topic_ids
-from tests.support.servers import BmqServer
+from testing.compaction import topic_ids
+from testing.servers import BmqServer
 
 ROLL_MS: Final = 1_000
 ROUND_S: Final = 1.2

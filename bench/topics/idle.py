@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.measure import cpu_percent, memory_mib
-from tests.support.servers import BmqServer
-from tests.support.wire import EARLIEST_TIMESTAMP, NONE, WireClient
+from testing.servers import BmqServer
+from testing.wire import EARLIEST_TIMESTAMP, NONE, WireClient
 
 NAMES: Final = tuple(f"idle-{number}" for number in range(10))
 WITNESS: Final = "witness"

@@ -9,8 +9,8 @@ from typing import Final
 from uuid import UUID
 
 from bench.topics.tuning import CHECK_INTERVAL_MS, DELETE_DELAY_MS
-from tests.support.compaction import Progress, bmq_progress, kafka_progress
-from tests.support.servers import BmqServer, KafkaServer, Server
+from testing.compaction import Progress, bmq_progress, kafka_progress
+from testing.servers import BmqServer, KafkaServer, Server
 
 CALL_S: Final = 60.0
 

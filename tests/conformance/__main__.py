@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from testing.processes import REPOSITORY
 from tests.conformance.cases import all_cases
 from tests.conformance.clients import matrix
 from tests.conformance.clients.clients import all_clients
@@ -22,7 +23,6 @@ from tests.conformance.clients.run import observed_servers, run_clients
 from tests.conformance.results import NO_CLIENTS, as_json, as_markdown
 from tests.conformance.run import DATA, both_servers, compare_all, served_by
 from tests.conformance.schemas import api_name
-from tests.support.processes import REPOSITORY
 
 DOCUMENT: Final = REPOSITORY / "docs" / "CONFORMANCE.md"
 RESULTS: Final = REPOSITORY / "docs" / "conformance.json"

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tests.support import wire
+from testing import wire
 
 CLOSED: Final = {"outcome": "closes the connection"}
 SILENT: Final = {"outcome": "does not answer"}

@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from testing.wire import WireClient
 from tests.conformance import codec
 from tests.conformance.answers import CLOSED, NOTHING, SILENT
 from tests.conformance.case import CLIENT_ID
 from tests.conformance.schemas import API_VERSIONS
-from tests.support.wire import WireClient
 
 _PROBE_ID: Final = -7
 

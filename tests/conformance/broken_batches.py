@@ -17,7 +17,7 @@ import cramjam
 import crc32c
 import xxhash
 
-from tests.support.wire import varint
+from testing.wire import varint
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 CODECS: Final = ("uncompressed", "gzip", "snappy", "lz4", "zstd")

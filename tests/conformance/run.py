@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from testing.processes import REPOSITORY
+from testing.servers import BmqServer, KafkaServer, Server
 from tests.conformance import codec
 from tests.conformance.answers import normalized, only
 from tests.conformance.case import Body, Case, NotInThisVersion
@@ -17,8 +19,6 @@ from tests.conformance.compare import Difference, differences
 from tests.conformance.results import Outcome, Ranges
 from tests.conformance.schemas import CLIENT_APIS, api_name, schema_versions
 from tests.conformance.world import POLL_INTERVAL_S, SetupFailed, World
-from tests.support.processes import REPOSITORY
-from tests.support.servers import BmqServer, KafkaServer, Server
 
 DATA: Final = REPOSITORY / ".cache" / "conformance"
 # So few partitions: every first use of one costs Kafka a file and an election.

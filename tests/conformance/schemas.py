@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 from kio.schema.index import api_key_map
 
-from tests.support.processes import REPOSITORY
+from testing.processes import REPOSITORY
 
 # The generator's modules import each other by their bare names.
 sys.path.insert(0, str(REPOSITORY / "tools"))

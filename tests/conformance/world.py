@@ -8,13 +8,13 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from testing import wire
+from testing.wire import WireClient
 from tests.conformance import codec
 from tests.conformance.answers import Aliases
 from tests.conformance.asker import Asker
 from tests.conformance.case import CLIENT_ID
 from tests.conformance.schemas import API_VERSIONS
-from tests.support import wire
-from tests.support.wire import WireClient
 
 ANSWER_WAIT_S: Final = 10.0
 SETUP_WAIT_S: Final = 30.0

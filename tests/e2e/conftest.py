@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.processes import running_processes
-from tests.support.servers import BmqServer, KafkaServer, Server
+from testing.processes import running_processes
+from testing.servers import BmqServer, KafkaServer, Server
 
 SERVER_KIND = os.environ.get("BMQ_E2E_SERVER", "bmq")
 

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from tests.support.processes import eventually
+from testing.processes import eventually
 
 WAIT_S = 300.0
 TRIGGER = "100 milliseconds"

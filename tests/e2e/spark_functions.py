@@ -18,7 +18,7 @@ from bmq.spark.jobs.cluster import Cluster
 from bmq.spark.jobs.copying import CopyRoute
 from bmq.spark.jobs.outcome import JobFailed
 from bmq.spark.jobs.source import Source
-from tests.support.processes import REPOSITORY, eventually
+from testing.processes import REPOSITORY, eventually
 
 SHRINKS = "shrinks"
 COUNT = 300

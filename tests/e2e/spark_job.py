@@ -21,8 +21,8 @@ from pyspark.sql.functions import col, expr
 from pyspark.sql.streaming import DataStreamWriter, StreamingQueryListener
 from pyspark.sql.streaming.listener import QueryProgressEvent, QueryStartedEvent, QueryTerminatedEvent
 
+from testing.processes import JARS
 from tests.e2e.spark_changes import ChangingTopics
-from tests.support.processes import JARS
 from tests.support.spark_topics import COUNT, PARTITIONS, time_ms
 
 JARS_OF_CONNECTOR = ",".join(str(jar) for jar in sorted((JARS / "spark").glob("*.jar")))

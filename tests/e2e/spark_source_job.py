@@ -24,9 +24,9 @@ from bmq.spark.source import register
 from bmq.spark.source.options import read_options
 from bmq.spark.source.plan import FilePiece
 from bmq.spark.source.session import Session
+from testing.processes import REPOSITORY
 from tests.e2e.spark_changes import ChangingTopics
 from tests.e2e.spark_job import session
-from tests.support.processes import REPOSITORY
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 BATCHES = 40

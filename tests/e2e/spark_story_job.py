@@ -19,7 +19,7 @@ from bmq.spark.jobs.stats import stats
 from bmq.spark.source import register
 from bmq.spark.tables.job import run_table
 from bmq.table_definitions.definition import TableDefinition
-from tests.support.table_topics import SUBMIT_ARGUMENTS, orders_form
+from testing.table_topics import SUBMIT_ARGUMENTS, orders_form
 
 
 def read(spark: SparkSession, form: str, bootstrap: str, topic: str) -> DataFrame:

@@ -36,8 +36,8 @@ from bmq.spark.tables.maintenance_policy import MaintenancePolicy
 from bmq.spark.tables.progress import TableProgress
 from bmq.spark.tables.table_offsets import Writer
 from bmq.table_definitions.definition import TableDefinition
-from tests.support.processes import REPOSITORY, eventually
-from tests.support.table_topics import SUBMIT_ARGUMENTS, order, orders_form, produce
+from testing.processes import REPOSITORY, eventually
+from testing.table_topics import SUBMIT_ARGUMENTS, order, orders_form, produce
 from tests.unit.table_definitions.definitions import descriptor_set
 
 RECORDS_COLUMNS = (

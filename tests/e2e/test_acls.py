@@ -21,10 +21,10 @@ from confluent_kafka.admin import (
 from typer.testing import CliRunner
 
 from bmq.cli.commands import app
+from testing.java import run_tool
+from testing.processes import eventually
+from testing.servers import BmqServer
 from tests.e2e.conftest import unique_name
-from tests.support.java import run_tool
-from tests.support.processes import eventually
-from tests.support.servers import BmqServer
 
 pytestmark = [pytest.mark.clients, pytest.mark.bmq_only]
 

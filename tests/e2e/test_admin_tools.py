@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.e2e.conftest import ServerMaker, TopicMaker, unique_name
-from tests.support.java import (
+from testing.java import (
     BROKER_API_VERSIONS,
     CLIENT_METRICS,
     CLUSTER,
@@ -24,8 +23,9 @@ from tests.support.java import (
     TOPICS,
     ToolResult,
 )
-from tests.support.processes import eventually
-from tests.support.servers import Bootstrap, Server
+from testing.processes import eventually
+from testing.servers import Bootstrap, Server
+from tests.e2e.conftest import ServerMaker, TopicMaker, unique_name
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]

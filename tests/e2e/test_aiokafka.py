@@ -12,8 +12,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
+from testing.servers import Server
 from tests.e2e.conftest import TopicMaker, unique_name
-from tests.support.servers import Server
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(90)]
 

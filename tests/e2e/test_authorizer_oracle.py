@@ -12,9 +12,9 @@ import pytest
 
 from bmq.security.acls import CLUSTER_NAME, Acl, Operation, PatternType, Permission, ResourceType
 from bmq.security.authorizer import Decider
-from tests.support.java import class_path, compile_program, java_executable
-from tests.support.patience import Patience
-from tests.support.processes import REPOSITORY, dying_with_us
+from testing.java import class_path, compile_program, java_executable
+from testing.patience import Patience
+from testing.processes import REPOSITORY, dying_with_us
 
 pytestmark = [pytest.mark.clients, pytest.mark.bmq_only]
 

@@ -6,9 +6,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from testing.processes import eventually
+from testing.servers import Server
 from tests.e2e.conftest import TopicMaker, unique_name
-from tests.support.processes import eventually
-from tests.support.servers import Server
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(120), pytest.mark.bmq_only]
 

@@ -11,12 +11,12 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kio.schema.errors import ErrorCode as E
 
+from testing.processes import eventually
+from testing.servers import Server
+from testing.wire import WireClient
 from tests.e2e.conftest import TopicMaker, unique_name
 from tests.support.group_client import LEAVE, LEAVE_FOR_NOW, MAY_PASS, GroupClient, topic_id_of
-from tests.support.processes import eventually
-from tests.support.servers import Server
 from tests.support.transaction_client import TransactionClient
-from tests.support.wire import WireClient
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(180)]
 

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from bmq.protocol import codec
 from bmq.protocol.apis import APIS, ApiKey
+from testing import wire
+from testing.processes import eventually
+from testing.servers import Server
+from testing.wire import WireClient
 from tests.e2e.conftest import assert_no_traceback, create_topic, make_server
-from tests.support import wire
-from tests.support.processes import eventually
-from tests.support.servers import Server
-from tests.support.wire import WireClient
 from tests.unit.protocol.strategies import api_messages
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(180)]

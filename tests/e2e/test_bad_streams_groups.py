@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from kio.schema.errors import ErrorCode as E
 
+from testing.processes import eventually
+from testing.servers import Server
+from testing.wire import WireClient
 from tests.e2e.conftest import TopicMaker, unique_name
-from tests.support.processes import eventually
-from tests.support.servers import Server
 from tests.support.streams_client import StreamsClient, copartitioned, subtopology, topic
-from tests.support.wire import WireClient
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(120)]
 

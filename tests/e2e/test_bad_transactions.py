@@ -9,12 +9,12 @@ from confluent_kafka import Consumer, IsolationLevel, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from kio.schema.errors import ErrorCode as E
 
+from testing import wire
+from testing.processes import eventually
+from testing.servers import Server
+from testing.wire import WireClient
 from tests.e2e.conftest import TopicMaker, unique_name
-from tests.support import wire
-from tests.support.processes import eventually
-from tests.support.servers import Server
 from tests.support.transaction_client import Identity, TransactionClient
-from tests.support.wire import WireClient
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(180)]
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from testing.java import CLIENT_METRICS, CONSOLE_PRODUCER
+from testing.processes import eventually
+from testing.servers import BmqServer
 from tests.e2e.conftest import assert_no_traceback, create_topic
-from tests.support.java import CLIENT_METRICS, CONSOLE_PRODUCER
-from tests.support.processes import eventually
-from tests.support.servers import BmqServer
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(120)]

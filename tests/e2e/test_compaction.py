@@ -11,9 +11,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.patience import Patience
-from tests.support.processes import eventually
-from tests.support.servers import BmqServer
+from testing.patience import Patience
+from testing.processes import eventually
+from testing.servers import BmqServer
 
 pytestmark = [pytest.mark.campaign("kills"), pytest.mark.bmq_only, pytest.mark.timeout(420)]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from testing.java import compile_program, program_command
+from testing.patience import Patience
+from testing.processes import ManagedProcess, ProcessFailed, eventually, free_port
+from testing.servers import Server
+from testing.topic_contents import values_of
 from tests.e2e.conftest import TopicMaker, unique_name
-from tests.support.java import compile_program, program_command
-from tests.support.patience import Patience
-from tests.support.processes import ManagedProcess, ProcessFailed, eventually, free_port
-from tests.support.servers import Server
-from tests.support.topic_contents import values_of
 
 pytestmark = [pytest.mark.campaign("kafka"), pytest.mark.timeout(240), pytest.mark.safety]
 

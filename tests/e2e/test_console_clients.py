@@ -6,15 +6,15 @@ import re
 
 import pytest
 
-from tests.e2e.conftest import TopicMaker, unique_name
-from tests.support.java import (
+from testing.java import (
     CONSOLE_CONSUMER,
     CONSOLE_PRODUCER,
     CONSUMER_PERFORMANCE,
     PRODUCER_PERFORMANCE,
 )
-from tests.support.java import run_tool as run_in_own_jvm
-from tests.support.servers import Server
+from testing.java import run_tool as run_in_own_jvm
+from testing.servers import Server
+from tests.e2e.conftest import TopicMaker, unique_name
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(120)]

@@ -10,12 +10,12 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from testing.java import CONSOLE_CONSUMER, CONSUMER_GROUPS, java_command
+from testing.processes import ManagedProcess, eventually
+from testing.servers import Server
 from tests.e2e.conftest import TopicMaker, create_topic, unique_name
 from tests.support import group_members
 from tests.support.group_members import CLASSIC, CONSUMER, Member, closed_at_the_end, read, shared_by
-from tests.support.java import CONSOLE_CONSUMER, CONSUMER_GROUPS, java_command
-from tests.support.processes import ManagedProcess, eventually
-from tests.support.servers import Server
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]

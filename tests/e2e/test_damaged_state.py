@@ -11,9 +11,9 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from bmq.coordinator.runtime.directory import shard_of
+from testing.patience import Patience
+from testing.servers import BmqServer, bmq_command
 from tests.e2e.conftest import create_topic
-from tests.support.patience import Patience
-from tests.support.servers import BmqServer, bmq_command
 
 pytestmark = [pytest.mark.campaign("kills"), pytest.mark.bmq_only, pytest.mark.timeout(300), pytest.mark.safety]
 

@@ -10,10 +10,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
 
 from bmq.cli.commands import app
+from testing.java import CONFIGS
+from testing.servers import BmqServer
 from tests.e2e.conftest import TopicMaker, unique_name
 from tests.e2e.test_share_groups import CONSOLE_SHARE_CONSUMER, consume
-from tests.support.java import CONFIGS
-from tests.support.servers import BmqServer
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(180)]

@@ -13,10 +13,10 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient, OffsetSpec
 from kafka import KafkaConsumer
 
+from testing.java import CONSOLE_CONSUMER
+from testing.processes import eventually
+from testing.servers import Server
 from tests.e2e.conftest import ServerMaker, TopicMaker, create_topic, unique_name
-from tests.support.java import CONSOLE_CONSUMER
-from tests.support.processes import eventually
-from tests.support.servers import Server
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(120), pytest.mark.bmq_only]

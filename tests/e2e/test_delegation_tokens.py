@@ -14,12 +14,12 @@ import pytest
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from testing.java import CONFIGS, CONSOLE_CONSUMER, CONSOLE_PRODUCER, ToolResult
+from testing.patience import Patience
+from testing.servers import BmqServer, KafkaServer, Server
+from testing.wire import WireClient
 from tests.conformance import codec
-from tests.support.java import CONFIGS, CONSOLE_CONSUMER, CONSOLE_PRODUCER, ToolResult
-from tests.support.patience import Patience
-from tests.support.servers import BmqServer, KafkaServer, Server
 from tests.support.tool_runner import run_tool
-from tests.support.wire import WireClient
 
 pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(240)]
 

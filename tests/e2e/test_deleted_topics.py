@@ -18,13 +18,13 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.record_batch import batches, verify_crc
+from testing import wire
+from testing.compaction import topic_ids
+from testing.processes import eventually
+from testing.servers import BmqServer, Server
+from testing.wire import FetchAnswer, ProduceAnswer, WireClient
 from tests.e2e.conftest import SERVER_KIND, assert_no_traceback, create_topic, make_server, unique_name
-from tests.support import wire
-from tests.support.compaction import topic_ids
-from tests.support.processes import eventually
-from tests.support.servers import BmqServer, Server
 from tests.support.topic_client import TopicClient
-from tests.support.wire import FetchAnswer, ProduceAnswer, WireClient
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(240)]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from testing import wire
+from testing.processes import eventually
+from testing.servers import BmqServer
+from testing.wire import WireClient
 from tests.e2e.conftest import assert_no_traceback, create_topic
-from tests.support import wire
-from tests.support.processes import eventually
-from tests.support.servers import BmqServer
-from tests.support.wire import WireClient
 
 pytestmark = [pytest.mark.faults, pytest.mark.bmq_only, pytest.mark.timeout(120), pytest.mark.safety]
 

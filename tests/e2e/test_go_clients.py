@@ -12,13 +12,13 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from testing.patience import Patience
+from testing.processes import ManagedProcess, eventually
+from testing.servers import Server
+from testing.topic_contents import values_of
 from tests.e2e.conftest import TopicMaker, unique_name
 from tests.e2e.test_share_groups import described, group_from_the_beginning, produce
 from tests.e2e.test_views import make_view
-from tests.support.patience import Patience
-from tests.support.processes import ManagedProcess, eventually
-from tests.support.servers import Server
-from tests.support.topic_contents import values_of
 
 pytestmark = [pytest.mark.campaign("kafka"), pytest.mark.timeout(600), pytest.mark.safety]
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from testing.java import CONSUMER_GROUPS, TOPICS, ToolResult
+from testing.processes import eventually
+from testing.servers import Bootstrap, Server
 from tests.e2e.conftest import TopicMaker, unique_name
 from tests.support.group_members import CLASSIC, CONSUMER, Member, closed_at_the_end, shared_by
-from tests.support.java import CONSUMER_GROUPS, TOPICS, ToolResult
-from tests.support.processes import eventually
-from tests.support.servers import Bootstrap, Server
 from tests.support.tool_runner import run_tool
 from tests.support.word_count import WordCount, compile_word_count
 

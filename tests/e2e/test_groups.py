@@ -7,11 +7,11 @@ from collections import Counter
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from testing.processes import eventually
+from testing.servers import Bootstrap, Server
 from tests.e2e.conftest import TopicMaker, unique_name
 from tests.support import group_members
 from tests.support.group_members import CLASSIC, Member, read, shared_by
-from tests.support.processes import eventually
-from tests.support.servers import Bootstrap, Server
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 

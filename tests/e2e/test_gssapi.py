@@ -18,14 +18,14 @@ from kafka.errors import TopicAuthorizationFailedError
 
 from bmq.dev.kdc import Kdc
 from bmq.security.sasl.gssapi import OFFER
+from testing.java import CONSOLE_CONSUMER, CONSOLE_PRODUCER, SHORT_LIVED_JVM_OPTIONS, ToolResult, run_tool
+from testing.kdc import running_kdc, used_here
+from testing.patience import Patience
+from testing.processes import dying_with_us
+from testing.servers import bmq_command, standalone_arguments
 from tests.e2e.conftest import unique_name
-from tests.support.java import CONSOLE_CONSUMER, CONSOLE_PRODUCER, SHORT_LIVED_JVM_OPTIONS, ToolResult, run_tool
-from tests.support.kdc import running_kdc, used_here
 from tests.support.kerberos_server import MAPPED, SERVICE, SESSION_MS, SUPER_USER, KerberosServer
 from tests.support.logged_in import LoggedIn, LoginRefused
-from tests.support.patience import Patience
-from tests.support.processes import dying_with_us
-from tests.support.servers import bmq_command, standalone_arguments
 from tests.support.wrong_clock import clock_off_by
 
 pytestmark = [pytest.mark.bmq_only, pytest.mark.timeout(240)]

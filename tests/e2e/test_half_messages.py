@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
+from testing.servers import Server
 from tests.e2e.conftest import TopicMaker
 from tests.e2e.test_delayed_records import consume
-from tests.support.servers import Server
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(120), pytest.mark.bmq_only]
 

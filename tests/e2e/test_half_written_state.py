@@ -10,15 +10,15 @@ from confluent_kafka import Consumer, TopicPartition
 from kio.schema.errors import ErrorCode as E
 
 from bmq.coordinator.runtime.directory import shard_of
+from testing import wire
+from testing.processes import REPOSITORY, eventually
+from testing.servers import BmqServer
+from testing.topic_contents import end_offsets
+from testing.wire import WireClient
 from tests.e2e.conftest import create_topic
-from tests.support import wire
 from tests.support.group_client import LEAVE, GroupClient, topic_id_of
 from tests.support.older_release import package_of, unpack_older_release
-from tests.support.processes import REPOSITORY, eventually
-from tests.support.servers import BmqServer
-from tests.support.topic_contents import end_offsets
 from tests.support.transaction_client import TransactionClient
-from tests.support.wire import WireClient
 
 pytestmark = [pytest.mark.campaign("kills"), pytest.mark.bmq_only, pytest.mark.timeout(120), pytest.mark.safety]
 

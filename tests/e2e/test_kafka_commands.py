@@ -17,10 +17,10 @@ from typer.testing import CliRunner, Result
 from bmq.cli.commands import app
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
+from testing.processes import eventually
+from testing.servers import Server
 from tests.e2e.conftest import TopicMaker, unique_name
 from tests.support.group_members import CLASSIC, CONSUMER, Member, closed_at_the_end, shared_by
-from tests.support.processes import eventually
-from tests.support.servers import Server
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(60)]
 

@@ -9,9 +9,9 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.structs import ConsumerGroupMetadata, OffsetAndMetadata, TopicPartition
 
+from testing.processes import eventually
+from testing.servers import Server
 from tests.e2e.conftest import TopicMaker, unique_name
-from tests.support.processes import eventually
-from tests.support.servers import Server
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(120)]
 

@@ -8,10 +8,10 @@ import subprocess
 
 import pytest
 
+from testing.patience import Patience
+from testing.processes import ProcessFailed, dying_with_us
+from testing.servers import Server
 from tests.e2e.conftest import TopicMaker, unique_name
-from tests.support.patience import Patience
-from tests.support.processes import ProcessFailed, dying_with_us
-from tests.support.servers import Server
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(60)]
 

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka import Producer
 
+from testing.java import CONFIGS
+from testing.processes import eventually
+from testing.servers import Server
 from tests.e2e.conftest import TopicMaker
 from tests.e2e.test_share_groups import described, explained, group_from_the_beginning
-from tests.support.java import CONFIGS
-from tests.support.processes import eventually
-from tests.support.servers import Server
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(240)]

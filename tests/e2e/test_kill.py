@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from testing.java import CONSOLE_CONSUMER
+from testing.processes import ProcessFailed, eventually
+from testing.steady_load import SteadyProducer, assert_nothing_lost, read_everything
 from tests.e2e.conftest import ServerMaker, create_topic
-from tests.support.java import CONSOLE_CONSUMER
-from tests.support.processes import ProcessFailed, eventually
-from tests.support.steady_load import SteadyProducer, assert_nothing_lost, read_everything
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.campaign("kills"), pytest.mark.timeout(180), pytest.mark.safety]

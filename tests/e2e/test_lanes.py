@@ -8,10 +8,10 @@ from contextlib import ExitStack, closing
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 
+from testing.processes import eventually
+from testing.servers import Server
 from tests.e2e.conftest import TopicMaker, create_topic, unique_name
 from tests.support.lane_clients import Reader, enable_lanes, send
-from tests.support.processes import eventually
-from tests.support.servers import Server
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(120), pytest.mark.bmq_only]
 

@@ -19,10 +19,10 @@ from bmq.protocol.codec import decode_response, encode_request
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
 from bmq.protocol.messages.create_topics_request import CreatableTopic, CreateTopicsRequest
 from bmq.protocol.messages.join_group_request import JoinGroupRequest, JoinGroupRequestProtocol
+from testing.servers import BmqServer, Server
+from testing.wire import WireClient
 from tests.e2e.conftest import assert_no_traceback
 from tests.support.largest_requests import Known, largest_requests
-from tests.support.servers import BmqServer, Server
-from tests.support.wire import WireClient
 
 pytestmark = [pytest.mark.campaign("bench"), pytest.mark.timeout(900)]
 

@@ -15,9 +15,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from testing.processes import eventually
+from testing.servers import Server
 from tests.e2e.conftest import TopicMaker, unique_name
-from tests.support.processes import eventually
-from tests.support.servers import Server
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(60)]
 

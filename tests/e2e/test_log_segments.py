@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from testing.patience import Patience
+from testing.processes import dying_with_us
+from testing.servers import Server, bmq_command
 from tests.e2e.conftest import ServerMaker, TopicMaker, create_topic
-from tests.support.patience import Patience
-from tests.support.processes import dying_with_us
-from tests.support.servers import Server, bmq_command
 
 pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(60)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.micro_walks import recorded_server, walks
-from tests.support.processes import REPOSITORY
+from testing.processes import REPOSITORY
 
 pytestmark = [pytest.mark.campaign("bench"), pytest.mark.timeout(120)]
 

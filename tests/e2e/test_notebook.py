@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.patience import Patience
-from tests.support.processes import REPOSITORY, dying_with_us
-from tests.support.servers import BmqServer
+from testing.patience import Patience
+from testing.processes import REPOSITORY, dying_with_us
+from testing.servers import BmqServer
 from tests.support.spark import SPARK_ENVIRONMENT
 
 pytestmark = [pytest.mark.campaign("spark-tables"), pytest.mark.bmq_only, pytest.mark.timeout(480)]

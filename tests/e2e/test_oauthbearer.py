@@ -16,10 +16,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.java import java_command
-from tests.support.patience import Patience
-from tests.support.processes import dying_with_us
-from tests.support.servers import BmqServer
+from testing.java import java_command
+from testing.patience import Patience
+from testing.processes import dying_with_us
+from testing.servers import BmqServer
 from tests.unit.security.oauth.issuer import AUDIENCE, ISSUER, Issuer
 
 pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(240)]

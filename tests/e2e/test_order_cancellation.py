@@ -12,9 +12,9 @@ from typing import Final
 
 import pytest
 
-from tests.support.patience import Patience
-from tests.support.processes import dying_with_us
-from tests.support.servers import BmqServer, Server
+from testing.patience import Patience
+from testing.processes import dying_with_us
+from testing.servers import BmqServer, Server
 
 pytestmark = [pytest.mark.campaign("kafka"), pytest.mark.bmq_only, pytest.mark.timeout(120)]
 

@@ -17,8 +17,8 @@ from bmq.spark.jobs.origins import origins_of
 from bmq.spark.jobs.outcome import BrokenOff
 from bmq.spark.jobs.partition_copier import PartitionCopier
 from bmq.spark.jobs.positions import CopyNames, Position, claim_positions, read_positions
+from testing.servers import Server
 from tests.e2e.conftest import ServerMaker, create_topic, unique_name
-from tests.support.servers import Server
 
 pytestmark = [pytest.mark.campaign("spark-jobs"), pytest.mark.bmq_only, pytest.mark.timeout(240), pytest.mark.safety]
 

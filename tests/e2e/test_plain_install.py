@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from bmq.records.native.library import ABI, CHECKSUM_SUFFIX, FILE_NAME
-from tests.support.processes import REPOSITORY
-from tests.support.servers import BmqServer, bmq_command, server_command
+from testing.processes import REPOSITORY
+from testing.servers import BmqServer, bmq_command, server_command
 
 pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(60)]
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
+from testing.java import CONFIGS, TOPICS, ToolResult
+from testing.processes import eventually
+from testing.servers import Server
 from tests.e2e.conftest import TopicMaker, unique_name
-from tests.support.java import CONFIGS, TOPICS, ToolResult
-from tests.support.processes import eventually
-from tests.support.servers import Server
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(180)]

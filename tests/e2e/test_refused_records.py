@@ -13,13 +13,13 @@ from kio.schema.produce.v9.response import PartitionProduceResponse, ProduceResp
 from kio.static.primitive import i16, i32, i32Timedelta
 
 from bmq.protocol.batch_records import Record, encode_batch
+from testing.java import CONSOLE_PRODUCER
+from testing.processes import eventually
+from testing.servers import Server
+from testing.wire import INVALID_RECORD, MESSAGE_TOO_LARGE, WireClient
 from tests.e2e.conftest import TopicMaker
-from tests.support.java import CONSOLE_PRODUCER
 from tests.support.kio_client import call
-from tests.support.processes import eventually
-from tests.support.servers import Server
 from tests.support.tool_runner import run_tool
-from tests.support.wire import INVALID_RECORD, MESSAGE_TOO_LARGE, WireClient
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(120)]
 

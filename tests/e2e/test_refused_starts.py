@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.patience import Patience
-from tests.support.processes import dying_with_us
-from tests.support.servers import BmqServer, server_command, standalone_arguments
+from testing.patience import Patience
+from testing.processes import dying_with_us
+from testing.servers import BmqServer, server_command, standalone_arguments
 
 pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(60)]
 

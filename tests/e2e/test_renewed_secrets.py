@@ -21,9 +21,9 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from tests.support.java import java_command
+from testing.java import java_command
+from testing.processes import ManagedProcess, eventually
 from tests.support.paced_load import PacedProducer
-from tests.support.processes import ManagedProcess, eventually
 from tests.support.secured_server import PASSWORD, SASL_SSL, SCRAM_256, SCRAM_512, SSL, USER, Door, SecuredServer
 
 pytestmark = [pytest.mark.campaign("kafka"), pytest.mark.bmq_only, pytest.mark.timeout(400), pytest.mark.safety]

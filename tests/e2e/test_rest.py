@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from testing.processes import eventually
+from testing.servers import READY_LINE, BmqServer, Server, bmq_command
 from tests.e2e.conftest import TopicMaker
-from tests.support.processes import eventually
-from tests.support.servers import READY_LINE, BmqServer, Server, bmq_command
 
 pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(180)]
 

@@ -19,9 +19,9 @@ from bmq.spark.jobs.outcome import JobFailed
 from bmq.spark.jobs.partition_owner import PartitionOwner
 from bmq.spark.tables.cluster_tables import ClusterTable
 from bmq.spark.tables.errors import TableJobError, TableMismatch
-from tests.support.patience import Patience
-from tests.support.processes import eventually
-from tests.support.servers import BmqServer, bmq_command
+from testing.patience import Patience
+from testing.processes import eventually
+from testing.servers import BmqServer, bmq_command
 
 pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(180)]
 

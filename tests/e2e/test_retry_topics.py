@@ -12,10 +12,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from typer.testing import CliRunner
 
 from bmq.cli.commands import app
+from testing.processes import eventually
+from testing.servers import BmqServer
 from tests.e2e.conftest import ServerMaker, create_topic, unique_name
 from tests.e2e.test_delayed_records import consume
-from tests.support.processes import eventually
-from tests.support.servers import BmqServer
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(120), pytest.mark.bmq_only]
 

@@ -17,8 +17,8 @@ from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
 
-from tests.support.java import CONFIGS, ToolResult
-from tests.support.servers import BmqServer, bmq_command
+from testing.java import CONFIGS, ToolResult
+from testing.servers import BmqServer, bmq_command
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(240)]

@@ -17,15 +17,15 @@ from typing import Final
 import pytest
 from confluent_kafka import Producer
 
+from testing.hdfs import fresh_root, outside_any_loop
+from testing.java import CONSOLE_CONSUMER, CONSOLE_PRODUCER
+from testing.patience import Patience
+from testing.processes import eventually
+from testing.servers import BmqServer
 from tests.e2e.conftest import create_topic
-from tests.support.hdfs import fresh_root, outside_any_loop
 from tests.support.hdfs_servers import server_on
-from tests.support.java import CONSOLE_CONSUMER, CONSOLE_PRODUCER
-from tests.support.patience import Patience
-from tests.support.processes import eventually
 from tests.support.secure_hdfs import SecureHdfs
 from tests.support.secure_modes import secure_hdfs_of
-from tests.support.servers import BmqServer
 from tests.support.spark import job_result, link_spark
 from tests.support.tool_runner import run_tool
 

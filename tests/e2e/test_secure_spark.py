@@ -14,13 +14,13 @@ from urllib.parse import quote
 
 import pytest
 
+from testing.hdfs import fresh_root
+from testing.servers import BmqServer
+from testing.table_topics import produce
 from tests.e2e.conftest import create_topic
-from tests.support.hdfs import fresh_root
 from tests.support.hdfs_servers import server_on
 from tests.support.secure_hdfs import Protection, SecureHdfs, secure_hdfs
-from tests.support.servers import BmqServer
 from tests.support.spark import SPARK_ENVIRONMENT, job_result, link_spark, run_job
-from tests.support.table_topics import produce
 
 pytestmark = [pytest.mark.campaign("spark-tables"), pytest.mark.bmq_only, pytest.mark.timeout(700)]
 

@@ -23,12 +23,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from testing.java import CONSOLE_CONSUMER, CONSOLE_PRODUCER, compile_program, program_command
+from testing.patience import Patience
+from testing.processes import REPOSITORY, ManagedProcess, dying_with_us, eventually, free_port
 from tests.e2e.conftest import unique_name
 from tests.e2e.test_connect import PROGRAMS, ask, make_connector
 from tests.e2e.test_oauthbearer import KeyServer
-from tests.support.java import CONSOLE_CONSUMER, CONSOLE_PRODUCER, compile_program, program_command
-from tests.support.patience import Patience
-from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us, eventually, free_port
 from tests.support.secured_server import (
     DOORS,
     OAUTHBEARER,

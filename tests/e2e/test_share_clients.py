@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 from confluent_kafka import AcknowledgeType, Message, Producer, ShareConsumer
 
+from testing.processes import eventually
+from testing.servers import Server
 from tests.e2e.conftest import TopicMaker
 from tests.e2e.test_share_groups import described, group_from_the_beginning, produce
-from tests.support.processes import eventually
-from tests.support.servers import Server
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(180)]
 

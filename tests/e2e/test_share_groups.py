@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from testing.java import CONFIGS
+from testing.java import run_tool as run_in_own_jvm
+from testing.patience import Patience
+from testing.servers import BmqServer, Server, bmq_command
 from tests.e2e.conftest import TopicMaker, unique_name
-from tests.support.java import CONFIGS
-from tests.support.java import run_tool as run_in_own_jvm
-from tests.support.patience import Patience
-from tests.support.servers import BmqServer, Server, bmq_command
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(180)]

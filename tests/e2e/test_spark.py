@@ -16,9 +16,9 @@ import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from testing.processes import REPOSITORY, ManagedProcess, dying_with_us
+from testing.servers import Server
 from tests.e2e.conftest import create_topic, make_server
-from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us
-from tests.support.servers import Server
 from tests.support.spark import SPARK_ENVIRONMENT
 from tests.support.spark_topics import COUNT, PARTITIONS, Stored, produce_numbers, stored, time_ms
 

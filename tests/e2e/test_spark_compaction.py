@@ -18,11 +18,11 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from bmq.spark.jobs.compact import plan_compact
 from bmq.spark.jobs.partition_owner import PartitionOwner
+from testing.patience import Patience
+from testing.processes import REPOSITORY, ManagedProcess, dying_with_us, eventually
+from testing.servers import BmqServer, bmq_command
 from tests.e2e.conftest import create_topic, unique_name
 from tests.support.group_client import topic_id_of
-from tests.support.patience import Patience
-from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us, eventually
-from tests.support.servers import BmqServer, bmq_command
 from tests.support.spark import SPARK_ARGUMENTS, SPARK_ENVIRONMENT
 
 pytestmark = [pytest.mark.campaign("spark-jobs"), pytest.mark.bmq_only, pytest.mark.timeout(1_800)]

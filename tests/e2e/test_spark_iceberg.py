@@ -10,10 +10,10 @@ from typing import cast
 
 import pytest
 
+from testing.patience import Patience
+from testing.processes import REPOSITORY, dying_with_us
 from tests.e2e.test_spark_tables import ENVIRONMENT
 from tests.support.iceberg_contract import CONTRACT
-from tests.support.patience import Patience
-from tests.support.processes import REPOSITORY, dying_with_us
 
 pytestmark = [pytest.mark.campaign("spark-tables"), pytest.mark.timeout(500)]
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from testing.processes import ManagedProcess, eventually
+from testing.servers import Server, bmq_command
+from testing.table_topics import SUBMIT_ARGUMENTS, orders_form
 from tests.e2e.conftest import TopicMaker
-from tests.support.processes import ManagedProcess, eventually
-from tests.support.servers import Server, bmq_command
 from tests.support.spark import SPARK_ARGUMENTS, SPARK_ENVIRONMENT
-from tests.support.table_topics import SUBMIT_ARGUMENTS, orders_form
 
 pytestmark = [pytest.mark.campaign("spark-jobs"), pytest.mark.bmq_only, pytest.mark.timeout(300)]
 

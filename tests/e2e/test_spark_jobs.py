@@ -16,10 +16,10 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from testing.patience import Patience
+from testing.processes import REPOSITORY, ManagedProcess, dying_with_us, eventually
+from testing.servers import BmqServer, bmq_command
 from tests.e2e.conftest import create_topic, unique_name
-from tests.support.patience import Patience
-from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us, eventually
-from tests.support.servers import BmqServer, bmq_command
 from tests.support.spark import SPARK_ARGUMENTS, SPARK_ENVIRONMENT
 
 pytestmark = [pytest.mark.campaign("spark-jobs"), pytest.mark.bmq_only, pytest.mark.timeout(1_000)]

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from testing.patience import Patience
+from testing.processes import REPOSITORY, dying_with_us
+from testing.servers import Server, bmq_command
+from testing.table_topics import orders_form
 from tests.e2e.conftest import TopicMaker
-from tests.support.patience import Patience
-from tests.support.processes import REPOSITORY, dying_with_us
-from tests.support.servers import Server, bmq_command
 from tests.support.spark import SPARK_ENVIRONMENT
-from tests.support.table_topics import orders_form
 
 pytestmark = [pytest.mark.campaign("spark-jobs"), pytest.mark.bmq_only, pytest.mark.timeout(300)]
 

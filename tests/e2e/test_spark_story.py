@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from testing.processes import REPOSITORY, dying_with_us
+from testing.servers import Server
+from testing.table_topics import order, produce
 from tests.e2e.conftest import create_topic, unique_name
-from tests.support.processes import REPOSITORY, dying_with_us
-from tests.support.servers import Server
 from tests.support.spark import SPARK_ENVIRONMENT
-from tests.support.table_topics import order, produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.bmq_only, pytest.mark.timeout(300)]
 

@@ -9,11 +9,11 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyiceberg.table import StaticTable
 
+from testing.processes import ManagedProcess
+from testing.servers import Server
+from testing.table_topics import order, produce, table_command
 from tests.e2e.conftest import create_topic, unique_name
 from tests.e2e.test_spark_tables import ENVIRONMENT
-from tests.support.processes import ManagedProcess
-from tests.support.servers import Server
-from tests.support.table_topics import order, produce, table_command
 
 pytestmark = [pytest.mark.campaign("spark-tables"), pytest.mark.timeout(900)]
 

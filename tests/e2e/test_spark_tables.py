@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
+from testing.patience import Patience
+from testing.processes import REPOSITORY, ManagedProcess, dying_with_us
+from testing.servers import Server
+from testing.table_topics import SUBMIT_ARGUMENTS, order, produce, table_command
 from tests.e2e.conftest import create_topic, unique_name
-from tests.support.patience import Patience
-from tests.support.processes import REPOSITORY, ManagedProcess, dying_with_us
-from tests.support.servers import Server
 from tests.support.spark import SPARK_ENVIRONMENT
-from tests.support.table_topics import SUBMIT_ARGUMENTS, order, produce, table_command
 
 pytestmark = [pytest.mark.campaign("spark-tables"), pytest.mark.timeout(1_000)]
 

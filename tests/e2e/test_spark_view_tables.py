@@ -15,12 +15,12 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from pyiceberg.table import StaticTable
 
+from testing.processes import ManagedProcess, eventually
+from testing.servers import BmqServer
+from testing.table_topics import order, orders_form, table_command
 from tests.e2e.conftest import create_topic, unique_name
 from tests.e2e.test_spark_tables import ENVIRONMENT
 from tests.e2e.test_views import make_view
-from tests.support.processes import ManagedProcess, eventually
-from tests.support.servers import BmqServer
-from tests.support.table_topics import order, orders_form, table_command
 
 pytestmark = [pytest.mark.campaign("spark-tables"), pytest.mark.bmq_only, pytest.mark.timeout(1_000)]
 

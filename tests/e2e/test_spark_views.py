@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from testing.patience import Patience
+from testing.processes import REPOSITORY, dying_with_us
+from testing.servers import BmqServer, Server
 from tests.e2e.conftest import TopicMaker, unique_name
 from tests.e2e.test_views import make_view, produce, read_to_the_end
-from tests.support.patience import Patience
-from tests.support.processes import REPOSITORY, dying_with_us
-from tests.support.servers import BmqServer, Server
 from tests.support.spark import SPARK_ARGUMENTS, SPARK_ENVIRONMENT
 
 pytestmark = [pytest.mark.campaign("spark-jobs"), pytest.mark.bmq_only, pytest.mark.timeout(600)]

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from bmq.coordinator.runtime.directory import shard_of
+from testing.java import CONSOLE_CONSUMER
+from testing.processes import eventually
+from testing.servers import Server
+from testing.topic_contents import end_offsets
+from testing.wire import WireClient
 from tests.e2e.conftest import ServerMaker, create_topic
 from tests.support.group_client import GroupClient, topic_id_of
-from tests.support.java import CONSOLE_CONSUMER
-from tests.support.processes import eventually
-from tests.support.servers import Server
 from tests.support.tool_runner import run_tool
-from tests.support.topic_contents import end_offsets
 from tests.support.transaction_client import TransactionClient
-from tests.support.wire import WireClient
 
 pytestmark = [pytest.mark.clients, pytest.mark.bmq_only, pytest.mark.timeout(300)]
 

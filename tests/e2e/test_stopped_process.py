@@ -19,9 +19,9 @@ from bmq.protocol.messages.offset_commit_request import (
     OffsetCommitRequestTopic,
 )
 from bmq.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
+from testing.patience import Patience
+from testing.servers import Server
 from tests.e2e.conftest import ServerMaker, create_topic
-from tests.support.patience import Patience
-from tests.support.servers import Server
 
 pytestmark = [pytest.mark.faults, pytest.mark.bmq_only, pytest.mark.timeout(120), pytest.mark.safety]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from testing.processes import eventually
+from testing.servers import Server
 from tests.e2e.conftest import TopicMaker
-from tests.support.processes import eventually
-from tests.support.servers import Server
 from tests.support.word_count import PROTOCOLS, WORDS_PER_LINE, WordCount, compile_word_count
 
 pytestmark = [pytest.mark.campaign("kafka"), pytest.mark.timeout(480), pytest.mark.safety]

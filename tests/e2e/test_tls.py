@@ -17,9 +17,9 @@ import trustme
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from testing.processes import eventually, free_port
+from testing.servers import BmqServer
 from tests.e2e.conftest import unique_name
-from tests.support.processes import eventually, free_port
-from tests.support.servers import BmqServer
 
 pytestmark = [pytest.mark.clients, pytest.mark.bmq_only]
 

@@ -19,11 +19,11 @@ from urllib.parse import quote
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from testing.processes import eventually
+from testing.servers import BmqServer
+from testing.topic_contents import end_offsets, values_of
 from tests.e2e.conftest import assert_no_traceback, create_topic
 from tests.e2e.test_delayed_records import consume
-from tests.support.processes import eventually
-from tests.support.servers import BmqServer
-from tests.support.topic_contents import end_offsets, values_of
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(180), pytest.mark.bmq_only]
 

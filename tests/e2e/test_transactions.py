@@ -12,14 +12,14 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Produ
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from kio.schema.errors import ErrorCode
 
+from testing import topic_contents, wire
+from testing.processes import eventually
+from testing.servers import Server
+from testing.topic_contents import Isolation, end_offsets
+from testing.wire import WireClient
 from tests.e2e.conftest import ServerMaker, TopicMaker, create_topic, unique_name
-from tests.support import topic_contents, wire
-from tests.support.processes import eventually
-from tests.support.servers import Server
 from tests.support.tool_runner import run_tool
-from tests.support.topic_contents import Isolation, end_offsets
 from tests.support.transaction_client import TransactionClient
-from tests.support.wire import WireClient
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(300)]
 

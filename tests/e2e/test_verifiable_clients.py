@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from testing.java import java_command, run_tool
+from testing.processes import ManagedProcess, eventually
+from testing.servers import Server
 from tests.e2e.conftest import TopicMaker, unique_name
-from tests.support.java import java_command, run_tool
-from tests.support.processes import ManagedProcess, eventually
-from tests.support.servers import Server
 
 pytestmark = [pytest.mark.campaign("kafka"), pytest.mark.timeout(180)]
 

@@ -10,10 +10,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 from kafka.structs import TopicPartition as PythonTopicPartition
 
+from testing.java import CONFIGS, CONSOLE_CONSUMER, CONSUMER_GROUPS, TOPICS
+from testing.processes import eventually
+from testing.servers import Server
 from tests.e2e.conftest import TopicMaker, unique_name
-from tests.support.java import CONFIGS, CONSOLE_CONSUMER, CONSUMER_GROUPS, TOPICS
-from tests.support.processes import eventually
-from tests.support.servers import Server
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.bmq_only]

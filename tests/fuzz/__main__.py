@@ -23,8 +23,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Final
 
+from testing.processes import REPOSITORY
 from tests.fuzz.target import CORPUS, NAMES, kept_inputs
-from tests.support.processes import REPOSITORY
 
 DIRECTORY: Final = REPOSITORY / ".cache" / "fuzz"
 KERNEL: Final = "kernel"

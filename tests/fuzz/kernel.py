@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 from random import Random
 
+from testing.processes import REPOSITORY
 from tests.fuzz.kernel_cases import SANITIZED, build, differences, mutated, seeds
-from tests.support.processes import REPOSITORY
 
 DIRECTORY = REPOSITORY / ".cache" / "fuzz"
 COVERAGE_SHARE = 0.6

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bmq.dev.daemon import Daemon, DaemonFailed, WrongDaemonState
-from tests.support.processes import eventually
+from testing.processes import eventually
 
 pytestmark = pytest.mark.contract
 

@@ -20,8 +20,8 @@ from bmq.dev.hdfs import ClusterFailed, HdfsCluster
 from bmq.dev.ports import PortTaken, pick_ports
 from bmq.hdfs.config import HdfsConfig
 from bmq.hdfs.namenode import NameNode
-from tests.support.hdfs import HADOOP_JARS, USER, new_cluster, outside_any_loop, running, until
-from tests.support.processes import eventually
+from testing.hdfs import HADOOP_JARS, USER, new_cluster, outside_any_loop, running, until
+from testing.processes import eventually
 
 pytestmark = pytest.mark.campaign("hdfs-faults")
 

@@ -21,10 +21,10 @@ from bmq.dev.daemon import WrongDaemonState
 from bmq.dev.ports import PortTaken, pick_ports
 from bmq.dev.zookeeper import ZooKeeperServer
 from bmq.dev.zookeeper_probe import zookeeper_trouble
+from testing.hdfs import outside_any_loop
+from testing.processes import eventually
+from testing.zookeeper import ZOOKEEPER_JARS, new_zookeeper, running_zookeeper
 from tests.integration.test_dev_hdfs import processes_in
-from tests.support.hdfs import outside_any_loop
-from tests.support.processes import eventually
-from tests.support.zookeeper import ZOOKEEPER_JARS, new_zookeeper, running_zookeeper
 
 pytestmark = pytest.mark.campaign("zookeeper")
 

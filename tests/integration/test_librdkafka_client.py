@@ -13,10 +13,10 @@ import pytest
 from bench.core.frames import fetch_frames
 from bench.loads.client import Client
 from bench.workloads import LoadFailed
-from tests.support.patience import Patience
-from tests.support.processes import REPOSITORY, dying_with_us
-from tests.support.servers import BmqServer, bmq_with_topic
-from tests.support.wire import LATEST_TIMESTAMP, WireClient
+from testing.patience import Patience
+from testing.processes import REPOSITORY, dying_with_us
+from testing.servers import BmqServer, bmq_with_topic
+from testing.wire import LATEST_TIMESTAMP, WireClient
 
 pytestmark = [pytest.mark.campaign("bench"), pytest.mark.timeout(120)]
 

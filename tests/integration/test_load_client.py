@@ -16,8 +16,8 @@ from bench.core.frames import Frames, fetch_frames, framed, produce_frames
 from bench.workloads import LoadFailed
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
-from tests.support.servers import BmqServer, bmq_with_topic
-from tests.support.wire import LATEST_TIMESTAMP, WireClient
+from testing.servers import BmqServer, bmq_with_topic
+from testing.wire import LATEST_TIMESTAMP, WireClient
 
 pytestmark = [pytest.mark.campaign("bench"), pytest.mark.timeout(120)]
 

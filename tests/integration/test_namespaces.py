@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.namespaces import Host, Network
-from tests.support.patience import Patience
-from tests.support.processes import REPOSITORY
+from testing.namespaces import Host, Network
+from testing.patience import Patience
+from testing.processes import REPOSITORY
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(120)]
 
@@ -154,7 +154,7 @@ def test_without_root_there_is_one_sentence(tmp_path: Path) -> None:
     assert os.geteuid() == 0, "the soak of a cluster and its tests need root"
     code = (
         "import os\n"
-        "from tests.support import namespaces\n"
+        "from testing import namespaces\n"
         "os.setresgid(65534, 65534, 65534); os.setresuid(65534, 65534, 65534)\n"
         "try:\n    namespaces.Network.enter()\n"
         "except namespaces.NoNamespaces as error:\n    print(error)\n"

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from bmq.server.scheduling import AUTOGROUP, NICENESS_MAX
-from tests.support.patience import Patience
+from testing.patience import Patience
 
 pytestmark = pytest.mark.campaign("workers")
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from testing.cluster import processes_of
+from testing.processes import REPOSITORY, eventually
 from tests.soak.cluster.plan import HAZARDS, Kind
-from tests.support.cluster import processes_of
-from tests.support.processes import REPOSITORY, eventually
 
 pytestmark = [pytest.mark.campaign("soak"), pytest.mark.safety]
 

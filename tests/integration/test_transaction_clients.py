@@ -17,8 +17,8 @@ from bench.groups.loads import COMMITTED, UNCOMMITTED
 from bench.groups.target import Target, ready
 from bench.loads.client import Client, Guarantees
 from bench.workloads import LoadFailed
-from tests.support.processes import eventually
-from tests.support.servers import KafkaServer
+from testing.processes import eventually
+from testing.servers import KafkaServer
 
 pytestmark = [pytest.mark.campaign("bench"), pytest.mark.timeout(180)]
 

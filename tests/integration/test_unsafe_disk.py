@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.patience import Patience
-from tests.support.processes import REPOSITORY, dying_with_us
+from testing.patience import Patience
+from testing.processes import REPOSITORY, dying_with_us
 from tests.support.unsafe_disk import UnsafeDisk
 
 pytestmark = pytest.mark.hurt

@@ -15,7 +15,7 @@ import pytest
 
 from bmq.server.settings import Settings
 from bmq.server.workers import WorkerSettingsWrong, worker_settings
-from tests.support.processes import ManagedProcess, eventually
+from testing.processes import ManagedProcess, eventually
 from tests.support.workers import started_pids
 
 pytestmark = [pytest.mark.campaign("workers"), pytest.mark.timeout(120)]

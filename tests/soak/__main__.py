@@ -19,9 +19,9 @@ import shutil
 import sys
 from pathlib import Path
 
+from testing.processes import REPOSITORY, kill_everything
 from tests.soak.faults import HAZARDS, Kind
 from tests.soak.run import Soak
-from tests.support.processes import REPOSITORY, kill_everything
 from tests.support.unsafe_disk import own_mounts
 
 DATA = REPOSITORY / ".cache" / "soak"

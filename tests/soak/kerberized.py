@@ -20,8 +20,8 @@ from bmq.hdfs.config import Address
 from bmq.hdfs.sasl.gss import hdfs_login
 from bmq.hdfs.sasl.logins import KerberosAuthentication
 from bmq.hdfs.security import HadoopSecurity, Protection
-from tests.support.kdc import install_kdc, used_here
-from tests.support.processes import JARS
+from testing.kdc import install_kdc, used_here
+from testing.processes import JARS
 
 TICKET_LIFE_S: Final = 120
 SHORT_TOKENS: Final = {"dfs.block.access.key.update.interval": "1", "dfs.block.access.token.lifetime": "1"}

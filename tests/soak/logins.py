@@ -23,10 +23,10 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from testing.processes import dying_with_us
+from testing.servers import bmq_command
+from testing.wire import WireClient
 from tests.support.logged_in import LoggedIn
-from tests.support.processes import dying_with_us
-from tests.support.servers import bmq_command
-from tests.support.wire import WireClient
 
 ADMINISTRATOR: Final = "administrator"
 PRODUCER: Final = "producer"

@@ -13,6 +13,8 @@ from typing import Final
 
 from bmq.dev.hdfs import HdfsCluster
 from bmq.hdfs.config import Address
+from testing.hdfs import until
+from testing.processes import JARS, ProcessFailed
 from tests.soak.clients import GROUPS, Clients, Load, create_topic, judge
 from tests.soak.faults import QUIET_END_S, Fault, Kind, Track, is_due, plan
 from tests.soak.hazards import HSYNC, LATE_S, LATE_SHARE, disks_of, lose_power
@@ -23,9 +25,7 @@ from tests.soak.report import Report
 from tests.soak.served import unserved
 from tests.soak.server import HdfsBmqServer
 from tests.soak.stalls import Trouble
-from tests.support.hdfs import until
 from tests.support.late_calls import LateCalls
-from tests.support.processes import JARS, ProcessFailed
 
 DATANODES: Final = 3
 # Hadoop's own settings, so that the NameNode goes on naming a DataNode that hangs; but after its restart it waits five

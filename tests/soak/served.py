@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from testing.wire import LATEST_TIMESTAMP, NONE
 from tests.soak.logins import ANYBODY, Logins
-from tests.support.wire import LATEST_TIMESTAMP, NONE
 
 
 def unserved(

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bmq.hdfs.config import Address
+from testing.servers import REST_WAIT_S, BmqServer, without_listen
 from tests.soak.logins import Secured
-from tests.support.servers import REST_WAIT_S, BmqServer, without_listen
 
 MIB: Final = 1024 * 1024
 # As long as the server itself waits for a store that does not answer (start_wait_ms), and its own start.

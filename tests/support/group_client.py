@@ -26,10 +26,10 @@ from kio.schema.offset_commit.v10.response import OffsetCommitResponse
 from kio.schema.sync_group.v5.request import SyncGroupRequest, SyncGroupRequestAssignment
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 
+from testing.patience import Patience
+from testing.processes import eventually
+from testing.wire import WireClient
 from tests.support.kio_client import call
-from tests.support.patience import Patience
-from tests.support.processes import eventually
-from tests.support.wire import WireClient
 
 T = TypeVar("T")
 

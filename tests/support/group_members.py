@@ -9,7 +9,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from tests.support.processes import eventually
+from testing.processes import eventually
 
 CLASSIC: Final[dict[str, object]] = {"session.timeout.ms": 10_000, "heartbeat.interval.ms": 300}
 CONSUMER: Final[dict[str, object]] = {"group.protocol": "consumer", "topic.metadata.refresh.interval.ms": 1_000}

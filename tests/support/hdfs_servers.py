@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bmq.dev.hdfs import HdfsCluster
-from tests.support.hdfs import SECURED
-from tests.support.servers import BmqServer
+from testing.hdfs import SECURED
+from testing.servers import BmqServer
 
 
 def server_on(

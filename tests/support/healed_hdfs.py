@@ -13,8 +13,8 @@ from typing import Final
 
 from bmq.dev.hdfs import HdfsCluster
 from bmq.hdfs.namenode import NameNode
-from tests.support.free_ports import started_on_free_ports
-from tests.support.hdfs import PATIENT, config_of, is_heard, new_cluster, outside_any_loop, until
+from testing.free_ports import started_on_free_ports
+from testing.hdfs import PATIENT, config_of, is_heard, new_cluster, outside_any_loop, until
 
 HEARD_WAIT_S: Final = 60.0
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from bmq.metadata.broker_configs import BROKER_CONFIGS
-from tests.support.java import class_path, compile_program, program_command
-from tests.support.processes import REPOSITORY, ProcessFailed, dying_with_us
-from tests.support.servers import BmqServer
+from testing.java import class_path, compile_program, program_command
+from testing.processes import REPOSITORY, ProcessFailed, dying_with_us
+from testing.servers import BmqServer
 
 PROGRAM: Final = REPOSITORY / "tests" / "support" / "java_programs" / "KafkaSuite.java"
 JARS: Final = "kafka-tests"

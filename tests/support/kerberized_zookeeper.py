@@ -18,7 +18,7 @@ from bmq.dev.kdc import Kdc
 from bmq.dev.ports import HOST, pick_ports
 from bmq.dev.zookeeper import ZooKeeperPlan, ZooKeeperServer
 from bmq.election.zookeeper_security import GSSAPI, NodeAccess, ZooKeeperSecurity
-from tests.support.zookeeper import ZOOKEEPER_JARS
+from testing.zookeeper import ZOOKEEPER_JARS
 
 SERVICE: Final = "zookeeper/localhost"
 USER: Final = "bmq"

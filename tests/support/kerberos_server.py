@@ -12,8 +12,8 @@ from typing import Any, Final
 import trustme
 
 from bmq.dev.kdc import Kdc
-from tests.support.processes import free_port
-from tests.support.servers import BmqServer
+from testing.processes import free_port
+from testing.servers import BmqServer
 
 SERVICE: Final = "kafka/localhost"
 SUPER_USER: Final = "alice"
@@ -71,7 +71,7 @@ class KerberosServer(BmqServer):
         return f"localhost:{self.tls_port if is_tls else self.port}"
 
     def kafka_python(self, *, is_tls: bool = False, **more: Any) -> dict[str, Any]:
-        """Settings; the ticket cache is that of this process's environment (tests.support.kdc.used_here)."""
+        """Settings; the ticket cache is that of this process's environment (testing.kdc.used_here)."""
         return {
             "bootstrap_servers": self.address(is_tls=is_tls),
             "security_protocol": "SASL_SSL" if is_tls else "SASL_PLAINTEXT",

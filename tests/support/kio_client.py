@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from kio.serial import entity_reader, entity_writer
 
-from tests.support.wire import WireClient
+from testing.wire import WireClient
 
 T = TypeVar("T")
 

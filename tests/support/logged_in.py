@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from bmq.security.sasl.scram_keys import SHA_256
+from testing.wire import WireClient
 from tests.conformance import codec
-from tests.support.wire import WireClient
 from tests.unit.security.sasl.scram_client import ScramClient
 
 SASL_HANDSHAKE: Final = 17

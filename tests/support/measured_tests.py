@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support.patience import largest_used_share
+from testing.patience import largest_used_share
 from tests.support.places import place_of
 
 VARIABLE: Final = "BMQ_MEASURED_TESTS"

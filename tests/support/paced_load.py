@@ -10,9 +10,9 @@ from typing import Final
 
 from confluent_kafka import KafkaError, Message
 
-from tests.support.patience import Patience, stalled_s
-from tests.support.processes import eventually
-from tests.support.steady_load import SteadyProducer
+from testing.patience import Patience, stalled_s
+from testing.processes import eventually
+from testing.steady_load import SteadyProducer
 
 RECORDS_S = 1_000
 # Tests look for hangs, whatever the machine; bench/cluster measures how long a failover takes. These clients ask again by

@@ -23,9 +23,9 @@ from bmq.hdfs.location import located
 from bmq.hdfs.sasl.gss import hdfs_login
 from bmq.hdfs.sasl.logins import KerberosAuthentication
 from bmq.hdfs.security import HadoopSecurity
-from tests.support.free_ports import started_on_free_ports
-from tests.support.hdfs import HADOOP_JARS, PATIENT, SECURED, outside_any_loop
-from tests.support.kdc import running_kdc, used_here
+from testing.free_ports import started_on_free_ports
+from testing.hdfs import HADOOP_JARS, PATIENT, SECURED, outside_any_loop
+from testing.kdc import running_kdc, used_here
 
 T = TypeVar("T")
 
@@ -34,7 +34,7 @@ Protection = WireProtection
 
 @dataclass(frozen=True)
 class SecureHdfs:
-    """Implements tests.support.hdfs.SecureAccess. `client_conf`: a HADOOP_CONF_DIR; `keytab`: of the principal CLIENT."""
+    """Implements testing.hdfs.SecureAccess. `client_conf`: a HADOOP_CONF_DIR; `keytab`: of the principal CLIENT."""
 
     cluster: HdfsCluster
     kdc: Kdc

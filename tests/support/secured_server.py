@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from tests.support.processes import free_port
-from tests.support.servers import BmqServer, bmq_command, without_listen
+from testing.processes import free_port
+from testing.servers import BmqServer, bmq_command, without_listen
 
 USER: Final = "alice"
 PASSWORD: Final = "alice-secret-2"

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from bmq.dev.java import QUICK_START_JVM_OPTIONS
-from tests.support.patience import Patience
-from tests.support.processes import REPOSITORY, dying_with_us
+from testing.patience import Patience
+from testing.processes import REPOSITORY, dying_with_us
 
 SPARK_ARGUMENTS: Final = (
     *("--master", "local[2]"),

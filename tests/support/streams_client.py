@@ -10,9 +10,9 @@ from uuid import uuid4
 from kio.schema.streams_group_heartbeat.v0 import request as schema
 from kio.schema.streams_group_heartbeat.v0.response import StreamsGroupHeartbeatResponse
 
+from testing.wire import WireClient
 from tests.support.group_client import retried
 from tests.support.kio_client import call
-from tests.support.wire import WireClient
 
 Tasks = Mapping[str, Iterable[int]]
 """subtopology -> partition numbers"""

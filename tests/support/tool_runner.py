@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support.java import ToolResult, class_path, compile_program, java_executable
-from tests.support.processes import REPOSITORY, ProcessFailed, dying_with_us
+from testing.java import ToolResult, class_path, compile_program, java_executable
+from testing.processes import REPOSITORY, ProcessFailed, dying_with_us
 
 PROGRAM: Final = REPOSITORY / "tests" / "support" / "java_programs" / "ToolRunner.java"
 LOGGING: Final = PROGRAM.with_name("tool-runner-log4j2.xml")
@@ -115,7 +115,7 @@ _starting = threading.Lock()
 
 
 def run_tool(main: str, *arguments: str, stdin: str = "", timeout_s: float = 60, check: bool = True) -> ToolResult:
-    """As tests.support.java's, in a JVM that this process shares among its tools: 0.03 s of a processor in place of 2.
+    """As testing.java's, in a JVM that this process shares among its tools: 0.03 s of a processor in place of 2.
 
     Raises ProcessFailed when it takes too long or, with `check`, ends with an error.
     """

@@ -13,8 +13,9 @@ from kio.schema.produce.v13 import request as producing
 from kio.schema.produce.v13.response import ProduceResponse
 from kio.static.primitive import i16, i32, i64
 
-from tests.support import kio_client, wire
-from tests.support.wire import FetchAnswer, ProduceAnswer, WireClient
+from testing import wire
+from testing.wire import FetchAnswer, ProduceAnswer, WireClient
+from tests.support import kio_client
 
 CREATE_TOPICS, CREATE_VERSION = 19, 4
 DELETE_TOPICS, DELETE_VERSION = 20, 3

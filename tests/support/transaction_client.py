@@ -34,10 +34,10 @@ from kio.schema.write_txn_markers.v2.request import (
 )
 from kio.schema.write_txn_markers.v2.response import WriteTxnMarkersResponse
 
-from tests.support import wire
+from testing import wire
+from testing.patience import Patience
+from testing.wire import Reader, WireClient
 from tests.support.kio_client import call
-from tests.support.patience import Patience
-from tests.support.wire import Reader, WireClient
 
 MAY_PASS = frozenset(
     {

@@ -16,10 +16,10 @@ from typing import Final, Protocol
 
 from confluent_kafka import KafkaException, Producer
 
-from tests.support.java import compile_program, program_command
+from testing.java import compile_program, program_command
+from testing.processes import dying_with_us, eventually
+from testing.topic_contents import LEVELS, end_offsets, values_of
 from tests.support.paced_load import PATIENCE
-from tests.support.processes import dying_with_us, eventually
-from tests.support.topic_contents import LEVELS, end_offsets, values_of
 
 PROGRAMS: Final = Path(__file__).parent / "java_programs"
 RECORDS: Final = 12

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from tests.support.patience import Patience
+from testing.patience import Patience
 
 
 async def until(is_so: Callable[[], object], limit_s: float = 10.0) -> None:

@@ -8,10 +8,10 @@ from typing import Final
 
 from confluent_kafka import Producer
 
+from testing.java import compile_program, program_command
+from testing.processes import ManagedProcess
+from testing.topic_contents import records_of
 from tests.e2e.conftest import unique_name
-from tests.support.java import compile_program, program_command
-from tests.support.processes import ManagedProcess
-from tests.support.topic_contents import records_of
 
 PROTOCOLS: Final = ("classic", "streams")
 WORDS: Final = ("lorem", "ipsum", "dolor", "sit", "amet")

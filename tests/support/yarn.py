@@ -26,8 +26,8 @@ from bmq.dev.ports import HOST, check_free, pick_ports
 from bmq.dev.secure_hadoop import CLIENT, HOST_NAME, by_host_name
 from bmq.hdfs.config import Address
 from bmq.hdfs.hadoop_site import hadoop_properties
-from tests.support.hdfs import outside_any_loop
-from tests.support.processes import JARS
+from testing.hdfs import outside_any_loop
+from testing.processes import JARS
 from tests.support.secure_hdfs import SecureHdfs
 
 YARN_JARS: Final = JARS / "yarn"

@@ -13,7 +13,7 @@ from bmq.dev.java import QUICK_START_JVM_OPTIONS
 from bmq.dev.ports import HOST, pick_ports
 from bmq.dev.zookeeper import ZooKeeperPlan, ZooKeeperServer
 from bmq.election.zookeeper_security import NodeAccess, ZooKeeperSecurity
-from tests.support.zookeeper import ZOOKEEPER_JARS
+from testing.zookeeper import ZOOKEEPER_JARS
 
 USER = "bmq"
 PASSWORD = "correct horse, battery=staple"

@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any, Final
 
-from tests.support.processes import REPOSITORY
+from testing.processes import REPOSITORY
 from tests.tools_table.cases import all_cases
 from tests.tools_table.results import as_json, as_markdown, without_case
 from tests.tools_table.run import both_servers, compare_all, options_by_tool

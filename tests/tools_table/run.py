@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from testing.processes import REPOSITORY, ProcessFailed
+from testing.servers import BmqServer, KafkaServer, Server
 from tests.conformance.world import SetupFailed
-from tests.support.processes import REPOSITORY, ProcessFailed
-from tests.support.servers import BmqServer, KafkaServer, Server
 from tests.support.tool_runner import ToolRunner
 from tests.tools_table.case import Case, Step
 from tests.tools_table.compare import ComparedStep, compared

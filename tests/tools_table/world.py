@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from testing.java import ToolResult
+from testing.servers import Server
 from tests.conformance.world import SetupFailed
 from tests.conformance.world import World as Wire
-from tests.support.java import ToolResult
-from tests.support.servers import Server
 from tests.support.tool_runner import INTERRUPTED, ToolRunner
 from tests.tools_table.case import Case, Step
 from tests.tools_table.output import Shown

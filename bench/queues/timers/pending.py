@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, cast
 
-from tests.support.processes import REPOSITORY, dying_with_us
+from testing.processes import REPOSITORY, dying_with_us
 
 
 def measure(directory: Path, records: int, record_bytes: int, limit_s: float) -> dict[str, Any]:

@@ -6,9 +6,9 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from testing import wire
 from tests.conformance.case import Cases
 from tests.conformance.world import World
-from tests.support import wire
 
 CASES: Final = Cases()
 PRODUCE, FETCH, LIST_OFFSETS, DELETE_RECORDS, LEADER_EPOCH, PRODUCERS = 0, 1, 2, 21, 23, 61

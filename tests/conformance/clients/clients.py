@@ -12,8 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from tests.support.java import compile_program, program_command
-from tests.support.processes import JARS, REPOSITORY, ProcessFailed
+from testing.java import compile_program, program_command
+from testing.processes import JARS, REPOSITORY, ProcessFailed
 
 SUPPORT: Final = REPOSITORY / "tests" / "support"
 COMPILING_MAX_S: Final = 400.0

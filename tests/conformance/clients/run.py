@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from testing.processes import REPOSITORY, ProcessFailed, dying_with_us
+from testing.servers import BmqServer, KafkaServer, Server
 from tests.conformance.clients.clients import Client
 from tests.conformance.clients.matrix import Behaviour, ClientRun
 from tests.conformance.clients.recorder import RecordingProxy
 from tests.conformance.run import DATA, KAFKA_SETTINGS, start_all
-from tests.support.processes import REPOSITORY, ProcessFailed, dying_with_us
-from tests.support.servers import BmqServer, KafkaServer, Server
 
 PROGRAM_WAIT_S: Final = 300.0
 BASE_AGE_MS: Final = 3_600_000

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from bmq.security.sasl.scram_keys import ITERATIONS_MIN, SHA_256, salted_password
+from testing.processes import REPOSITORY, free_port
+from testing.servers import BmqServer, KafkaServer, Server, without_listen
+from testing.wire import WireClient
 from tests.conformance.asker import Asker
 from tests.conformance.rights.personas import PERSONAS, Persona
 from tests.conformance.run import KAFKA_SETTINGS, start_all
 from tests.conformance.world import ANSWER_WAIT_S, World
 from tests.support.logged_in import LoggedIn
-from tests.support.processes import REPOSITORY, free_port
-from tests.support.servers import BmqServer, KafkaServer, Server, without_listen
-from tests.support.wire import WireClient
 
 DATA: Final = REPOSITORY / ".cache" / "rights"
 PASSWORD: Final = "of-every-persona"

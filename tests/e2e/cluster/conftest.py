@@ -12,10 +12,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.zookeeper import ZooKeeperServer
+from testing import hdfs as hdfs_support
+from testing.cluster import BmqCluster, open_clusters
+from testing.zookeeper import own_zookeeper, zookeeper
 from tests.e2e.conftest import unique_name
-from tests.support import hdfs as hdfs_support
-from tests.support.cluster import BmqCluster, open_clusters
-from tests.support.zookeeper import own_zookeeper, zookeeper
 
 __all__ = ["own_zookeeper", "zookeeper"]
 

@@ -10,14 +10,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.e2e.cluster.conftest import TopicMaker
-from tests.e2e.conftest import unique_name
-from tests.e2e.test_groups import PARTITIONS, balanced, fill, join
-from tests.support.cluster import BmqCluster
-from tests.support.group_members import read
-from tests.support.patience import Patience
-from tests.support.processes import eventually
-from tests.support.wire import (
+from testing.cluster import BmqCluster
+from testing.patience import Patience
+from testing.processes import eventually
+from testing.wire import (
     EARLIEST_TIMESTAMP,
     FETCH,
     LATEST_TIMESTAMP,
@@ -29,6 +25,10 @@ from tests.support.wire import (
     fetch_body,
     record_batch,
 )
+from tests.e2e.cluster.conftest import TopicMaker
+from tests.e2e.conftest import unique_name
+from tests.e2e.test_groups import PARTITIONS, balanced, fill, join
+from tests.support.group_members import read
 
 pytestmark = [pytest.mark.faults, pytest.mark.bmq_only, pytest.mark.timeout(120)]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from testing.cluster import NODE_SESSION_S
+from testing.steady_load import assert_nothing_lost
 from tests.e2e.cluster.conftest import ClusterMaker, TopicMaker
 from tests.e2e.cluster.test_separate_roles import owners_and_epochs
-from tests.support.cluster import NODE_SESSION_S
 from tests.support.paced_load import producing
-from tests.support.steady_load import assert_nothing_lost
 from tests.support.wrong_clock import clock_off_by
 
 pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(180), pytest.mark.safety]

@@ -10,12 +10,12 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from bmq.coordinator.runtime.directory import shard_of
 from bmq.protocol.share_state_messages import state_key
+from testing.cluster import BmqCluster
+from testing.java import CONFIGS
+from testing.processes import eventually
 from tests.e2e.cluster.conftest import TopicMaker
 from tests.e2e.conftest import unique_name
 from tests.e2e.test_share_groups import CONSOLE_SHARE_CONSUMER
-from tests.support.cluster import BmqCluster
-from tests.support.java import CONFIGS
-from tests.support.processes import eventually
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.bmq_only, pytest.mark.timeout(240), pytest.mark.campaign("kills")]

@@ -15,10 +15,10 @@ from bmq.dev.hdfs import HdfsCluster
 from bmq.hdfs.store import HdfsStore
 from bmq.log.names import parse_epoch_directory
 from bmq.log.store import FileMissing, FileStatus
+from testing.hdfs import PATIENT, config_of, outside_any_loop
+from testing.processes import eventually
 from tests.e2e.cluster.conftest import ClusterMaker, TopicMaker
 from tests.e2e.test_delayed_records import DELAY
-from tests.support.hdfs import PATIENT, config_of, outside_any_loop
-from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(400), pytest.mark.safety]
 

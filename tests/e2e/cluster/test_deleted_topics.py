@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from hdfs_native import Client
 
+from testing import wire
+from testing.cluster import BmqCluster
+from testing.compaction import topic_ids
+from testing.processes import eventually
 from tests.e2e.cluster.conftest import TopicMaker
 from tests.e2e.conftest import unique_name
 from tests.e2e.test_deleted_topics import CLOSED, GONE, WAIT_S, Activity, number_of, numbered, produce_next, records_in
-from tests.support import wire
-from tests.support.cluster import BmqCluster
-from tests.support.compaction import topic_ids
-from tests.support.processes import eventually
 from tests.support.topic_client import TopicClient
 
 pytestmark = [pytest.mark.faults, pytest.mark.bmq_only, pytest.mark.timeout(240)]

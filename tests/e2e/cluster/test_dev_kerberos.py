@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from testing.kdc import install_kdc
+from testing.patience import Patience
+from testing.processes import eventually
+from testing.steady_load import read_everything
 from tests.e2e.cluster.test_dev_up import dev_up
-from tests.support.kdc import install_kdc
-from tests.support.patience import Patience
-from tests.support.processes import eventually
-from tests.support.steady_load import read_everything
 
 pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(400)]
 

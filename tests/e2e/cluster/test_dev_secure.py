@@ -12,8 +12,8 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
+from testing.patience import Patience
 from tests.e2e.cluster.test_dev_up import DevUp, dev_up
-from tests.support.patience import Patience
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(400)]

@@ -21,10 +21,10 @@ from typer.testing import CliRunner
 from bmq.cli.commands import app
 from bmq.dev.bmq_plan import SCALED_IDS
 from bmq.dev.ports import HOST, pick_ports
-from tests.support.cluster import processes_of
-from tests.support.patience import Patience
-from tests.support.processes import dying_with_us, eventually
-from tests.support.steady_load import read_everything
+from testing.cluster import processes_of
+from testing.patience import Patience
+from testing.processes import dying_with_us, eventually
+from testing.steady_load import read_everything
 
 pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(400)]
 

@@ -11,14 +11,10 @@ from kio.schema.fetch.v17.request import FetchPartition, FetchRequest, FetchTopi
 from kio.schema.fetch.v17.response import FetchResponse
 from kio.static.primitive import i32, i32Timedelta, i64
 
-from tests.e2e.cluster.conftest import TopicMaker
-from tests.e2e.cluster.test_clients import fetched
-from tests.support.cluster import NODE_SESSION_S, BmqCluster, ClusterNode
-from tests.support.kio_client import call
-from tests.support.paced_load import producing
-from tests.support.processes import eventually
-from tests.support.steady_load import assert_nothing_lost
-from tests.support.wire import (
+from testing.cluster import NODE_SESSION_S, BmqCluster, ClusterNode
+from testing.processes import eventually
+from testing.steady_load import assert_nothing_lost
+from testing.wire import (
     LATEST_TIMESTAMP,
     NONE,
     PRODUCE,
@@ -28,6 +24,10 @@ from tests.support.wire import (
     produce_body,
     record_batch,
 )
+from tests.e2e.cluster.conftest import TopicMaker
+from tests.e2e.cluster.test_clients import fetched
+from tests.support.kio_client import call
+from tests.support.paced_load import producing
 
 pytestmark = [pytest.mark.faults, pytest.mark.bmq_only, pytest.mark.timeout(300), pytest.mark.safety]
 

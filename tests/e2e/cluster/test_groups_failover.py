@@ -7,14 +7,14 @@ from collections import Counter
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from testing.cluster import BmqCluster, ClusterNode
+from testing.processes import eventually
+from testing.wire import NONE, WireClient, string
 from tests.e2e.cluster.conftest import TopicMaker
 from tests.e2e.conftest import unique_name
 from tests.e2e.test_groups import PARTITIONS, balanced, fill, join
-from tests.support.cluster import BmqCluster, ClusterNode
 from tests.support.group_members import read
 from tests.support.paced_load import producing
-from tests.support.processes import eventually
-from tests.support.wire import NONE, WireClient, string
 
 pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(300)]
 

@@ -13,12 +13,12 @@ from typing import Final
 import pytest
 
 from bmq.protocol.apis import INTERNAL_APIS, ApiKey
+from testing.cluster import BmqCluster, ClusterNode
+from testing.processes import eventually
+from testing.steady_load import assert_nothing_lost
 from tests.e2e.cluster.conftest import ClusterMaker, TopicMaker
-from tests.support.cluster import BmqCluster, ClusterNode
 from tests.support.node_pki import HERE, NodePki
 from tests.support.paced_load import producing
-from tests.support.processes import eventually
-from tests.support.steady_load import assert_nothing_lost
 
 pytestmark = [pytest.mark.bmq_only, pytest.mark.timeout(480)]
 

@@ -8,10 +8,10 @@ from contextlib import closing
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from testing.cluster import BmqCluster
+from testing.processes import eventually
 from tests.e2e.conftest import unique_name
-from tests.support.cluster import BmqCluster
 from tests.support.lane_clients import Reader, enable_lanes, send
-from tests.support.processes import eventually
 
 pytestmark = [
     pytest.mark.bmq_only,

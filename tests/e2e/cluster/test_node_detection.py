@@ -8,12 +8,12 @@ import time
 import pytest
 
 from bmq.membership.settings import ClusterSettings
+from testing.cluster import BmqCluster, ClusterNode
+from testing.patience import Patience, stalled_s
+from testing.processes import eventually
+from testing.steady_load import assert_nothing_lost
 from tests.e2e.cluster.conftest import ClusterMaker, TopicMaker
-from tests.support.cluster import BmqCluster, ClusterNode
 from tests.support.paced_load import producing
-from tests.support.patience import Patience, stalled_s
-from tests.support.processes import eventually
-from tests.support.steady_load import assert_nothing_lost
 
 pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(240), pytest.mark.safety]
 

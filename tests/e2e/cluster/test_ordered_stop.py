@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
+from testing.cluster import BmqCluster, ClusterNode
+from testing.processes import eventually
+from testing.servers import bmq_with_topic
 from tests.e2e.cluster.conftest import ClusterMaker, TopicMaker
 from tests.e2e.conftest import unique_name
-from tests.support.cluster import BmqCluster, ClusterNode
-from tests.support.processes import eventually
-from tests.support.servers import bmq_with_topic
 
 pytestmark = [pytest.mark.bmq_only, pytest.mark.timeout(300)]
 

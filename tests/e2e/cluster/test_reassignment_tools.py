@@ -15,18 +15,18 @@ from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32
 
+from testing.cluster import BmqCluster
+from testing.java import LEADER_ELECTION, REASSIGN_PARTITIONS, TOPICS, ToolResult
+from testing.processes import eventually
+from testing.steady_load import assert_nothing_lost
+from testing.wire import WireClient
 from tests.e2e.cluster.conftest import TopicMaker
 from tests.e2e.conftest import unique_name
 from tests.e2e.test_admin_tools import group_rows
 from tests.e2e.test_groups import fill
-from tests.support.cluster import BmqCluster
-from tests.support.java import LEADER_ELECTION, REASSIGN_PARTITIONS, TOPICS, ToolResult
 from tests.support.kio_client import call
 from tests.support.paced_load import producing
-from tests.support.processes import eventually
-from tests.support.steady_load import assert_nothing_lost
 from tests.support.tool_runner import run_tool
-from tests.support.wire import WireClient
 
 pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(240)]
 

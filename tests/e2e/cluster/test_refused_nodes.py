@@ -10,12 +10,12 @@ import pytest
 
 from bmq.dev.ports import HOST
 from bmq.dev.zookeeper import ZooKeeperServer
+from testing.cluster import BmqCluster, ClusterNode
+from testing.hdfs import outside_any_loop
+from testing.patience import Patience
+from testing.processes import free_port
+from testing.servers import bmq_command
 from tests.e2e.cluster.conftest import ClusterMaker, TopicMaker
-from tests.support.cluster import BmqCluster, ClusterNode
-from tests.support.hdfs import outside_any_loop
-from tests.support.patience import Patience
-from tests.support.processes import free_port
-from tests.support.servers import bmq_command
 
 pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(120)]
 

@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from testing.cluster import BmqCluster
+from testing.processes import eventually
 from tests.e2e.conftest import unique_name
-from tests.support.cluster import BmqCluster
-from tests.support.processes import eventually
 
 pytestmark = [
     pytest.mark.bmq_only,

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from testing.cluster import ENVIRONMENT, BmqCluster, ClusterNode
+from testing.processes import REPOSITORY, eventually
+from testing.steady_load import assert_nothing_lost
 from tests.e2e.cluster.conftest import ClusterMaker, TopicMaker
 from tests.e2e.conftest import unique_name
-from tests.support.cluster import ENVIRONMENT, BmqCluster, ClusterNode
 from tests.support.older_release import package_of, unpack_older_release
 from tests.support.paced_load import producing
-from tests.support.processes import REPOSITORY, eventually
-from tests.support.steady_load import assert_nothing_lost
 
 pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(480)]
 

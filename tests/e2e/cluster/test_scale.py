@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from testing.cluster import BmqCluster, processes_of
+from testing.patience import Patience
+from testing.processes import eventually
+from testing.steady_load import assert_nothing_lost
 from tests.e2e.cluster.conftest import ClusterMaker, TopicMaker
-from tests.support.cluster import BmqCluster, processes_of
 from tests.support.paced_load import producing
-from tests.support.patience import Patience
-from tests.support.processes import eventually
-from tests.support.steady_load import assert_nothing_lost
 
 pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(400)]
 

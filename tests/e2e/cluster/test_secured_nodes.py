@@ -20,13 +20,13 @@ from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.zookeeper import ZooKeeperServer
 from bmq.rest_client.client import RestClient
 from bmq.rest_client.login import RestLogin
+from testing.cluster import ENVIRONMENT, BmqCluster, ClusterNode
+from testing.java import CONSOLE_CONSUMER, CONSOLE_PRODUCER
+from testing.processes import eventually
 from tests.e2e.cluster.conftest import no_tracebacks
 from tests.e2e.test_acls import assigned_topics
-from tests.support.cluster import ENVIRONMENT, BmqCluster, ClusterNode
-from tests.support.java import CONSOLE_CONSUMER, CONSOLE_PRODUCER
 from tests.support.logged_in import LoggedIn, LoginRefused
 from tests.support.node_pki import NodePki
-from tests.support.processes import eventually
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(400)]

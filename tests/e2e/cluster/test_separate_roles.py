@@ -8,15 +8,15 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from testing.cluster import NODE_SESSION_S, BmqCluster
+from testing.processes import eventually
+from testing.steady_load import assert_nothing_lost
+from testing.wire import LATEST_TIMESTAMP, NONE, WireClient, record_batch
 from tests.e2e.cluster.conftest import TopicMaker
 from tests.e2e.conftest import unique_name
 from tests.e2e.test_groups import PARTITIONS, balanced, fill, join
-from tests.support.cluster import NODE_SESSION_S, BmqCluster
 from tests.support.group_members import read
 from tests.support.paced_load import producing
-from tests.support.processes import eventually
-from tests.support.steady_load import assert_nothing_lost
-from tests.support.wire import LATEST_TIMESTAMP, NONE, WireClient, record_batch
 
 pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(150)]
 

@@ -14,12 +14,12 @@ from confluent_kafka import Message, Producer, ShareConsumer
 
 from bmq.coordinator.runtime.directory import shard_of
 from bmq.protocol.share_state_messages import state_key
+from testing.cluster import BmqCluster, ClusterNode
+from testing.java import CONFIGS, java_command
+from testing.processes import ManagedProcess, eventually
 from tests.e2e.cluster.conftest import TopicMaker
 from tests.e2e.conftest import unique_name
 from tests.e2e.test_share_groups import VERIFIABLE_SHARE_CONSUMER
-from tests.support.cluster import BmqCluster, ClusterNode
-from tests.support.java import CONFIGS, java_command
-from tests.support.processes import ManagedProcess, eventually
 from tests.support.tool_runner import run_tool
 
 pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(240), pytest.mark.safety]

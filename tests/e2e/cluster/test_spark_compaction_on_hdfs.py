@@ -6,10 +6,10 @@ import json
 
 import pytest
 
+from testing.cluster import BmqCluster
+from testing.processes import eventually
 from tests.e2e.cluster.conftest import TopicMaker
 from tests.e2e.test_spark_compaction import CONFIGS, KEYS, ROUNDS, WAIT_S, planned, read, run, write
-from tests.support.cluster import BmqCluster
-from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.campaign("spark-cluster"), pytest.mark.bmq_only, pytest.mark.timeout(600)]
 

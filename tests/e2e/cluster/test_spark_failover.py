@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from testing.cluster import BmqCluster
+from testing.processes import eventually
 from tests.e2e.cluster.conftest import TopicMaker
 from tests.e2e.test_spark import run_job
-from tests.support.cluster import BmqCluster
-from tests.support.processes import eventually
 
 pytestmark = [pytest.mark.campaign("spark-cluster"), pytest.mark.bmq_only, pytest.mark.timeout(600), pytest.mark.safety]
 

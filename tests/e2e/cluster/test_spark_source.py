@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from bmq.dev.hdfs import HdfsCluster
+from testing.patience import Patience
+from testing.processes import REPOSITORY, dying_with_us
+from testing.servers import BmqServer
 from tests.e2e.conftest import create_topic
-from tests.support.patience import Patience
-from tests.support.processes import REPOSITORY, dying_with_us
-from tests.support.servers import BmqServer
 from tests.support.spark import SPARK_ENVIRONMENT
 
 pytestmark = [pytest.mark.campaign("spark-cluster"), pytest.mark.bmq_only, pytest.mark.timeout(700)]

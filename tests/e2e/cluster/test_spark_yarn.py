@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from bmq.dev.hdfs import HdfsCluster
+from testing.hdfs import SECURED
+from testing.processes import REPOSITORY, dying_with_us
+from testing.servers import BmqServer
+from testing.table_topics import JARS_OF_SPARK, order, produce
 from tests.e2e.conftest import create_topic
-from tests.support.hdfs import SECURED
 from tests.support.hdfs_servers import server_on
-from tests.support.processes import REPOSITORY, dying_with_us
-from tests.support.servers import BmqServer
 from tests.support.spark import SPARK_ENVIRONMENT, link_spark
-from tests.support.table_topics import JARS_OF_SPARK, order, produce
 from tests.support.yarn import YarnCluster, running
 
 pytestmark = [pytest.mark.campaign("spark-cluster"), pytest.mark.bmq_only, pytest.mark.timeout(700)]

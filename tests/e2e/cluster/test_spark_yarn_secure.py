@@ -19,14 +19,14 @@ from typing import Any, Final
 
 import pytest
 
+from testing.patience import Patience
+from testing.table_topics import order, produce
 from tests.e2e.cluster import test_spark_yarn
 from tests.e2e.cluster.test_spark_yarn import ON_YARN, World, document, jvm_options, spark_world
 from tests.e2e.conftest import create_topic
 from tests.support.kerberos_server import KerberosServer
-from tests.support.patience import Patience
 from tests.support.same_tests import same_tests
 from tests.support.secure_hdfs import Protection, SecureHdfs, secure_hdfs
-from tests.support.table_topics import order, produce
 from tests.support.yarn import YarnCluster, YarnKerberos
 
 TICKET_LIFE_S: Final = 120

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from testing.cluster import BmqCluster, ClusterNode
+from testing.processes import eventually
 from tests.e2e.cluster.conftest import TopicMaker
 from tests.e2e.cluster.test_groups_failover import java_hash
-from tests.support.cluster import BmqCluster, ClusterNode
-from tests.support.processes import eventually
 from tests.support.word_count import PROTOCOLS, WORDS_PER_LINE, WordCount, compile_word_count
 
 pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(240), pytest.mark.safety]

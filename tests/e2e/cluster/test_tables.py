@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from testing.cluster import BmqCluster, ClusterNode
+from testing.patience import Patience
+from testing.processes import eventually
+from testing.servers import bmq_command
 from tests.e2e.cluster.conftest import TopicMaker
-from tests.support.cluster import BmqCluster, ClusterNode
-from tests.support.patience import Patience
-from tests.support.processes import eventually
-from tests.support.servers import bmq_command
 
 pytestmark = [pytest.mark.faults, pytest.mark.bmq_only, pytest.mark.timeout(240)]
 

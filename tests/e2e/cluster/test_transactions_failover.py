@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
+from testing.cluster import BmqCluster, ClusterNode
+from testing.processes import eventually
+from testing.topic_contents import end_offsets
 from tests.e2e.cluster.conftest import TopicMaker
 from tests.e2e.cluster.test_groups_failover import java_hash
 from tests.e2e.conftest import unique_name
-from tests.support.cluster import BmqCluster, ClusterNode
-from tests.support.processes import eventually
-from tests.support.topic_contents import end_offsets
 from tests.support.transactional_load import (
     JavaWriter,
     LibrdkafkaWriter,

@@ -16,12 +16,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.ports import HOST, pick_ports_in_a_row
 from bmq.dev.zookeeper import ZooKeeperServer
-from tests.support.cluster import ENVIRONMENT, READY_LINE
-from tests.support.hdfs import fresh_root
+from testing.cluster import ENVIRONMENT, READY_LINE
+from testing.hdfs import fresh_root
+from testing.processes import ManagedProcess, eventually
+from testing.servers import server_command
+from testing.steady_load import assert_nothing_lost
 from tests.support.paced_load import producing
-from tests.support.processes import ManagedProcess, eventually
-from tests.support.servers import server_command
-from tests.support.steady_load import assert_nothing_lost
 from tests.support.workers import started_pids
 
 pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(300)]

@@ -7,13 +7,13 @@ import time
 import pytest
 
 from bmq.dev.zookeeper import ZooKeeperServer
+from testing.cluster import ClusterNode
+from testing.hdfs import outside_any_loop
+from testing.processes import eventually
+from testing.steady_load import assert_nothing_lost
 from tests.e2e.cluster.conftest import ClusterMaker, TopicMaker
 from tests.e2e.cluster.test_separate_roles import owners_and_epochs
-from tests.support.cluster import ClusterNode
-from tests.support.hdfs import outside_any_loop
 from tests.support.paced_load import producing
-from tests.support.processes import eventually
-from tests.support.steady_load import assert_nothing_lost
 
 pytestmark = [pytest.mark.faults, pytest.mark.bmq_only, pytest.mark.timeout(240), pytest.mark.safety]
 

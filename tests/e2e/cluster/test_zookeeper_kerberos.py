@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from bmq.dev.kdc import Kdc
+from testing.hdfs import outside_any_loop
+from testing.kdc import running_kdc
+from testing.processes import eventually
+from testing.steady_load import assert_nothing_lost
+from testing.zookeeper import running_zookeeper
 from tests.e2e.cluster.conftest import ClusterMaker, TopicMaker, no_tracebacks
 from tests.e2e.cluster.test_refused_nodes import refusal
-from tests.support.hdfs import outside_any_loop
-from tests.support.kdc import running_kdc
 from tests.support.kerberized_zookeeper import KerberizedZooKeeper, kerberized_zookeeper
 from tests.support.paced_load import producing
-from tests.support.processes import eventually
-from tests.support.steady_load import assert_nothing_lost
-from tests.support.zookeeper import running_zookeeper
 
 pytestmark = [pytest.mark.campaign("cluster"), pytest.mark.bmq_only, pytest.mark.timeout(300), pytest.mark.safety]
 

@@ -15,9 +15,9 @@ from bmq.election.zookeeper_session_end import RETRY_PAUSE_S, end_session
 from bmq.election.zookeeper_wire import SessionKey
 from bmq.server.session_end import end_worker_session
 from bmq.server.settings import Settings
+from testing.zookeeper import fresh_chroot
 from tests.integration.cluster.test_zookeeper import ZooKeeperGround, threads_ended  # noqa: F401  (a fixture)
 from tests.support.lossy_proxy import LossyProxy
-from tests.support.zookeeper import fresh_chroot
 from tests.unit.election.election_contract import CLUSTER_ID, Heard, member, until, within
 
 pytestmark = [pytest.mark.contract, pytest.mark.timeout(120)]

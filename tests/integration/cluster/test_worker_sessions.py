@@ -16,10 +16,10 @@ import psutil
 import pytest
 
 from bmq.dev.zookeeper import ZooKeeperServer
-from tests.support.hdfs import outside_any_loop
-from tests.support.processes import ManagedProcess, eventually
+from testing.hdfs import outside_any_loop
+from testing.processes import ManagedProcess, eventually
+from testing.zookeeper import fresh_chroot
 from tests.support.workers import started_pids
-from tests.support.zookeeper import fresh_chroot
 
 pytestmark = [pytest.mark.campaign("workers"), pytest.mark.timeout(120)]
 

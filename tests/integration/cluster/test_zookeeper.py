@@ -18,8 +18,8 @@ from structlog.testing import capture_logs
 from bmq.dev.zookeeper import ZooKeeperServer
 from bmq.election.election import ControllerClaim, Election, ElectionError, ElectionUnavailable
 from bmq.election.zookeeper import ZooKeeperElection
+from testing.zookeeper import fresh_chroot
 from tests.support.lossy_proxy import LossyProxy
-from tests.support.zookeeper import fresh_chroot
 from tests.unit.election.election_contract import (
     CLUSTER_ID,
     POLL_S,

@@ -20,10 +20,10 @@ from bmq.election.zookeeper import ZooKeeperElection
 from bmq.election.zookeeper_security import OPEN, ZooKeeperSecurity
 from bmq.election.zookeeper_session_end import end_session
 from bmq.election.zookeeper_wire import SessionKey
-from tests.support.kdc import running_kdc, used_here
+from testing.kdc import running_kdc, used_here
+from testing.zookeeper import fresh_chroot, running_zookeeper
 from tests.support.kerberized_zookeeper import KerberizedZooKeeper, kerberized_zookeeper
 from tests.support.wrong_clock import clock_off_by
-from tests.support.zookeeper import fresh_chroot, running_zookeeper
 from tests.support.zookeeper_security import secure_zookeeper
 from tests.unit.election.election_contract import CLUSTER_ID, member, until, within
 

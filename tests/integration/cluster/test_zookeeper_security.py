@@ -18,7 +18,7 @@ from bmq.election.zookeeper import ZooKeeperElection
 from bmq.election.zookeeper_security import OPEN, ZooKeeperSecurity
 from bmq.election.zookeeper_session_end import end_session
 from bmq.election.zookeeper_wire import SessionKey
-from tests.support.zookeeper import fresh_chroot, running_zookeeper
+from testing.zookeeper import fresh_chroot, running_zookeeper
 from tests.support.zookeeper_security import (
     OTHER_USER,
     PASSWORD,

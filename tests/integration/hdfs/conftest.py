@@ -9,7 +9,7 @@ import pytest
 
 from bmq.dev.hdfs import HdfsCluster
 from bmq.hdfs.config import HdfsConfig
-from tests.support.hdfs import PATIENT, config_of, fresh_root, new_cluster, running, shared
+from testing.hdfs import PATIENT, config_of, fresh_root, new_cluster, running, shared
 from tests.support.healed_hdfs import HealedHdfs
 
 

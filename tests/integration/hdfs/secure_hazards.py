@@ -14,8 +14,8 @@ import pytest
 
 from bmq.dev.hdfs import HdfsCluster
 from bmq.hdfs.config import HdfsConfig
+from testing.hdfs import fresh_root, outside_any_loop
 from tests.integration.hdfs import test_mending, test_on_disk, test_takeover, test_takeover_hazards
-from tests.support.hdfs import fresh_root, outside_any_loop
 from tests.support.healed_hdfs import healed
 from tests.support.same_tests import same_tests
 from tests.support.secure_hdfs import SecureHdfs

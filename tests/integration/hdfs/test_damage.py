@@ -16,7 +16,7 @@ from bmq.log.damage import StateDamaged, accept
 from bmq.log.damage_report import report_damage
 from bmq.log.partition_log import StateSnapshot
 from bmq.log.store import Durability
-from tests.support.hdfs import replicas_of
+from testing.hdfs import replicas_of
 from tests.unit.log.owned_log import PARTITION, Owner, batch_of
 
 pytestmark = [pytest.mark.contract, pytest.mark.safety]

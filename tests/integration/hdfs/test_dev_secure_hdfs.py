@@ -23,9 +23,9 @@ from bmq.hdfs.hadoop_site import hadoop_properties
 from bmq.hdfs.location import located
 from bmq.hdfs.security import Protection
 from bmq.hdfs.store import HdfsStore
-from tests.support.hdfs import PATIENT
-from tests.support.kdc import install_kdc
-from tests.support.patience import Patience
+from testing.hdfs import PATIENT
+from testing.kdc import install_kdc
+from testing.patience import Patience
 
 pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(300)]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import gssapi
 import pytest
 
-from tests.support.kdc import running_kdc, used_here
+from testing.kdc import running_kdc, used_here
 
 pytestmark = pytest.mark.contract
 

@@ -25,7 +25,7 @@ from bmq.hdfs.sasl.transfer_handshake import TransferSecret
 from bmq.hdfs.security import BadSecurity, Protection
 from bmq.hdfs.store import HdfsStore
 from bmq.log.store import Durability, StorageUnavailable, StoreError
-from tests.support.hdfs import USER, config_of, fresh_root
+from testing.hdfs import USER, config_of, fresh_root
 from tests.support.secure_hdfs import Protection as ClusterProtection
 from tests.support.secure_hdfs import SecureHdfs, secure_hdfs
 from tests.support.wrong_clock import clock_off_by

@@ -13,7 +13,7 @@ from bmq.dev.hdfs import HdfsCluster
 from bmq.hdfs.config import HdfsConfig
 from bmq.hdfs.store import HdfsStore
 from bmq.log.store import Durability, FileMissing
-from tests.support.hdfs import PATIENT, USER, config_of, fresh_root, new_cluster, running, until_replicated
+from testing.hdfs import PATIENT, USER, config_of, fresh_root, new_cluster, running, until_replicated
 from tests.unit.hdfs.replica_files import damage
 
 pytestmark = pytest.mark.hurt

@@ -10,9 +10,9 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bmq.dev.hdfs import HdfsCluster
-from tests.support.hdfs import fresh_root, outside_any_loop, reserved_bytes
-from tests.support.processes import eventually
-from tests.support.servers import BmqServer
+from testing.hdfs import fresh_root, outside_any_loop, reserved_bytes
+from testing.processes import eventually
+from testing.servers import BmqServer
 
 pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(300)]
 

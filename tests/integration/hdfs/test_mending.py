@@ -16,7 +16,7 @@ from bmq.hdfs.mending import SegmentMender
 from bmq.hdfs.segment_opening import SegmentOpening
 from bmq.hdfs.writer import BrokenSegment, HdfsWriter
 from bmq.log.store import Durability, FencedWriter, StorageUnavailable, WriterBroken
-from tests.support.hdfs import PATIENT, PATIENT_WITH_PAUSED, config_of, fresh_root
+from testing.hdfs import PATIENT, PATIENT_WITH_PAUSED, config_of, fresh_root
 from tests.support.hdfs_rivals import BLOCK_BYTES, Client, Segment, append, clients, content
 
 pytestmark = [pytest.mark.contract, pytest.mark.safety]

@@ -31,7 +31,7 @@ from bmq.hdfs.namenode import NameNode, is_open
 from bmq.hdfs.proto.rpc_pb2 import RpcSasl, UserInformation
 from bmq.hdfs.rpc import RpcConnection
 from bmq.log.store import AlreadyExists, FileMissing, StorageUnavailable, StoreError
-from tests.support.hdfs import config_of, fresh_root, new_cluster, running
+from testing.hdfs import config_of, fresh_root, new_cluster, running
 from tests.support.hdfs_admin import HdfsAdmin
 from tests.support.lossy_proxy import LossyProxy
 

@@ -20,7 +20,7 @@ from bmq.dev.ports import HOST, pick_ports
 from bmq.hdfs.config import Address, HdfsConfig
 from bmq.hdfs.store import HdfsStore
 from bmq.log.store import Durability
-from tests.support.hdfs import HADOOP_JARS, config_of, fresh_root, new_cluster, until
+from testing.hdfs import HADOOP_JARS, config_of, fresh_root, new_cluster, until
 
 pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(240), pytest.mark.safety]
 

@@ -16,7 +16,7 @@ from bmq.hdfs.mending import SegmentMender
 from bmq.hdfs.store import HdfsStore
 from bmq.hdfs.writer import BrokenSegment
 from bmq.log.store import Durability, StorageUnavailable, StoreError
-from tests.support.hdfs import PATIENT, config_of, fresh_root
+from testing.hdfs import PATIENT, config_of, fresh_root
 from tests.support.hdfs_rivals import Client, Segment, append, clients
 
 pytestmark = [pytest.mark.hurt, pytest.mark.safety]

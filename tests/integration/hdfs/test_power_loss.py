@@ -18,13 +18,13 @@ from bmq.dev.hdfs import HdfsCluster
 from bmq.hdfs.store import HdfsStore
 from bmq.log.padding import padded_end
 from bmq.log.store import Durability, StorageUnavailable, StoreError
+from testing import wire
+from testing.hdfs import PATIENT, config_of, new_cluster, outside_any_loop, running, until
+from testing.wire import WireClient
 from tests.soak.hazards import HSYNC, disks_of, lose_power
-from tests.support import wire
-from tests.support.hdfs import PATIENT, config_of, new_cluster, outside_any_loop, running, until
 from tests.support.hdfs_rivals import Client, Segment, clients, content
 from tests.support.hdfs_servers import server_on
 from tests.support.unsafe_disk import UnsafeDisk
-from tests.support.wire import WireClient
 
 pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(400), pytest.mark.safety]
 

@@ -23,7 +23,7 @@ from bmq.hdfs.proto.transfer_pb2 import OpWriteBlock
 from bmq.hdfs.read_counts import ReadCounts
 from bmq.hdfs.reader import BlockReader
 from bmq.log.store import CorruptFile, FileMissing, StorageUnavailable
-from tests.support.hdfs import PATIENT_WITH_PAUSED, config_of, fresh_root, until_replicated
+from testing.hdfs import PATIENT_WITH_PAUSED, config_of, fresh_root, until_replicated
 
 pytestmark = pytest.mark.contract
 

@@ -12,7 +12,7 @@ from bmq.dev.hdfs import HdfsCluster
 from bmq.hdfs.config import HdfsConfig
 from bmq.hdfs.store import HdfsStore
 from bmq.log.store import SegmentStore
-from tests.support.hdfs import (
+from testing.hdfs import (
     PATIENT_WITH_PAUSED,
     config_of,
     fresh_root,

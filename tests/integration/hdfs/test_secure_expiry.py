@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from bmq.hdfs.block_tokens import expiry_ms
 from bmq.hdfs.store import HdfsStore
 from bmq.log.store import Durability
-from tests.support.hdfs import fresh_root
+from testing.hdfs import fresh_root
 from tests.support.secure_hdfs import Protection, SecureHdfs, secure_hdfs
 
 pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.safety, pytest.mark.timeout(400)]

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from bmq.dev.hdfs import HdfsCluster
+from testing.hdfs import outside_any_loop
 from tests.integration.hdfs import test_power_loss, test_server_faults
 from tests.integration.hdfs.test_server_faults import serve
 from tests.soak.hazards import disks_of
-from tests.support.hdfs import outside_any_loop
 from tests.support.healed_hdfs import healed
 from tests.support.same_tests import same_tests
 from tests.support.secure_hdfs import Protection, SecureHdfs, secure_hdfs

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from bmq.hdfs.config import HdfsConfig
+from testing.hdfs import fresh_root
 from tests.integration.hdfs import test_same_late_calls
-from tests.support.hdfs import fresh_root
 from tests.support.same_tests import same_tests
 from tests.support.secure_hdfs import Protection, SecureHdfs, secure_hdfs
 

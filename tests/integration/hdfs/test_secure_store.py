@@ -15,7 +15,7 @@ from bmq.hdfs.errors import PermissionRefused
 from bmq.hdfs.server_logins import login_principal
 from bmq.hdfs.store import HdfsStore
 from bmq.log.store import Durability, StoreError
-from tests.support.hdfs import fresh_root
+from testing.hdfs import fresh_root
 from tests.support.secure_hdfs import Protection, SecureHdfs, secure_hdfs
 from tests.support.secure_modes import MODES
 from tests.unit.log_store.contract import Pair, StoreContract

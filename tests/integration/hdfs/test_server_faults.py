@@ -10,11 +10,11 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bmq.dev.hdfs import HdfsCluster
-from tests.support.hdfs import fresh_root, outside_any_loop
+from testing.hdfs import fresh_root, outside_any_loop
+from testing.processes import eventually
+from testing.servers import BmqServer
+from testing.steady_load import SteadyProducer, assert_nothing_lost
 from tests.support.hdfs_servers import server_on
-from tests.support.processes import eventually
-from tests.support.servers import BmqServer
-from tests.support.steady_load import SteadyProducer, assert_nothing_lost
 
 pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(300), pytest.mark.safety]
 

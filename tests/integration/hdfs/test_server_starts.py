@@ -12,10 +12,10 @@ from confluent_kafka import KafkaError, Producer
 
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.java import QUICK_START_JVM_OPTIONS, java_command
-from tests.support.hdfs import HADOOP_JARS, fresh_root, new_cluster, running
-from tests.support.patience import Patience
-from tests.support.processes import ManagedProcess, dying_with_us, eventually, free_port
-from tests.support.servers import BmqServer, server_command
+from testing.hdfs import HADOOP_JARS, fresh_root, new_cluster, running
+from testing.patience import Patience
+from testing.processes import ManagedProcess, dying_with_us, eventually, free_port
+from testing.servers import BmqServer, server_command
 
 pytestmark = [pytest.mark.campaign("hdfs-faults"), pytest.mark.timeout(120)]
 

@@ -13,7 +13,7 @@ from bmq.hdfs.blocks import DataNode
 from bmq.hdfs.config import HdfsConfig
 from bmq.hdfs.store import HdfsStore
 from bmq.log.store import FileMissing, StorageUnavailable, StoreError
-from tests.support.hdfs import PATIENT, PATIENT_WITH_PAUSED, config_of, fresh_root, until
+from testing.hdfs import PATIENT, PATIENT_WITH_PAUSED, config_of, fresh_root, until
 from tests.support.hdfs_rivals import Client, Segment, clients
 
 pytestmark = [pytest.mark.contract, pytest.mark.safety]

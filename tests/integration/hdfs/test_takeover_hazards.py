@@ -22,7 +22,7 @@ from bmq.hdfs.config import HdfsConfig
 from bmq.hdfs.mending import SegmentMender
 from bmq.hdfs.writer import BrokenSegment
 from bmq.log.store import CorruptFile, StoreError, WriterBroken
-from tests.support.hdfs import PATIENT, config_of, fresh_root
+from testing.hdfs import PATIENT, config_of, fresh_root
 from tests.support.hdfs_rivals import Client, Segment, append, clients
 
 pytestmark = [pytest.mark.contract, pytest.mark.safety]

@@ -20,7 +20,7 @@ from bmq.spark.jobs.stored_segments import SegmentTask
 from bmq.spark.jobs.stores import StoreAddress
 from bmq.spark.jobs.verify import check_segment
 from bmq.spark.jobs.verify_report import SegmentResult
-from tests.support.hdfs import PATIENT, USER, config_of, fresh_root, until_replicated
+from testing.hdfs import PATIENT, USER, config_of, fresh_root, until_replicated
 
 pytestmark = pytest.mark.hurt
 

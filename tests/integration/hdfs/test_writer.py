@@ -16,7 +16,7 @@ from bmq.hdfs.block_stream import BlockStream, Stage, StreamOpenFailed
 from bmq.hdfs.config import HdfsConfig, WriteMode
 from bmq.hdfs.store import HdfsStore
 from bmq.log.store import AlreadyExists, Durability, FencedWriter, FileMissing, WriterBroken
-from tests.support.hdfs import (
+from testing.hdfs import (
     PATIENT,
     PATIENT_WITH_PAUSED,
     config_of,

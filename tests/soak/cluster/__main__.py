@@ -20,11 +20,11 @@ import signal
 import sys
 from pathlib import Path
 
+from testing.namespaces import Network, NoNamespaces
+from testing.processes import REPOSITORY, kill_everything
 from tests.soak.cluster.plan import HAZARDS, Kind
 from tests.soak.cluster.report import ClusterReport
 from tests.soak.cluster.run import ClusterSoak
-from tests.support.namespaces import Network, NoNamespaces
-from tests.support.processes import REPOSITORY, kill_everything
 from tests.support.unsafe_disk import NoDisks, own_mounts
 
 DATA = REPOSITORY / ".cache" / "soak-cluster"

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Final
 
+from testing.cluster import ClusterNode
 from tests.soak.cluster.orders import Orders
 from tests.soak.cluster.plan import CONTROLLER, Fault, Kind
 from tests.soak.cluster.site import Site
 from tests.soak.hazards import LATE_S, LATE_SHARE, lose_power
-from tests.support.cluster import ClusterNode
 
 MOVE_PAUSE_S: Final = 0.5
 NOBODYS: Final = (Kind.ZOOKEEPER_AWAY, Kind.DATANODE_KILL, Kind.MOVES, Kind.LATE_CALLS, Kind.POWER_LOSS)

@@ -10,8 +10,8 @@ from bmq.broker.claim import owners_in
 from bmq.hdfs.config import HdfsConfig
 from bmq.hdfs.store import HdfsStore
 from bmq.log.names import parse_epoch_directory
+from testing.hdfs import USER
 from tests.soak.cluster.site import Site
-from tests.support.hdfs import USER
 
 # Process incarnations are named after their nodes.
 _HOLDER: Final = re.compile(r"node-(\d+)-[0-9a-f]{16}")

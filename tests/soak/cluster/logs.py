@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from tests.support.cluster import ClusterNode
+from testing.cluster import ClusterNode
 
 # What only a mistake of ours makes Python say.
 MISTAKES: Final = (

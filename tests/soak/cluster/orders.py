@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from tests.support.cluster import BmqCluster, ClusterNode
+from testing.cluster import BmqCluster, ClusterNode
 
 REST_WAIT_S: Final = 5.0
 ORDER_WAIT_S: Final = 60.0

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, Protocol
 
+from testing.wire import LATEST_TIMESTAMP, NONE, OFFSET_OUT_OF_RANGE, FetchAnswer, WireClient
 from tests.soak.cluster.batches import Damaged, batches_of
 from tests.soak.cluster.ledger import Ledger
 from tests.soak.history import NotOurs, Sightings, origin_of
 from tests.soak.load import Client
-from tests.support.wire import LATEST_TIMESTAMP, NONE, OFFSET_OUT_OF_RANGE, FetchAnswer, WireClient
 
 ANSWER_WAIT_S: Final = 3.0
 STAYS_S: Final = (0.5, 3.0)

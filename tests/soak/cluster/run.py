@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from testing.namespaces import Network
 from tests.soak.clients import Clients, Judgement, Load, create_topic, judge
 from tests.soak.cluster.faults import Performer
 from tests.soak.cluster.holders import holders_of
@@ -19,7 +20,6 @@ from tests.soak.cluster.roaming import RoamingReader
 from tests.soak.cluster.site import DATANODES, Site, first_line
 from tests.soak.journal import Journal
 from tests.soak.stalls import Trouble
-from tests.support.namespaces import Network
 
 # One producer waits half a minute for a node that hangs; the other does not, and so sends much twice.
 IMPATIENT: Final = {"socket.timeout.ms": 3_000}

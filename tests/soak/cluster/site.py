@@ -18,6 +18,11 @@ from bmq.dev.hadoop_configuration import ClusterPlan, DataNodePlan, NameNodePlan
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.zookeeper import NAME, ZooKeeperNodePlan, ZooKeeperPlan, ZooKeeperServer
 from bmq.hdfs.config import Address
+from testing.cluster import ALL_ROLES, BmqCluster, ClusterNode
+from testing.cluster import ENVIRONMENT as CLUSTER_ENVIRONMENT
+from testing.namespaces import Network
+from testing.processes import JARS, ProcessFailed, eventually
+from testing.zookeeper import ZOOKEEPER_JARS
 from tests.soak.cluster.logs import log_events, mistakes, partitions_offline
 from tests.soak.cluster.memory import NodeMemory
 from tests.soak.cluster.plan import Kind
@@ -25,12 +30,7 @@ from tests.soak.cluster.roaming import Place
 from tests.soak.hazards import HSYNC, disks_of
 from tests.soak.served import unserved
 from tests.soak.server import COUNTERS, MIB, counters_told
-from tests.support.cluster import ALL_ROLES, BmqCluster, ClusterNode
-from tests.support.cluster import ENVIRONMENT as CLUSTER_ENVIRONMENT
 from tests.support.late_calls import LateCalls
-from tests.support.namespaces import Network
-from tests.support.processes import JARS, ProcessFailed, eventually
-from tests.support.zookeeper import ZOOKEEPER_JARS
 
 DATANODES: Final = 3
 NODE_ROLES: Final = (ALL_ROLES, ALL_ROLES, ALL_ROLES, "proxy")

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
+from testing.compaction import bmq_progress, kafka_progress, topic_ids
+from testing.processes import REPOSITORY, eventually, kill_everything
+from testing.servers import BmqServer, KafkaServer
 from tests.soak.compaction.contender import Contender, Read
 from tests.soak.compaction.history import steps
-from tests.support.compaction import bmq_progress, kafka_progress, topic_ids
-from tests.support.processes import REPOSITORY, eventually, kill_everything
-from tests.support.servers import BmqServer, KafkaServer
 
 DATA: Final = REPOSITORY / ".cache" / "soak-compaction"
 RESULTS: Final = REPOSITORY / ".cache" / "soak-compaction.json"

@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
+from testing.compaction import Progress
+from testing.processes import eventually
+from testing.servers import Server
 from tests.soak.compaction.history import CODECS, TRANSACTIONS, Step
-from tests.support.compaction import Progress
-from tests.support.processes import eventually
-from tests.support.servers import Server
 
 CALL_S: Final = 60.0
 READ_S: Final = 60.0

@@ -21,13 +21,13 @@ import shutil
 import sys
 from pathlib import Path
 
+from testing import hdfs as hdfs_support
+from testing.cluster import ALL_ROLES, BmqCluster
+from testing.processes import REPOSITORY, kill_everything
+from testing.zookeeper import new_zookeeper, running_zookeeper
 from tests.soak.etl.campaign import PARTITIONS, SHORT_SESSIONS, Campaign, EtlReport
 from tests.soak.etl.crew import COPIERS, PROTOCOLS
 from tests.soak.etl.plan import Plan, plan
-from tests.support import hdfs as hdfs_support
-from tests.support.cluster import ALL_ROLES, BmqCluster
-from tests.support.processes import REPOSITORY, kill_everything
-from tests.support.zookeeper import new_zookeeper, running_zookeeper
 
 DATA = REPOSITORY / ".cache" / "soak-etl"
 RESULTS = REPOSITORY / ".cache" / "soak-etl.json"

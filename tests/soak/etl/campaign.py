@@ -14,6 +14,8 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from testing.cluster import ENVIRONMENT, BmqCluster
+from testing.processes import ProcessFailed
 from tests.soak.cluster.logs import log_events, mistakes
 from tests.soak.etl.comparison import Comparison, compare
 from tests.soak.etl.copier import HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS
@@ -21,9 +23,7 @@ from tests.soak.etl.crew import Copier, Work, hire, work_of
 from tests.soak.etl.faults import Performer
 from tests.soak.etl.plan import CopierKill, Plan
 from tests.soak.journal import Journal
-from tests.support.cluster import ENVIRONMENT, BmqCluster
 from tests.support.paced_load import PacedProducer
-from tests.support.processes import ProcessFailed
 from tests.support.transactional_load import committed_values
 
 PARTITIONS: Final = 6

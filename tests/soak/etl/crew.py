@@ -10,8 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.support.java import compile_program, program_command
-from tests.support.processes import ManagedProcess
+from testing.java import compile_program, program_command
+from testing.processes import ManagedProcess
 
 PROGRAMS: Final = Path(__file__).resolve().parents[2] / "support" / "java_programs"
 TIMEOUT_MS: Final = 30_000

@@ -6,10 +6,10 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from testing.cluster import BmqCluster, ClusterNode
 from tests.e2e.cluster.test_groups_failover import java_hash
 from tests.soak.cluster.orders import Orders
 from tests.soak.etl.plan import Fault, Kind, Move, Role
-from tests.support.cluster import BmqCluster, ClusterNode
 
 STATE_TOPIC = "__transaction_state"
 OFFSETS_TOPIC = "__consumer_offsets"

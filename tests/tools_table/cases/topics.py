@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from tests.support.java import ToolResult
+from testing.java import ToolResult
 from tests.tools_table.case import Cases
 from tests.tools_table.world import World
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench.core.contenders import ServerOfTree
-from tests.support.processes import REPOSITORY
+from testing.processes import REPOSITORY
 
 pytestmark = pytest.mark.unit
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from bench.__main__ import DIRECTORY, benchmarks, main, module_of, subject
-from tests.support.processes import REPOSITORY
+from testing.processes import REPOSITORY
 
 pytestmark = pytest.mark.unit
 

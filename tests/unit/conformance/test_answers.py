@@ -6,8 +6,8 @@ import uuid
 
 import pytest
 
+from testing.wire import record_batch
 from tests.conformance.answers import Aliases, batches, kafka_id, normalized, only
-from tests.support.wire import record_batch
 
 pytestmark = pytest.mark.unit
 

@@ -13,7 +13,7 @@ import pytest
 
 from bmq.dev.ports import PORTS, PortTaken, ReservedPorts, check_free, pick_ports, pick_ports_in_a_row
 from bmq.hdfs.config import Address
-from tests.support.servers import BmqServer
+from testing.servers import BmqServer
 
 pytestmark = pytest.mark.unit
 

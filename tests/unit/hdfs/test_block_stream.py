@@ -17,8 +17,8 @@ from bmq.hdfs.blocks import DataNode
 from bmq.hdfs.datanode_connection import DataNodeConnection
 from bmq.hdfs.proto.transfer_pb2 import BlockOpResponse, TransferStatus
 from bmq.log.store import FencedWriter, WriterBroken
+from testing.processes import free_port
 from tests.fakes.loop_time import LoopTime
-from tests.support.processes import free_port
 from tests.support.waiting import until
 from tests.unit.hdfs.scripted_datanode import (
     CHUNK_BYTES,

@@ -26,8 +26,8 @@ from bmq.log.store import (
     StoreError,
     WriterBroken,
 )
+from testing.processes import free_port
 from tests.fakes.loop_time import LoopTime
-from tests.support.processes import free_port
 from tests.support.waiting import until
 from tests.unit.hdfs.scripted_datanode import ScriptedDataNode, located_on, place_at, scripted_config
 from tests.unit.hdfs.test_block_stream import settled

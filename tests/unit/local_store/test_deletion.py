@@ -11,7 +11,7 @@ from bmq.local_store import deletion
 from bmq.local_store.deletion import BUSY_SHARE, REST_MAX_S, TreeDeletion, rest_s
 from bmq.local_store.store import PASSES_MAX, THREADS_MAX, LocalStore
 from bmq.log.store import StoreError
-from tests.support.hdfs import until
+from testing.hdfs import until
 
 pytestmark = pytest.mark.unit
 

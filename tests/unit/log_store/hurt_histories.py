@@ -12,8 +12,8 @@ from random import Random
 from typing import Any, Final, Protocol
 
 from bmq.log.store import Durability, SegmentStore
+from testing.hdfs import until
 from tests.fakes.store import FakeClient, FakeStore, Faults
-from tests.support.hdfs import until
 from tests.unit.log_store import rivals
 from tests.unit.log_store.rivals import CLIENTS, PARTITION, Handle, Players, Step, outcome_of
 

@@ -20,7 +20,7 @@ from bmq.protocol.hot_produce import encode_produce_request
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
 from bmq.protocol.messages.produce_request import ProduceRequest, TopicProduceData
 from bmq.protocol.record_batch import TRANSACTIONAL, put_leader_epoch, rewrite
-from tests.support import wire
+from testing import wire
 from tests.unit.proxy.harness import (
     NODE,
     TOPIC_ID,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from testing.wire import record_batch
 from tests.soak.cluster.batches import Damaged, batches_of
-from tests.support.wire import record_batch
 
 pytestmark = pytest.mark.unit
 

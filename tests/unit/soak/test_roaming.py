@@ -8,10 +8,10 @@ from random import Random
 
 import pytest
 
+from testing.wire import FetchAnswer
 from tests.soak.cluster.ledger import Ledger
 from tests.soak.cluster.roaming import Place, RoamingReader
 from tests.soak.history import Origin, Sightings, payload
-from tests.support.wire import FetchAnswer
 from tests.unit.soak.test_batches import written
 
 pytestmark = pytest.mark.unit

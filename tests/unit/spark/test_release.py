@@ -21,7 +21,7 @@ from bmq.spark.jobs.session import open_session
 from bmq.spark.release import SparkTooOld
 from bmq.spark.source import register
 from bmq.spark.tables import __main__ as table_job
-from tests.support.table_topics import orders_form
+from testing.table_topics import orders_form
 
 pytestmark = pytest.mark.unit
 

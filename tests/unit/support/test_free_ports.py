@@ -8,7 +8,7 @@ import pytest
 
 from bmq.dev.daemon import DaemonFailed
 from bmq.dev.ports import PortTaken
-from tests.support.free_ports import TRIES_MAX, started_on_free_ports
+from testing.free_ports import TRIES_MAX, started_on_free_ports
 
 pytestmark = pytest.mark.unit
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.kept_files import cache_directory, kept_directory, key_of
+from testing.kept_files import cache_directory, kept_directory, key_of
 
 pytestmark = pytest.mark.unit
 

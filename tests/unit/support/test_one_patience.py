@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.support.processes import REPOSITORY
+from testing.processes import REPOSITORY
 
 pytestmark = pytest.mark.unit
 
@@ -22,11 +22,11 @@ ALLOWED = {
 def test_no_test_of_real_processes_has_a_deadline_of_its_own() -> None:
     found = {
         str(path.relative_to(REPOSITORY))
-        for folder in ("e2e", "integration", "support")
-        for path in (REPOSITORY / "tests" / folder).rglob("*.py")
+        for folder in ("tests/e2e", "tests/integration", "tests/support", "testing")
+        for path in (REPOSITORY / folder).rglob("*.py")
         if OWN_DEADLINE.search(path.read_text())
     }
-    assert found == ALLOWED, "wait through tests/support/patience.py"
+    assert found == ALLOWED, "wait through testing/patience.py"
 
 
 WAITS = {"run", "check_output", "check_call", "communicate", "urlopen", "create_connection", "wait_procs"}
@@ -67,8 +67,8 @@ def test_constant_limits_are_found(call: str, is_found: bool) -> None:
 def test_no_test_of_real_processes_gives_another_process_a_constant_time() -> None:
     found = [
         f"{path.relative_to(REPOSITORY)}:{line}"
-        for folder in ("e2e", "integration", "support")
-        for path in sorted((REPOSITORY / "tests" / folder).rglob("*.py"))
+        for folder in ("tests/e2e", "tests/integration", "tests/support", "testing")
+        for path in sorted((REPOSITORY / folder).rglob("*.py"))
         for line in constant_limits(path.read_text())
     ]
-    assert found == [], "timeout=Patience(30).limit_s (tests/support/patience.py)"
+    assert found == [], "timeout=Patience(30).limit_s (testing/patience.py)"

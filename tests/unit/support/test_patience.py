@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import patience as module
-from tests.support.patience import STALLS, Patience, largest_used_share, measured_slowness, stalled_s
+from testing import patience as module
+from testing.patience import STALLS, Patience, largest_used_share, measured_slowness, stalled_s
 
 pytestmark = pytest.mark.unit
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from testing.processes import REPOSITORY
 from tests.support.places import PARTS, PLACES, NoPlace, place_of
-from tests.support.processes import REPOSITORY
 
 pytestmark = pytest.mark.unit
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from testing.processes import REPOSITORY
 from tests.support.places import CAMPAIGN, PLACES, is_left_out, places_in
-from tests.support.processes import REPOSITORY
 
 pytestmark = pytest.mark.unit
 

@@ -10,7 +10,7 @@ import pytest
 
 from bmq.dev.hadoop_configuration import ClusterPlan
 from bmq.dev.zookeeper import ZooKeeperPlan
-from tests.support.shared_daemons import FILE_NAME, VARIABLE, shared_hdfs, shared_zookeeper
+from testing.shared_daemons import FILE_NAME, VARIABLE, shared_hdfs, shared_zookeeper
 from tools.shared_daemons import SharedDaemons
 
 pytestmark = pytest.mark.unit

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.processes import REPOSITORY, eventually
+from testing.processes import REPOSITORY, eventually
 from tools.beside import NICE, Beside, lower_session
 from tools.stages import STAGES, Stage, run_measured
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from testing.processes import REPOSITORY
 from tests.support import places
-from tests.support.processes import REPOSITORY
 from tools.campaign import PARTS, SEED_MAX, drawn_seed, outcome_word
 from tools.campaign_record import PartRecord, described_record, due_parts, read_record, write_record
 from tools.stages import Outcome, Stage

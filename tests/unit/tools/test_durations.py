@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from testing.processes import REPOSITORY
 from tests.support import long_files_first
 from tests.support.measured_tests import VARIABLE
-from tests.support.processes import REPOSITORY
 from tools.durations import (
     Cost,
     described,
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.unit
 STORY = """
 import subprocess, time
 import pytest
-from tests.support.patience import Patience
+from testing.patience import Patience
 
 @pytest.mark.contract
 def test_waits():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import REPOSITORY
+from testing.processes import REPOSITORY
 from tools import machine_lock as module
 from tools.machine_lock import PLACE, VARIABLE, MachineTaken, acquire, machine_lock
 

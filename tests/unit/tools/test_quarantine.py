@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.processes import REPOSITORY
+from testing.processes import REPOSITORY
 from tools.quarantine import DAYS_MAX, ENTRIES_MAX, FILE, BadQuarantine, Entry, is_excused, problems, read_quarantine
 
 pytestmark = pytest.mark.unit

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.support.processes import REPOSITORY, eventually
+from testing.processes import REPOSITORY, eventually
 from tests.support.running_test import VARIABLE, NotedTest, overdue_tests, running_tests
 from tools import stages
 from tools.quarantine import Entry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.processes import eventually
+from testing.processes import eventually
 from tools.stall_meter import INTERVAL_S, STALL_S, STALLS_KEPT_MAX, Stall, StallMeter
 
 pytestmark = pytest.mark.unit

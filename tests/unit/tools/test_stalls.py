@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from testing.processes import eventually
 from tests.support.jumping_clock import JUMP_S
-from tests.support.processes import eventually
 from tools.stalls import end, stop_often, stopped
 
 pytestmark = pytest.mark.unit

@@ -15,7 +15,7 @@ from bmq.spark.tables.iceberg import Catalog
 from bmq.spark.tables.job import TableJob
 from bmq.spark.tables.maintenance_policy import MaintenancePolicy
 from bmq.table_definitions.definition import TableDefinition
-from tests.support.table_topics import orders_form
+from testing.table_topics import orders_form
 
 pytestmark = pytest.mark.unit
 

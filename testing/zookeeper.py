@@ -1,6 +1,6 @@
 """A real ZooKeeper for tests: one for all tests that only use it, and one of its own for a test that hurts it.
 
-from tests.support.zookeeper import own_zookeeper, zookeeper  # noqa: F401  (fixtures, named in a conftest.py)
+from testing.zookeeper import own_zookeeper, zookeeper  # noqa: F401  (fixtures, named in a conftest.py)
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from random import Random
 import pytest
 
 from bmq.dev.zookeeper import ZooKeeperServer
-from tests.support.free_ports import started_on_free_ports
-from tests.support.hdfs import outside_any_loop
-from tests.support.processes import JARS
-from tests.support.shared_daemons import shared_zookeeper
+from testing.free_ports import started_on_free_ports
+from testing.hdfs import outside_any_loop
+from testing.processes import JARS
+from testing.shared_daemons import shared_zookeeper
 
 ZOOKEEPER_JARS = JARS / "zookeeper"
 

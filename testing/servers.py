@@ -14,9 +14,9 @@ from typing import Protocol
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.java import java_command
-from tests.support.patience import Patience
-from tests.support.processes import POLL_INTERVAL_S, ManagedProcess, ProcessFailed, eventually, free_port
+from testing.java import java_command
+from testing.patience import Patience
+from testing.processes import POLL_INTERVAL_S, ManagedProcess, ProcessFailed, eventually, free_port
 
 READY_LINE = r"^bmq ready kafka=(\S+:\d+) rest=127\.0\.0\.1:(\d+)$"
 READY_TIMEOUT_S = 120.0

@@ -1,6 +1,6 @@
 """One HDFS and one ZooKeeper for all tests of a run, whichever process they run in.
 
-`python -m tests.support.shared_daemons DIRECTORY` starts them, writes DIRECTORY/daemons.json, prints READY, and ends them when
+`python -m testing.shared_daemons DIRECTORY` starts them, writes DIRECTORY/daemons.json, prints READY, and ends them when
 its standard input is closed. A run names that file in VARIABLE; without it each pytest process starts daemons of its own.
 The daemons are nobody's to hurt, and nobody's root is another's: `fresh_root`, `fresh_chroot`.
 """
@@ -17,8 +17,8 @@ from typing import Any, Final
 from bmq.dev.hadoop_configuration import ClusterPlan
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.zookeeper import ZooKeeperPlan, ZooKeeperServer
-from tests.support.free_ports import started_on_free_ports
-from tests.support.processes import JARS
+from testing.free_ports import started_on_free_ports
+from testing.processes import JARS
 
 VARIABLE: Final = "BMQ_SHARED_DAEMONS"
 FILE_NAME: Final = "daemons.json"
@@ -47,8 +47,8 @@ def _found(name: str) -> Any:
 
 
 def main() -> None:
-    from tests.support.hdfs import new_cluster, outside_any_loop
-    from tests.support.zookeeper import new_zookeeper
+    from testing.hdfs import new_cluster, outside_any_loop
+    from testing.zookeeper import new_zookeeper
 
     directory = Path(sys.argv[1])
     names = iter(range(1_000))

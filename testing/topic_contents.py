@@ -15,7 +15,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from tests.support.processes import eventually
+from testing.processes import eventually
 
 ENDS_WAIT_S: Final = 60.0
 READ_WAIT_S: Final = 60.0

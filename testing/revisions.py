@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from tests.support.processes import REPOSITORY
+from testing.processes import REPOSITORY
 
 _GENERATED: Final = "bmq/hdfs/proto"  # made by the Makefile, not in git
 # As the tree's own setup.py makes the kernel in C; a revision without one has no such function.

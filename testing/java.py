@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.kept_files import cache_directory, kept_directory, key_of
-from tests.support.patience import Patience
-from tests.support.processes import JARS, REPOSITORY, ProcessFailed, dying_with_us
+from testing.kept_files import cache_directory, kept_directory, key_of
+from testing.patience import Patience
+from testing.processes import JARS, REPOSITORY, ProcessFailed, dying_with_us
 
 LOG_SETTINGS = REPOSITORY / "deploy" / "dev" / "kafka" / "log4j2.xml"
 

@@ -20,10 +20,10 @@ from bmq.dev.http_get import http_get
 from bmq.dev.namenode_status import NoStatus, jmx_bean
 from bmq.hdfs.blocks import FileBlocks
 from bmq.hdfs.config import Address, HdfsConfig
-from tests.support.free_ports import started_on_free_ports
-from tests.support.patience import Patience
-from tests.support.processes import JARS
-from tests.support.shared_daemons import shared_hdfs
+from testing.free_ports import started_on_free_ports
+from testing.patience import Patience
+from testing.processes import JARS
+from testing.shared_daemons import shared_hdfs
 
 HADOOP_JARS = JARS / "hadoop"
 USER = "bmq"

@@ -6,7 +6,7 @@ import threading
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from tests.support.processes import eventually
+from testing.processes import eventually
 
 
 class SteadyProducer:

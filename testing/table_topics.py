@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from tests.support.processes import JARS
+from testing.processes import JARS
 
 JARS_OF_SPARK = ",".join(str(jar) for jar in sorted((JARS / "spark").glob("*.jar")))
 SUBMIT_ARGUMENTS = " ".join(

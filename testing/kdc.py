@@ -20,11 +20,11 @@ from typing import Final
 
 from bmq.dev.kdc import TICKET_LIFE_S, Kdc, missing_programs
 from bmq.dev.ports import HOST, pick_ports
-from tests.support.free_ports import started_on_free_ports
-from tests.support.hdfs import outside_any_loop
+from testing.free_ports import started_on_free_ports
+from testing.hdfs import outside_any_loop
 
 REALM: Final = "BMQ.TEST"
-_INSTALL: Final = Path(__file__).parents[2] / "deploy" / "dev" / "install-tools.sh"
+_INSTALL: Final = Path(__file__).parents[1] / "deploy" / "dev" / "install-tools.sh"
 
 
 def install_kdc() -> None:

@@ -20,9 +20,9 @@ from typing import TypeVar
 
 from bmq.dev.daemon import has_stopped
 from bmq.dev.ports import pick_ports
-from tests.support.patience import Patience
+from testing.patience import Patience
 
-REPOSITORY = Path(__file__).resolve().parents[2]
+REPOSITORY = Path(__file__).resolve().parents[1]
 JARS = REPOSITORY / ".cache" / "jars"
 
 POLL_INTERVAL_S = 0.005

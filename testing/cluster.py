@@ -28,11 +28,11 @@ from typing import Any, Final
 import psutil
 
 from bmq.dev.ports import pick_ports
-from tests.support.hdfs import fresh_root
-from tests.support.namespaces import Host
-from tests.support.patience import Patience
-from tests.support.processes import ManagedProcess, ProcessFailed, eventually
-from tests.support.servers import server_command
+from testing.hdfs import fresh_root
+from testing.namespaces import Host
+from testing.patience import Patience
+from testing.processes import ManagedProcess, ProcessFailed, eventually
+from testing.servers import server_command
 
 HOST: Final = "127.0.0.1"
 # Kafka, internal, REST: nobody else is there.

@@ -22,7 +22,7 @@ Progress = Callable[[Iterable[tuple[str, int]]], dict[tuple[str, int], int]]
 
 
 def kafka_progress(directory: Path) -> Progress:
-    """From the cleaner's checkpoint. `directory`: of a tests.support.servers.KafkaServer."""
+    """From the cleaner's checkpoint. `directory`: of a testing.servers.KafkaServer."""
 
     def compacted(partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
         try:
