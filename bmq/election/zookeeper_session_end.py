@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from bmq.election.election import ElectionUnavailable
@@ -36,7 +37,8 @@ _LOGIN_TURNS_MAX: Final = 16
 def end_session(servers: Sequence[str], key: SessionKey, wait_s: float, security: ZooKeeperSecurity = OPEN) -> bool:
     """End the session; False if it did not exist or the password is wrong. Leaves no other session behind.
 
-    `servers`: each `HOST:PORT`; the first that answers is enough. Raises ElectionUnavailable when none did for `wait_s`.
+    `servers`: each `HOST:PORT`; the first that answers is enough. Raises ElectionUnavailable when none did for `wait_s`, or
+    when one lets us resume the session and not log in: a session that is resumed lives longer, so it is resumed once.
     """
     until_s = time.monotonic() + wait_s
     while True:
@@ -44,6 +46,8 @@ def end_session(servers: Sequence[str], key: SessionKey, wait_s: float, security
             now_s = time.monotonic()
             try:
                 return _end_at(server, key, min(until_s, now_s + wait_s / (len(servers) + 1)), security)
+            except _NotLoggedIn as error:
+                raise ElectionUnavailable(f"the session ends by itself: {server}: {error}") from error
             except (OSError, NoZooKeeper, BadZooKeeperSecurity, KerberosFault) as error:
                 trouble = f"{server}: {error}"
         if time.monotonic() + RETRY_PAUSE_S >= until_s:
@@ -51,29 +55,42 @@ def end_session(servers: Sequence[str], key: SessionKey, wait_s: float, security
         time.sleep(RETRY_PAUSE_S)
 
 
+class _NotLoggedIn(Exception):
+    """The session was resumed, and not ended."""
+
+
 def _end_at(server: str, key: SessionKey, until_s: float, security: ZooKeeperSecurity) -> bool:
-    """Raises OSError, NoZooKeeper, BadZooKeeperSecurity, KerberosFault."""
+    """Raises OSError, NoZooKeeper, BadZooKeeperSecurity, KerberosFault, _NotLoggedIn."""
     host, _, port = server.rpartition(":")
     host = host.strip("[]")
+    login = security.login_at(
+        host, lambda work: work.result(_left_s(until_s))
+    )  # may ask the KDC, before anything is resumed
     with _encrypted(socket.create_connection((host, int(port)), _left_s(until_s)), host, security) as connection:
         connection.sendall(connect_request(key, _ASKED_TIMEOUT_MS))
         if not is_session_given(_answer(connection, until_s)):
             return False
-        _log_in(connection, host, until_s, security)
-        connection.sendall(close_request())
-        if not is_closed(_answer(connection, until_s)):
+        try:
+            if login is not None:
+                _log_in(connection, login, until_s)
+        except (OSError, NoZooKeeper, KerberosFault) as error:
+            with suppress(OSError, NoZooKeeper):  # a server that enforces no logins ends it all the same
+                if _close(connection, until_s):
+                    return True
+            raise _NotLoggedIn(str(error)) from error
+        if not _close(connection, until_s):
             raise NoZooKeeper("it does not end the session")
         return True
 
 
-def _log_in(connection: socket.socket, host: str, until_s: float, security: ZooKeeperSecurity) -> None:
-    """A server that enforces logins lets nobody else end a session.
+def _close(connection: socket.socket, until_s: float) -> bool:
+    """Raises OSError, NoZooKeeper."""
+    connection.sendall(close_request())
+    return is_closed(_answer(connection, until_s))
 
-    Raises OSError, NoZooKeeper, BadZooKeeperSecurity, KerberosFault.
-    """
-    login = security.login_at(host, lambda work: work.result(_left_s(until_s)))
-    if login is None:
-        return
+
+def _log_in(connection: socket.socket, login: Any, until_s: float) -> None:
+    """A server that enforces logins lets no other client end a session. Raises OSError, NoZooKeeper, KerberosFault."""
     message = None
     for _ in range(_LOGIN_TURNS_MAX):
         answer = _answered(login, message)

@@ -14,8 +14,8 @@ import pytest
 
 from bmq.election.election import ElectionUnavailable
 from bmq.election.zookeeper_security import DIGEST_MD5, ZooKeeperSecurity
-from bmq.election.zookeeper_session_end import _end_at, end_session
-from bmq.election.zookeeper_wire import NoZooKeeper, SessionKey, close_request, connect_request
+from bmq.election.zookeeper_session_end import _end_at, _NotLoggedIn, end_session
+from bmq.election.zookeeper_wire import SessionKey, close_request, connect_request
 from tests.fakes.gssapi import FakeAcceptor
 from tests.fakes.zookeeper_server import FakeZooKeeperServer
 
@@ -163,7 +163,7 @@ def test_a_server_whose_login_is_none(tmp_path: Path, challenge: bytes) -> None:
             return challenge
 
     with FakeZooKeeperServer(Strange) as server:
-        with pytest.raises(NoZooKeeper, match=r"does not prove that it knows|does not come to an end") as error:
+        with pytest.raises(_NotLoggedIn, match=r"does not prove that it knows|does not come to an end") as error:
             _end_at(server.address, KEY, time.monotonic() + WAIT_S, security)
         assert server.closed == []
     assert "hunter2" not in str(error.value) and "\n" not in str(error.value)
