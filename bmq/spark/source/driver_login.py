@@ -16,11 +16,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from bmq.hdfs.hadoop_site import VARIABLE as CONF_DIR_VARIABLE
 from bmq.hdfs.hadoop_site import hadoop_properties
 from bmq.hdfs.security import BadSecurity
 from bmq.hdfs.token_file import FILE_VARIABLE
 from bmq.spark.source.driver_tokens import DIRECTORY_VARIABLE, TokenDirectory, TokenRenewer
 from bmq.spark.source.storage import KEYTAB_VARIABLE, PRINCIPAL_VARIABLE, renewed_end_s
+
+_given: dict[str, str] = {}
+"""Variables that this process was given here, for an earlier session of Spark: no operator has set them."""
 
 
 def share_login(spark: Any) -> None:
@@ -28,10 +32,14 @@ def share_login(spark: Any) -> None:
     context = getattr(spark, "sparkContext", None)
     if context is None or not _is_kerberos({**os.environ, **context.environment}):
         return
-    shared = {DIRECTORY_VARIABLE: str(_directory()), **_login_of_spark(context.getConf())}
+    if conf_dir := context.environment.get(CONF_DIR_VARIABLE):
+        os.environ[CONF_DIR_VARIABLE] = conf_dir  # this process renews tokens by the same settings
+    login = _login_of_spark(context.getConf())
+    shared = {DIRECTORY_VARIABLE: str(_directory()), **login}
     # Of functions that are made from now on: Spark keeps a copy with each.
     context.environment.update(shared)
     os.environ.update(shared)
+    _given.update(login)
 
 
 def _is_kerberos(environment: dict[str, str]) -> bool:
@@ -45,7 +53,8 @@ def _is_kerberos(environment: dict[str, str]) -> bool:
 def _login_of_spark(conf: Any) -> dict[str, str]:
     """Variables with Spark's principal and keytab; empty without them, or if others are given."""
     principal, keytab = conf.get("spark.kerberos.principal", ""), conf.get("spark.kerberos.keytab", "")
-    if not principal or not keytab or os.environ.get(KEYTAB_VARIABLE):
+    own = os.environ.get(KEYTAB_VARIABLE)
+    if not principal or not keytab or (own and own != _given.get(KEYTAB_VARIABLE)):
         return {}
     if find_spec("gssapi") is None and os.environ.get(FILE_VARIABLE):
         return {}  # the token that the job was given does, for as long as it counts

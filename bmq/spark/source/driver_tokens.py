@@ -147,4 +147,7 @@ class TokenRenewer:
     def _run(self) -> None:
         pause = threading.Event()
         while not pause.wait(LOOK_INTERVAL_S):
-            self.look()
+            try:
+                self.look()
+            except Exception as error:  # noqa: BLE001 the next look may do better: without it all tokens end
+                self._say(self._clock_s(), f"{error}" or type(error).__name__)

@@ -6,6 +6,7 @@ import asyncio
 import getpass
 import os
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -13,7 +14,6 @@ from typing import Final
 
 from bmq.hdfs.config import HdfsConfig, HdfsSettings
 from bmq.hdfs.delegation_token import DelegationToken
-from bmq.hdfs.errors import PermissionRefused
 from bmq.hdfs.location import is_hdfs, located
 from bmq.hdfs.token_file import FILE_BYTES_MAX, FILE_VARIABLE, BadTokenFile, token_in_file
 from bmq.log.root import RootError, read_root
@@ -96,7 +96,8 @@ async def token_for_executors(
                 ends_s=ends_s,
                 interval_s=ends_s - now_s,
             )
-            shared.put(one)
+            with suppress(OSError):  # a disk without room: other plans get tokens of their own
+                shared.put(one)
     except (StoreError, OSError) as error:
         raise StoreUnreadable(f"there is no delegation token for the executors: {error}") from error
     return token
@@ -115,7 +116,7 @@ async def _new_token(config: HdfsConfig, random: Random, *, is_renewed: bool) ->
         try:
             # Only a renewal tells how long a token counts.
             return token, await namenode.renew_delegation_token(token) / 1000
-        except PermissionRefused:
+        except StoreError:
             return token, 0.0  # it counts for an interval all the same
     finally:
         await namenode.close()
