@@ -269,7 +269,8 @@ class BlockReceiver:
         """Keep what came from `start` on, in a scratch that holds at least `needed_bytes`."""
         kept = bytes(self._scratch[start : self._scratch_end])
         if self._has_small_packets:
-            needed_bytes = max(needed_bytes, SCRATCH_OF_SMALL_BYTES)
+            left_bytes = len(self._answer) - self._filled
+            needed_bytes = max(needed_bytes, min(2 * left_bytes + SCRATCH_BYTES, SCRATCH_OF_SMALL_BYTES))
         if needed_bytes > len(self._scratch):
             self._scratch = memoryview(bytearray(needed_bytes))
         self._scratch[: len(kept)] = kept

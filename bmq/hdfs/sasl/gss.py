@@ -38,6 +38,7 @@ class GssMechanism:
     def __init__(
         self, login: KerberosLogin, server_principal: str, *, wanted: Sequence[Protection], server: str
     ) -> None:
+        self._login = login
         self._initiator = GssInitiator(login, server_principal, server, self._agree)
         self._wanted = tuple(wanted)
         self._server = server
@@ -60,7 +61,10 @@ class GssMechanism:
         answer = self._initiator.step(challenge)
         if self._initiator.is_complete and self._agreed is not Protection.AUTHENTICATION:
             context, is_sealed = self._initiator.context, self._agreed is Protection.PRIVACY
-            bytes_max = context.get_wrap_size_limit(self._peer_bytes_max, is_sealed)
+            try:
+                bytes_max = context.get_wrap_size_limit(self._peer_bytes_max, is_sealed)
+            except gssapi_module().exceptions.GSSError as error:
+                raise self._login.fault(error, self._server) from error
             self.layer = GssLayer(context, is_sealed=is_sealed, bytes_max=bytes_max)
         return answer
 
