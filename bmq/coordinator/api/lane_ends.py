@@ -95,8 +95,16 @@ class LaneEnds:
                 pauses.pop(key, None)
                 waits.pop(key, None)
             except BmqError as error:
-                _told(waits, key, str(error) or error.code.name)
-                pauses[key] = Pause.after(pauses.get(key), asyncio.get_running_loop().time())
+                self._put_off(shard, pauses, key, str(error) or error.code.name)
+            except Exception as error:  # noqa: BLE001 else the other tries end, one of them perhaps amid an append
+                _log.exception("lane_not_ended")
+                self._put_off(shard, pauses, key, f"{type(error).__name__} (see the node's log)")
+
+    def _put_off(
+        self, shard: GroupShard, pauses: dict[LaneIntervalKey, Pause], key: LaneIntervalKey, reason: str
+    ) -> None:
+        _told(shard.lanes.waits, key, reason)
+        pauses[key] = Pause.after(pauses.get(key), asyncio.get_running_loop().time())
 
     async def _go_on(self, shard: GroupShard, key: LaneIntervalKey) -> None:
         """Raises BmqError: later again."""

@@ -98,7 +98,10 @@ class LaneCopier:
             found = await self._opener.open(header.attributes, len(data), of_lane)
             if not found:
                 continue
-            name = self._image().topics_by_id[job.topic_id].name
+            source = self._image().topics_by_id.get(job.topic_id)
+            if source is None:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "the topic of the records is deleted")
+            name = source.name
             copies = _up_to([_copied(record, name, job.partition) for record in found[:COPY_RECORDS_MAX]])
             count = await self._append(job, target, copies)
             return CopyStep(next_offset if count == len(found) else found[count - 1].offset + 1, count)
