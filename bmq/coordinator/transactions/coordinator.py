@@ -227,7 +227,9 @@ class TransactionCoordinator:
 
         def decide(value: TransactionValue | None, is_pending: bool, now_ms: int, fresh: int) -> Outcome:
             outcome = init_producer_id(value, is_pending, given, timeout_ms, now_ms, fresh, self.config.last_epoch)
-            return CONCURRENT if self._is_held_back(transactional_id, value, outcome) else outcome
+            # A producer that names its own epoch lives, and aborts by itself.
+            is_owner = value is not None and given == Producer(value.producer_id, value.producer_epoch)
+            return CONCURRENT if not is_owner and self._is_held_back(transactional_id, value, outcome) else outcome
 
         outcome = await self._perform_in_turn(transactional_id, decide, may_begin=True)
         if outcome.error:

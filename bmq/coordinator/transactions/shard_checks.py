@@ -79,8 +79,9 @@ class ShardChecks:
 
     # ---------------------------------------------------------------- what is open
 
-    def begin(self) -> None:
-        """The log was replayed. The shard arms its timer."""
+    def begin(self, ongoing: Iterable[tuple[str, TransactionValue | None]]) -> None:
+        """The log was replayed, and these are open: the policy may be another one since. The shard arms its timer."""
+        self.reconfigured(ongoing)
         self._is_live = True
         self._plan()
 

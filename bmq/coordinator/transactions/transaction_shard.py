@@ -158,7 +158,7 @@ class TransactionShard(Shard):
         loop_ms = self.now().loop_ms
         self._abort_check_ms = loop_ms + self._config.abort_timed_out_interval_ms
         self._expiry_check_ms = loop_ms + self._config.remove_expired_interval_ms
-        self.checks.begin()
+        self.checks.begin(self._open_values())
         self.arm()
         prepared = [one for one in self.transactions.values() if one.value is not None and is_prepared(one.value)]
         if prepared:
@@ -483,7 +483,10 @@ class TransactionShard(Shard):
 
     def reconfigure_checks(self) -> None:
         """The policy is another one."""
-        self.checks.reconfigured([(one.transactional_id, one.value) for one in self._ongoing.values()])
+        self.checks.reconfigured(self._open_values())
+
+    def _open_values(self) -> list[tuple[str, TransactionValue | None]]:
+        return [(one.transactional_id, one.value) for one in self._ongoing.values()]
 
     async def _remove_expired(self, transactions: Sequence[Transaction]) -> None:
         self._is_expiring = True

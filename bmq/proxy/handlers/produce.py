@@ -46,6 +46,9 @@ _ZSTD_FROM: Final = 7
 _UNSUPPORTED_ZSTD: Final = AppendResult(
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, message=f"zstd is not for Produce requests before version {_ZSTD_FROM}"
 )
+_ANSWERS_NOT_TAKEN: Final = AppendResult(
+    ErrorCode.NOT_ENOUGH_REPLICAS, message="this node does not know yet that the topic takes answers; send them again"
+)
 _WITHOUT_TRANSACTIONAL_ID: Final = AppendResult(
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, message="a transactional record batch without a transactional id"
 )
@@ -135,8 +138,10 @@ def _append_of(
 ) -> Callable[[ProducedBatch], None]:
     """What takes the topic's batches: its partitions' owners, or who takes answers to checks of transactions."""
     answers = services.answers
-    if topic is None or not topic.log_config.takes_answers or answers is None:
+    if topic is None or not topic.log_config.takes_answers:
         return services.appender.append
+    if answers is None:  # on the listener between nodes: the client's node did not know yet that answers are taken
+        return lambda batch: batch.complete(_ANSWERS_NOT_TAKEN)
     return lambda batch: answers.take(batch, context, services.access)
 
 

@@ -151,3 +151,13 @@ async def test_no_more_is_read_than_the_bound(world: World) -> None:
 async def test_a_topic_that_is_gone(world: World) -> None:
     with pytest.raises(KafkaError, match="there is no topic gone"):
         await world.ids.find("gone", PRODUCER, (0,))
+
+
+@pytest.mark.parametrize("ids", [[b"-"] * 10_001 + [b"late"], [b"x" * 200] * 30_000 + [b"late"]])
+async def test_a_batch_that_is_long_to_open_names_nothing(monkeypatch: pytest.MonkeyPatch, ids: list[bytes]) -> None:
+    """Else a client could have the coordinator's node open tens of megabytes for each check."""
+    world = World(monkeypatch)
+    world.logs[0].add(*ids, codec=Compression.ZSTD)
+    assert await world.find(0) is None
+    world.logs[0].add(b"short")
+    assert await world.find(0) == "short"
