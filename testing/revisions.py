@@ -37,7 +37,8 @@ def checked_out(revision: str) -> Iterator[Path]:
             [*git, "worktree", "add", "--detach", "--force", str(tree), revision], check=True, stdout=sys.stderr
         )
         try:
-            shutil.copytree(REPOSITORY / _GENERATED, tree / _GENERATED, dirs_exist_ok=True)
+            for generated in (REPOSITORY / _GENERATED).glob("*_pb2.py*"):
+                shutil.copy(generated, tree / _GENERATED)
             subprocess.run([sys.executable, "-c", _BUILD_KERNEL], cwd=tree, check=True, stdout=sys.stderr)
             yield tree
         finally:

@@ -31,7 +31,7 @@ LIMIT_S: Final = 1_800
 TARGET_S: Final = 900
 SEED_MAX: Final = 2**31
 # What a part that starts whole servers depends on. Not on documents, nor on other parts' tests.
-PRODUCT: Final = ("bmq", "setup.py", "pyproject.toml", "tests/support")
+PRODUCT: Final = ("bmq", "setup.py", "pyproject.toml", "testing", "tests/support")
 SPARK: Final = (
     "bmq/spark",
     "bmq/records",
@@ -79,7 +79,7 @@ PARTS: Final = (
     Part("spark-tables", SPARK),
     Part("spark-jobs", SPARK),
     Part("spark-cluster", SPARK),
-    Part("bench", ("bench", "bmq"), commands=smokes("standalone", "hdfs", "cluster", "topics")),
+    Part("bench", ("bench", "bmq", "testing"), commands=smokes("standalone", "hdfs", "cluster", "topics")),
     Part(
         "seeds",
         ("bmq", "tests/simulation"),
