@@ -7,7 +7,6 @@ after twice as long a pause: the topic of copies may be missing, or refuse a rec
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -69,36 +68,35 @@ class LaneEnds:
     async def _watch(self, shard: GroupShard) -> None:
         loop, waits = asyncio.get_running_loop(), shard.lanes.waits
         pauses: dict[LaneIntervalKey, Pause] = {}
+        tries: dict[LaneIntervalKey, asyncio.Task[None]] = {}
         try:
-            while not shard.is_lost and (unfinished := _unfinished(shard)):
-                due = [key for key in unfinished if key not in pauses or pauses[key].until_s <= loop.time()]
-                left_to_try = iter(due)
-                async with asyncio.TaskGroup() as tries:
-                    for _ in range(min(TRIES_AT_ONCE, len(due))):
-                        tries.create_task(self._try(shard, left_to_try, pauses))
+            while not shard.is_lost and ((unfinished := _unfinished(shard)) or tries):
+                for key in unfinished:
+                    is_due = key not in pauses or pauses[key].until_s <= loop.time()
+                    if is_due and key not in tries and len(tries) < TRIES_AT_ONCE:
+                        tries[key] = loop.create_task(self._try(shard, key, pauses))
                 await asyncio.sleep(LOOK_S)
+                for key in [key for key, one in tries.items() if one.done()]:
+                    del tries[key]
                 left = set(_unfinished(shard))
                 for gone in [key for key in waits if key not in left]:  # its topic was deleted
                     del waits[gone]
                     pauses.pop(gone, None)
         finally:
+            for one in tries.values():
+                one.cancel()
             self._watched.discard(shard)
 
-    async def _try(
-        self, shard: GroupShard, keys: Iterator[LaneIntervalKey], pauses: dict[LaneIntervalKey, Pause]
-    ) -> None:
-        """One after the other, beside those that take from the same `keys`."""
-        waits = shard.lanes.waits
-        for key in keys:
-            try:
-                await self._go_on(shard, key)
-                pauses.pop(key, None)
-                waits.pop(key, None)
-            except BmqError as error:
-                self._put_off(shard, pauses, key, str(error) or error.code.name)
-            except Exception as error:  # noqa: BLE001 else the other tries end, one of them perhaps amid an append
-                _log.exception("lane_not_ended")
-                self._put_off(shard, pauses, key, f"{type(error).__name__} (see the node's log)")
+    async def _try(self, shard: GroupShard, key: LaneIntervalKey, pauses: dict[LaneIntervalKey, Pause]) -> None:
+        try:
+            await self._go_on(shard, key)
+            pauses.pop(key, None)
+            shard.lanes.waits.pop(key, None)
+        except BmqError as error:
+            self._put_off(shard, pauses, key, str(error) or error.code.name)
+        except Exception as error:  # noqa: BLE001 the other intervals go on
+            _log.exception("lane_not_ended")
+            self._put_off(shard, pauses, key, f"{type(error).__name__} (see the node's log)")
 
     def _put_off(
         self, shard: GroupShard, pauses: dict[LaneIntervalKey, Pause], key: LaneIntervalKey, reason: str

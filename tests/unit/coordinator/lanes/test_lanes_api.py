@@ -391,6 +391,24 @@ async def test_copies_that_get_no_answer_hold_up_no_others() -> None:
     assert Interval("blue", 5, 40, 12) in await until_ended(left.cluster)
 
 
+async def test_a_lane_that_goes_while_another_ones_copies_get_no_answer_is_ended() -> None:
+    left = Left()
+    left.calls.held["blue"] = asyncio.Event()
+    context = request_context(3, "lanes:g@red")
+    red = await left.cluster.coordinator.classic.join_group(join_request("g@red"), context)
+    await decide(left.cluster, "red")
+    await left.begin(end=40)
+    await until(lambda: any(job.lane == "blue" for job in left.calls.jobs))
+    request = LeaveGroupRequest(group_id="g@red", member_id=red.member_id)
+    await left.cluster.coordinator.classic.leave_group(request, request_context(1, "lanes:g@red"))
+    shard = left.cluster.coordinator.directory.find("g")
+    assert shard is not None
+    states = shard.lanes.states
+    await until(lambda: [is_copied(one) for key, one in states.entries() if key.lane == "red"] == [True])
+    left.calls.held["blue"].set()
+    await until_ended(left.cluster)
+
+
 async def test_copies_that_are_refused_wait_and_say_why_and_others_go_on() -> None:
     left = Left()
     why = "topic t.retry.g, partition 0, did not take the copy of its first record from offset 12 on: too large"
