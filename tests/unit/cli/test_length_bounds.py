@@ -51,7 +51,7 @@ def test_a_description_that_its_owner_would_not_read_is_not_written() -> None:
     """It grows with the markers of aborted transactions that a cleaning drops."""
     file = CleanedFile(7, "f", 1, 1, 0, 0, 2**40, 1, 1, 1, -1)
     most = DESCRIPTION_BYTES_MAX // 14
-    with pytest.raises(DelegationRefused, match=r"the description of group 7 has \d+ bytes, 67108864 are read"):
+    with pytest.raises(DelegationRefused, match=r"the description of group 7 has \d+ bytes, 67108864 are allowed"):
         replace(file, dropped_aborts=tuple(range(2**40, 2**40 + most + 1))).encode()
     assert CleanedFile.decode(file.encode()) == file
 

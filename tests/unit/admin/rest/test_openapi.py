@@ -30,7 +30,14 @@ OPERATIONS: Final = [
 ]
 PATHS: Final = DOCUMENT["paths"]
 # So that requests meet something; schemathesis would hardly guess them.
-KNOWN: Final = {"name": "orders", "group": "g", "number": 0, "node_id": 2, "reservation": "0123456789abcdef"}
+KNOWN: Final = {
+    "name": "orders",
+    "group": "g",
+    "number": 0,
+    "node_id": 2,
+    "reservation": "0123456789abcdef",
+    "transactional_id": "t",
+}
 
 
 def has_input(operation: Any) -> bool:
