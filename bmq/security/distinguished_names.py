@@ -34,7 +34,7 @@ DEFAULT: Final = "DEFAULT"
 
 def distinguished_name(subject: Subject) -> str:
     """Most specific first, without blanks. Raises NoRule for an empty subject."""
-    parts = ["+".join(_attribute(kind, value) for kind, value in one) for one in reversed(subject)]
+    parts = ["+".join(_attribute(kind, value) for kind, value in one) for one in reversed(subject) if one]
     if not parts:
         raise NoRule("the certificate's subject is empty")
     return ",".join(parts)

@@ -37,9 +37,15 @@ def test_attributes_of_one_part_stay_together() -> None:
     )
 
 
-def test_an_empty_subject_names_nobody() -> None:
+@pytest.mark.parametrize("subject", [(), ((),), ((), ())])
+def test_an_empty_subject_names_nobody(subject: Subject) -> None:
+    """Nor one whose parts are empty, which no standard allows and a certificate may have all the same."""
     with pytest.raises(NoRule, match="subject is empty"):
-        distinguished_name(())
+        distinguished_name(subject)
+
+
+def test_an_empty_part_of_a_subject_says_nothing() -> None:
+    assert distinguished_name(((("organizationName", "o"),), (), (("commonName", "a"),))) == "CN=a,O=o"
 
 
 def test_the_first_rule_that_matches_the_whole_name_counts() -> None:
