@@ -18,10 +18,6 @@ enum {
     DATA_BYTES_TAG = 0x25,
 };
 
-static uint64_t load_le64(const uint8_t *place) {
-    return (uint64_t)load_le32(place) | (uint64_t)load_le32(place + 4) << 32;
-}
-
 /* Of `count` chunks, of which the last one may be short. */
 static int are_checksums_right(const uint8_t *checksums, const uint8_t *data, int64_t data_bytes, int64_t chunk_bytes) {
     uint8_t found[AT_ONCE * CHECKSUM_BYTES];

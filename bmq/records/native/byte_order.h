@@ -16,6 +16,10 @@ static inline uint32_t load_le32(const uint8_t *place) {
     return place[0] | (uint32_t)place[1] << 8 | (uint32_t)place[2] << 16 | (uint32_t)place[3] << 24;
 }
 
+static inline uint64_t load_le64(const uint8_t *place) {
+    return (uint64_t)load_le32(place) | (uint64_t)load_le32(place + 4) << 32;
+}
+
 static inline void store_be32(uint8_t *place, uint32_t value) {
     place[0] = (uint8_t)(value >> 24);
     place[1] = (uint8_t)(value >> 16);
