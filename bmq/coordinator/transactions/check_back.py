@@ -7,7 +7,6 @@ after `interval_ms`, and the first answer ends it. Without an answer it is abort
 
 from __future__ import annotations
 
-import heapq
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -19,12 +18,12 @@ from bmq.coordinator.transactions.transaction import (
     ended_as,
     settle_by_check,
 )
+from bmq.log.due_times import DueTimes
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.transaction_records import NO_PRODUCER_ID, TransactionStatus, TransactionValue
 
 RESTART_WAIT_MS: Final = 10_000
 """How long a new instance of the producer waits for the outcome of the last one's transaction, before it is aborted."""
-_REBUILD_MIN: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,61 +122,49 @@ class DueCheck(NamedTuple):
 class _Scheduled:
     """`restart_until_ms`: so long a new instance of the producer waits; None: there is none."""
 
-    __slots__ = ("at_ms", "is_asked_since_restart", "made", "name", "restart_until_ms")
+    __slots__ = ("is_asked_since_restart", "made", "name", "restart_until_ms")
 
-    def __init__(self, name: TransactionName, at_ms: int) -> None:
+    def __init__(self, name: TransactionName) -> None:
         self.name = name
-        self.at_ms = at_ms
         self.made = 0
         self.restart_until_ms: int | None = None
         self.is_asked_since_restart = False
 
 
 class TransactionCheckSchedule:
-    """Of the open transactions of one shard that are asked about. Times are wall times."""
+    """The next check of each open transaction of one shard that is asked about. Times are wall times."""
 
     def __init__(self) -> None:
         self._scheduled: dict[str, _Scheduled] = {}
-        self._heap: list[tuple[int, str]] = []
+        self._times: DueTimes[str] = DueTimes()
 
     def __len__(self) -> int:
         return len(self._scheduled)
 
     @property
     def next_ms(self) -> int | None:
-        """When `take` has something; None: never."""
-        while self._heap:
-            at_ms, transactional_id = self._heap[0]
-            scheduled = self._scheduled.get(transactional_id)
-            if scheduled is not None and scheduled.at_ms == at_ms:
-                return at_ms
-            heapq.heappop(self._heap)
-        return None
+        """When the next check is due; None without one."""
+        return self._times.next_ms
 
     def add(self, transactional_id: str, name: TransactionName, at_ms: int) -> None:
-        """Ask about it from then on. One that is here already is left as it is."""
+        """Ask about it from then on. A transaction that is here already is left as it is."""
         scheduled = self._scheduled.get(transactional_id)
         if scheduled is None or scheduled.name != name:
-            self._scheduled[transactional_id] = _Scheduled(name, at_ms)
-            heapq.heappush(self._heap, (at_ms, transactional_id))
+            self._scheduled[transactional_id] = _Scheduled(name)
+            self._times.set(transactional_id, at_ms)
 
     def forget(self, transactional_id: str) -> None:
-        """It has ended."""
+        """Remove a transaction, because it has ended."""
         self._scheduled.pop(transactional_id, None)
-        if len(self._heap) > 2 * len(self._scheduled) + _REBUILD_MIN:
-            self._heap = [(one.at_ms, known) for known, one in self._scheduled.items()]
-            heapq.heapify(self._heap)
+        self._times.forget(transactional_id)
 
     def take(self, now_ms: int, count_max: int, interval_ms: int) -> list[DueCheck]:
-        """What is due, each with its next time set. What was missed is not made up for."""
+        """Take due checks, `count_max` at most, and schedule each transaction's next one an interval later."""
         taken: list[DueCheck] = []
-        while len(taken) < count_max and (at_ms := self.next_ms) is not None and at_ms <= now_ms:
-            _, transactional_id = heapq.heappop(self._heap)
+        while len(taken) < count_max and (transactional_id := self._times.take(now_ms, interval_ms)) is not None:
             one = self._scheduled[transactional_id]
             one.made += 1
-            one.at_ms = at_ms + interval_ms * ((now_ms - at_ms) // interval_ms + 1)
             one.is_asked_since_restart = one.restart_until_ms is not None
-            heapq.heappush(self._heap, (one.at_ms, transactional_id))
             taken.append(DueCheck(transactional_id, one.made))
         return taken
 
@@ -190,9 +177,8 @@ class TransactionCheckSchedule:
             return False
         if one.restart_until_ms is None:
             one.restart_until_ms = now_ms + RESTART_WAIT_MS
-            if one.at_ms > now_ms:
-                one.at_ms = now_ms
-                heapq.heappush(self._heap, (now_ms, transactional_id))
+            if self._times.of(transactional_id) > now_ms:
+                self._times.set(transactional_id, now_ms)
         return now_ms < one.restart_until_ms
 
     def left_undecided(self, transactional_id: str, name: TransactionName) -> None:

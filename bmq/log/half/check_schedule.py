@@ -7,13 +7,11 @@ but never the last one: each owner checks a message at least once, an interval b
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
+from bmq.log.due_times import DueTimes
 from bmq.log.half.half_order import Half
-
-_REBUILD_MIN: Final = 1_000
 
 
 class CheckTerms(NamedTuple):
@@ -31,32 +29,21 @@ class DueCheck(NamedTuple):
     number: int | None
 
 
-class _Scheduled(NamedTuple):
-    at_ms: int
-    made: int
-
-
 class CheckSchedule:
     """The next check of each undecided half message."""
 
     def __init__(self, terms: CheckTerms) -> None:
         self.terms = terms
-        self._scheduled: dict[int, _Scheduled] = {}
-        self._heap: list[tuple[int, int]] = []
+        self._times: DueTimes[int] = DueTimes()
+        self._made: dict[int, int] = {}  # checks of each message, by offset
 
     def __len__(self) -> int:
-        return len(self._scheduled)
+        return len(self._made)
 
     @property
     def next_ms(self) -> int | None:
         """When the next check is due; None without one."""
-        while self._heap:
-            at_ms, offset = self._heap[0]
-            scheduled = self._scheduled.get(offset)
-            if scheduled is not None and scheduled.at_ms == at_ms:
-                return at_ms
-            heapq.heappop(self._heap)
-        return None
+        return self._times.next_ms
 
     def add(self, half: Half, now_ms: int) -> None:
         """Schedule a message that was held just now, or by a former owner.
@@ -67,13 +54,13 @@ class CheckSchedule:
         first_at_ms = half.held_ms + first_ms
         passed = 0 if first_at_ms > now_ms else (now_ms - first_at_ms) // interval_ms + 1
         at_ms = min(first_at_ms + passed * interval_ms, now_ms + max(first_ms, interval_ms))
-        self._set(half.offset, _Scheduled(at_ms, min(passed, checks_max - 1)))
+        self._times.set(half.offset, at_ms)
+        self._made[half.offset] = min(passed, checks_max - 1)
 
     def forget(self, offset: int) -> None:
         """Remove a message, because it is decided."""
-        self._scheduled.pop(offset, None)
-        if len(self._heap) > 2 * len(self._scheduled) + _REBUILD_MIN:
-            self._rebuild()
+        self._made.pop(offset, None)
+        self._times.forget(offset)
 
     def take(self, now_ms: int, count_max: int) -> list[DueCheck]:
         """Take due checks, `count_max` at most, and schedule each message's next one.
@@ -81,31 +68,17 @@ class CheckSchedule:
         A message to give up comes again after an interval, unless it was forgotten by then.
         """
         taken: list[DueCheck] = []
-        interval_ms = self.terms.interval_ms
-        while len(taken) < count_max and (at_ms := self.next_ms) is not None and at_ms <= now_ms:
-            _, offset = heapq.heappop(self._heap)
-            made = self._scheduled[offset].made
-            # Checks that were missed are not made up for: the next one is in the future.
-            next_ms = at_ms + interval_ms * ((now_ms - at_ms) // interval_ms + 1)
+        while len(taken) < count_max and (offset := self._times.take(now_ms, self.terms.interval_ms)) is not None:
+            made = self._made[offset]
             if made < self.terms.checks_max:
                 taken.append(DueCheck(offset, made + 1))
-                made += 1
+                self._made[offset] = made + 1
             else:
                 taken.append(DueCheck(offset, None))
-            self._set(offset, _Scheduled(next_ms, made))
         return taken
 
     def not_made(self, offsets: Iterable[int]) -> None:
         """Uncount the last checks of these messages: they were taken but could not be sent."""
         for offset in offsets:
-            scheduled = self._scheduled.get(offset)
-            if scheduled is not None and scheduled.made:
-                self._scheduled[offset] = scheduled._replace(made=scheduled.made - 1)
-
-    def _set(self, offset: int, scheduled: _Scheduled) -> None:
-        self._scheduled[offset] = scheduled
-        heapq.heappush(self._heap, (scheduled.at_ms, offset))
-
-    def _rebuild(self) -> None:
-        self._heap = [(scheduled.at_ms, offset) for offset, scheduled in self._scheduled.items()]
-        heapq.heapify(self._heap)
+            if made := self._made.get(offset):
+                self._made[offset] = made - 1

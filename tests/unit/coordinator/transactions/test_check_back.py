@@ -197,7 +197,7 @@ def test_no_more_than_asked_for_are_taken_and_what_has_ended_takes_no_room() -> 
     assert [one.transactional_id for one in taken] == [f"id{number}" for number in range(7)]
     for number in range(4_990):
         schedule.forget(f"id{number}")
-    assert len(schedule) == 10 and len(schedule._heap) < 2_000
+    assert len(schedule) == 10 and len(schedule._times._heap) < 2_000
     assert len(schedule.take(100_000, 100, 300)) == 10
 
 

@@ -73,7 +73,7 @@ def test_decided_messages_leave_no_trace() -> None:
     checks = schedule(*range(5_000))
     for offset in range(5_000):
         checks.forget(offset)
-    assert len(checks) == 0 and len(checks._heap) <= 1_000
+    assert len(checks) == 0 and len(checks._times._heap) <= 1_000
 
 
 @given(

@@ -1,0 +1,56 @@
+"""The next time of each of many things, and which of them is due first. Pure."""
+
+from __future__ import annotations
+
+import heapq
+from typing import Final, Generic, TypeVar
+
+K = TypeVar("K", int, str)
+
+_REBUILD_MIN: Final = 1_000
+
+
+class DueTimes(Generic[K]):
+    """A heap in which the times of keys that were set anew, or forgotten, are left until they come up. Times in ms."""
+
+    def __init__(self) -> None:
+        self._times: dict[K, int] = {}
+        self._heap: list[tuple[int, K]] = []
+
+    @property
+    def next_ms(self) -> int | None:
+        """The earliest time; None without a key."""
+        while self._heap:
+            at_ms, key = self._heap[0]
+            if self._times.get(key) == at_ms:
+                return at_ms
+            heapq.heappop(self._heap)
+        return None
+
+    def of(self, key: K) -> int:
+        """The key's time. Raises KeyError."""
+        return self._times[key]
+
+    def set(self, key: K, at_ms: int) -> None:
+        """Give the key a time, in place of the one it has."""
+        self._times[key] = at_ms
+        heapq.heappush(self._heap, (at_ms, key))
+
+    def forget(self, key: K) -> None:
+        """Remove the key, if it is here."""
+        self._times.pop(key, None)
+        if len(self._heap) > 2 * len(self._times) + _REBUILD_MIN:
+            self._heap = [(at_ms, known) for known, at_ms in self._times.items()]
+            heapq.heapify(self._heap)
+
+    def take(self, now_ms: int, interval_ms: int) -> K | None:
+        """A key whose time is due, the earliest one; its next time is in the future, whole intervals later. None: none is due.
+
+        Times that were missed are not made up for.
+        """
+        at_ms = self.next_ms
+        if at_ms is None or at_ms > now_ms:
+            return None
+        _, key = heapq.heappop(self._heap)
+        self.set(key, at_ms + interval_ms * ((now_ms - at_ms) // interval_ms + 1))
+        return key
