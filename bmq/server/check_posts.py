@@ -106,10 +106,6 @@ def transactions_body(checks: Sequence[tuple[TransactionCheck, str | None]]) -> 
     )
 
 
-def signed_post(request: CheckRequest, secret: bytes, now_ms: int) -> SignedPost:
-    return signed(body_of(request), secret, now_ms)
-
-
 def signed(body: bytes, secret: bytes, now_ms: int) -> SignedPost:
     signature = hmac.new(secret, b"%d." % now_ms + body, sha256).hexdigest()
     return SignedPost(body, {"content-type": "application/json", SIGNATURE: f"t={now_ms},v1={signature}"})

@@ -11,7 +11,7 @@ from bench.queues.half.check_book import Asked, CheckBook, Decided, Terms
 from bench.queues.half.checks import FIRST_MS_MIN, Service, decided_numbers, terms_of
 from bench.queues.half.criteria import BY_HTTP, BY_RECORD, CHECKS, HALF, judge
 from bmq.broker.half_checker import Check, CheckRequest
-from bmq.server.check_posts import SIGNATURE, answer_of, signed_post
+from bmq.server.check_posts import SIGNATURE, answer_of, body_of, signed
 
 pytestmark = pytest.mark.unit
 
@@ -84,8 +84,8 @@ def test_none_is_wanted_behind_a_decision_and_none_may_come() -> None:
 def test_the_service_decides_two_of_three_at_their_second_check() -> None:
     def post(number: int) -> list[tuple[int, ...]]:
         checks = tuple(Check(offset=10 + at, check_id=str(at), number=number) for at in range(6))
-        signed = signed_post(CheckRequest("orders", 1, checks), SECRET, 9_000)
-        given = service.answer(signed.body, signed.headers[SIGNATURE], 9_100)
+        posted = signed(body_of(CheckRequest("orders", 1, checks)), SECRET, 9_000)
+        given = service.answer(posted.body, posted.headers[SIGNATURE], 9_100)
         answer = answer_of(200, repr(given).replace("'", '"').encode())
         return [answer.committed, answer.rolled_back]
 
@@ -98,8 +98,8 @@ def test_the_service_decides_two_of_three_at_their_second_check() -> None:
 
 def test_a_check_that_is_not_signed_is_told() -> None:
     service = Service(SECRET)
-    signed = signed_post(CheckRequest("orders", 1, ()), b"another secret of us", 9_000)
-    service.answer(signed.body, signed.headers[SIGNATURE], 9_100)
+    posted = signed(body_of(CheckRequest("orders", 1, ())), b"another secret of us", 9_000)
+    service.answer(posted.body, posted.headers[SIGNATURE], 9_100)
     assert service.failures == ["a check whose signature is wrong"]
 
 

@@ -19,7 +19,8 @@ from bmq.server.check_posts import (
     ANSWER_BYTES_MAX,
     allowed_url,
     answer_of,
-    signed_post,
+    body_of,
+    signed,
     transactions_answer,
     transactions_body,
 )
@@ -30,7 +31,7 @@ REQUEST = CheckRequest("orders", 3, (Check(7, 'a "check" é', 1), Check(9, "b", 
 
 
 def test_the_body_is_signed_with_its_time() -> None:
-    post = signed_post(REQUEST, b"a secret of bytes", 1234)
+    post = signed(body_of(REQUEST), b"a secret of bytes", 1234)
     assert json.loads(post.body) == {
         "topic": "orders",
         "partition": 3,
