@@ -39,7 +39,7 @@ class HdfsSettings:
     user: str = ""
     """The user for HDFS; empty: `HADOOP_USER_NAME`, else the operating system's user."""
     principal: str = ""
-    """Who logs in to an HDFS with Kerberos, `bmq/host@REALM`; empty: the user of the ticket cache (see below)."""
+    """The principal that logs in to an HDFS with Kerberos, `bmq/host@REALM`; empty: that of the ticket cache (see below)."""
     keytab: str = ""
     """A file with the principal's keys; empty: the ticket cache is used, and an operator has to renew it."""
     replication: int = 3

@@ -65,7 +65,7 @@ class HadoopSecurity:
 
     @property
     def realm(self) -> str:
-        """Of the NameNodes; empty: the default one of krb5.conf."""
+        """The realm of the NameNodes; empty: the default realm of krb5.conf."""
         named = self.namenode_principal or self.namenode_principal_pattern
         realm = named.partition("@")[2]
         return "" if any(character in realm for character in "*?[") else realm

@@ -32,7 +32,7 @@ def namenode_authentication(config: HdfsConfig) -> Authentication:
 
 
 async def login_principal(config: HdfsConfig) -> str:
-    """Who logs in to the NameNodes by Kerberos, NAME@REALM. Raises AuthenticationRequired, BadSecurity, StorageUnavailable."""
+    """The principal that logs in to the NameNodes by Kerberos, NAME@REALM. Raises AuthenticationRequired, BadSecurity, StorageUnavailable."""
     from bmq.hdfs.sasl.gss import hdfs_login, login_name, require_gssapi
 
     security = config.security

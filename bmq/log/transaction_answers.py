@@ -34,7 +34,7 @@ class AnswerRefused(ValueError):
 
 
 def answers_in(batch: memoryview, header: BatchHeader) -> list[TransactionDecideRequest | AnswerRefused]:
-    """Of each record. Raises BatchTooLong, Damage, UnknownCompression."""
+    """The answer of each record, or why it is none. Raises BatchTooLong, Damage, UnknownCompression."""
     require_few_records(header, "with answers", ANSWERS_MAX)
     body = opened_body(batch, header, "with answers")
     require_few_headers(body, header)

@@ -40,7 +40,10 @@ _log = structlog.get_logger("bmq.coordinator")
 
 
 class CheckedShard(Protocol):
-    """What is needed of the shard. `value_of`: the durable state of an id of which no record is in flight."""
+    """The shard, as far as its checks use it.
+
+    `value_of`: the durable state of an id; None for an id with a record in flight.
+    """
 
     number: int
     is_lost: bool
@@ -174,7 +177,7 @@ class ShardChecks:
             await asyncio.wait(appended)
 
     async def _take(self, asked: dict[str, TransactionValue]) -> list[TransactionCheck]:
-        """What is due. A former owner does not know what has ended since, so this one proves that it is none (rule 15)."""
+        """The due checks. First this owner proves that it was not replaced: a replaced owner would ask about ended transactions (rule 15)."""
         await self._shard.prove()
         policy = self._checks.policy
         taken = []
