@@ -43,14 +43,21 @@ class DueTimes(Generic[K]):
             self._heap = [(at_ms, known) for known, at_ms in self._times.items()]
             heapq.heapify(self._heap)
 
-    def take(self, now_ms: int, interval_ms: int) -> K | None:
-        """A key whose time is due, the earliest one; its next time is in the future, whole intervals later. None: none is due.
+    def take(self, now_ms: int, count_max: int, interval_ms: int) -> list[K]:
+        """The first `count_max` keys whose times are due, the earliest first; their next times are in the future, whole intervals later.
 
         Times that were missed are not made up for.
         """
-        at_ms = self.next_ms
-        if at_ms is None or at_ms > now_ms:
-            return None
-        _, key = heapq.heappop(self._heap)
-        self.set(key, at_ms + interval_ms * ((now_ms - at_ms) // interval_ms + 1))
-        return key
+        times, heap = self._times, self._heap
+        taken: list[K] = []
+        while heap and len(taken) < count_max:
+            at_ms, key = heap[0]
+            if times.get(key) != at_ms:
+                heapq.heappop(heap)
+                continue
+            if at_ms > now_ms:
+                break
+            times[key] = next_ms = at_ms + interval_ms * ((now_ms - at_ms) // interval_ms + 1)
+            heapq.heapreplace(heap, (next_ms, key))
+            taken.append(key)
+        return taken

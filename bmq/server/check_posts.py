@@ -16,6 +16,7 @@ from hashlib import sha256
 from typing import Annotated, Final, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import to_json
 
 from bmq.broker.half_checker import CheckAnswer, CheckRequest
 from bmq.coordinator.transactions.checker import CheckAnswers, TransactionCheck
@@ -39,18 +40,6 @@ class _Answer(BaseModel):
 
     commit: list[Offset] = Field(default_factory=list)
     rollback: list[Offset] = Field(default_factory=list)
-
-
-class _Check(BaseModel):
-    id: str
-    offset: int
-    check: int
-
-
-class _Body(BaseModel):
-    topic: str
-    partition: int
-    checks: list[_Check]
 
 
 class _Transaction(BaseModel):
@@ -80,8 +69,8 @@ class SignedPost(NamedTuple):
 
 
 def body_of(request: CheckRequest) -> bytes:
-    checks = [_Check(id=one.check_id, offset=one.offset, check=one.number) for one in request.checks]
-    return _Body(topic=request.topic, partition=request.partition, checks=checks).model_dump_json().encode()
+    checks = [{"id": one.check_id, "offset": one.offset, "check": one.number} for one in request.checks]
+    return to_json({"topic": request.topic, "partition": request.partition, "checks": checks})
 
 
 def transactions_body(checks: Sequence[tuple[TransactionCheck, str | None]]) -> bytes:

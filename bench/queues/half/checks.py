@@ -289,6 +289,7 @@ def served(service: Service) -> Iterator[int]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # headers and body are two writes
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))

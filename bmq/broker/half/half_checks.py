@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 import structlog
 
@@ -25,6 +25,8 @@ from bmq.protocol.errors import BmqError
 
 CHECKS_MAX: Final = 500
 """Half messages that are asked about at once: some 5 ms of the event loop."""
+REQUESTS_MAX: Final = 4
+"""Requests of checks of one partition in flight: a service may take long to answer, while more checks come due."""
 COPIES_BYTES_MAX: Final = 512 * 1024
 """A batch of copies of given-up messages takes no further one once it has this many bytes."""
 PAUSE_S: Final = 0.2
@@ -40,7 +42,7 @@ _log = structlog.get_logger("bmq.broker")
 
 
 class HalfChecks:
-    """Implements partition_half.Checks. At most one request of checks and one of copies are in flight."""
+    """Implements partition_half.Checks. At most REQUESTS_MAX requests of checks and one of copies are in flight."""
 
     def __init__(
         self,
@@ -55,7 +57,9 @@ class HalfChecks:
         self._decisions = HalfDecisions(partition, timers, half, guard)
         self._ownership = ownership
         self._wake_up = WakeUp(asyncio.get_running_loop(), self._begin_due)
-        self._running: set[str] = set()
+        self._is_copying = False
+        self._requests = 0  # of checks, in flight
+        self._is_taking = False  # one of these waits for room, and has not taken its checks yet
         self._is_behind = False  # more checks are due than the last request took
         self._to_give_up: list[int] = []
         self._copied: set[int] = set()  # messages whose copies are durable, while the decision GIVEN_UP is not
@@ -74,10 +78,11 @@ class HalfChecks:
         partition, config = self._partition, self._partition.config
         if partition.closed_code() is not ErrorCode.NONE or not partition.is_owning or self._checker() is None:
             return
-        if config.half_given_up_topic and self._half.order.given_up_count:
-            self._begin("copies", self._copy)
+        if config.half_given_up_topic and self._half.order.given_up_count and not self._is_copying:
+            self._is_copying = True
+            partition.machine.spawn(self._copy_all())
         next_ms = self._half.schedule.next_ms if self._target() is not None else None
-        if next_ms is None or "checks" in self._running:
+        if next_ms is None or self._is_taking or self._requests == REQUESTS_MAX:
             return
         wait_s = (next_ms - partition.context.clock.now_ms()) / 1000
         self._wake_up.within(min(max(0.0 if self._is_behind else PAUSE_S, wait_s), LOOK_S_MAX))
@@ -87,24 +92,15 @@ class HalfChecks:
         self._wake_up.cancel()
 
     def _begin_due(self) -> None:
-        if not self._partition.state.is_final:
-            next_ms = self._half.schedule.next_ms
-            if next_ms is not None and next_ms <= self._partition.context.clock.now_ms():
-                self._begin("checks", self._check)
-            else:
-                self.look()
-
-    def _begin(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        if name not in self._running:
-            self._running.add(name)
-            self._partition.machine.spawn(self._run(name, work))
-
-    async def _run(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        try:
-            await work()
-        finally:
-            self._running.discard(name)
-        self.look()
+        if self._partition.state.is_final or self._is_taking or self._requests == REQUESTS_MAX:
+            return
+        next_ms = self._half.schedule.next_ms
+        if next_ms is not None and next_ms <= self._partition.context.clock.now_ms():
+            self._is_taking = True
+            self._requests += 1
+            self._partition.machine.spawn(self._check())
+        else:
+            self.look()
 
     def _checker(self) -> HalfChecker | None:
         return self._partition.context.half_checker
@@ -117,22 +113,34 @@ class HalfChecks:
     # --- checks
 
     async def _check(self) -> None:
-        checker, target = self._checker(), self._target()
-        if checker is None or target is None:
-            return
+        try:
+            await self._ask()
+        finally:
+            self._requests -= 1
+        self.look()
+
+    async def _ask(self) -> None:
         asked: list[Check] = []
+        has_taken = False
 
         async def take() -> CheckRequest | None:
-            request = await self._take()
+            nonlocal has_taken
+            try:
+                request = await self._take()
+            finally:
+                has_taken, self._is_taking = True, False
             asked.extend(request.checks if request is not None else ())
+            self.look()
             return request
 
         counts = self._partition.context.counts
         answer: CheckAnswer | None = None
+        checker, target = self._checker(), self._target()
         try:
-            answer = await checker.ask(target, take)
-            counts.half_checks += len(asked)
-            self._has_warned = False
+            if checker is not None and target is not None:
+                answer = await checker.ask(target, take)
+                counts.half_checks += len(asked)
+                self._has_warned = False
         except (BmqError, StoreError) as error:
             counts.half_checks_failed += len(asked)
             self._is_behind = False
@@ -142,6 +150,9 @@ class HalfChecks:
                 self._has_warned = True
                 reason = str(error) or type(error).__name__
                 _log.warning("half_messages_not_checked", **self._partition.names(), reason=reason)
+        finally:
+            if not has_taken:
+                self._is_taking = False
         if answer is not None:
             await self._decide(answer, {one.offset for one in asked})
         await self._give_up()
@@ -183,6 +194,13 @@ class HalfChecks:
         if given_up and self._partition.config.half_given_up_topic:
             # A refused decision is tried again: the schedule yields the message again after an interval.
             await self._decisions.append([AskedDecision(Outcome.GIVING_UP, offset) for offset in given_up])
+
+    async def _copy_all(self) -> None:
+        try:
+            await self._copy()
+        finally:
+            self._is_copying = False
+        self.look()
 
     async def _copy(self) -> None:
         partition, order = self._partition, self._half.order

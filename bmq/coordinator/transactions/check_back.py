@@ -161,7 +161,7 @@ class TransactionCheckSchedule:
     def take(self, now_ms: int, count_max: int, interval_ms: int) -> list[DueCheck]:
         """Take due checks, `count_max` at most, and schedule each transaction's next one an interval later."""
         taken: list[DueCheck] = []
-        while len(taken) < count_max and (transactional_id := self._times.take(now_ms, interval_ms)) is not None:
+        for transactional_id in self._times.take(now_ms, count_max, interval_ms):
             one = self._scheduled[transactional_id]
             one.made += 1
             one.is_asked_since_restart = one.restart_until_ms is not None

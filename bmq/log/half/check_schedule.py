@@ -67,14 +67,15 @@ class CheckSchedule:
 
         A message to give up comes again after an interval, unless it was forgotten by then.
         """
+        made, checks_max = self._made, self.terms.checks_max
         taken: list[DueCheck] = []
-        while len(taken) < count_max and (offset := self._times.take(now_ms, self.terms.interval_ms)) is not None:
-            made = self._made[offset]
-            if made < self.terms.checks_max:
-                taken.append(DueCheck(offset, made + 1))
-                self._made[offset] = made + 1
-            else:
+        for offset in self._times.take(now_ms, count_max, self.terms.interval_ms):
+            number = made[offset] + 1
+            if number > checks_max:
                 taken.append(DueCheck(offset, None))
+            else:
+                made[offset] = number
+                taken.append(DueCheck(offset, number))
         return taken
 
     def not_made(self, offsets: Iterable[int]) -> None:

@@ -27,11 +27,11 @@ def test_it_is_a_dictionary_of_times_that_knows_its_least(steps: list[tuple[str,
             times.forget(key)
             expected.pop(key, None)
         else:
-            due = min(((one_ms, one) for one, one_ms in expected.items() if one_ms <= at_ms), default=None)
-            taken = times.take(at_ms, interval_ms)
-            assert taken == (None if due is None else due[1])
-            if due is not None:
-                expected[due[1]] = next(ms for ms in range(due[0], at_ms + 9, interval_ms) if ms > at_ms)
+            count_max = key
+            due = sorted((one_ms, one) for one, one_ms in expected.items() if one_ms <= at_ms)[:count_max]
+            assert times.take(at_ms, count_max, interval_ms) == [one for _, one in due]
+            for due_ms, one in due:
+                expected[one] = next(ms for ms in range(due_ms, at_ms + 9, interval_ms) if ms > at_ms)
         assert times.next_ms == min(expected.values(), default=None)
         assert {one: times.of(one) for one in expected} == expected
 

@@ -11,7 +11,9 @@ from bmq.protocol.errors import BmqError
 
 
 class FakeChecker:
-    """`answers`: check id -> True for commit, False for rollback. `failure`: raised instead, before or after `take`."""
+    """`answers`: check id -> True for commit, False for rollback. `failure`: raised instead. `room`: requests at once.
+    `asked`: calls of `ask`.
+    """
 
     def __init__(self) -> None:
         self.answers: dict[str, bool] = {}
@@ -20,14 +22,18 @@ class FakeChecker:
         self.requests: list[tuple[CheckTarget, CheckRequest]] = []
         self.copies: list[tuple[str, int, Record]] = []
         self.delay_s = 0.0
+        self.room = asyncio.Semaphore(1_000)
+        self.asked = 0
 
     async def ask(self, target: CheckTarget, take: Callable[[], Awaitable[CheckRequest | None]]) -> CheckAnswer | None:
-        request = await take()
-        if request is None:
-            return None
-        self.requests.append((target, request))
-        if self.delay_s:
-            await asyncio.sleep(self.delay_s)
+        self.asked += 1
+        async with self.room:
+            request = await take()
+            if request is None:
+                return None
+            self.requests.append((target, request))
+            if self.delay_s:
+                await asyncio.sleep(self.delay_s)
         if self.failure is not None:
             raise self.failure
         said = [(check.offset, self.answers.get(check.check_id)) for check in request.checks]

@@ -400,6 +400,38 @@ def test_decisions_become_durable_as_the_next_checks_begin_without_a_pause() -> 
     virtual(main)
 
 
+def test_a_slow_service_is_asked_by_four_requests_at_once() -> None:
+    async def main() -> None:
+        world, checker = World(), FakeChecker()
+        checker.delay_s = 2.0
+        log = await checked(world, checker).log()
+        for _ in range(10):
+            await sent(log, *(half(b"a") for _ in range(500)))
+        await pass_time(world, 6_000)
+        await asyncio.sleep(0.5)
+        for requests in (4, 8, 10):
+            assert [len(request.checks) for _, request in checker.requests] == [500] * requests
+            await asyncio.sleep(2)
+        assert {number for _, number in checker.numbers} == {1}
+
+    virtual(main)
+
+
+def test_a_request_that_waits_for_room_is_the_only_one_that_waits() -> None:
+    async def main() -> None:
+        world, checker = World(), FakeChecker()
+        checker.room = asyncio.Semaphore(2)
+        checker.delay_s = 2.0
+        log = await checked(world, checker).log()
+        for _ in range(10):
+            await sent(log, *(half(b"a") for _ in range(500)))
+        await pass_time(world, 6_000)
+        await asyncio.sleep(0.5)
+        assert len(checker.requests) == 2 and checker.asked == 3
+
+    virtual(main)
+
+
 def test_a_turn_of_the_loop_makes_the_checks_of_one_partition() -> None:
     async def main() -> None:
         world, checker = World(), TurnsChecker()
