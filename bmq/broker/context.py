@@ -21,6 +21,7 @@ from bmq.broker.search_pace import SearchPace
 from bmq.broker.segment_size import FIRST_BYTES
 from bmq.broker.start_queue import StartQueue
 from bmq.broker.tail_cache import TailCache
+from bmq.broker.timers.overdue_pace import OverduePace
 from bmq.broker.trash import Trash
 from bmq.log.clock import Clock
 from bmq.log.index_cache import INDEX_CACHE_BYTES_MAX, IndexCache
@@ -152,6 +153,7 @@ class BrokerContext:
     producer_id_expiration_ms: int = field(init=False)  # altered live
     compaction: CompactionPace = field(init=False)  # altered live
     due_turns: LoopTurns = field(init=False)  # a delivery, or checks, of one partition in each turn of the loop
+    overdue_pace: OverduePace = field(init=False)  # of deliveries while many are due
     run_room: asyncio.Semaphore = field(init=False)  # for runs of delayed records being written from the log
     merge_room: asyncio.Semaphore = field(init=False)  # and for merges of runs
 
@@ -169,6 +171,7 @@ class BrokerContext:
         self.run_room, self.merge_room = asyncio.Semaphore(RUNS_WRITTEN_MAX), asyncio.Semaphore(RUN_MERGES_MAX)
         loop = asyncio.get_running_loop()
         self.turns, self.due_turns = AppendBatcher(loop), LoopTurns()
+        self.overdue_pace = OverduePace(self.counts)
         self.starts = StartQueue(self.settings.starts_max, self.counts)
         self.turn_room = TurnRoom(loop)
         self.opener = ThreadOpener(loop)

@@ -72,18 +72,21 @@ class Deliveries:
         backoff, turns = partition.context.backoff(), partition.context.due_turns
         runs = lifecycle.runs
         holds = HoldReader(self._reads.read, order, runs.bodies, turns)
+        is_overdue = False  # more records than the last delivery took
         try:
             while not partition.state.is_final and partition.closed_code() is ErrorCode.NONE:
-                lifecycle.settle()
-                now_ms = partition.context.clock.now_ms()
-                not_loaded = await self._load(runs, now_ms)
-                await turns.next()
-                while order.open_due(now_ms + AHEAD_MS, OPENED_RECORDS_MAX):
+                async with partition.context.overdue_pace.turn(is_overdue=is_overdue):
+                    lifecycle.settle()
+                    now_ms = partition.context.clock.now_ms()
+                    not_loaded = await self._load(runs, now_ms)
                     await turns.next()
-                due = order.take(now_ms, RECORDS_MAX)
-                if not due and not_loaded is None:
-                    return
-                reason = await self._deliver(order, holds, due) if due else not_loaded
+                    while order.open_due(now_ms + AHEAD_MS, OPENED_RECORDS_MAX):
+                        await turns.next()
+                    due = order.take(now_ms, RECORDS_MAX)
+                    is_overdue = len(due) == RECORDS_MAX
+                    if not due and not_loaded is None:
+                        return
+                    reason = await self._deliver(order, holds, due) if due else not_loaded
                 if reason is None:
                     runs.bodies.drop_passed(order.position)
                     backoff.reset()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -100,6 +102,30 @@ def test_a_record_is_delivered_when_it_is_due_and_not_before() -> None:
         )
         await pass_time(world, 100_000)
         assert await values(log) == [b"plain", b"late"], "once"
+
+    virtual(main)
+
+
+def test_deliveries_of_a_backlog_are_paced_and_others_are_not() -> None:
+    async def main() -> None:
+        world = World()
+        owner = world.owner(DELAY)
+        log = await owner.log()
+        paced: list[bool] = []
+
+        @asynccontextmanager
+        async def turn(*, is_overdue: bool) -> AsyncIterator[None]:
+            paced.append(is_overdue)
+            yield
+
+        owner.manager.context.overdue_pace.turn = turn  # type: ignore[method-assign]
+        await hold(log, world, (b"one", 1000))
+        await pass_time(world, 1000)
+        assert paced == [False, False], "one delivery, and nothing is left"
+        await hold(log, world, *((b"many", 1000) for _ in range(1_200)))
+        await pass_time(world, 1000)
+        assert paced[2:] == [False, True, True, False], "of 500, 500 and 200 records"
+        assert len(await values(log)) == 1_201
 
     virtual(main)
 
