@@ -36,7 +36,7 @@ class Checks(Protocol):
 
 
 class PartitionHalf:
-    """Implements partition_timers.OtherHolds. Set `checks` before any method is called."""
+    """Implements partition_timers.HeldRecordSource. Set `checks` before any method is called."""
 
     checks: Checks
 
@@ -47,7 +47,7 @@ class PartitionHalf:
         self.schedule = CheckSchedule(terms_of(partition.config))
         self.reader = HalfReader(read)
 
-    # --- as OtherHolds
+    # --- as HeldRecordSource
 
     def config_changed(self, config: LogConfig) -> None:
         """Follow new settings. Checks made so far are then estimated from the time that has passed, as at a new owner."""

@@ -16,7 +16,7 @@ from bmq.broker.replica_guard import ReplicaGuard
 from bmq.broker.timers.dead_retries import DeadRetries
 from bmq.broker.timers.hold_reader import AHEAD_MS, HoldReader
 from bmq.broker.timers.pairs import place_pair
-from bmq.broker.timers.partition_timers import OtherHolds, PartitionTimers
+from bmq.broker.timers.partition_timers import HeldRecordSource, PartitionTimers
 from bmq.broker.timers.pending_runs import PendingRuns
 from bmq.log.partition_log import AppendResult, ProducedBatch, internal_batch
 from bmq.log.store import CorruptFile, StoreError
@@ -51,15 +51,15 @@ class Deliveries:
         reads: LogReads,
         guard: ReplicaGuard,
         dead: DeadRetries,
-        other: OtherHolds,
+        half_messages: HeldRecordSource,
     ) -> None:
         self._partition = partition
         self._dead = dead
         self._guard = guard
         self._reads = reads
-        self._other = other
+        self._half_messages = half_messages
         self._is_running = False
-        self.timers = PartitionTimers(partition, changes, reads, self._begin, lambda: self._is_running, other)
+        self.timers = PartitionTimers(partition, changes, reads, self._begin, lambda: self._is_running, half_messages)
 
     def _begin(self) -> None:
         if not self._is_running:
@@ -144,7 +144,7 @@ class Deliveries:
                     break
                 if not order.is_kept(pending):
                     bodies.put((pending,), draft, BYTES_MAX)
-                elif (record := await self._other.record(pending)) is not None:
+                elif (record := await self._half_messages.record(pending)) is not None:
                     draft.add_record(record)
         else:
             bodies.put(due, draft, BYTES_MAX)

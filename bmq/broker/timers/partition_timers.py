@@ -25,7 +25,7 @@ from bmq.log.timers.announcements import START, Position
 from bmq.log.timers.delayed_page import DelayedPage
 from bmq.log.timers.delivering import DueRecord
 from bmq.log.timers.due_order import DueOrder
-from bmq.log.timers.replay import OtherReplay
+from bmq.log.timers.replay import HeldRecordReplay
 from bmq.log.timers.waiting_records import Pending
 from bmq.log.unnamed_files import find_unnamed_runs
 from bmq.protocol.error_codes import ErrorCode
@@ -37,10 +37,10 @@ LOOK_S_MAX: Final = 1.0
 _log = structlog.get_logger("bmq.broker")
 
 
-class OtherHolds(Protocol):
+class HeldRecordSource(Protocol):
     """A second source of held records (half messages), which are delivered in one order with delayed ones. No run has them."""
 
-    def replay(self) -> OtherReplay:
+    def replay(self) -> HeldRecordReplay:
         """The part that collects these records while the log is replayed, before `begin`."""
 
     def begin(self, position: Position) -> None:
@@ -85,10 +85,10 @@ class PartitionTimers:
         reads: LogReads,
         deliver: Callable[[], None],
         is_delivering: Callable[[], bool],
-        other: OtherHolds,
+        half_messages: HeldRecordSource,
     ) -> None:
         self._partition = partition
-        self._other = other
+        self._half_messages = half_messages
         self._changes = changes
         self._reads = reads
         self._deliver = deliver
@@ -112,7 +112,7 @@ class PartitionTimers:
         timers = files.timers()
         if timers is None or self.order is not None:
             return
-        replay = await replay_timers(files, timers, self._other.replay())
+        replay = await replay_timers(files, timers, self._half_messages.replay())
         order = DueOrder(replay.position)
         self._follow(files, order, timers)
         order.recover(replay.pending, replay.cancelled, replay.kept)
@@ -123,7 +123,7 @@ class PartitionTimers:
         if config.holds_records and self.order is None and files is not None and not self._is_beginning:
             self._is_beginning = True
             self._partition.machine.spawn(self._begin(files))
-        self._other.config_changed(config)
+        self._half_messages.config_changed(config)
 
     async def _begin(self, files: PartitionFiles) -> None:
         """Switch delay on in a partition that we own already: write a manifest that names `timers`, then let records be held."""
@@ -144,7 +144,7 @@ class PartitionTimers:
 
     def _follow(self, files: PartitionFiles, order: DueOrder, named: TimersReference) -> None:
         partition = self._partition
-        self._other.begin(order.position)
+        self._half_messages.begin(order.position)
         self.order = order
         self.lifecycle = RunLifecycle(
             partition, self._changes, self._reads, order, named, files.end_offset, self._is_delivering, self.look
@@ -154,7 +154,8 @@ class PartitionTimers:
 
     def _reference(self, files: PartitionFiles, lifecycle: RunLifecycle) -> TimersReference:
         """The `timers` of a manifest that is written now."""
-        return replace(lifecycle.reference(files), half_from=self._other.oldest_needed(files.end_offset)).simplified()
+        half_from = self._half_messages.oldest_needed(files.end_offset)
+        return replace(lifecycle.reference(files), half_from=half_from).simplified()
 
     async def _remove_unnamed(self, files: PartitionFiles, named: TimersReference) -> None:
         """Delete runs of older owners that our first manifest does not name, after file.delete.delay.ms."""
@@ -182,7 +183,7 @@ class PartitionTimers:
         assert order is not None and lifecycle is not None
         delivered, cancelled = self._counted
         order.synced(high_watermark)
-        self._other.synced(high_watermark, order.position)
+        self._half_messages.synced(high_watermark, order.position)
         self._counted = order.delivered_count, order.cancelled_count
         counts = self._partition.context.counts
         counts.delayed_delivered += order.delivered_count - delivered
@@ -195,7 +196,7 @@ class PartitionTimers:
     def rollback(self, end_offset: int) -> None:
         assert self.order is not None
         self.order.rollback(end_offset)
-        self._other.rollback(end_offset)
+        self._half_messages.rollback(end_offset)
         self.look()
 
     async def make_room(self, offset: int) -> None:
@@ -222,7 +223,7 @@ class PartitionTimers:
     def start_looking(self) -> None:
         """Begin to deliver: the partition is owned from now on."""
         self.look()
-        self._other.look()
+        self._half_messages.look()
 
     def look(self) -> None:
         """Set the wake-up for the next due record, at most LOOK_S_MAX ahead."""
@@ -237,7 +238,7 @@ class PartitionTimers:
 
     def end(self) -> None:
         """The partition's machine has ended: cancel the wake-up, and fail the work that waits."""
-        self._other.end()
+        self._half_messages.end()
         if self.lifecycle is not None:
             self.lifecycle.end()
         self._wake_up.cancel()

@@ -10,7 +10,7 @@ from bmq.log.partition_files import PartitionFiles
 from bmq.log.segment_reader import read_whole_batches
 from bmq.log.store import CorruptFile
 from bmq.log.timers.announcements import Position
-from bmq.log.timers.replay import OtherReplay, Replay
+from bmq.log.timers.replay import HeldRecordReplay, Replay
 from bmq.protocol.record_batch import BatchHeader, batches
 
 READ_BYTES: Final = 128 * 1024
@@ -19,9 +19,9 @@ LIST_MIN: Final = 1_000
 """Delivered records are dropped from the list when it has twice this many, and then each time it has doubled."""
 
 
-async def replay_timers(files: PartitionFiles, timers: TimersReference, other: OtherReplay) -> Replay:
+async def replay_timers(files: PartitionFiles, timers: TimersReference, half_messages: HeldRecordReplay) -> Replay:
     """Replay the log from `timers.needed_from` to its end, while nothing is appended. Raises CorruptRecords, StoreError."""
-    replay = Replay(Position(timers.due_ms, timers.offset), other, timers.replay_from)
+    replay = Replay(Position(timers.due_ms, timers.offset), half_messages, timers.replay_from)
     offset, end_offset = timers.needed_from, files.end_offset
     kept_count = LIST_MIN
     while offset < end_offset:

@@ -35,7 +35,7 @@ class _Waiting:
 
 
 class HalfReplay:
-    """Implements replay.OtherReplay.
+    """Implements replay.HeldRecordReplay.
 
     `halves`, `decided`: in the order of the log, without finished half messages (see HalfOrder). `finished`: the last decisions
     about finished ones, oldest first.

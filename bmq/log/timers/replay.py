@@ -23,7 +23,7 @@ class Announced(NamedTuple):
     base_offset: int
 
 
-class OtherReplay(Protocol):
+class HeldRecordReplay(Protocol):
     """Finds announcements of another kind (half messages), which make records pending too."""
 
     def see(self, data: Buffer, place: int, header: BatchHeader) -> Iterable[Pending]:
@@ -67,15 +67,15 @@ class Replay:
     `pending`: held records in the order of the log, also those delivered or cancelled later in the log. `position`: the last
     delivery's. `cancelled`: records that cancellations name, each with the hold that has the cancellation; it comes behind the
     record's own hold, which may be in a run. Holds below `from_offset` are ignored, because they are delivered or in a run: there
-    the log is read only for `other`. `kept`: the records that `other` finds.
+    the log is read only for `half_messages`. `kept`: the records that `half_messages` finds.
     """
 
-    def __init__(self, position: Position, other: OtherReplay | None = None, from_offset: int = 0) -> None:
+    def __init__(self, position: Position, half_messages: HeldRecordReplay | None = None, from_offset: int = 0) -> None:
         self.position = position
         self.pending: list[Pending] = []
         self.kept: list[Pending] = []
         self.cancelled: dict[Position, int] = {}
-        self._other = other
+        self._half_messages = half_messages
         self._from_offset = from_offset
         self._pairs = PairFinder()
 
@@ -84,8 +84,8 @@ class Replay:
         found = self._pairs.see(data, place, header)
         if found is not None:
             self._count(*found)
-        if self._other is not None:
-            self.kept.extend(self._other.see(data, place, header))
+        if self._half_messages is not None:
+            self.kept.extend(self._half_messages.see(data, place, header))
 
     def drop_delivered(self) -> None:
         """Forget records that are delivered or cancelled. Call now and then, so that a long replay does not keep them all."""
@@ -99,8 +99,8 @@ class Replay:
             if target > self.position and target not in found
         }
         self.kept = [record for record in self.kept if record.position > self.position]
-        if self._other is not None:
-            self._other.drop_delivered(self.position)
+        if self._half_messages is not None:
+            self._half_messages.drop_delivered(self.position)
 
     def _count(self, announcement: Announcement, hold_offset: int, base_offset: int) -> None:
         match announcement:
