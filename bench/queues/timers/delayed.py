@@ -101,7 +101,7 @@ class Received:
     disordered: int = 0
     _last: dict[int, tuple[int, int]] = field(default_factory=dict)
 
-    def see(self, message: Message, now_ms: int) -> None:
+    def add(self, message: Message, now_ms: int) -> None:
         value = message.value()
         assert value is not None
         number, asked_ms = map(int, bytes(value).split(b" ", 2)[:2])
@@ -147,7 +147,7 @@ class DelayedConsumer:
         now_ms, count = time.time_ns() // 1_000_000, 0
         for message in found:
             if message.error() is None:
-                self.received.see(message, now_ms)
+                self.received.add(message, now_ms)
                 count += 1
         return count
 

@@ -129,7 +129,7 @@ class RunMaking:
                 offset = header.end_offset
                 if header.base_offset >= to_offset:
                     break
-                found = pairs.see(chunk.data, place, header)
+                found = pairs.add_batch(chunk.data, place, header)
                 if found is not None and isinstance(found.announcement, Held):
                     yield found.announcement, found.base_offset
             await asyncio.sleep(0)

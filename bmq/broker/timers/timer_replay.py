@@ -31,7 +31,7 @@ async def replay_timers(files: PartitionFiles, timers: TimersReference, half_mes
             raise CorruptFile(f"{location.path} should hold offset {offset} and does not")
         last: BatchHeader | None = None
         for position, header in batches(found[1]):
-            replay.see(found[1], position, header)
+            replay.add_batch(found[1], position, header)
             last = header
         assert last is not None
         offset = last.end_offset

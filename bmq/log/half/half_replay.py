@@ -59,7 +59,7 @@ class HalfReplay:
     def finished(self) -> Iterable[Decided]:
         return self._finished.values()
 
-    def see(self, data: Buffer, place: int, header: BatchHeader) -> Iterable[Pending]:
+    def add_batch(self, data: Buffer, place: int, header: BatchHeader) -> Iterable[Pending]:
         """Take in the next batch of the log, at `place` in `data`; the committed half messages that it makes pending.
 
         Raises CorruptRecords.

@@ -26,7 +26,7 @@ class Announced(NamedTuple):
 class HeldRecordReplay(Protocol):
     """Finds announcements of another kind (half messages), which make records pending too."""
 
-    def see(self, data: Buffer, place: int, header: BatchHeader) -> Iterable[Pending]:
+    def add_batch(self, data: Buffer, place: int, header: BatchHeader) -> Iterable[Pending]:
         """Take in the next batch of the log; the records that it makes pending. Raises CorruptRecords."""
 
     def drop_delivered(self, position: Position) -> None:
@@ -39,7 +39,7 @@ class PairFinder:
     def __init__(self) -> None:
         self._announced: tuple[Announcement, BatchHeader] | None = None
 
-    def see(self, data: Buffer, place: int, header: BatchHeader) -> Announced | None:
+    def add_batch(self, data: Buffer, place: int, header: BatchHeader) -> Announced | None:
         """Take in the next batch of the log; the announcement that it makes valid, or None. Raises CorruptRecords.
 
         The batch lies at `place` in `data`. The caller has compared its checksum.
@@ -79,13 +79,13 @@ class Replay:
         self._from_offset = from_offset
         self._pairs = PairFinder()
 
-    def see(self, data: Buffer, place: int, header: BatchHeader) -> None:
+    def add_batch(self, data: Buffer, place: int, header: BatchHeader) -> None:
         """Take in the next batch of the log, at `place` in `data`, whose checksum was compared. Raises CorruptRecords."""
-        found = self._pairs.see(data, place, header)
+        found = self._pairs.add_batch(data, place, header)
         if found is not None:
             self._count(*found)
         if self._half_messages is not None:
-            self.kept.extend(self._half_messages.see(data, place, header))
+            self.kept.extend(self._half_messages.add_batch(data, place, header))
 
     def drop_delivered(self) -> None:
         """Forget records that are delivered or cancelled. Call now and then, so that a long replay does not keep them all."""

@@ -41,7 +41,7 @@ class Got:
 def received(*seen: tuple[Got, int]) -> Received:
     found = Received()
     for message, now_ms in seen:
-        found.see(message, now_ms)
+        found.add(message, now_ms)
     return found
 
 

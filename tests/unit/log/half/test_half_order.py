@@ -41,7 +41,7 @@ class Owner:
         replay = Replay(self.manifest[1], found)
         for number, (batch, end) in enumerate(zip(self.log.batches, self.log.ends, strict=True)):
             if end > self.manifest[0]:
-                replay.see(batch, 0, BatchHeader.parse(batch))
+                replay.add_batch(batch, 0, BatchHeader.parse(batch))
                 if number % 3 == 0:
                     replay.drop_delivered()
         self.order = DueOrder(replay.position)
@@ -315,7 +315,7 @@ def replayed(*batches: tuple[bytearray, int, int]) -> HalfReplay:
     replay = HalfReplay()
     for batch, offset, epoch in batches:
         rewrite(batch, 0, offset, epoch)
-        replay.see(batch, 0, BatchHeader.parse(batch))
+        replay.add_batch(batch, 0, BatchHeader.parse(batch))
     return replay
 
 

@@ -106,7 +106,7 @@ class Owner:
         replay = Replay(manifest[1])
         for batch, end in zip(log.batches, log.ends, strict=True):
             if end > manifest[0]:
-                replay.see(batch, 0, BatchHeader.parse(batch))
+                replay.add_batch(batch, 0, BatchHeader.parse(batch))
         self.order = DueOrder(replay.position)
         if epoch % 2:
             replay.drop_delivered()
@@ -287,7 +287,7 @@ def replayed(*batches: tuple[bytearray, int, int], position: Position = START) -
     replay = Replay(position)
     for batch, offset, epoch in batches:
         rewrite(batch, 0, offset, epoch)
-        replay.see(batch, 0, BatchHeader.parse(batch))
+        replay.add_batch(batch, 0, BatchHeader.parse(batch))
     return replay
 
 
