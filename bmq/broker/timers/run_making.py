@@ -14,7 +14,7 @@ from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.timers.run_sink import RunSink
 from bmq.log.store import CorruptFile
 from bmq.log.timers.announcements import Held, Position
-from bmq.log.timers.replay import PairFinder
+from bmq.log.timers.replay import AnnouncementFinder
 from bmq.log.timers.row_merging import merged_blocks
 from bmq.log.timers.run_draft import RunDraft
 from bmq.log.timers.run_reader import RunReader
@@ -120,7 +120,7 @@ class RunMaking:
 
     async def _held(self, from_offset: int, to_offset: int) -> AsyncGenerator[tuple[Held, int], None]:
         """The valid announcements of held records, in log order, each with the base offset of the batch behind it."""
-        pairs, offset = PairFinder(), from_offset
+        announcements, offset = AnnouncementFinder(), from_offset
         while offset < to_offset:
             chunk = await self._reads.read(offset, READ_BYTES)
             if chunk is None:
@@ -129,7 +129,7 @@ class RunMaking:
                 offset = header.end_offset
                 if header.base_offset >= to_offset:
                     break
-                found = pairs.add_batch(chunk.data, place, header)
+                found = announcements.add_batch(chunk.data, place, header)
                 if found is not None and isinstance(found.announcement, Held):
                     yield found.announcement, found.base_offset
             await asyncio.sleep(0)

@@ -15,7 +15,7 @@ from bmq.protocol.compression import Buffer
 from bmq.protocol.record_batch import BatchHeader
 
 
-class Announced(NamedTuple):
+class ValidAnnouncement(NamedTuple):
     """A valid announcement, its offset, and the base offset of the batch behind it."""
 
     announcement: Announcement
@@ -33,18 +33,18 @@ class HeldRecordReplay(Protocol):
         """Forget records at or below `position`; they are delivered."""
 
 
-class PairFinder:
+class AnnouncementFinder:
     """Finds valid announcements."""
 
     def __init__(self) -> None:
         self._announced: tuple[Announcement, BatchHeader] | None = None
 
-    def add_batch(self, data: Buffer, place: int, header: BatchHeader) -> Announced | None:
+    def add_batch(self, data: Buffer, place: int, header: BatchHeader) -> ValidAnnouncement | None:
         """Take in the next batch of the log; the announcement that it makes valid, or None. Raises CorruptRecords.
 
         The batch lies at `place` in `data`. The caller has compared its checksum.
         """
-        found: Announced | None = None
+        found: ValidAnnouncement | None = None
         announced, self._announced = self._announced, None
         if announced is not None:
             announcement, before = announced
@@ -53,7 +53,7 @@ class PairFinder:
                 and header.leader_epoch == before.leader_epoch
                 and NamedBatch.of(header) == announcement.behind
             ):
-                found = Announced(announcement, before.base_offset, header.base_offset)
+                found = ValidAnnouncement(announcement, before.base_offset, header.base_offset)
         if header.is_control and not header.has_producer_id:
             announcement_here = parse_announcement(data, place)
             if announcement_here is not None:
@@ -77,11 +77,11 @@ class Replay:
         self.cancelled: dict[Position, int] = {}
         self._half_messages = half_messages
         self._from_offset = from_offset
-        self._pairs = PairFinder()
+        self._announcements = AnnouncementFinder()
 
     def add_batch(self, data: Buffer, place: int, header: BatchHeader) -> None:
         """Take in the next batch of the log, at `place` in `data`, whose checksum was compared. Raises CorruptRecords."""
-        found = self._pairs.add_batch(data, place, header)
+        found = self._announcements.add_batch(data, place, header)
         if found is not None:
             self._count(*found)
         if self._half_messages is not None:
