@@ -15,7 +15,7 @@ from bmq.broker.timers.pairs import place_produced
 from bmq.broker.timers.partition_timers import PartitionTimers
 from bmq.log.half.half_announcement import HalfRecord, PlacedDecision, encode_half
 from bmq.log.half.half_headers import AskedDecision, HalfRefused, Outcome
-from bmq.log.half.half_order import Decided, Half, HalfOrder
+from bmq.log.half.half_order import Decided, HalfMessage, HalfOrder
 from bmq.log.half.half_split import HalfSplit, split_half
 from bmq.log.opened_batch import BatchTooLong
 from bmq.log.partition_log import ProducedBatch
@@ -54,7 +54,8 @@ class Announced:
 
     def placed(self, start_offset: int, base_offset: int, end_offset: int) -> None:
         halves = [
-            Half(base_offset + half.offset_delta, start_offset, self.now_ms, half.check_id) for half in self.halves
+            HalfMessage(base_offset + half.offset_delta, start_offset, self.now_ms, half.check_id)
+            for half in self.halves
         ]
         decided = [
             Decided(one.offset, one.outcome, Position(one.due_ms, base_offset + one.offset_delta))

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from cachetools import LRUCache
 
 from bmq.log.half.half_announcement import HalfAnnouncement, HalfEntry, parse_half
-from bmq.log.half.half_order import Half
+from bmq.log.half.half_order import HalfMessage
 from bmq.log.partition_log import WholeBatches
 from bmq.log.store import CorruptFile
 from bmq.protocol.record_batch import batches
@@ -37,7 +37,7 @@ class HalfReader:
         self._read = read
         self._kept: LRUCache[int, _Kept] = LRUCache(KEPT_BYTES_MAX, getsizeof=lambda kept: 1 + len(kept.bodies))
 
-    async def body(self, half: Half) -> HalfBody:
+    async def body(self, half: HalfMessage) -> HalfBody:
         """The timestamp and bytes of a half message. Raises KafkaError, CorruptRecords, CorruptFile, BadCompressedData."""
         kept = self._kept.get(half.hold_offset) or await self._found(half.hold_offset)
         entry = kept.entries.get(half.offset - half.hold_offset - kept.announcement.distance)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from bmq.log.due_times import DueTimes
-from bmq.log.half.half_order import Half
+from bmq.log.half.half_order import HalfMessage
 
 
 class CheckTerms(NamedTuple):
@@ -45,7 +45,7 @@ class CheckSchedule:
         """When the next check is due; None without one."""
         return self._times.next_ms
 
-    def add(self, half: Half, now_ms: int) -> None:
+    def add(self, half: HalfMessage, now_ms: int) -> None:
         """Schedule a message that was held just now, or by a former owner.
 
         Its next check is at most one interval (or `first_ms`, if longer) away, even if the former owner's clock was ahead.

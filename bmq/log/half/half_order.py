@@ -27,7 +27,7 @@ _WORDS: Final = {
 }
 
 
-class Half(NamedTuple):
+class HalfMessage(NamedTuple):
     """A half message. `offset`: the one in the produce response. `hold_offset`: offset of the control batch that holds it.
 
     `held_ms`: the owner's clock when it was held.
@@ -50,7 +50,7 @@ class Decided(NamedTuple):
 class News(NamedTuple):
     """Half messages and decisions that have just become durable."""
 
-    halves: list[Half]
+    halves: list[HalfMessage]
     decided: list[Decided]
 
 
@@ -58,7 +58,7 @@ class News(NamedTuple):
 class _Placed:
     start_offset: int
     end_offset: int
-    halves: Sequence[Half]
+    halves: Sequence[HalfMessage]
     decided: Sequence[Decided]
 
 
@@ -66,7 +66,7 @@ class HalfOrder:
     """The half messages of one partition at its owner."""
 
     def __init__(self) -> None:
-        self._halves: dict[int, Half] = {}  # in the order of the log
+        self._halves: dict[int, HalfMessage] = {}  # in the order of the log
         self._outcomes: dict[int, Outcome] = {}  # durable decisions about messages that are not finished
         self._giving_up: dict[int, None] = {}
         self._deciding: dict[int, Outcome] = {}  # decisions in flight
@@ -93,9 +93,9 @@ class HalfOrder:
         """Whether a decision about it is in flight."""
         return offset in self._deciding
 
-    def undecided(self, from_offset: int, count_max: int) -> list[Half]:
+    def undecided(self, from_offset: int, count_max: int) -> list[HalfMessage]:
         """The first `count_max` undecided half messages at or past `from_offset`, in the order of the log."""
-        found: list[Half] = []
+        found: list[HalfMessage] = []
         for offset, half in self._halves.items():
             if offset >= from_offset and self.is_undecided(offset):
                 found.append(half)
@@ -108,9 +108,9 @@ class HalfOrder:
         """How many half messages are GIVING_UP: being copied, without a durable GIVEN_UP."""
         return len(self._giving_up)
 
-    def given_up(self, count_max: int) -> list[Half]:
+    def given_up(self, count_max: int) -> list[HalfMessage]:
         """The first `count_max` half messages that are GIVING_UP and have no decision in flight; their copies may be missing."""
-        found: list[Half] = []
+        found: list[HalfMessage] = []
         for offset in self._giving_up:
             if offset not in self._deciding:
                 found.append(self._halves[offset])
@@ -118,10 +118,10 @@ class HalfOrder:
                     break
         return found
 
-    def half(self, offset: int) -> Half | None:
+    def half(self, offset: int) -> HalfMessage | None:
         return self._halves.get(offset)
 
-    def committed_at(self, position_offset: int) -> Half | None:
+    def committed_at(self, position_offset: int) -> HalfMessage | None:
         """The committed half message with this offset in its position; None if that place is an ordinary delayed record's."""
         offset = self._by_position.get(position_offset)
         return None if offset is None else self._halves[offset]
@@ -150,7 +150,7 @@ class HalfOrder:
 
     def recover(
         self,
-        halves: Iterable[Half],
+        halves: Iterable[HalfMessage],
         decided: Iterable[Decided],
         position: Position,
         finished: Iterable[Decided] = (),
@@ -169,7 +169,9 @@ class HalfOrder:
             self._count(one)
         self.delivered(position)
 
-    def place(self, halves: Sequence[Half], decided: Sequence[Decided], start_offset: int, end_offset: int) -> None:
+    def place(
+        self, halves: Sequence[HalfMessage], decided: Sequence[Decided], start_offset: int, end_offset: int
+    ) -> None:
         """Note half messages and decisions in flight, from the announcement at `start_offset` to the batch's `end_offset`."""
         for one in decided:
             self._deciding[one.offset] = one.outcome

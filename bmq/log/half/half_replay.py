@@ -10,7 +10,7 @@ from typing import Final
 
 from bmq.log.half.half_announcement import HALF_TYPE, HalfAnnouncement, parse_half
 from bmq.log.half.half_headers import Outcome
-from bmq.log.half.half_order import FINISHED_MAX, Decided, Half
+from bmq.log.half.half_order import FINISHED_MAX, Decided, HalfMessage
 from bmq.log.timers.announcements import NamedBatch, Position
 from bmq.log.timers.waiting_records import Pending
 from bmq.protocol.compression import Buffer
@@ -42,13 +42,13 @@ class HalfReplay:
     """
 
     def __init__(self) -> None:
-        self._halves: dict[int, Half] = {}
+        self._halves: dict[int, HalfMessage] = {}
         self._decided: dict[int, Decided] = {}
         self._finished: OrderedDict[int, Decided] = OrderedDict()
         self._waiting: _Waiting | None = None
 
     @property
-    def halves(self) -> Iterable[Half]:
+    def halves(self) -> Iterable[HalfMessage]:
         return self._halves.values()
 
     @property
@@ -114,10 +114,10 @@ class HalfReplay:
             self._finished.popitem(last=False)
 
 
-def halves_of(announcement: HalfAnnouncement, announced_at: int, base_offset: int) -> list[Half]:
+def halves_of(announcement: HalfAnnouncement, announced_at: int, base_offset: int) -> list[HalfMessage]:
     """The announcement's half messages. `announced_at`: its own offset; `base_offset`: that of the batch behind."""
     return [
-        Half(base_offset + entry.offset_delta, announced_at, announcement.now_ms, entry.check_id)
+        HalfMessage(base_offset + entry.offset_delta, announced_at, announcement.now_ms, entry.check_id)
         for entry in announcement.halves
     ]
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.log.half.check_schedule import CheckSchedule, CheckTerms, DueCheck
-from bmq.log.half.half_order import Half
+from bmq.log.half.half_order import HalfMessage
 
 pytestmark = pytest.mark.unit
 
@@ -17,7 +17,7 @@ TERMS = CheckTerms(first_ms=6, interval_ms=30, checks_max=3)
 def schedule(*held_ms: int, now_ms: int = 0, terms: CheckTerms = TERMS) -> CheckSchedule:
     found = CheckSchedule(terms)
     for offset, at_ms in enumerate(held_ms):
-        found.add(Half(offset, 0, at_ms, "id"), now_ms)
+        found.add(HalfMessage(offset, 0, at_ms, "id"), now_ms)
     return found
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bmq.log.half.half_announcement import HalfRecord, PlacedDecision, encode_half, parse_half
 from bmq.log.half.half_headers import AskedDecision, HalfRefused, Outcome
-from bmq.log.half.half_order import FINISHED_MAX, Decided, Half, HalfOrder
+from bmq.log.half.half_order import FINISHED_MAX, Decided, HalfMessage, HalfOrder
 from bmq.log.half.half_replay import HalfReplay, decided_of, halves_of
 from bmq.log.half.half_split import empty_batch
 from bmq.log.timers.announcements import START, Delivery, NamedBatch, Position, encode_delivery
@@ -213,10 +213,10 @@ def test_every_half_message_has_one_outcome_and_the_committed_are_delivered_once
     assert owner.halves.oldest_needed(log.high_watermark) == (left[0] - 1 if left else log.high_watermark)
 
 
-HALF = Half(5, 4, NOW_MS, "id")
+HALF = HalfMessage(5, 4, NOW_MS, "id")
 
 
-def order_with(*halves: Half) -> HalfOrder:
+def order_with(*halves: HalfMessage) -> HalfOrder:
     order = HalfOrder()
     order.recover(halves, [], START)
     return order
