@@ -15,7 +15,7 @@ from bmq.broker.timers.pairs import place_produced
 from bmq.broker.timers.partition_timers import PartitionTimers
 from bmq.log.half.half_announcement import HalfRecord, PlacedDecision, encode_half
 from bmq.log.half.half_headers import AskedDecision, HalfRefused, Outcome
-from bmq.log.half.half_order import Decided, HalfMessage, HalfOrder
+from bmq.log.half.half_order import HalfDecision, HalfMessage, HalfOrder
 from bmq.log.half.half_split import HalfSplit, split_half
 from bmq.log.opened_batch import BatchTooLong
 from bmq.log.partition_log import ProducedBatch
@@ -58,7 +58,7 @@ class Announced:
             for half in self.halves
         ]
         decided = [
-            Decided(one.offset, one.outcome, Position(one.due_ms, base_offset + one.offset_delta))
+            HalfDecision(one.offset, one.outcome, Position(one.due_ms, base_offset + one.offset_delta))
             for one in self.decisions
         ]
         self.order.place(halves, decided, start_offset, end_offset)

@@ -39,7 +39,7 @@ class HalfMessage(NamedTuple):
     check_id: str
 
 
-class Decided(NamedTuple):
+class HalfDecision(NamedTuple):
     """A decision about the half message `offset`. `position`: its place in the order of deliveries, if it was committed."""
 
     offset: int
@@ -51,7 +51,7 @@ class News(NamedTuple):
     """Half messages and decisions that have just become durable."""
 
     halves: list[HalfMessage]
-    decided: list[Decided]
+    decided: list[HalfDecision]
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class _Placed:
     start_offset: int
     end_offset: int
     halves: Sequence[HalfMessage]
-    decided: Sequence[Decided]
+    decided: Sequence[HalfDecision]
 
 
 class HalfOrder:
@@ -151,9 +151,9 @@ class HalfOrder:
     def recover(
         self,
         halves: Iterable[HalfMessage],
-        decided: Iterable[Decided],
+        decided: Iterable[HalfDecision],
         position: Position,
-        finished: Iterable[Decided] = (),
+        finished: Iterable[HalfDecision] = (),
     ) -> None:
         """Begin with what a replay has found, in the order of the log; deliveries have come to `position`. Raises CorruptRecords.
 
@@ -170,7 +170,7 @@ class HalfOrder:
         self.delivered(position)
 
     def place(
-        self, halves: Sequence[HalfMessage], decided: Sequence[Decided], start_offset: int, end_offset: int
+        self, halves: Sequence[HalfMessage], decided: Sequence[HalfDecision], start_offset: int, end_offset: int
     ) -> None:
         """Note half messages and decisions in flight, from the announcement at `start_offset` to the batch's `end_offset`."""
         for one in decided:
@@ -209,7 +209,7 @@ class HalfOrder:
             del self._by_position[at.offset]
             self._leave(offset, Outcome.COMMIT)
 
-    def _count(self, decided: Decided) -> None:
+    def _count(self, decided: HalfDecision) -> None:
         offset, outcome = decided.offset, decided.outcome
         if offset not in self._halves:
             self._remember(offset, outcome)  # it was held below the replay's start, so it is finished

@@ -10,7 +10,7 @@ from typing import Final
 
 from bmq.log.half.half_announcement import HALF_TYPE, HalfAnnouncement, parse_half
 from bmq.log.half.half_headers import Outcome
-from bmq.log.half.half_order import FINISHED_MAX, Decided, HalfMessage
+from bmq.log.half.half_order import FINISHED_MAX, HalfDecision, HalfMessage
 from bmq.log.timers.announcements import NamedBatch, Position
 from bmq.log.timers.waiting_records import Pending
 from bmq.protocol.compression import Buffer
@@ -43,8 +43,8 @@ class HalfReplay:
 
     def __init__(self) -> None:
         self._halves: dict[int, HalfMessage] = {}
-        self._decided: dict[int, Decided] = {}
-        self._finished: OrderedDict[int, Decided] = OrderedDict()
+        self._decided: dict[int, HalfDecision] = {}
+        self._finished: OrderedDict[int, HalfDecision] = OrderedDict()
         self._waiting: _Waiting | None = None
 
     @property
@@ -52,11 +52,11 @@ class HalfReplay:
         return self._halves.values()
 
     @property
-    def decided(self) -> Iterable[Decided]:
+    def decided(self) -> Iterable[HalfDecision]:
         return self._decided.values()
 
     @property
-    def finished(self) -> Iterable[Decided]:
+    def finished(self) -> Iterable[HalfDecision]:
         return self._finished.values()
 
     def add_batch(self, data: Buffer, place: int, header: BatchHeader) -> Iterable[Pending]:
@@ -108,7 +108,7 @@ class HalfReplay:
                 pending.append(Pending(*decided.position, announced_at))
         return pending
 
-    def _finish(self, decided: Decided) -> None:
+    def _finish(self, decided: HalfDecision) -> None:
         self._finished[decided.offset] = decided
         if len(self._finished) > FINISHED_MAX:
             self._finished.popitem(last=False)
@@ -122,9 +122,9 @@ def halves_of(announcement: HalfAnnouncement, announced_at: int, base_offset: in
     ]
 
 
-def decided_of(announcement: HalfAnnouncement, base_offset: int) -> list[Decided]:
+def decided_of(announcement: HalfAnnouncement, base_offset: int) -> list[HalfDecision]:
     """The announcement's decisions. `base_offset`: that of the batch behind."""
     return [
-        Decided(one.offset, one.outcome, Position(one.due_ms, base_offset + one.offset_delta))
+        HalfDecision(one.offset, one.outcome, Position(one.due_ms, base_offset + one.offset_delta))
         for one in announcement.decisions
     ]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bmq.log.half.half_announcement import HalfRecord, PlacedDecision, encode_half, parse_half
 from bmq.log.half.half_headers import AskedDecision, HalfRefused, Outcome
-from bmq.log.half.half_order import FINISHED_MAX, Decided, HalfMessage, HalfOrder
+from bmq.log.half.half_order import FINISHED_MAX, HalfDecision, HalfMessage, HalfOrder
 from bmq.log.half.half_replay import HalfReplay, decided_of, halves_of
 from bmq.log.half.half_split import empty_batch
 from bmq.log.timers.announcements import START, Delivery, NamedBatch, Position, encode_delivery
@@ -222,8 +222,8 @@ def order_with(*halves: HalfMessage) -> HalfOrder:
     return order
 
 
-def decided(outcome: Outcome, offset: int = 5, at: int = 9) -> Decided:
-    return Decided(offset, outcome, Position(NOW_MS, at))
+def decided(outcome: Outcome, offset: int = 5, at: int = 9) -> HalfDecision:
+    return HalfDecision(offset, outcome, Position(NOW_MS, at))
 
 
 def test_a_decision_on_its_way_stands_until_it_is_refused() -> None:
