@@ -18,7 +18,7 @@ from bmq.log.store import (
     StoreError,
 )
 from bmq.log.timers.delivering import DueRecord
-from bmq.log.timers.run_file import RunBlock, RunWriter
+from bmq.log.timers.run_file import RunBlock, RunEncoder
 from bmq.log.timers.run_reference import RunReference
 
 APPEND_BYTES: Final = 256 * 1024
@@ -36,7 +36,7 @@ class RunSink:
         self._partition = partition
         self._writer = writer
         self._number = number
-        self._run = RunWriter()
+        self._run = RunEncoder()
         self._chunks: list[bytes] = []
         self._chunk_bytes = 0
         self._is_closed = False

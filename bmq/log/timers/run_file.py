@@ -56,7 +56,7 @@ class RunBlock(NamedTuple):
     last: Position
 
 
-class RunWriter:
+class RunEncoder:
     """Encodes a run's file, from records in order or from whole blocks in order. The caller writes the returned bytes."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from bmq.log.timers.announcements import (
 )
 from bmq.log.timers.delivering import DueRecord
 from bmq.log.timers.run_draft import RunDraft
-from bmq.log.timers.run_file import RunIndex, RunWriter, decode_tail, records_in
+from bmq.log.timers.run_file import RunEncoder, RunIndex, decode_tail, records_in
 from bmq.protocol.compression import Compression
 
 pytestmark = pytest.mark.unit
@@ -34,7 +34,7 @@ def held_of(records: list[HeldRecord], cancels: list[Cancel], codec: Compression
 
 def written(draft: RunDraft) -> list[DueRecord]:
     """What a reader finds in the run, with its bodies as bytes."""
-    writer, data = RunWriter(), bytearray()
+    writer, data = RunEncoder(), bytearray()
     for block in draft.blocks():
         data += writer.add_block(block)
     data += writer.finish()
@@ -111,11 +111,11 @@ def test_a_block_is_not_put_in_front_of_what_a_run_has() -> None:
     draft.add(held_of([HeldRecord(9, 1, 0, b"")], []), 100, START)
     draft.sort()
     (block,) = draft.blocks()
-    writer = RunWriter()
+    writer = RunEncoder()
     assert writer.add_block(block)
     with pytest.raises(ValueError, match="is not behind"):
         writer.add_block(block)
-    alone = RunWriter()
+    alone = RunEncoder()
     alone.add(DueRecord(5, 2, 0, b""))
     with pytest.raises(ValueError, match="is not behind"):
         alone.add_block(block)

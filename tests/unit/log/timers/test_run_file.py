@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from bmq.log.timers.announcements import Position
 from bmq.log.timers.delivering import DueRecord
-from bmq.log.timers.run_file import BLOCK_BYTES, TAIL_BYTES, CorruptRun, RunIndex, RunWriter, decode_tail, records_in
+from bmq.log.timers.run_file import BLOCK_BYTES, TAIL_BYTES, CorruptRun, RunEncoder, RunIndex, decode_tail, records_in
 
 pytestmark = pytest.mark.unit
 
 
 def run_of(records: list[DueRecord]) -> bytes:
-    writer = RunWriter()
+    writer = RunEncoder()
     return b"".join((*(writer.add(record) for record in records), writer.finish()))
 
 
@@ -68,7 +68,7 @@ def test_a_block_is_bounded_and_one_is_enough_to_begin_in_the_middle() -> None:
 
 
 def test_records_out_of_order_and_no_records_are_refused() -> None:
-    writer = RunWriter()
+    writer = RunEncoder()
     with pytest.raises(ValueError, match="without a record"):
         writer.finish()
     writer.add(DueRecord(5, 7, 0, b""))

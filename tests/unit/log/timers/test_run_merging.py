@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bmq.log.timers.announcements import START, Position
 from bmq.log.timers.delivering import DueRecord
 from bmq.log.timers.row_merging import merged_blocks
-from bmq.log.timers.run_file import CorruptRun, RunWriter, records_in
+from bmq.log.timers.run_file import CorruptRun, RunEncoder, records_in
 from bmq.log.timers.run_merging import merged
 from bmq.log.timers.run_reader import RunReader
 from bmq.log.timers.run_reference import RunReference
@@ -25,7 +25,7 @@ PLACES = st.builds(Position, st.integers(0, 9), st.integers(0, 30))
 
 
 def reader_of(store: FakeStore, number: int, records: list[DueRecord], end_offset: int = 100) -> RunReader:
-    writer = RunWriter()
+    writer = RunEncoder()
     data = b"".join((*(writer.add(record) for record in sorted(records, key=place_of)), writer.finish()))
     path = f"run{number}"
     file_id = store.put_file(path, data)
@@ -48,7 +48,7 @@ def read_blocks(readers: list[RunReader], position: Position = START) -> list[Du
     """The same by blocks, as a merge writes them."""
 
     async def found() -> list[DueRecord]:
-        writer = RunWriter()
+        writer = RunEncoder()
         blocks = [writer.add_block(block) async for block in merged_blocks(readers, position)]
         records = [record._replace(body=bytes(record.body)) for block in blocks for record in records_in(block)]
         assert len(records) == writer.count

@@ -17,7 +17,7 @@ from bmq.log.partition_view import view_partition
 from bmq.log.store import Durability
 from bmq.log.timers.announcements import START
 from bmq.log.timers.delivering import DueRecord
-from bmq.log.timers.run_file import RunWriter
+from bmq.log.timers.run_file import RunEncoder
 from bmq.log.timers.run_reference import RunReference
 from bmq.spark.jobs.segment_check import Kind
 from bmq.spark.jobs.stored_segments import SegmentTask, runs_of
@@ -41,7 +41,7 @@ def write(root: Path, change: Callable[[RunReference], RunReference] = lambda ru
         try:
             await store.make_directories(PATHS.epoch(1))
             writer = await store.create_segment(RUN, holder="h", durability=Durability.HFLUSH, segment_bytes=1 << 20)
-            run = RunWriter()
+            run = RunEncoder()
             await writer.append([b"".join((*map(run.add, RECORDS), run.finish()))])
             reference = RunReference(
                 1, 0, writer.file_id, await writer.close(), 0, run.count, *run.first, *run.last, end_offset=300
@@ -110,7 +110,7 @@ def test_a_run_that_is_not_there_is_found(tmp_path: Path) -> None:
     assert check(root, task).is_gone, "it was dropped since the job was planned"
 
 
-class CarelessWriter(RunWriter):
+class CarelessEncoder(RunEncoder):
     """As a faulty merge would write: checksums and counts are right, the order is not."""
 
     def add(self, record: DueRecord) -> bytes:
@@ -127,6 +127,6 @@ def test_a_run_whose_records_do_not_follow_each_other_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, records: list[DueRecord]
 ) -> None:
     monkeypatch.setattr(sys.modules[__name__], "RECORDS", records)
-    monkeypatch.setattr(sys.modules[__name__], "RunWriter", CarelessWriter)
+    monkeypatch.setattr(sys.modules[__name__], "RunEncoder", CarelessEncoder)
     (finding,) = check(tmp_path / "store", write(tmp_path / "store")).findings
     assert finding.kind is Kind.RUN and "is out of order" in finding.reason
