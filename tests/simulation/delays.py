@@ -41,7 +41,7 @@ DIFFERENCES_MS = ((0,), (0, 500, 4_000), (0, 500, HOUR_MS * 5 // 6))
 SMALL_RUNS: Final = {
     "broker.timers.run_lifecycle.WINDOW_PRESSED": 10,
     "broker.timers.run_lifecycle.LOG_BYTES": 10_000,
-    "broker.timers.run_making.SORTED_COUNT_MAX": 8,
+    "broker.timers.run_builder.SORTED_COUNT_MAX": 8,
     "log.timers.run_tiers.RUNS_OVERLAPPING_MAX": 2,
     "log.timers.run_tiers.FILE_BYTES": 3_000,
     "log.timers.run_file.BLOCK_BYTES": 1_000,

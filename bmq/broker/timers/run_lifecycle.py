@@ -23,8 +23,8 @@ from bmq.broker.log_reads import LogReads
 from bmq.broker.manifest_changes import ManifestChanges
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.timers.pending_runs import PendingRuns
+from bmq.broker.timers.run_builder import NewRuns, RunBuilder
 from bmq.broker.timers.run_lookups import RunLookups
-from bmq.broker.timers.run_making import MadeRuns, RunMaking
 from bmq.log.manifest import TimersReference
 from bmq.log.partition_files import PartitionFiles
 from bmq.log.store import CorruptFile, StoreError
@@ -70,13 +70,13 @@ class RunLifecycle:
         self._order = order
         self._is_delivering = is_delivering
         self._look = look
-        self._making = RunMaking(partition, reads, count(), lambda: order.position)
+        self._builder = RunBuilder(partition, reads, count(), lambda: order.position)
         self._pressing = asyncio.Lock()
         self._merging = False
         self._is_naming = False
         self._is_pressing = False
         self._unnamed = False  # runs were added or dropped that the newest manifest does not know of
-        self._waiting: list[tuple[MadeRuns, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[NewRuns, asyncio.Future[None]]] = []
         self._appended_bytes = 0
         # Bytes that this owner has appended: in all, at its last check, and up to where the log begins to be needed.
         self._total_bytes = self._looked_bytes = self._needed_bytes = 0
@@ -171,8 +171,8 @@ class RunLifecycle:
             from_offset, sealed_bytes = order.oldest_needed(partition.high_watermark), self._total_bytes
             try:
                 async with partition.context.run_room:
-                    made = await partition.with_files(lambda _: self._making.from_log(from_offset, order.sealed_below))
-                await self._settled(made)
+                    new = await partition.with_files(lambda _: self._builder.from_log(from_offset, order.sealed_below))
+                await self._settled(new)
             except (BmqError, StoreError):
                 order.unseal()
                 raise
@@ -208,8 +208,8 @@ class RunLifecycle:
 
     async def _merge(self, merged: tuple[RunReference, ...]) -> None:
         async with self._partition.context.merge_room:
-            made = await self._partition.with_files(lambda _: self._making.merge(merged))
-        await self._settled(made)
+            new = await self._partition.with_files(lambda _: self._builder.merge(merged))
+        await self._settled(new)
         self._name_later()
 
     # --- from old runs to new ones
@@ -222,42 +222,42 @@ class RunLifecycle:
                 done.set_exception(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not owned any more"))
                 done.exception()  # marks the error as retrieved: the waiting task may be cancelled already
 
-    async def _settled(self, made: MadeRuns) -> None:
+    async def _settled(self, new: NewRuns) -> None:
         if self._partition.state.is_final:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the partition is not owned any more")
         done = asyncio.get_running_loop().create_future()
-        self._waiting.append((made, done))
+        self._waiting.append((new, done))
         if not self._is_delivering():
             self.settle()
             self._look()
         try:
             await done
         except CorruptFile:
-            self._making.remove(made.runs)
+            self._builder.remove(new.runs)
             raise
 
     def settle(self) -> None:
         """Let new runs replace what they were made from. Does nothing while a record is taken for a delivery."""
         while self._waiting and self._order.is_settled:
-            made, done = self._waiting.pop(0)
+            new, done = self._waiting.pop(0)
             if done.done():
                 continue  # its task was cancelled
             try:
-                self._take(made)
+                self._take(new)
             except CorruptFile as error:
                 done.set_exception(error)
             else:
                 done.set_result(None)
 
-    def _take(self, made: MadeRuns) -> None:
+    def _take(self, new: NewRuns) -> None:
         order, runs = self._order, self.runs
-        if made.replaced:
-            runs.replace(made.replaced, made.runs)
+        if new.replaced:
+            runs.replace(new.replaced, new.runs)
         else:
-            written, pending = made.pending_count(order.position, order.waiting_cancels), order.sealed_pending()
+            written, pending = new.pending_count(order.position, order.waiting_cancels), order.sealed_pending()
             if written != pending:
                 raise CorruptFile(f"{written} records were written to runs, but {pending} are pending")
-            runs.add(made.runs)
+            runs.add(new.runs)
             order.drop_sealed()
             self.lookups.forget()
         runs.drop_passed()

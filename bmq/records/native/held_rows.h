@@ -1,4 +1,4 @@
-/* Sorts held records and lays them out in the blocks of a run, for bmq/broker/timers/run_making.py. */
+/* Sorts held records and lays them out in the blocks of a run, for bmq/broker/timers/run_builder.py. */
 #ifndef BMQ_HELD_ROWS_H
 #define BMQ_HELD_ROWS_H
 

@@ -171,7 +171,7 @@ class History:
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of three delayed records, made early."""
     monkeypatch.setattr("bmq.broker.timers.run_lifecycle.WINDOW_PRESSED", 4)
-    monkeypatch.setattr("bmq.broker.timers.run_making.SORTED_COUNT_MAX", 3)
+    monkeypatch.setattr("bmq.broker.timers.run_builder.SORTED_COUNT_MAX", 3)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bmq.broker.runtime import PartitionRuntime
-from bmq.broker.timers.run_sink import RunSink
+from bmq.broker.timers.run_file_writer import RunFileWriter
 from bmq.log.manifest import TimersReference
 from bmq.log.store import StorageUnavailable
 from bmq.protocol.error_codes import ErrorCode
@@ -27,7 +27,7 @@ BOTH = replace(DELAY, is_half_enabled=True, segment_bytes=2000, file_delete_dela
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of three records, made early."""
     monkeypatch.setattr("bmq.broker.timers.run_lifecycle.WINDOW_PRESSED", 6)
-    monkeypatch.setattr("bmq.broker.timers.run_making.SORTED_COUNT_MAX", 3)
+    monkeypatch.setattr("bmq.broker.timers.run_builder.SORTED_COUNT_MAX", 3)
 
 
 def named(log: PartitionRuntime) -> TimersReference:
@@ -210,10 +210,10 @@ def test_a_run_that_cannot_be_written_leaves_half_messages_as_they_were(monkeypa
         name, delayed = await both_pending(log, world)
         with monkeypatch.context() as patch:
 
-            async def fails(*_: object, **__: object) -> RunSink:
+            async def fails(*_: object, **__: object) -> RunFileWriter:
                 raise StorageUnavailable("no room")
 
-            patch.setattr(RunSink, "create", fails)
+            patch.setattr(RunFileWriter, "create", fails)
             await lifecycle_of(log).make_room(log.high_watermark)
         assert runs_of(log) == () and waiting(log.half) == [name]
         await sent(log, decision("commit", name))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bmq.broker.runtime import PartitionRuntime
+from bmq.broker.timers.run_file_writer import RunFileWriter
 from bmq.broker.timers.run_lifecycle import RunLifecycle
-from bmq.broker.timers.run_sink import RunSink
 from bmq.log.damage import accept, file_damage
 from bmq.log.names import partition_directory
 from bmq.log.partition_files import PartitionFiles
@@ -37,7 +37,7 @@ KEPT = replace(DELAY, segment_bytes=2000, file_delete_delay_ms=1000)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs of three records, blocks of two, and a merge of three that overlap."""
     monkeypatch.setattr("bmq.broker.timers.run_lifecycle.WINDOW_PRESSED", 6)
-    monkeypatch.setattr("bmq.broker.timers.run_making.SORTED_COUNT_MAX", 3)
+    monkeypatch.setattr("bmq.broker.timers.run_builder.SORTED_COUNT_MAX", 3)
     monkeypatch.setattr("bmq.log.timers.run_tiers.RUNS_OVERLAPPING_MAX", 2)
     monkeypatch.setattr("bmq.log.timers.run_tiers.FILE_BYTES", 400)
     monkeypatch.setattr("bmq.log.timers.run_file.BLOCK_BYTES", 100)
@@ -176,9 +176,9 @@ def test_an_owner_that_ends_while_it_writes_runs(step: str, monkeypatch: pytest.
         expected = await hold_many(log, world, 5)
         match step:
             case "created":
-                die_behind(RunSink, "create", 2)
+                die_behind(RunFileWriter, "create", 2)
             case "written":
-                die_behind(RunSink, "finish", 2)
+                die_behind(RunFileWriter, "finish", 2)
             case _:
                 die_behind(PartitionFiles, "write_manifest", 1)
         room = asyncio.create_task(lifecycle_of(log).make_room(log.high_watermark))
@@ -275,14 +275,14 @@ def test_a_manifest_whose_answer_was_lost_keeps_the_runs_that_it_may_name(monkey
 
 def test_runs_that_cannot_be_written_are_tried_again_and_producers_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bmq.broker.timers.holds.WINDOW_MAX", 8)
-    create, is_away = RunSink.create, True
+    create, is_away = RunFileWriter.create, True
 
-    async def no_run(*args: Any) -> RunSink:
+    async def no_run(*args: Any) -> RunFileWriter:
         if is_away:
             raise StorageUnavailable("no run is written")
         return await create(*args)
 
-    monkeypatch.setattr(RunSink, "create", no_run)
+    monkeypatch.setattr(RunFileWriter, "create", no_run)
 
     async def main() -> None:
         nonlocal is_away
@@ -308,13 +308,13 @@ def test_producers_wait_for_runs_that_do_not_keep_up(monkeypatch: pytest.MonkeyP
         world = World()
         log = await world.owner(KEPT).log()
         expected = await hold_many(log, world, 5)
-        create = RunSink.create
+        create = RunFileWriter.create
 
-        async def slowly(*args: Any) -> RunSink:
+        async def slowly(*args: Any) -> RunFileWriter:
             await asyncio.sleep(5)
             return await create(*args)
 
-        monkeypatch.setattr(RunSink, "create", slowly)
+        monkeypatch.setattr(RunFileWriter, "create", slowly)
         room = asyncio.create_task(lifecycle_of(log).make_room(log.high_watermark))
         await asyncio.sleep(0.1)
         for _ in range(3):
@@ -336,13 +336,13 @@ def test_a_hold_that_comes_while_runs_are_written_is_in_none(monkeypatch: pytest
         owner = world.owner(KEPT)
         log = await owner.log()
         await hold_many(log, world, 5)
-        finish = RunSink.finish
+        finish = RunFileWriter.finish
 
         async def slowly(*args: Any) -> RunReference:
             await asyncio.sleep(1)
             return await finish(*args)
 
-        monkeypatch.setattr(RunSink, "finish", slowly)
+        monkeypatch.setattr(RunFileWriter, "finish", slowly)
         room = asyncio.create_task(lifecycle_of(log).make_room(log.high_watermark))
         await asyncio.sleep(0.5)
         await hold(log, world, (b"early", 100), (b"late", 90_000))
@@ -364,13 +364,13 @@ def test_a_manifest_that_is_written_while_runs_are_does_not_count_on_them(monkey
         owner = world.owner(KEPT)
         log = await owner.log()
         expected = await hold_many(log, world, 5)
-        create = RunSink.create
+        create = RunFileWriter.create
 
-        async def slowly(*args: Any) -> RunSink:
+        async def slowly(*args: Any) -> RunFileWriter:
             await asyncio.sleep(1)
             return await create(*args)
 
-        monkeypatch.setattr(RunSink, "create", slowly)
+        monkeypatch.setattr(RunFileWriter, "create", slowly)
         room = asyncio.create_task(lifecycle_of(log).make_room(log.high_watermark))
         await asyncio.sleep(0.5)
         await log.inspect().changes.write()
@@ -580,13 +580,13 @@ def test_a_record_is_cancelled_while_it_is_written_to_a_run(monkeypatch: pytest.
         now_ms = world.clock.now_ms()
         name = await hold(log, world, (b"a", 10_000), (b"b", 11_000), (b"c", 12_000), (b"d", 13_000))
         assert (await append(log, cancelling((name + 2, now_ms + 12_000)))).error_code is ErrorCode.NONE
-        finish = RunSink.finish
+        finish = RunFileWriter.finish
 
         async def slowly(*args: Any) -> RunReference:
             await asyncio.sleep(1)
             return await finish(*args)
 
-        monkeypatch.setattr(RunSink, "finish", slowly)
+        monkeypatch.setattr(RunFileWriter, "finish", slowly)
         room = asyncio.create_task(lifecycle_of(log).make_room(log.high_watermark))
         await asyncio.sleep(0.5)
         assert (await append(log, cancelling((name + 1, now_ms + 11_000)))).error_code is ErrorCode.NONE

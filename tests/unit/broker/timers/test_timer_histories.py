@@ -155,7 +155,7 @@ def test_each_record_in_runs_is_delivered_once_in_order_and_never_early(
     """With runs of a few records, of which more than two at one place are merged."""
     monkeypatch.setattr("bmq.broker.timers.run_lifecycle.WINDOW_PRESSED", 4)
     monkeypatch.setattr("bmq.broker.timers.run_lifecycle.LOG_BYTES", 2000)
-    monkeypatch.setattr("bmq.broker.timers.run_making.SORTED_COUNT_MAX", 3)
+    monkeypatch.setattr("bmq.broker.timers.run_builder.SORTED_COUNT_MAX", 3)
     monkeypatch.setattr("bmq.log.timers.run_tiers.RUNS_OVERLAPPING_MAX", 2)
     monkeypatch.setattr("bmq.log.timers.run_tiers.FILE_BYTES", 200)
     monkeypatch.setattr("bmq.log.timers.run_file.BLOCK_BYTES", 100)

@@ -17,7 +17,7 @@ from bmq.broker.partition_events import WriterBroken
 from bmq.broker.partition_states import Writing
 from bmq.broker.runtime import PartitionRuntime
 from bmq.broker.timers.partition_timers import LOOK_S_MAX
-from bmq.broker.timers.run_sink import RunSink
+from bmq.broker.timers.run_file_writer import RunFileWriter
 from bmq.log.partition_log import TopicPartition, WholeBatches
 from bmq.log.store import StorageUnavailable
 from bmq.log.timers.due_order import DueOrder
@@ -422,7 +422,7 @@ def no_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     async def create(*_: Any) -> None:
         raise StorageUnavailable("no run is written")
 
-    monkeypatch.setattr(RunSink, "create", create)
+    monkeypatch.setattr(RunFileWriter, "create", create)
 
 
 @pytest.mark.usefixtures("no_runs")

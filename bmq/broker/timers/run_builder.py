@@ -11,7 +11,7 @@ from typing import Final
 
 from bmq.broker.log_reads import LogReads
 from bmq.broker.owned_partition import OwnedPartition
-from bmq.broker.timers.run_sink import RunSink
+from bmq.broker.timers.run_file_writer import RunFileWriter
 from bmq.log.store import CorruptFile
 from bmq.log.timers.announcements import Held, Position
 from bmq.log.timers.replay import AnnouncementFinder
@@ -29,7 +29,7 @@ SORTED_COUNT_MAX: Final = 50_000
 """Most records that are sorted for one run, in one turn of the event loop: it takes some 5 ms in the kernel."""
 
 
-class MadeRuns:
+class NewRuns:
     """New `runs`: with the records of the runs `replaced`, or (if that is empty) with records held in the log.
 
     `cancelled`: places that cancellations in that part of the log name.
@@ -65,7 +65,7 @@ def _has(chunk: tuple[array[int], array[int]], place: Position) -> bool:
     return index >= 0 and (chunk[0][index], chunk[1][index]) == place
 
 
-class RunMaking:
+class RunBuilder:
     """Writes runs of one partition. `position` returns how far durable deliveries have come; records up to it are left out."""
 
     def __init__(
@@ -76,47 +76,47 @@ class RunMaking:
         self._numbers = numbers
         self._position = position
 
-    async def from_log(self, from_offset: int, to_offset: int) -> MadeRuns:
+    async def from_log(self, from_offset: int, to_offset: int) -> NewRuns:
         """Write the records held at [from_offset, to_offset). Raises BmqError, StoreError; the new files are removed then."""
-        made, draft = MadeRuns(), RunDraft()
+        new, draft = NewRuns(), RunDraft()
         try:
             async with aclosing(self._held(from_offset, to_offset)) as held:
                 async for found, base_offset in held:
                     draft.add(found, base_offset, self._position())
                     if draft.size_bytes >= SORTED_BYTES_MAX or len(draft) >= SORTED_COUNT_MAX:
-                        await self._write(made, draft, to_offset)
+                        await self._write(new, draft, to_offset)
                         draft = RunDraft()
-            await self._write(made, draft, to_offset)
+            await self._write(new, draft, to_offset)
         except BaseException:
-            self.remove(made.runs)
+            self.remove(new.runs)
             raise
-        return made
+        return new
 
-    async def merge(self, replaced: Sequence[RunReference]) -> MadeRuns:
+    async def merge(self, replaced: Sequence[RunReference]) -> NewRuns:
         """Write the records of the runs `replaced` to new ones. Raises as `from_log` does."""
-        made = MadeRuns(replaced)
+        new = NewRuns(replaced)
         tier = tier_of_merged(replaced)
         end_offset = max(run.end_offset for run in replaced)
         length_bytes = file_bytes_of(tier)
-        sink: RunSink | None = None
+        writer: RunFileWriter | None = None
         try:
             async with aclosing(merged_blocks(map(self._reader, replaced), self._position())) as blocks:
                 async for block in blocks:
                     await asyncio.sleep(0)
-                    if sink is None:
-                        sink = await self._sink(length_bytes)
-                    await sink.add_block(block)
-                    if sink.size_bytes >= length_bytes:
-                        made.runs.append(await sink.finish(tier, end_offset))
-                        sink = None
-            if sink is not None:
-                made.runs.append(await sink.finish(tier, end_offset))
+                    if writer is None:
+                        writer = await self._create_file(length_bytes)
+                    await writer.add_block(block)
+                    if writer.size_bytes >= length_bytes:
+                        new.runs.append(await writer.finish(tier, end_offset))
+                        writer = None
+            if writer is not None:
+                new.runs.append(await writer.finish(tier, end_offset))
         except BaseException as error:
-            if sink is not None:
-                await _let_go(sink, error)
-            self.remove(made.runs)
+            if writer is not None:
+                await _discard_or_abandon(writer, error)
+            self.remove(new.runs)
             raise
-        return made
+        return new
 
     async def _held(self, from_offset: int, to_offset: int) -> AsyncGenerator[tuple[Held, int], None]:
         """The valid announcements of held records, in log order, each with the base offset of the batch behind it."""
@@ -134,29 +134,29 @@ class RunMaking:
                     yield found.announcement, found.base_offset
             await asyncio.sleep(0)
 
-    async def _write(self, made: MadeRuns, draft: RunDraft, end_offset: int) -> None:
+    async def _write(self, new: NewRuns, draft: RunDraft, end_offset: int) -> None:
         """Write the draft's records to one run; none if the draft has no records."""
-        made.cancelled |= draft.cancelled
+        new.cancelled |= draft.cancelled
         draft.sort()
         if not draft.row_count:
             return
-        sink = await self._sink(draft.size_bytes)
+        writer = await self._create_file(draft.size_bytes)
         try:
             for block in draft.blocks():
-                await sink.add_block(block)
-            run = await sink.finish(0, end_offset)
+                await writer.add_block(block)
+            run = await writer.finish(0, end_offset)
         except BaseException as error:
-            await _let_go(sink, error)
+            await _discard_or_abandon(writer, error)
             raise
-        made.runs.append(run)
-        made.write(*draft.places)
+        new.runs.append(run)
+        new.write(*draft.places)
 
     def _reader(self, run: RunReference) -> RunReader:
         paths = self._partition.paths
         return RunReader(self._partition.context.store, paths.run(run.leader_epoch, run.number), run)
 
-    async def _sink(self, length_bytes: int) -> RunSink:
-        return await RunSink.create(self._partition, next(self._numbers), length_bytes)
+    async def _create_file(self, length_bytes: int) -> RunFileWriter:
+        return await RunFileWriter.create(self._partition, next(self._numbers), length_bytes)
 
     def remove(self, runs: Sequence[RunReference]) -> None:
         """Delete these runs, which no manifest ever named."""
@@ -164,8 +164,8 @@ class RunMaking:
         self._partition.context.trash.put((paths.run(run.leader_epoch, run.number) for run in runs), 0)
 
 
-async def _let_go(sink: RunSink, error: BaseException) -> None:
+async def _discard_or_abandon(writer: RunFileWriter, error: BaseException) -> None:
     if isinstance(error, Exception):
-        await sink.discard()
+        await writer.discard()
     else:  # the task was cancelled because the partition has ended: touch nothing in the store
-        sink.abandon()
+        writer.abandon()

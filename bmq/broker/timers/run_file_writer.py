@@ -29,7 +29,7 @@ ROOM_BYTES: Final = 16 * 1024 * 1024
 _log = structlog.get_logger("bmq.broker")
 
 
-class RunSink:
+class RunFileWriter:
     """A file `timers.<number>` that is being written. No manifest names it before `finish` returns; `discard` deletes it."""
 
     def __init__(self, partition: OwnedPartition, writer: SegmentWriter, number: int) -> None:
@@ -42,7 +42,7 @@ class RunSink:
         self._is_closed = False
 
     @classmethod
-    async def create(cls, partition: OwnedPartition, number: int, length_bytes: int) -> RunSink:
+    async def create(cls, partition: OwnedPartition, number: int, length_bytes: int) -> RunFileWriter:
         """Create the file. `number` was never used before (rule 21); `length_bytes`: its expected length.
 
         Raises FencedWriter, StoreError; StorageUnavailable when too few nodes hold it.
