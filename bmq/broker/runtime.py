@@ -412,7 +412,7 @@ class PartitionRuntime:
                 self.started.set_result(None)
             self._on_change(self)
             self._reports.started()
-            self.timers.start_looking()
+            self.timers.start_deliveries()
             if self.compaction.is_allowed:
                 self.spawn(self.compaction.remove_unnamed())
 

@@ -34,7 +34,7 @@ PAUSE_S: Final = 0.2
 
 There is no pause while more checks are due than one request takes.
 """
-LOOK_S_MAX: Final = 1.0
+CLOCK_READ_S_MAX: Final = 1.0
 """While messages are undecided, the wall clock is read at least this often, because it may be set."""
 COPY_RETRY_S_MAX: Final = 30.0
 
@@ -73,7 +73,7 @@ class HalfChecks:
 
     # --- when
 
-    def look(self) -> None:
+    def schedule_wake_up(self) -> None:
         """Start to copy given-up messages, and set the wake-up for the next check."""
         partition, config = self._partition, self._partition.config
         if partition.closed_code() is not ErrorCode.NONE or not partition.is_owning or self._checker() is None:
@@ -85,7 +85,7 @@ class HalfChecks:
         if next_ms is None or self._is_taking or self._requests == REQUESTS_MAX:
             return
         wait_s = (next_ms - partition.context.clock.now_ms()) / 1000
-        self._wake_up.within(min(max(0.0 if self._is_behind else PAUSE_S, wait_s), LOOK_S_MAX))
+        self._wake_up.within(min(max(0.0 if self._is_behind else PAUSE_S, wait_s), CLOCK_READ_S_MAX))
 
     def end(self) -> None:
         """The machine has ended."""
@@ -100,7 +100,7 @@ class HalfChecks:
             self._requests += 1
             self._partition.machine.spawn(self._check())
         else:
-            self.look()
+            self.schedule_wake_up()
 
     def _checker(self) -> HalfChecker | None:
         return self._partition.context.half_checker
@@ -117,7 +117,7 @@ class HalfChecks:
             await self._ask()
         finally:
             self._requests -= 1
-        self.look()
+        self.schedule_wake_up()
 
     async def _ask(self) -> None:
         asked: list[Check] = []
@@ -130,7 +130,7 @@ class HalfChecks:
             finally:
                 has_taken, self._is_taking = True, False
             asked.extend(request.checks if request is not None else ())
-            self.look()
+            self.schedule_wake_up()
             return request
 
         counts = self._partition.context.counts
@@ -200,7 +200,7 @@ class HalfChecks:
             await self._copy()
         finally:
             self._is_copying = False
-        self.look()
+        self.schedule_wake_up()
 
     async def _copy(self) -> None:
         partition, order = self._partition, self._half.order

@@ -25,7 +25,7 @@ UNDECIDED_MAX: Final = 100_000
 class Checks(Protocol):
     """Checks half messages whose time has come, and copies those that are given up."""
 
-    def look(self) -> None:
+    def schedule_wake_up(self) -> None:
         """Start the checks and copies that are due, and set the wake-up for the next."""
 
     def end(self) -> None:
@@ -55,10 +55,10 @@ class PartitionHalf:
         if terms != self.schedule.terms:
             self.schedule = CheckSchedule(terms)
             self._schedule_all()
-        self.checks.look()
+        self.checks.schedule_wake_up()
 
-    def look(self) -> None:
-        self.checks.look()
+    def schedule_wake_up(self) -> None:
+        self.checks.schedule_wake_up()
 
     def end(self) -> None:
         self.checks.end()
@@ -90,7 +90,7 @@ class PartitionHalf:
             counts.half_committed += decided.outcome is Outcome.COMMIT
             counts.half_rolled_back += decided.outcome is Outcome.ROLLBACK
             counts.half_given_up += decided.outcome is Outcome.GIVEN_UP
-        self.checks.look()
+        self.checks.schedule_wake_up()
 
     def rollback(self, end_offset: int) -> None:
         self.order.rollback(end_offset)

@@ -97,7 +97,7 @@ class Deliveries:
         finally:
             self._is_running = False
             lifecycle.settle()
-            self.timers.look()
+            self.timers.schedule_wake_up()
 
     async def _load(self, runs: PendingRuns, now_ms: int) -> str | None:
         """Read the due records of runs into memory. Returns why some were not read; None: all were."""

@@ -31,7 +31,7 @@ from bmq.log.unnamed_files import find_unnamed_runs
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import BmqError
 
-LOOK_S_MAX: Final = 1.0
+CLOCK_READ_S_MAX: Final = 1.0
 """While records are pending, the wall clock is read at least this often, because it may be set."""
 
 _log = structlog.get_logger("bmq.broker")
@@ -58,7 +58,7 @@ class HeldRecordSource(Protocol):
     def config_changed(self, config: LogConfig) -> None:
         """Follow a change of the topic's configs."""
 
-    def look(self) -> None:
+    def schedule_wake_up(self) -> None:
         """Start the work that is due, and set the wake-up for the next."""
 
     def end(self) -> None:
@@ -74,8 +74,9 @@ class HeldRecordSource(Protocol):
 class PartitionTimers:
     """Implements owned_partition.Timers.
 
-    `order` and `lifecycle` are None until a manifest names an offset to replay from, before which no record is held. `deliver` is
-    called when records may be due, and calls `look` when it is done. `is_delivering`: whether it is under way (see RunLifecycle).
+    `order` and `lifecycle` are None until a manifest names an offset to replay from, before which no record is held. `deliver`
+    is called when records may be due, and calls `schedule_wake_up` when it is done. `is_delivering`: whether a delivery is under
+    way (see RunLifecycle).
     """
 
     def __init__(
@@ -147,7 +148,14 @@ class PartitionTimers:
         self._half_messages.begin(order.position)
         self.order = order
         self.lifecycle = RunLifecycle(
-            partition, self._changes, self._reads, order, named, files.end_offset, self._is_delivering, self.look
+            partition,
+            self._changes,
+            self._reads,
+            order,
+            named,
+            files.end_offset,
+            self._is_delivering,
+            self.schedule_wake_up,
         )
         files.timers = partial(self._reference, files, self.lifecycle)
         partition.timers = self
@@ -191,13 +199,13 @@ class PartitionTimers:
         if order.delivered_count != delivered:
             lifecycle.delivered()
         lifecycle.synced(high_watermark, size_bytes)
-        self.look()
+        self.schedule_wake_up()
 
     def rollback(self, end_offset: int) -> None:
         assert self.order is not None
         self.order.rollback(end_offset)
         self._half_messages.rollback(end_offset)
-        self.look()
+        self.schedule_wake_up()
 
     async def make_room(self, offset: int) -> None:
         assert self.lifecycle is not None
@@ -220,13 +228,13 @@ class PartitionTimers:
 
     # --- when something is due
 
-    def start_looking(self) -> None:
+    def start_deliveries(self) -> None:
         """Begin to deliver: the partition is owned from now on."""
-        self.look()
-        self._half_messages.look()
+        self.schedule_wake_up()
+        self._half_messages.schedule_wake_up()
 
-    def look(self) -> None:
-        """Set the wake-up for the next due record, at most LOOK_S_MAX ahead."""
+    def schedule_wake_up(self) -> None:
+        """Set the wake-up for the next due record, at most CLOCK_READ_S_MAX ahead."""
         order = self.order
         if order is None or self._partition.closed_code() is not ErrorCode.NONE:
             return
@@ -234,7 +242,7 @@ class PartitionTimers:
         if due_ms is None:
             return
         now_ms = max(self._partition.context.clock.now_ms(), order.position.due_ms)
-        self._wake_up.within(min(max(0.0, (due_ms - now_ms) / 1000), LOOK_S_MAX))
+        self._wake_up.within(min(max(0.0, (due_ms - now_ms) / 1000), CLOCK_READ_S_MAX))
 
     def end(self) -> None:
         """The partition's machine has ended: cancel the wake-up, and fail the work that waits."""

@@ -185,10 +185,10 @@ class PendingRuns:
         Raises StateDamaged, KafkaError, StorageUnavailable.
         """
         run, partition = cursor.reader.run, self._partition
-        await partition.with_files(_look)  # raises if a newer owner exists: then a missing file is no damage
+        await partition.with_files(_verify_claim)  # raises if a newer owner exists: then a missing file is no damage
         damage = file_damage(partition.paths.partition, run.leader_epoch, run_name(run.number), reason_of(error))
         await require_accepted(partition.context.store, damage)
 
 
-async def _look(files: PartitionFiles) -> None:
+async def _verify_claim(files: PartitionFiles) -> None:
     await files.verify_claim()

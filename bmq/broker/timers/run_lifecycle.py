@@ -50,8 +50,8 @@ _log = structlog.get_logger("bmq.broker")
 class RunLifecycle:
     """Writes, merges and names the runs of one partition.
 
-    `is_delivering`: whether deliveries are under way; if so, they call `settle` before each delivery and after the last. `look`
-    is called when runs have changed while no delivery is under way, to set the wake-up anew.
+    `is_delivering`: whether deliveries are under way; if so, they call `settle` before each delivery and after the last.
+    `schedule_wake_up` is called when runs have changed while no delivery is under way.
     """
 
     def __init__(
@@ -63,13 +63,13 @@ class RunLifecycle:
         named: TimersReference,
         end_offset: int,
         is_delivering: Callable[[], bool],
-        look: Callable[[], None],
+        schedule_wake_up: Callable[[], None],
     ) -> None:
         self._partition = partition
         self._changes = changes
         self._order = order
         self._is_delivering = is_delivering
-        self._look = look
+        self._schedule_wake_up = schedule_wake_up
         self._builder = RunBuilder(partition, reads, count(), lambda: order.position)
         self._pressing = asyncio.Lock()
         self._merging = False
@@ -229,7 +229,7 @@ class RunLifecycle:
         self._waiting.append((new, done))
         if not self._is_delivering():
             self.settle()
-            self._look()
+            self._schedule_wake_up()
         try:
             await done
         except CorruptFile:

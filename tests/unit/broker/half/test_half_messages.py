@@ -42,11 +42,11 @@ CHECKED = replace(
 class DecidingChecker(FakeChecker):
     """In the turn of the loop behind an answer something becomes durable, so that the partition looks once more."""
 
-    look: Callable[[], None]
+    schedule_wake_up: Callable[[], None]
 
     async def ask(self, target: CheckTarget, take: Callable[[], Awaitable[CheckRequest | None]]) -> CheckAnswer | None:
         answer = await super().ask(target, take)
-        asyncio.get_running_loop().call_soon(self.look)
+        asyncio.get_running_loop().call_soon(self.schedule_wake_up)
         return answer
 
 
@@ -390,7 +390,7 @@ def test_decisions_become_durable_as_the_next_checks_begin_without_a_pause() -> 
         world, checker = World(), DecidingChecker()
         log = await checked(world, checker).log()
         bases = [await sent(log, *(half(b"a") for _ in range(500))) for _ in range(20)]
-        checker.look = log.half.checks.look
+        checker.schedule_wake_up = log.half.checks.schedule_wake_up
         world.clock.advance(6_000)
         await asyncio.sleep(1.5)
         assert len(checker.requests) == 20

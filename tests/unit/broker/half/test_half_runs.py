@@ -235,7 +235,7 @@ def test_a_committed_message_that_waits_cannot_be_cancelled(monkeypatch: pytest.
         result = await append(log, cancelling((where, order.first_due_ms)))
         assert result.error_code is ErrorCode.INVALID_RECORD
         monkeypatch.undo()
-        log.timers.look()
+        log.timers.schedule_wake_up()
         await pass_time(world, 2_000)
         assert await values(log) == [b"order"]
 

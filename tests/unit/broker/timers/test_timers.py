@@ -16,7 +16,7 @@ from bmq.broker.log_reads import LogReads
 from bmq.broker.partition_events import WriterBroken
 from bmq.broker.partition_states import Writing
 from bmq.broker.runtime import PartitionRuntime
-from bmq.broker.timers.partition_timers import LOOK_S_MAX
+from bmq.broker.timers.partition_timers import CLOCK_READ_S_MAX
 from bmq.broker.timers.run_file_writer import RunFileWriter
 from bmq.log.partition_log import TopicPartition, WholeBatches
 from bmq.log.store import StorageUnavailable
@@ -77,7 +77,7 @@ async def values(log: PartitionRuntime) -> list[bytes | None]:
 async def pass_time(world: World, by_ms: int) -> None:
     """The clock goes on, the owner looks at it, and what is due is appended."""
     world.clock.advance(by_ms)
-    await asyncio.sleep(LOOK_S_MAX + 0.5)
+    await asyncio.sleep(CLOCK_READ_S_MAX + 0.5)
 
 
 def test_a_record_is_delivered_when_it_is_due_and_not_before() -> None:
@@ -153,7 +153,7 @@ def test_what_is_overdue_is_looked_at_more_than_once_in_a_turn() -> None:
         await hold(log, world, (b"a", 1000))
         world.clock.advance(2000)
         for _ in range(3):
-            log.timers.look()
+            log.timers.schedule_wake_up()
         order = log.timers.order
         async with asyncio.timeout(10):
             while order is not None and not order.delivered_count:  # noqa: ASYNC110
@@ -190,7 +190,7 @@ def test_partitions_deliver_in_turn_and_so_many_records_each(monkeypatch: pytest
         monkeypatch.setattr(DueOrder, "take", noted)
         world.clock.advance(2000)
         for log in logs:
-            log.timers.look()
+            log.timers.schedule_wake_up()
         orders = [log.timers.order for log in logs]
         async with asyncio.timeout(30):
             while sum(order.delivered_count for order in orders if order is not None) < 900:
