@@ -45,14 +45,14 @@ class AppendBatcher:
         loop = self._loop
         try:
             if self._was_busy and loop.time() - self._turn_ended_s < BUSY_GAP_S_MAX:
-                loop.call_soon(self._look_again)
+                loop.call_soon(self._defer_turn)
             else:
                 loop.call_soon(self._turn)
         except BaseException:
             self._due.pop()  # a leftover entry would stop later calls from scheduling a turn
             raise
 
-    def _look_again(self) -> None:
+    def _defer_turn(self) -> None:
         try:
             self._loop.call_soon(self._turn)
         except MemoryError:

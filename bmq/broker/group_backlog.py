@@ -128,7 +128,7 @@ class GroupBacklogs:
 
     # --- quotas
 
-    def look(self, partitions: Iterable[BackloggedPartition], now_s: float, now_ms: int) -> None:
+    def check_quotas(self, partitions: Iterable[BackloggedPartition], now_s: float, now_ms: int) -> None:
         """Compare these partitions, which have quotas, with what is known; ask where that may not be enough."""
         due = []
         for partition in partitions:

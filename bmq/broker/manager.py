@@ -524,7 +524,7 @@ class PartitionManager:
             if runtime.config.has_backlog_quota:
                 with_quotas.append(runtime)
         if with_quotas:
-            self._backlogs.look(with_quotas, now_s, now_ms)
+            self._backlogs.check_quotas(with_quotas, now_s, now_ms)
         if count == UPKEEP_PER_TURN_MAX:
             self._loop.call_soon(self._upkeep_some, runtimes)
 

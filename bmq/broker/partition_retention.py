@@ -62,7 +62,7 @@ class PartitionRetention:
         files = self._files()
         if files is None:
             return
-        await self._look_at_doubted(files, now_ms)
+        await self._read_doubtful_times(files, now_ms)
         if not self.is_owning:
             return
         wanted = self._retained_from(files, now_ms)
@@ -108,7 +108,7 @@ class PartitionRetention:
         extents = with_known_times(files.extents, self._known_times_ms)
         return retained_from(extents, self.config, now_ms=now_ms, log_start_offset=start_offset, open_bytes=open_bytes)
 
-    async def _look_at_doubted(self, files: PartitionFiles, now_ms: int) -> None:
+    async def _read_doubtful_times(self, files: PartitionFiles, now_ms: int) -> None:
         """Read the headers of segments whose greatest time cannot be believed, as far as retention by time gets."""
         known_ms = self._known_times_ms
         try:

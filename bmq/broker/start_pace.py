@@ -34,8 +34,8 @@ class StartPace:
         """More starts are asked for than may run at once. `append_s`: what an append took until now; None: there were none."""
         self._append_late_s = inf if append_s is None else max(APPEND_LATE_S, append_s * APPEND_LATE_FACTOR)
 
-    def look(self, loop_late_s: float, append_s: float | None, *, is_quiet: bool) -> None:
-        """One step, by how late a timer of the loop was and what appends took since the last look.
+    def adjust(self, loop_late_s: float, append_s: float | None, *, is_quiet: bool) -> None:
+        """One step, by how late a timer of the loop was and what appends took since the last step.
 
         `append_s` None: too few have ended to tell, which says nothing unless it `is_quiet`: nobody appends.
         """

@@ -17,7 +17,7 @@ from bmq.aio.rests import rest_after
 from bmq.broker.metrics import PartitionCounts
 from bmq.broker.start_pace import StartPace
 
-LOOK_INTERVAL_S: Final = 0.05
+ADJUST_INTERVAL_S: Final = 0.05
 START_SLOW_S: Final = 1.0
 LEFTOVERS_MAX: Final = 1
 LEFTOVERS_SHARE: Final = 1 / 3
@@ -87,7 +87,7 @@ class StartQueue:
         turn = queue[key] = self._loop.create_future()
         if self._timer is None:
             self._pace.begin(self._append_s())
-            self._look_later()
+            self._adjust_later()
         try:
             await turn
         except asyncio.CancelledError:
@@ -130,19 +130,19 @@ class StartQueue:
 
     # --- the pace
 
-    def _look_later(self) -> None:
-        self._timer = self._loop.call_at(self._loop.time() + LOOK_INTERVAL_S, self._look, self._loop.time())
+    def _adjust_later(self) -> None:
+        self._timer = self._loop.call_at(self._loop.time() + ADJUST_INTERVAL_S, self._adjust_pace, self._loop.time())
 
-    def _look(self, begun_s: float) -> None:
+    def _adjust_pace(self, begun_s: float) -> None:
         self._timer = None
         if not self._awaited and not self._unasked:
             self._pace.end()
             self._append_s()
             return
-        late_s = self._loop.time() - begun_s - LOOK_INTERVAL_S
-        self._pace.look(late_s, self._append_s(), is_quiet=self._is_quiet())
+        late_s = self._loop.time() - begun_s - ADJUST_INTERVAL_S
+        self._pace.adjust(late_s, self._append_s(), is_quiet=self._is_quiet())
         self._next()
-        self._look_later()
+        self._adjust_later()
 
     def _is_quiet(self) -> bool:
         now_s, (count, since_s) = self._loop.time(), self._appends_seen

@@ -62,10 +62,10 @@ class ClusterNodes:
         self._sessions = NodeSessions(
             config.node_session_timeout_ms / 1000,
             config.node_link_grace_ms / 1000,
-            config.node_look_interval_ms / 1000,
+            config.session_check_interval_ms / 1000,
         )
         self._changing: set[int] = set()
-        self._look_now = asyncio.Event()
+        self._check_now = asyncio.Event()
         self._watch: asyncio.Task[None] | None = None
         self._fencing: asyncio.Task[None] | None = None
         self._failover: asyncio.Task[None] | None = None
@@ -152,7 +152,7 @@ class ClusterNodes:
         finally:
             self._changing.discard(node_id)
         if response.is_fenced:
-            self._look_for_orphans()
+            self._check_orphans_soon()
         if response.is_fenced != registration.fenced:
             _log.info("node_fenced" if response.is_fenced else "node_unfenced", node_id=node_id)
         return response
@@ -164,7 +164,7 @@ class ClusterNodes:
     def gone(self, node_id: int, why: str) -> None:
         """The election or the peer links consider this node dead."""
         self._sessions.gone(node_id, why, self._now_s())
-        self._look_now.set()
+        self._check_now.set()
 
     def after_stall(self) -> None:
         """Call it when this process stood still, before the nodes' connections are dropped."""
@@ -183,22 +183,22 @@ class ClusterNodes:
 
     def _lost(self, node_id: int, peer: Peer) -> None:
         self._sessions.lost(node_id, peer, self._now_s())
-        self._look_now.set()
+        self._check_now.set()
 
     # --- silent nodes
 
     async def _watch_sessions(self) -> None:
         while True:
             now_s = self._now_s()
-            if self._sessions.look(now_s) and (self._fencing is None or self._fencing.done()):
+            if self._sessions.check(now_s) and (self._fencing is None or self._fencing.done()):
                 self._fencing = self._decisions.spawn(self._fence())
             if self._is_failover_due and not self._is_succeeding:
                 self._failover = self._decisions.spawn(self._succeed())
-            self._look_now.clear()
-            # Fencing and failover run as tasks: a slow metadata log must not delay the next look.
+            self._check_now.clear()
+            # Fencing and failover run as tasks: a slow metadata log must not delay the next check.
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(self._sessions.next_look_s(now_s)):
-                    await self._look_now.wait()
+                async with asyncio.timeout_at(self._sessions.next_check_s(now_s)):
+                    await self._check_now.wait()
 
     async def _fence(self) -> None:
         overdue: list[Overdue] = []
@@ -210,7 +210,7 @@ class ClusterNodes:
         try:
             fenced = await self._decisions.decide(decide, self._config.internal_request_wait_max_ms)
         except BmqError as error:
-            _log.warning("nodes_not_fenced", error=str(error))  # the next look tries again
+            _log.warning("nodes_not_fenced", error=str(error))  # the next check tries again
             return
         now_s = self._now_s()
         if fenced:
@@ -221,15 +221,15 @@ class ClusterNodes:
                 self._decisions.metrics.nodes_fenced += 1
                 self._fenced_for[node.node_id] = f"node {node.node_id} {node.why}"
                 _log.warning("node_fenced", node_id=node.node_id, reason=f"it {node.why}")
-        self._look_for_orphans()
+        self._check_orphans_soon()
 
     @property
     def _is_succeeding(self) -> bool:
         return self._failover is not None and not self._failover.done()
 
-    def _look_for_orphans(self) -> None:
+    def _check_orphans_soon(self) -> None:
         self._is_failover_due = True
-        self._look_now.set()
+        self._check_now.set()
 
     async def _succeed(self) -> None:
         """Name new owners for all partitions without a live one, in batches that double in size."""
@@ -247,7 +247,7 @@ class ClusterNodes:
             return
         except BmqError as error:
             _log.warning("owners_not_named", error=str(error))
-            self._is_failover_due = True  # the next look tries again
+            self._is_failover_due = True  # the next check tries again
             return
         except Exception:
             self._is_failover_due = True

@@ -39,7 +39,7 @@ class ControllerConfig:
     """A node that is silent for this long is fenced."""
     node_link_grace_ms: int = 100
     """A node whose connection was lost has this long to come back."""
-    node_look_interval_ms: int = 250
+    session_check_interval_ms: int = 250
     """Longest pause between two checks for overdue nodes."""
     failovers_at_first: int = FAILOVERS_AT_FIRST
     """This many of a dead node's partitions get their next owners at once, those in use before others."""

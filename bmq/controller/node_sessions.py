@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-LATE_LOOK_S: Final = 1.0
+LATE_CHECK_S: Final = 1.0
 """A check this late means that this process was held up and may have unread heartbeats."""
 
 
@@ -45,15 +45,15 @@ class _Session:
 class NodeSessions:
     """Sessions of all nodes that send, or should send, heartbeats.
 
-    Call `look` often, at `next_look_s` at the latest.
+    Call `check` often, at `next_check_s` at the latest.
     """
 
-    def __init__(self, timeout_s: float, link_grace_s: float, looks_every_s: float) -> None:
+    def __init__(self, timeout_s: float, link_grace_s: float, check_interval_s: float) -> None:
         self._timeout_s = timeout_s
         self._link_grace_s = link_grace_s
-        self._looks_every_s = looks_every_s
+        self._check_interval_s = check_interval_s
         self._sessions: dict[int, _Session] = {}
-        self._looked_s: float | None = None
+        self._checked_s: float | None = None
         self._believed_until_s = -math.inf  # we stood still: until then ignore others' claims that nodes are dead
 
     def expect(self, node_id: int, broker_epoch: int, now_s: float) -> None:
@@ -114,19 +114,19 @@ class NodeSessions:
         """Whether every session has had a heartbeat and none is in doubt."""
         return all(session.is_heard and not session.is_doubted for session in self._sessions.values())
 
-    def look(self, now_s: float) -> list[Overdue]:
+    def check(self, now_s: float) -> list[Overdue]:
         """The nodes to fence now.
 
-        The time by which this look is late does not count as silence: where each turn of the event loop is long, answers
+        The time by which this check is late does not count as silence: where each turn of the event loop is long, answers
         and heartbeats wait for as long. If it is much too late, nodes get half the timeout to send a heartbeat.
         """
-        late_s = 0.0 if self._looked_s is None else now_s - self._looked_s - self._looks_every_s
-        self._looked_s = now_s
+        late_s = 0.0 if self._checked_s is None else now_s - self._checked_s - self._check_interval_s
+        self._checked_s = now_s
         if late_s > 0:
             for session in self._sessions.values():
                 if session.is_doubted:
                     continue
-                if late_s > LATE_LOOK_S:
+                if late_s > LATE_CHECK_S:
                     session.deadline_s = max(session.deadline_s, now_s + self._timeout_s / 2)
                 else:
                     session.deadline_s += late_s
@@ -140,9 +140,9 @@ class NodeSessions:
             if session.deadline_s <= now_s
         ]
 
-    def next_look_s(self, now_s: float) -> float:
-        """When to look again."""
-        regular = now_s + self._looks_every_s
+    def next_check_s(self, now_s: float) -> float:
+        """When to check again."""
+        regular = now_s + self._check_interval_s
         deadlines = (session.deadline_s for session in self._sessions.values())
         return min((regular, *(deadline_s for deadline_s in deadlines if deadline_s > now_s)))
 

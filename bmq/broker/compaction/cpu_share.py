@@ -14,7 +14,7 @@ from bmq.broker.context import BrokerContext
 from bmq.log.compaction import LogCleaning
 
 WHOLE: Final = 1.0
-LOOK_S: Final = 0.2
+ADJUST_INTERVAL_S: Final = 0.2
 DOUBLED_AFTER_S: Final = 600.0
 
 
@@ -40,7 +40,7 @@ class CleanerCpuShare:
         """There is something to clean, until `end`. At first anything written since then counts as a producer's."""
         if self._next is None:
             self._began_s = asyncio.get_running_loop().time()
-            self._look()
+            self._adjust()
 
     def end(self) -> None:
         """Nothing is left to clean."""
@@ -48,7 +48,7 @@ class CleanerCpuShare:
             self._next.cancel()
             self._next = None
 
-    def _look(self) -> None:
+    def _adjust(self) -> None:
         loop = asyncio.get_running_loop()
         appended = self._context.counts.appended_batches
         share = share_of_time(
@@ -58,4 +58,4 @@ class CleanerCpuShare:
         )
         self._appended_before = appended
         self._cleaning.use_share(share)
-        self._next = loop.call_later(LOOK_S, self._look)
+        self._next = loop.call_later(ADJUST_INTERVAL_S, self._adjust)

@@ -192,7 +192,7 @@ class _Swap:
     async def run(self) -> DelegationEnd:
         """Raises DelegationRefused, KafkaError: then the log is as it was, unless the last manifest's fate is unknown."""
         plan = self._plan.cleaning
-        await self._changes.apply(self._look)
+        await self._changes.apply(self._check_extents)
         try:
             described = await self._described()
             check_files(plan, described)
@@ -214,7 +214,7 @@ class _Swap:
         await self._swap_in(replacements)
         return self._end(described)
 
-    async def _look(self, files: PartitionFiles) -> tuple[str, ...]:
+    async def _check_extents(self, files: PartitionFiles) -> tuple[str, ...]:
         self._files = files
         check_extents(self._plan.cleaning, files.extents)
         return ()

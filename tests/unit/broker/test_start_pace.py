@@ -24,14 +24,14 @@ def test_more_starts_are_allowed_while_nothing_is_late_and_fewer_when_something_
     pace.begin(QUICK_S)
     assert pace.allowed == STARTS_AT_FIRST
     for _ in range(10):
-        pace.look(IN_TIME_S, QUICK_S, is_quiet=False)
+        pace.adjust(IN_TIME_S, QUICK_S, is_quiet=False)
     assert pace.allowed == 8
-    pace.look(LOOP_LATE_S * 2, QUICK_S, is_quiet=False)
+    pace.adjust(LOOP_LATE_S * 2, QUICK_S, is_quiet=False)
     assert pace.allowed == 4
     for allowed in (2, 1, 1):
-        pace.look(IN_TIME_S, QUICK_S * APPEND_LATE_FACTOR + APPEND_LATE_S, is_quiet=False)
+        pace.adjust(IN_TIME_S, QUICK_S * APPEND_LATE_FACTOR + APPEND_LATE_S, is_quiet=False)
         assert pace.allowed == allowed >= STARTS_MIN
-    pace.look(LOOP_LATE_S * 2, None, is_quiet=True)
+    pace.adjust(LOOP_LATE_S * 2, None, is_quiet=True)
     assert pace.allowed == STARTS_MIN
     pace.end()
     assert pace.allowed == STARTS_AT_FIRST
@@ -42,9 +42,9 @@ def test_too_few_appends_say_nothing_unless_nobody_appends() -> None:
     pace = StartPace(8)
     pace.begin(QUICK_S)
     for _ in range(5):
-        pace.look(IN_TIME_S, None, is_quiet=False)
+        pace.adjust(IN_TIME_S, None, is_quiet=False)
     assert pace.allowed == STARTS_AT_FIRST
-    pace.look(IN_TIME_S, None, is_quiet=True)
+    pace.adjust(IN_TIME_S, None, is_quiet=True)
     assert pace.allowed == STARTS_AT_FIRST + 1
 
 
@@ -52,12 +52,12 @@ def test_what_is_late_goes_by_what_appends_took_before() -> None:
     """A store whose appends always take 40 ms is not late with 100."""
     pace = StartPace(8)
     pace.begin(0.04)
-    pace.look(IN_TIME_S, 0.1, is_quiet=False)
+    pace.adjust(IN_TIME_S, 0.1, is_quiet=False)
     assert pace.allowed == STARTS_AT_FIRST + 1
-    pace.look(IN_TIME_S, 0.04 * APPEND_LATE_FACTOR + 0.001, is_quiet=False)
+    pace.adjust(IN_TIME_S, 0.04 * APPEND_LATE_FACTOR + 0.001, is_quiet=False)
     assert pace.allowed == (STARTS_AT_FIRST + 1) // 2
     pace.begin(QUICK_S / 10)
-    pace.look(IN_TIME_S, QUICK_S, is_quiet=False)
+    pace.adjust(IN_TIME_S, QUICK_S, is_quiet=False)
     assert pace.allowed == (STARTS_AT_FIRST + 1) // 2 + 1
 
 
@@ -66,16 +66,16 @@ def test_a_node_that_had_no_appends_starts_as_fast_as_its_loop_allows() -> None:
     pace = StartPace(8)
     pace.begin(None)
     for append_s in (0.2, None, 0.5, 0.1, None, 0.3):
-        pace.look(IN_TIME_S, append_s, is_quiet=False)
+        pace.adjust(IN_TIME_S, append_s, is_quiet=False)
     assert pace.allowed == 8
-    pace.look(LOOP_LATE_S * 2, None, is_quiet=False)
+    pace.adjust(LOOP_LATE_S * 2, None, is_quiet=False)
     assert pace.allowed == 4
 
 
 def test_a_smaller_limit_holds() -> None:
     pace = StartPace(1)
     pace.begin(None)
-    pace.look(1.0, 1.0, is_quiet=False)
+    pace.adjust(1.0, 1.0, is_quiet=False)
     assert pace.allowed == 1
-    pace.look(0.0, None, is_quiet=True)
+    pace.adjust(0.0, None, is_quiet=True)
     assert pace.allowed == 1

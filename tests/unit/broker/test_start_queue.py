@@ -10,7 +10,7 @@ import pytest
 
 from bmq.broker.metrics import PartitionCounts
 from bmq.broker.start_pace import STARTS_AT_FIRST, STARTS_MIN
-from bmq.broker.start_queue import APPENDS_MIN, LEFTOVERS_SHARE, LOOK_INTERVAL_S, QUIET_S, START_SLOW_S, StartQueue
+from bmq.broker.start_queue import ADJUST_INTERVAL_S, APPENDS_MIN, LEFTOVERS_SHARE, QUIET_S, START_SLOW_S, StartQueue
 from tests.unit.broker.world import virtual
 
 pytestmark = pytest.mark.unit
@@ -82,16 +82,16 @@ def test_late_appends_make_starts_fewer_and_quick_ones_more() -> None:
         assert len(starts.running) == STARTS_AT_FIRST
         for _ in range(3):
             starts.append(APPENDS_MIN, 0.2)
-            await asyncio.sleep(LOOK_INTERVAL_S * 1.1)
+            await asyncio.sleep(ADJUST_INTERVAL_S * 1.1)
         await starts.end(*list(starts.running))
         assert len(starts.running) == STARTS_MIN
         for _ in range(8):
             starts.append(1, 0.2)
-            await asyncio.sleep(LOOK_INTERVAL_S)
+            await asyncio.sleep(ADJUST_INTERVAL_S)
         assert len(starts.running) == STARTS_MIN, "slow appends are few"
         for _ in range(20):
             starts.append(APPENDS_MIN, 0.001)
-            await asyncio.sleep(LOOK_INTERVAL_S)
+            await asyncio.sleep(ADJUST_INTERVAL_S)
         assert len(starts.running) == 8
         while starts.running:
             await starts.end(*list(starts.running))
@@ -106,7 +106,7 @@ def test_a_node_without_traffic_starts_as_many_as_it_may() -> None:
         starts.append(APPENDS_MIN, 0.001)  # long ago
         await asyncio.sleep(QUIET_S)
         starts.add(*map(str, range(20)))
-        await asyncio.sleep(QUIET_S + LOOK_INTERVAL_S * 9)
+        await asyncio.sleep(QUIET_S + ADJUST_INTERVAL_S * 9)
         assert len(starts.running) == 8
 
     virtual(main)
@@ -120,16 +120,16 @@ def test_a_start_that_only_waits_keeps_no_other_from_beginning() -> None:
         await settle()
         for _ in range(3):
             starts.append(APPENDS_MIN, 0.2)
-            await asyncio.sleep(LOOK_INTERVAL_S * 1.1)
+            await asyncio.sleep(ADJUST_INTERVAL_S * 1.1)
         await starts.end(*list(starts.running))
         assert len(starts.running) == 1
-        for _ in range(int(START_SLOW_S / LOOK_INTERVAL_S) + 1):
+        for _ in range(int(START_SLOW_S / ADJUST_INTERVAL_S) + 1):
             starts.append(APPENDS_MIN, 0.2)
-            await asyncio.sleep(LOOK_INTERVAL_S)
+            await asyncio.sleep(ADJUST_INTERVAL_S)
         assert len(starts.running) == 2
-        for _ in range(int(5 * START_SLOW_S / LOOK_INTERVAL_S)):
+        for _ in range(int(5 * START_SLOW_S / ADJUST_INTERVAL_S)):
             starts.append(APPENDS_MIN, 0.2)
-            await asyncio.sleep(LOOK_INTERVAL_S)
+            await asyncio.sleep(ADJUST_INTERVAL_S)
         assert len(starts.running) == 4, "never more than the setting says"
 
     virtual(main)

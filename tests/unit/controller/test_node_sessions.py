@@ -12,7 +12,7 @@ from tests.unit.controller.controller_lab import Wire
 
 pytestmark = pytest.mark.unit
 
-TIMEOUT_S, GRACE_S, LOOKS_S = 2.0, 0.1, 0.25
+TIMEOUT_S, GRACE_S, CHECKS_S = 2.0, 0.1, 0.25
 
 
 class SessionHistory(RuleBasedStateMachine):
@@ -24,13 +24,13 @@ class SessionHistory(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.sessions = NodeSessions(TIMEOUT_S, GRACE_S, LOOKS_S)
+        self.sessions = NodeSessions(TIMEOUT_S, GRACE_S, CHECKS_S)
         self.now = 100.0
         self.epoch = 0
         self.deadlines: dict[int, float] = {}
         self.wires: dict[int, Wire | None] = {}
         self.heard_of: set[int] = set()
-        self.sessions.look(self.now)
+        self.sessions.check(self.now)
 
     nodes = st.integers(1, 3)
 
@@ -74,8 +74,8 @@ class SessionHistory(RuleBasedStateMachine):
     def wait(self, by_s: float) -> None:
         end = self.now + by_s
         while self.now < end:
-            self.now = min(end, self.sessions.next_look_s(self.now))
-            self.sessions.look(self.now)
+            self.now = min(end, self.sessions.next_check_s(self.now))
+            self.sessions.check(self.now)
 
     @precondition(lambda self: self.sessions.overdue(self.now))
     @rule()
@@ -95,7 +95,7 @@ class SessionHistory(RuleBasedStateMachine):
 
     @invariant()
     def next_look_is_soon_and_not_past(self) -> None:
-        assert self.now < self.sessions.next_look_s(self.now) <= self.now + LOOKS_S
+        assert self.now < self.sessions.next_check_s(self.now) <= self.now + CHECKS_S
 
 
 TestSessionHistory = SessionHistory.TestCase
@@ -103,7 +103,7 @@ TestSessionHistory.settings = settings(max_examples=60, stateful_step_count=30)
 
 
 def test_who_is_fenced_is_told_why() -> None:
-    sessions = NodeSessions(TIMEOUT_S, GRACE_S, LOOKS_S)
+    sessions = NodeSessions(TIMEOUT_S, GRACE_S, CHECKS_S)
     wire = Wire()
     sessions.expect(1, 11, 0.0)
     sessions.heard(2, 12, None, 0.0)
@@ -118,7 +118,7 @@ def test_who_is_fenced_is_told_why() -> None:
 
 
 def test_a_living_connection_is_believed_more_than_the_election() -> None:
-    sessions = NodeSessions(TIMEOUT_S, GRACE_S, LOOKS_S)
+    sessions = NodeSessions(TIMEOUT_S, GRACE_S, CHECKS_S)
     sessions.heard(1, 1, Wire(), 0.0)
     sessions.heard(2, 1, None, 0.0)
     for node in (1, 2, 3):
@@ -127,35 +127,35 @@ def test_a_living_connection_is_believed_more_than_the_election() -> None:
 
 
 def test_a_late_look_fences_nobody_for_silence_but_for_lost_connections() -> None:
-    sessions = NodeSessions(TIMEOUT_S, GRACE_S, LOOKS_S)
+    sessions = NodeSessions(TIMEOUT_S, GRACE_S, CHECKS_S)
     wire = Wire()
-    sessions.look(0.0)
+    sessions.check(0.0)
     sessions.heard(1, 1, Wire(), 0.0)
     sessions.heard(2, 1, wire, 0.0)
     sessions.lost(2, wire, 0.0)
     # Four seconds later: we were held up, and have not read what node 1 said meanwhile.
-    assert [node.node_id for node in sessions.look(4.0)] == [2]
-    assert sessions.look(4.25)[0].node_id == 2 and sessions.is_alive(1, 4.9)
+    assert [node.node_id for node in sessions.check(4.0)] == [2]
+    assert sessions.check(4.25)[0].node_id == 2 and sessions.is_alive(1, 4.9)
     assert {node.node_id for node in sessions.overdue(4.0 + TIMEOUT_S / 2)} == {1, 2}
 
 
 def test_the_time_of_a_slow_loop_is_not_silence() -> None:
     """A busy controller whose turns take a third of a second, so that answers do, too; a node that hangs is fenced anyway."""
-    sessions = NodeSessions(TIMEOUT_S, GRACE_S, LOOKS_S)
-    sessions.look(0.0)
+    sessions = NodeSessions(TIMEOUT_S, GRACE_S, CHECKS_S)
+    sessions.check(0.0)
     sessions.heard(1, 1, Wire(), 0.0)
     now, late_s = 0.0, 0.35
     fenced_s = None
     while fenced_s is None:
-        now += LOOKS_S + late_s
-        if sessions.look(now):
+        now += CHECKS_S + late_s
+        if sessions.check(now):
             fenced_s = now
-    looks = TIMEOUT_S / LOOKS_S
-    assert looks * (LOOKS_S + late_s) == pytest.approx(fenced_s)
+    checks = TIMEOUT_S / CHECKS_S
+    assert checks * (CHECKS_S + late_s) == pytest.approx(fenced_s)
 
 
 def test_a_report_is_a_sign_of_life() -> None:
-    sessions = NodeSessions(TIMEOUT_S, GRACE_S, LOOKS_S)
+    sessions = NodeSessions(TIMEOUT_S, GRACE_S, CHECKS_S)
     wire = Wire()
     sessions.reported(1, 1, 0.0)  # of nobody that is known
     sessions.expect(1, 1, 0.0)
@@ -172,9 +172,9 @@ def test_a_report_is_a_sign_of_life() -> None:
 
 
 def test_a_controller_that_stood_still_and_dropped_its_connections_waits_for_the_nodes_anew() -> None:
-    sessions = NodeSessions(TIMEOUT_S, GRACE_S, LOOKS_S)
+    sessions = NodeSessions(TIMEOUT_S, GRACE_S, CHECKS_S)
     wire, lost = Wire(), Wire()
-    sessions.look(0.0)
+    sessions.check(0.0)
     sessions.heard(1, 1, wire, 0.0)
     sessions.heard(2, 1, lost, 0.0)
     sessions.lost(2, lost, 0.0)
@@ -186,7 +186,7 @@ def test_a_controller_that_stood_still_and_dropped_its_connections_waits_for_the
 
 
 def test_heard_of_while_it_was_being_fenced() -> None:
-    sessions = NodeSessions(TIMEOUT_S, GRACE_S, LOOKS_S)
+    sessions = NodeSessions(TIMEOUT_S, GRACE_S, CHECKS_S)
     sessions.expect(1, 5, 0.0)
     (overdue,) = sessions.overdue(2.0)
     sessions.heard(1, 5, None, 2.1)
@@ -195,7 +195,7 @@ def test_heard_of_while_it_was_being_fenced() -> None:
 
 
 def test_settled_once_everybody_was_heard_of_and_nobody_is_doubted() -> None:
-    sessions = NodeSessions(TIMEOUT_S, GRACE_S, LOOKS_S)
+    sessions = NodeSessions(TIMEOUT_S, GRACE_S, CHECKS_S)
     assert sessions.are_settled
     sessions.expect(1, 5, 0.0)
     assert not sessions.are_settled
@@ -210,8 +210,8 @@ def test_settled_once_everybody_was_heard_of_and_nobody_is_doubted() -> None:
 
 def test_after_we_stood_still_nobody_is_thought_dead_for_a_failed_connection() -> None:
     """Others may have stood still with us, and drop connections as we do."""
-    sessions = NodeSessions(TIMEOUT_S, GRACE_S, LOOKS_S)
-    sessions.look(0.0)
+    sessions = NodeSessions(TIMEOUT_S, GRACE_S, CHECKS_S)
+    sessions.check(0.0)
     sessions.heard(1, 1, Wire(), 0.0)
     sessions.after_stall(60.0)
     sessions.gone(1, "cannot be reached", 60.01)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.broker.compaction.cpu_share import DOUBLED_AFTER_S, LOOK_S, CleanerCpuShare, share_of_time
+from bmq.broker.compaction.cpu_share import ADJUST_INTERVAL_S, DOUBLED_AFTER_S, CleanerCpuShare, share_of_time
 from bmq.log.compaction import CleaningEvent, CleaningPlan
 from tests.unit.broker.world import World, virtual
 
@@ -64,15 +64,15 @@ def test_a_cleaning_is_told_of_producers_while_there_is_something_to_clean() -> 
         for appended in (0, 3, 1, 0):
             context.counts.appended_batches += appended
             share.begin()  # the next partition: nothing new
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(ADJUST_INTERVAL_S)
         assert cleaning.shares == [1.0, 1.0, 0.125, 0.125, 1.0]
         share.end()
         context.counts.appended_batches += 1
-        await asyncio.sleep(10 * LOOK_S)
+        await asyncio.sleep(10 * ADJUST_INTERVAL_S)
         assert len(cleaning.shares) == 5, "nothing is left to clean"
         share.begin()
         assert cleaning.shares[5:] == [0.125], "who wrote meanwhile may still do so"
-        await asyncio.sleep(LOOK_S)
+        await asyncio.sleep(ADJUST_INTERVAL_S)
         assert cleaning.shares[6:] == [1.0]
         share.end()
 
