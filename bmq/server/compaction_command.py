@@ -16,7 +16,7 @@ _BRIEF: Final = "--brief"
 
 
 class Options(NamedTuple):
-    """`share`: the descriptor of a `SharedShare`. `take_part`: it does not wait until nobody else wants to run.
+    """`share`: the descriptor of a `SharedCpuShare`. `take_part`: it does not wait until nobody else wants to run.
 
     `is_brief`: it has little to do, and runs as any other process.
     """

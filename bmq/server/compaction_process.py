@@ -28,7 +28,7 @@ from bmq.log.store import CorruptFile
 from bmq.server.compaction_command import COMMAND, Options, arguments
 from bmq.server.compaction_settings import CompactionSettings, ServerSettings
 from bmq.server.processor_turns import Turns, is_starved, turns_of
-from bmq.server.shared_share import SharedShare
+from bmq.server.shared_cpu_share import SharedCpuShare
 
 IDLE_MAX_S: Final = 30.0
 PIPE_BYTES_MAX: Final = 2 * 1024 * 1024
@@ -70,7 +70,7 @@ class CompactionProcess:
         self._brief_since_s = float("-inf")
         self._is_starved = False
         self._share = 1.0
-        self._shared: SharedShare | None = None
+        self._shared: SharedCpuShare | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._idle: asyncio.TimerHandle | None = None
@@ -111,7 +111,7 @@ class CompactionProcess:
         """As LogCleaning.use_share."""
         self._share = share
         if self._shared is not None:
-            self._shared.say(share)
+            self._shared.set(share)
 
     async def close(self) -> None:
         """As LogCleaning.close: end the process. Another one is begun when it is needed after all."""
@@ -165,7 +165,7 @@ class CompactionProcess:
         self._is_brief = is_brief
         self._forget_share()
         try:
-            self._shared = shared = SharedShare.made(self._share)
+            self._shared = shared = SharedCpuShare.create(self._share)
             process = await asyncio.create_subprocess_exec(
                 *self._command,
                 *arguments(Options(shared.descriptor, self._takes_part, is_brief)),

@@ -29,7 +29,7 @@ def main() -> None:
     from bmq.server.compaction_command import parse
     from bmq.server.duty_cycle import DutyCycle
     from bmq.server.scheduling import run_when_idle
-    from bmq.server.shared_share import SharedShare
+    from bmq.server.shared_cpu_share import SharedCpuShare
 
     options = parse()
     if options.take_part:
@@ -37,7 +37,7 @@ def main() -> None:
     elif not options.is_brief:
         run_when_idle()
     if not options.is_brief:
-        DutyCycle(SharedShare(options.share).look).begin()
+        DutyCycle(SharedCpuShare(options.share).get).begin()
 
     from bmq.server.compaction_service import run
 

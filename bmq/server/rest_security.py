@@ -32,7 +32,7 @@ from bmq.security.sasl.jaas import plain_users
 from bmq.security.sasl.steps import Accepted, Rejected, Unavailable
 from bmq.server.broker_configs import kafka_configs
 from bmq.server.login_threads import LoginThreads, sasl_logins
-from bmq.server.served_certificate import FILES_LOOK_S, ServedCertificate
+from bmq.server.served_certificate import FILES_CHECK_INTERVAL_S, ServedCertificate
 from bmq.server.setting_checks import is_loopback
 from bmq.server.settings import Settings
 from bmq.server.tls import principal_by, tls_files
@@ -125,11 +125,11 @@ class RestSecurity:
     async def watch(self) -> None:
         """Take certificates, trust and tokens anew when their files change, until cancelled."""
         while True:
-            await asyncio.sleep(FILES_LOOK_S)
+            await asyncio.sleep(FILES_CHECK_INTERVAL_S)
             if self._certificate is not None:
-                await self._certificate.look()
+                await self._certificate.reload_if_changed()
             if self._token_file is not None:
-                self._token_file.look()
+                self._token_file.reload_if_changed()
 
     def close(self) -> None:
         """Check no more passwords."""

@@ -16,7 +16,7 @@ _log = structlog.get_logger("bmq.server")
 
 T = TypeVar("T")
 
-FILES_LOOK_S: Final = 5.0
+FILES_CHECK_INTERVAL_S: Final = 5.0
 """How often files of certificates, and of tokens, are looked at."""
 
 
@@ -31,7 +31,7 @@ class RenewedFiles(Generic[T]):
         self._use = use
         self._seen_ns = files.changed_ns
 
-    async def look(self) -> None:
+    async def reload_if_changed(self) -> None:
         """Take the files anew if they have changed."""
         if self.files.changed_ns != self._seen_ns:
             await self.renew()
@@ -92,6 +92,6 @@ class ServedCertificate(RenewedFiles[_Made]):
 async def watch(certificates: Sequence[RenewedFiles[Any]]) -> None:
     """Look at all of them until cancelled."""
     while True:
-        await asyncio.sleep(FILES_LOOK_S)
+        await asyncio.sleep(FILES_CHECK_INTERVAL_S)
         for one in certificates:
-            await one.look()
+            await one.reload_if_changed()

@@ -117,7 +117,7 @@ class TokenFile:
             raise BearerRefused("a bearer token of another form")
         return await self._others.verify(token)
 
-    def look(self) -> None:
+    def reload_if_changed(self) -> None:
         """Read the file again if it has changed."""
         mark = self._mark()
         if mark == self._seen:

@@ -30,7 +30,7 @@ NEW_SHARE: Final = 0.25
 """Of its interval: for how long plans take a token that is there. A job without the main process's renewals has the rest."""
 DUE_SHARE: Final = 0.5
 """Of its interval: what is left of it when it is renewed."""
-LOOK_INTERVAL_S: Final = 5.0
+RENEW_INTERVAL_S: Final = 5.0
 SAID_AGAIN_S: Final = 60.0
 _FILES: Final = "*.token"
 
@@ -127,8 +127,8 @@ class TokenRenewer:
         """Look for as long as this process lives."""
         threading.Thread(target=self._run, name="bmq-tokens", daemon=True).start()
 
-    def look(self) -> None:
-        """Renew what is due, and drop what has ended. A token that cannot be renewed now is tried again at the next look."""
+    def renew_due(self) -> None:
+        """Renew what is due, and drop what has ended. A token that cannot be renewed now is tried again at the next call."""
         for path, one in self._directory.all():
             now_s = self._clock_s()
             if now_s >= one.ends_s:
@@ -146,8 +146,8 @@ class TokenRenewer:
 
     def _run(self) -> None:
         pause = threading.Event()
-        while not pause.wait(LOOK_INTERVAL_S):
+        while not pause.wait(RENEW_INTERVAL_S):
             try:
-                self.look()
-            except Exception as error:  # noqa: BLE001 the next look may do better: without it all tokens end
+                self.renew_due()
+            except Exception as error:  # noqa: BLE001 the next round may do better: without it all tokens end
                 self._say(self._clock_s(), f"{error}" or type(error).__name__)

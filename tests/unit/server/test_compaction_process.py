@@ -34,14 +34,14 @@ ENDING = "import sys; print(*sys.argv[2:], file=open(sys.argv[1], 'a'))"
 # Looks at its share with each plan, which comes to nothing.
 LOOKING = """
 import struct, sys
-from bmq.server.shared_share import SharedShare
-share = SharedShare(int(sys.argv[3]))
+from bmq.server.shared_cpu_share import SharedCpuShare
+share = SharedCpuShare(int(sys.argv[3]))
 said, plans = open(sys.argv[1], "a"), 0
 while head := sys.stdin.buffer.read(5):
     sys.stdin.buffer.read(struct.unpack("<BI", head)[1])
     plans += 1
     if plans > 1:  # the first are the settings
-        print(share.look(), file=said, flush=True)
+        print(share.get(), file=said, flush=True)
         sys.stdout.buffer.write(struct.pack("<BI", 4, 4) + b"away")
         sys.stdout.buffer.flush()
 """

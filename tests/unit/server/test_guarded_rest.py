@@ -167,12 +167,12 @@ async def test_tokens_count_until_they_are_revoked_or_expire(tmp_path: Path) -> 
         assert (await address.ask(**bearer(texts["scraper"]))).text == "User:scraper 127.0.0.1"  # type: ignore[arg-type]
         assert (await address.ask(**bearer("a.b.c"))).status_code == 401  # type: ignore[arg-type]
         write_tokens(file, [one for one in kept.values() if one.user != "scraper"])
-        token_file.look()
+        token_file.reload_if_changed()
         assert (await address.ask(**bearer(texts["scraper"]))).status_code == 401  # type: ignore[arg-type]
         file.write_text("broken")
         with structlog.testing.capture_logs() as logs:
-            token_file.look()
-            token_file.look()
+            token_file.reload_if_changed()
+            token_file.reload_if_changed()
         assert [line["event"] for line in logs] == ["tokens_not_renewed"]
         assert (await address.ask(**bearer(texts["other"]))).text == "User:other 127.0.0.1"  # type: ignore[arg-type]
         address.clock.advance(1_000)
@@ -218,13 +218,13 @@ async def test_a_renewed_certificate_counts_for_the_next_connection(tmp_path: Pa
         async with httpx.AsyncClient(verify=address.context(), trust_env=False) as kept:
             assert (await kept.get(address.url)).status_code == 200
             write_certificate(tmp_path, OTHERS)
-            await certificate.look()
+            await certificate.reload_if_changed()
             assert (await kept.get(address.url)).status_code == 200
             with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
                 await address.ask()
         (tmp_path / "node.pem").write_text("broken")
         with structlog.testing.capture_logs() as logs:
-            await certificate.look()
+            await certificate.reload_if_changed()
         assert logs[-1]["event"] == "certificate_not_renewed"
 
 

@@ -75,13 +75,13 @@ def test_a_token_is_renewed_up_to_the_end_of_its_life(tmp_path: Path) -> None:
     renewer = TokenRenewer(directory, namenodes.renew, lambda: namenodes.now_s)
     directory.put(made(1_000))
     while namenodes.now_s < 1_000 + LIFE_S - 1:
-        renewer.look()
+        renewer.renew_due()
         ((_, one),) = directory.all()
         assert one.ends_s > namenodes.now_s
         namenodes.now_s += 5
     assert namenodes.renewals == [1_050, 1_100, 1_150, 1_200, 1_250, 1_300]
     namenodes.now_s = 1_000 + LIFE_S
-    renewer.look()
+    renewer.renew_due()
     assert directory.all() == []
 
 
@@ -93,10 +93,10 @@ def test_a_namenode_that_is_away_is_asked_again_and_said_once_a_minute(tmp_path:
     namenodes.is_away = True
     with capture_logs() as logs:
         for namenodes.now_s in (1_050.0, 1_055.0, 1_060.0):
-            renewer.look()
+            renewer.renew_due()
     assert [(line["event"], line["reason"]) for line in logs] == [("token_not_renewed", "no route")]
     namenodes.is_away = False
-    renewer.look()
+    renewer.renew_due()
     assert [one.ends_s for _, one in directory.all()] == [1_160.0, 1_160.0]
 
 

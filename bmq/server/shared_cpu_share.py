@@ -1,4 +1,4 @@
-"""A share of time in memory that two processes have in common: one sets it, the other reads it, without waiting for each other."""
+"""A share of CPU time in memory that two processes have in common. One sets it, the other reads it; neither waits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HUNDREDTHS: Final = 100
 """It fits into one byte, and one byte is never half written."""
 
 
-class SharedShare:
+class SharedCpuShare:
     """A share of the time. The process that sets it passes the descriptor on to the one that reads it, and each of them
     closes its own."""
 
@@ -25,19 +25,19 @@ class SharedShare:
             raise
 
     @classmethod
-    def made(cls, share: float) -> SharedShare:
+    def create(cls, share: float) -> SharedCpuShare:
         """A new one. Raises OSError."""
         with tempfile.TemporaryFile() as file:
             file.truncate(1)
             made = cls(os.dup(file.fileno()))
-        made.say(share)
+        made.set(share)
         return made
 
-    def say(self, share: float) -> None:
+    def set(self, share: float) -> None:
         """More than 0, at most 1; less than a hundredth is a hundredth."""
         self._memory[0] = max(1, round(share * HUNDREDTHS))
 
-    def look(self) -> float:
+    def get(self) -> float:
         """The share that was set last."""
         return self._memory[0] / HUNDREDTHS
 
