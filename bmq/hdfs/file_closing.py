@@ -145,7 +145,7 @@ class FileClosing:
         loop = asyncio.get_running_loop()
         for _ in range(TRIES_MAX):
             began_s = loop.time()
-            blocks = await self.look()
+            blocks = await self.file_blocks()
             if not blocks.is_open:
                 return await self._settle(blocks)
             self.survey.has_learned = False
@@ -165,18 +165,18 @@ class FileClosing:
 
     async def recover(self, reason: str) -> Closed:
         """Close the file by lease recovery. `reason`: why that is needed, for the log. Raises as `close`."""
-        blocks = await self.look()
+        blocks = await self.file_blocks()
         if blocks.is_open:
             _log.warning("lease_recovery", path=self._path, reason=reason)
             self._expected_bytes = None
             self._nodes = ()
             await recover_lease(self._path, own_holder=self._own_holder, namenode=self._namenode, config=self._config)
-            blocks = await self.look()
+            blocks = await self.file_blocks()
             if blocks.is_open:
                 raise StorageUnavailable(f"{self._path} is still open after its lease was recovered")
         return await self._settle(blocks)
 
-    async def look(self) -> FileBlocks:
+    async def file_blocks(self) -> FileBlocks:
         """The file as the NameNode shows it now. Raises FileMissing."""
         status = await self._namenode.file_info(self._path)
         if status is None or status.file_type != status.FileType.IS_FILE:
@@ -206,7 +206,7 @@ class FileClosing:
         nodes = await resync.run(closed.nodes or self._known_nodes)
         _log.info("closed_file_synced", path=self._path, length_bytes=closed.length_bytes, nodes=len(nodes))
         self._expected_bytes = closed.length_bytes
-        return replace(self._verified(await self.look()), nodes=nodes)
+        return replace(self._verified(await self.file_blocks()), nodes=nodes)
 
     async def _recovered(self, blocks: FileBlocks, last: LocatedBlock) -> FileBlocks:
         """The NameNode takes all replicas of the closed file's last block for corrupt: perhaps a power loss made them old.
@@ -220,7 +220,7 @@ class FileClosing:
         _log.warning("replicas_recovered", path=self._path, nodes=[str(node.transfer) for node in recovered])
         for wait_s in (0.0, *COMPLETE_WAITS_S):
             await asyncio.sleep(wait_s)
-            blocks = await self.look()
+            blocks = await self.file_blocks()
             if blocks.is_open:
                 raise StorageUnavailable(f"{self._path} was opened again while its replicas were recovered")
             if blocks.last is None or not blocks.last.is_corrupt:

@@ -97,7 +97,7 @@ class BlockReader:
             raise FileMissing(path)
         if is_open(status):
             raise CorruptFile(f"{path} is still open")
-        extents = await self._look_at(path, status.file_id, status)
+        extents = await self._extents_of(path, status.file_id, status)
         if extents.length_bytes > length_bytes_max:
             raise CorruptFile(f"{path} has {extents.length_bytes} bytes, at most {length_bytes_max} were expected")
         return bytes(await self.read(path, file_id=status.file_id, position=0, length_bytes=extents.length_bytes))
@@ -139,15 +139,15 @@ class BlockReader:
                 f" for {self._read_timeout_s:g} s"
             ) from None
 
-    # --- looks
+    # --- asking the NameNode
 
-    async def _look(self, path: str, file_id: int) -> FileExtents:
+    async def _ask_namenode(self, path: str, file_id: int) -> FileExtents:
         status = await self._namenode.file_info(path)
         if status is None:
             raise FileMissing(path)
-        return await self._look_at(path, file_id, status)
+        return await self._extents_of(path, file_id, status)
 
-    async def _look_at(self, path: str, file_id: int, status: HdfsFileStatus) -> FileExtents:
+    async def _extents_of(self, path: str, file_id: int, status: HdfsFileStatus) -> FileExtents:
         if status.file_id != file_id:
             raise FileMissing(f"{path} is file {status.file_id} now, not {file_id}")
         if status.HasField("locations") and not is_open(status):
@@ -162,7 +162,7 @@ class BlockReader:
         extents = self._cache.get(file_id)
         is_fresh = extents is None
         if extents is None:
-            extents = await self._look(path, file_id)
+            extents = await self._ask_namenode(path, file_id)
         loop = asyncio.get_running_loop()
         started_s = loop.time()
         left_s = self._read_timeout_s
@@ -179,7 +179,7 @@ class BlockReader:
             if is_fresh and not extents.is_open:
                 raise
         self._counts.refreshes += 1
-        extents = await self._look(path, file_id)
+        extents = await self._ask_namenode(path, file_id)
         try:
             return await self._read_extents(path, extents, position, length_bytes, left_s, corrupt)
         except ReplicasFailed as failed:
