@@ -62,7 +62,7 @@ class AnswerWriter:
         """Send these parts behind all earlier ones. `has_files`: whether some are in files."""
         if self._encrypted is not None:
             self._encrypted.send(parts)
-            self._look_at(self._encrypted)
+            self._pause_if_full(self._encrypted)
         elif has_files or self._sender is not None:
             self._send(parts)
         else:
@@ -84,7 +84,7 @@ class AnswerWriter:
             self._encrypted.resume()
         elif sender is not None and not sender.has_begun:
             sender.begin()
-            self._look_at(sender)
+            self._pause_if_full(sender)
         else:
             self._owner.writing_moved()
             self.all_sent()
@@ -105,9 +105,9 @@ class AnswerWriter:
             else:
                 sender.begin()
         sender.send(parts)
-        self._look_at(sender)
+        self._pause_if_full(sender)
 
-    def _look_at(self, sender: FileSender | EncryptedSender) -> None:
+    def _pause_if_full(self, sender: FileSender | EncryptedSender) -> None:
         """Pause, as the transport would, if more than the limit is unsent. It lasts until everything is sent."""
         if sender.unsent_bytes > self._unsent_bytes_max:
             self.is_paused = True

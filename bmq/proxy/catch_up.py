@@ -330,10 +330,10 @@ class CatchUp:
             cache.read_ahead(location, following, count)
             beyond = following + count - -(-location.valid_bytes // cache.chunk_bytes)
             if beyond > 0 and location.is_closed and location.end_offset < bound_offset:
-                self._look_beyond(log, location.end_offset, beyond)
+                self._read_ahead_next_file(log, location.end_offset, beyond)
         return CaughtUp(views, walk.next_offset)
 
-    def _look_beyond(self, log: PartitionLog, offset: int, count: int) -> None:
+    def _read_ahead_next_file(self, log: PartitionLog, offset: int, count: int) -> None:
         """Read ahead the first chunks of the file that begins at `offset`, if the log knows one."""
         key = (log.topic_partition, log.leader_epoch, offset)
         cursor = self._cursor(log, key)

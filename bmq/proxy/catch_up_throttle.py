@@ -1,9 +1,9 @@
 """Limits the rate of catch-up reads in favour of produces. Decisions only; the caller passes the time.
 
 Catch-up reads compete with produces for processor, network and DataNodes. The 99th percentile of produce latency may rise to
-`ratio_max` times its value without catch-up reads. `look` compares: if more than one produce in a hundred was slower than that in
-the last ten seconds, the limit becomes half of the present rate (or half of the limit, if that is lower). Without slow produces
-the limit grows, faster if it was high before.
+`ratio_max` times its value without catch-up reads. `adjust` compares: if more than one produce in a hundred was slower than
+that in the last ten seconds, the limit becomes half of the present rate (or half of the limit, if that is lower). Without slow
+produces the limit grows, faster if it was high before.
 There is no limit without produces, or before they become slow. The limit never falls below `bytes_per_s_min`: produces that are
 slow even then are slow for another reason, and become the new baseline.
 """
@@ -16,20 +16,20 @@ from collections.abc import Sequence
 from math import inf
 from typing import Final
 
-LOOK_INTERVAL_S: Final = 0.25
+ADJUST_INTERVAL_S: Final = 0.25
 SLOW_SHARE: Final = 0.01  # share of produces beyond a 99th percentile
-CREDIT_LOOKS: Final = 40  # looks over which the share is judged: good ones excuse a burst
+CREDIT_STEPS: Final = 40  # steps over which the share is judged: good ones excuse a burst
 SLOW_CREDIT_LEAST: Final = 2.0  # slow produces that are excused after a good period
-SETTLING_LOOKS: Final = 2  # looks before the effect of a lower limit shows
-PRODUCES_LEAST: Final = 4  # produces in PRODUCE_LOOKS looks; fewer are not protected
-PRODUCE_LOOKS: Final = 4
+SETTLING_STEPS: Final = 2  # steps before the effect of a lower limit shows
+PRODUCES_LEAST: Final = 4  # produces in PRODUCE_STEPS steps; fewer are not protected
+PRODUCE_STEPS: Final = 4
 CALM_BLOCK: Final = 250  # produces whose 99th percentile is one sample of the baseline
 CALM_BLOCKS_MAX: Final = 12
 CALM_RANK_SHARE: Final = 0.5  # quantile of the samples: bursts of other work do not count
-GROWTH_SHARE: Final = 0.04  # growth per look, as a share of the rate that was too high
+GROWTH_SHARE: Final = 0.04  # growth per step, as a share of the rate that was too high
 SHRINKAGE: Final = 0.5
 TOO_HIGH_KEPT: Final = 0.8  # after a burst of other work the limit grows back fast
-QUIET_LOOKS_MAX: Final = 40  # looks without catch-up reads, after which the limit is forgotten
+QUIET_STEPS_MAX: Final = 40  # steps without catch-up reads, after which the limit is forgotten
 TURNS_AHEAD_MAX_S: Final = 2.0  # other requests on the connection wait as well
 
 UNLIMITED_BYTES: Final = 1 << 62
@@ -48,7 +48,7 @@ class CatchUpThrottle:
         "_min",
         "_next_turn_s",
         "_produces",
-        "_quiet_looks",
+        "_quiet_steps",
         "_ratio_max",
         "_settling",
         "_slice_bytes",
@@ -66,30 +66,30 @@ class CatchUpThrottle:
         self._limit = inf
         self._too_high = 0.0
         self._credit = SLOW_CREDIT_LEAST
-        self._settling = 0  # looks until the limit may be lowered again
+        self._settling = 0  # steps until the limit may be lowered again
         self._calm = [0] * (len(BOUNDS_S) + 1)  # counts of the present sample
         self._calm_p99s: deque[float] = deque(maxlen=CALM_BLOCKS_MAX)
         self.calm_p99_s = inf
         """99th percentile of produce latency without catch-up reads, in seconds; inf until enough produces were seen."""
-        self._produces: deque[int] = deque(maxlen=PRODUCE_LOOKS)
-        self._quiet_looks = 0
+        self._produces: deque[int] = deque(maxlen=PRODUCE_STEPS)
+        self._quiet_steps = 0
         self._next_turn_s = 0.0
         self._taken_bytes = 0
         self.limit_bytes_per_s = inf
         self.is_watching = False
         """Whether there are enough produces to protect."""
 
-    # --- looking
+    # --- adjusting the limit
 
-    def look(self, produces: Sequence[int], elapsed_s: float) -> None:
-        """Judge the time since the last look, `elapsed_s` ago. `produces`: counts by latency (BOUNDS_S) in that time."""
+    def adjust(self, produces: Sequence[int], elapsed_s: float) -> None:
+        """Judge the time since the last step, `elapsed_s` ago. `produces`: counts by latency (BOUNDS_S) in that time."""
         catch_up_bytes, self._taken_bytes = self._taken_bytes, 0
         count = sum(produces)
         self._produces.append(count)
-        self._quiet_looks = 0 if catch_up_bytes else self._quiet_looks + 1
-        is_calm = self._quiet_looks > 1 or (catch_up_bytes > 0 and self._limit <= self._min)
+        self._quiet_steps = 0 if catch_up_bytes else self._quiet_steps + 1
+        is_calm = self._quiet_steps > 1 or (catch_up_bytes > 0 and self._limit <= self._min)
         self.is_watching = self._ratio_max > 0 and sum(self._produces) >= PRODUCES_LEAST
-        if self._quiet_looks == QUIET_LOOKS_MAX:
+        if self._quiet_steps == QUIET_STEPS_MAX:
             self._limit, self._credit, self._too_high = inf, SLOW_CREDIT_LEAST, 0.0
         elif catch_up_bytes and self.is_watching:
             self._judge(produces, count, catch_up_bytes / elapsed_s)
@@ -101,7 +101,7 @@ class CatchUpThrottle:
         slow_from = bisect_right(BOUNDS_S, self.calm_p99_s * self._ratio_max)
         slow = sum(produces[slow_from:])
         usual = sum(self._produces) / len(self._produces)
-        credit_max = max(SLOW_CREDIT_LEAST, usual * SLOW_SHARE * CREDIT_LOOKS)
+        credit_max = max(SLOW_CREDIT_LEAST, usual * SLOW_SHARE * CREDIT_STEPS)
         self._credit = min(credit_max, self._credit + count * SLOW_SHARE - slow)
         if self._settling:
             self._settling -= 1
@@ -111,7 +111,7 @@ class CatchUpThrottle:
             was = min(self._limit, bytes_per_s)
             self._too_high = max(was, self._too_high * TOO_HIGH_KEPT)
             self._limit = max(self._min, was * SHRINKAGE)
-            self._credit, self._settling = 0.0, SETTLING_LOOKS
+            self._credit, self._settling = 0.0, SETTLING_STEPS
         elif not slow and bytes_per_s > self._limit / 2:
             self._limit += max(self._too_high, self._min) * GROWTH_SHARE
 

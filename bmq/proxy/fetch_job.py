@@ -1,6 +1,6 @@
-"""One Fetch request from its scope to its answer: look at all partitions, wait, look again, read from the store, reply.
+"""One Fetch request from its scope to its answer: read from memory, wait, read again, read from the store, reply.
 
-A look is one synchronous pass over the partitions. It ends in an answer if there are enough bytes, an error, or no time left.
+A round is one synchronous pass over the partitions. It ends in an answer if there are enough bytes, an error, or no time left.
 Otherwise a partition that is not ready is started and awaited, an offset that is not in memory is read by a task, and an offset
 out of range is confirmed with the owner first (rule 14).
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _READ_COMMITTED: Final = 1
 _TOPIC_IDS_FROM: Final = 13
-_LOOKS_MAX: Final = 3  # most looks of a task without a wait in between
+_ROUNDS_MAX: Final = 3  # most rounds of a task without a wait in between
 
 _Aborted = Sequence[tuple[int, int]] | None
 """Aborted transactions of a result: (producer id, first offset) each. None: the owner has to be asked, or the reader reads
@@ -63,7 +63,6 @@ class FetchJob:
         "_left_bytes",
         "_lens",
         "_logs",
-        "_looks",
         "_max_bytes",
         "_min_bytes",
         "_near",
@@ -74,6 +73,7 @@ class FetchJob:
         "_reply",
         "_results",
         "_rights",
+        "_rounds",
         "_scope",
         "_services",
         "_shared",
@@ -115,8 +115,8 @@ class FetchJob:
         self._is_done = self._is_scheduled = self._is_waiting = self._has_error = self._is_paced = False
         self._turn_s: float | None = None  # when this fetch may read far behind the end; requested once
         self._turn_bytes = 0  # bytes that it has read in that turn
-        self._looks = 0
-        # Bytes that the present look may still read, and has read; `_look` sets them.
+        self._rounds = 0
+        # Bytes that the present round may still read, and has read; `_read_partitions` sets them.
         self._left_bytes = self._tail_bytes = self._total_bytes = 0
         self._slice_bytes: int | None = None
         self._is_first = True  # no partition of the answer has records yet
@@ -130,7 +130,7 @@ class FetchJob:
     # --- events
 
     def run(self) -> None:
-        """Take the first look, and then answer or wait."""
+        """Read what is in memory, and then answer or wait."""
         if self._throttle is None:
             self._run()
         else:
@@ -138,24 +138,24 @@ class FetchJob:
 
     def _run(self) -> None:
         try:
-            self._look()
+            self._read_partitions()
             self._decide()
         except Exception:  # noqa: BLE001 any bug is answered or logged
             self._fail()
 
     def wake(self) -> None:
-        """A partition that this fetch waits for has news: look again after a short delay, in which others may have news too.
+        """A partition that this fetch waits for has news: read again after a short delay, in which others may have news too.
 
-        The delay grows with the number of partitions: a look at hundreds, with its answer and the next request, costs
+        The delay grows with the number of partitions: a round over hundreds, with its answer and the next request, costs
         milliseconds.
         """
         if not self._is_scheduled and not self._is_done:
             self._is_scheduled = True
             gather_s = gather_time_s(len(self._logs))
             if gather_s:
-                self._shared.loop.call_later(gather_s, self._look_again)
+                self._shared.loop.call_later(gather_s, self._run_again)
             else:
-                self._shared.loop.call_soon(self._look_again)
+                self._shared.loop.call_soon(self._run_again)
 
     def expire(self) -> None:
         """Answer, because the longest wait is over."""
@@ -169,9 +169,9 @@ class FetchJob:
             self._starts[topic_partition] = code
             self.wake()
 
-    # --- looking
+    # --- reading
 
-    def _look(self) -> None:
+    def _read_partitions(self) -> None:
         self._results, self._logs, self._pending = [], [], []
         self._starting = self._total_bytes = self._turn_bytes = self._tail_bytes = 0
         self._has_error = self._is_paced = False
@@ -409,7 +409,7 @@ class FetchJob:
                 return
             # The answer leaves now, so include a slice: a reader that always finds tail records needs its older ones too.
             self._turn_s = now_s
-            self._look()
+            self._read_partitions()
         if self._starting:
             due_s = self._begun_s + shared.config.fetch_start_wait_ms / 1000
             if not is_enough and not self._pending:
@@ -440,7 +440,7 @@ class FetchJob:
                 shared.waits.discard(log, self.wake)
             shared.deadlines.discard(self.expire)
 
-    def _look_again(self) -> None:
+    def _run_again(self) -> None:
         self._is_scheduled = False
         if self._is_waiting and not self._is_done:
             self._stop_waiting()
@@ -467,8 +467,8 @@ class FetchJob:
             return
         finally:
             budget.release(reserved_bytes)
-        self._looks += 1
-        if all(settled) or self._looks >= _LOOKS_MAX:
+        self._rounds += 1
+        if all(settled) or self._rounds >= _ROUNDS_MAX:
             has_news = self._has_error or any(
                 self._results[one.place].records and one.interest.passed is None for one in pending
             )
@@ -484,7 +484,7 @@ class FetchJob:
             self.run()
 
     async def _settle_one(self, pending: PendingRead) -> bool:
-        """Set the partition's result. Returns False if the log has changed, so that another look is needed."""
+        """Set the partition's result. Returns False if the log has changed, so that another round is needed."""
         place, interest, log, limit, _, _, is_divergent, _ = pending
         try:
             if limit is None:
@@ -508,8 +508,8 @@ class FetchJob:
     async def _settle_error(self, pending: PendingRead, error: BmqError) -> bool:
         interest, log, limit = pending.interest, pending.log, pending.length_bytes_max
         if error.code == ErrorCode.OFFSET_OUT_OF_RANGE and limit is not None:
-            # Retention may have passed the offset since the look: look again, and decide by the owner's confirmation.
-            if self._looks + 1 < _LOOKS_MAX:
+            # Retention may have passed the offset since it was read: read again, and decide by the owner's confirmation.
+            if self._rounds + 1 < _ROUNDS_MAX:
                 return False
             try:
                 await log.prove_ownership()

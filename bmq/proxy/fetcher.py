@@ -23,7 +23,7 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import MalformedMessage, TooManyElements
 from bmq.protocol.hot_fetch import encode_fetch_response
 from bmq.proxy.batch_opener import RunAside
-from bmq.proxy.catch_up_throttle import LOOK_INTERVAL_S
+from bmq.proxy.catch_up_throttle import ADJUST_INTERVAL_S
 from bmq.proxy.consumer_pace import ConsumerPaces
 from bmq.proxy.fetch_job import FetchJob
 from bmq.proxy.fetch_metrics import FetchCollector
@@ -74,9 +74,9 @@ class Fetcher:
         )
         self.paces = ConsumerPaces()
         self._produce_times = produce_times
-        self._looked_s = self._loop.time()
+        self._adjusted_s = self._loop.time()
         self._produces_seen = self._produce_counts()
-        self._look = self._loop.call_later(LOOK_INTERVAL_S, self._look_at_produces) if produce_times else None
+        self._adjust_timer = self._loop.call_later(ADJUST_INTERVAL_S, self._adjust_throttle) if produce_times else None
 
     def fetch(
         self, frame: bytearray, header: RequestHeader, context: RequestContext, services: Services, reply: Reply
@@ -135,19 +135,19 @@ class Fetcher:
 
     async def close(self) -> None:
         """Drop all waits and cancel all reads. Requests that wait are not answered."""
-        if self._look is not None:
-            self._look.cancel()
-            self._look = None
+        if self._adjust_timer is not None:
+            self._adjust_timer.cancel()
+            self._adjust_timer = None
         await self.shared.close()
 
-    def _look_at_produces(self) -> None:
+    def _adjust_throttle(self) -> None:
         now_s, produces = self._loop.time(), self._produce_counts()
-        self.shared.throttle.look(
+        self.shared.throttle.adjust(
             [now - before for now, before in zip(produces, self._produces_seen, strict=True)],
-            max(now_s - self._looked_s, LOOK_INTERVAL_S / 2),
+            max(now_s - self._adjusted_s, ADJUST_INTERVAL_S / 2),
         )
-        self._looked_s, self._produces_seen = now_s, produces
-        self._look = self._loop.call_later(LOOK_INTERVAL_S, self._look_at_produces)
+        self._adjusted_s, self._produces_seen = now_s, produces
+        self._adjust_timer = self._loop.call_later(ADJUST_INTERVAL_S, self._adjust_throttle)
 
     def _produce_counts(self) -> tuple[int, ...]:
         return tuple(map(sum, zip(*(times.counts for times in self._produce_times), strict=True)))

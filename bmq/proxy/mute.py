@@ -29,7 +29,7 @@ class Mute:
             self.is_on = True
             self._until_s = until_s
             if self._timer is None:
-                self._timer = self._loop.call_at(until_s, self._look)
+                self._timer = self._loop.call_at(until_s, self._timer_fired)
 
     @property
     def is_timed(self) -> bool:
@@ -53,10 +53,10 @@ class Mute:
             self._timer = None
         self._ended = _nothing
 
-    def _look(self) -> None:
+    def _timer_fired(self) -> None:
         self._timer = None
         if self._loop.time() < self._until_s:
-            self._timer = self._loop.call_at(self._until_s, self._look)
+            self._timer = self._loop.call_at(self._until_s, self._timer_fired)
         else:
             self._end()
 

@@ -15,7 +15,7 @@ from bmq.security.quotas.token_bucket import TokenBucket
 
 WAIT_AT_ONCE_MAX_MS: Final = 1_000
 """Longest wait before the bucket is checked again: another limit may be in force."""
-_MUTED_LOOK_MS: Final = 20
+_MUTED_CHECK_MS: Final = 20
 """How often to check whether the mute of the connection whose turn it is has ended."""
 
 
@@ -92,7 +92,7 @@ class SharedBucket:
 
     def _arm(self) -> None:
         if self._timer is None and self.waiting:
-            wait_ms = min(self.wait_ms() or _MUTED_LOOK_MS, WAIT_AT_ONCE_MAX_MS)
+            wait_ms = min(self.wait_ms() or _MUTED_CHECK_MS, WAIT_AT_ONCE_MAX_MS)
             self._timer = self._loop.call_later(wait_ms / 1_000, self._call)
 
     def _call(self) -> None:

@@ -61,7 +61,7 @@ class ViewScan:
         """The pieces of whole batches, without batches that end before `offset`. Raises CorruptRecords."""
         found: list[Found] = []
         for data in views:
-            some, place = self._look(passing, data, offset)
+            some, place = self._filtered_pieces(passing, data, offset)
             for one in some:
                 found += _in_memory(one, data) if isinstance(one, list) else (one,)
             found += _rest(data, place, offset)
@@ -79,7 +79,7 @@ class ViewScan:
             data = memoryview(self._buffer)[:wanted]
             if part.fill(data, position) < wanted:
                 raise CorruptRecords(f"a file ends before {position + wanted} of a part of {len(part)} bytes")
-            some, place = self._look(passing, data, offset)
+            some, place = self._filtered_pieces(passing, data, offset)
             for one in some:
                 found += _in_file(one, part, position, data) if isinstance(one, list) else (one,)
             wanted = SCAN_BUFFER_BYTES
@@ -96,7 +96,7 @@ class ViewScan:
         self._trim()
         return found
 
-    def _look(
+    def _filtered_pieces(
         self, passing: PassingRecords, data: memoryview, offset: int
     ) -> tuple[list[Found | list[ShownBatches]], int]:
         """(pieces, where the next batch begins). A list among the pieces: neighbouring batches that pass as a whole."""

@@ -68,13 +68,13 @@ class Found(NamedTuple):
     acquired: Sequence[AcquiredRange]
 
 
-class _Look:
+class _PartitionState:
     """One partition of the fetch.
 
     `reset`: the partition's start offset, to be sent to its shard. `bound_offset`, `seen`: the log's end and the position as the
     round saw them. `barred_until_s`: until then the shard is not asked, because another member has the partition. `place_key`:
     key of the position; in a group that keeps the order of keys a member has its own. `is_asked`: whether its shard was asked
-    since this job began to look or to wait.
+    since this job began to read or to wait.
     """
 
     __slots__ = (
@@ -104,7 +104,7 @@ class _Look:
 
 
 class _Asked(NamedTuple):
-    look: _Look
+    state: _PartitionState
     log: PartitionLog
     offset: int  # where it was read; -1: a question without a read
     offer: Offer
@@ -132,7 +132,7 @@ class ShareFetchJob:
         self._terms = terms
         self._turns = turns
         own = f"\0{session.key[1]}" if terms.is_keyed else ""
-        self._looks = [_Look(session.key[0], one, own) for one in partitions]
+        self._states = [_PartitionState(session.key[0], one, own) for one in partitions]
         loop, config = self._shared.loop, self._shared.config
         self._deadline_s = loop.time() + min(max(wanted.max_wait_ms, 0), config.fetch_wait_ms_max) / 1000
         self._is_retried = False  # whether a shard or an owner could not be reached in this round
@@ -145,11 +145,11 @@ class ShareFetchJob:
 
     @property
     def errors(self) -> dict[TopicPartition, ErrorCode]:
-        return {look.topic_partition: look.error_code for look in self._looks if look.error_code}
+        return {state.topic_partition: state.error_code for state in self._states if state.error_code}
 
     async def run(self) -> None:
         """Fetch until there are records, the time is over, or no records can come."""
-        if not self._looks or self._wanted.max_records <= 0 or self._wanted.max_bytes <= 0:
+        if not self._states or self._wanted.max_records <= 0 or self._wanted.max_bytes <= 0:
             return
         rounds = 0
         while True:
@@ -173,7 +173,7 @@ class ShareFetchJob:
                 if is_due:
                     self._asks_all = True  # the positions may be old: other members may have released records
                     continue
-                if not any(self._has_changed(look) for look in self._looks):
+                if not any(self._has_changed(state) for state in self._states):
                     await self._wait()
                 rounds = 0
 
@@ -181,46 +181,46 @@ class ShareFetchJob:
 
     def _is_idle(self) -> bool:
         """Whether a round would neither read nor ask a shard, because each partition is read to its end, or full."""
-        if self._terms.is_keyed or self._asks_all or len(self._looks) > IDLE_PARTITIONS_MAX:
+        if self._terms.is_keyed or self._asks_all or len(self._states) > IDLE_PARTITIONS_MAX:
             return False
         positions, ready = self._consumers.positions, self._services.partitions.ready
-        for look in self._looks:
-            log, position = ready(look.topic_partition), positions.get(look.place_key)
-            if log is None or position is None or look.reset >= 0 or look.error_code or look.barred_until_s:
+        for state in self._states:
+            log, position = ready(state.topic_partition), positions.get(state.place_key)
+            if log is None or position is None or state.reset >= 0 or state.error_code or state.barred_until_s:
                 return False
             bound_offset, offset = self._bound_offset(log), position.next_offset
             if offset != FULL and offset < bound_offset and log.log_start_offset < bound_offset:
                 return False
-            look.log, look.bound_offset, look.seen = log, bound_offset, (offset, position.version)
+            state.log, state.bound_offset, state.seen = log, bound_offset, (offset, position.version)
         return True
 
     async def _read(self, is_due: bool) -> list[_Asked]:
         """Read the partitions. Returns questions to the shards, and offers if they have enough bytes or the time is over."""
         wanted, consumers = self._wanted, self._consumers
         left_records = wanted.max_records
-        each_bytes = max(1, min(wanted.max_bytes, self._shared.config.fetch_max_bytes) // len(self._looks))
+        each_bytes = max(1, min(wanted.max_bytes, self._shared.config.fetch_max_bytes) // len(self._states))
         questions: list[_Asked] = []
         offers: list[_Asked] = []
         pace = Pace()
-        for look in self._looks:
+        for state in self._states:
             if pace.is_over():
                 await self._turns.next()
-            log = self._log_of(look)
+            log = self._log_of(state)
             if log is None:
                 continue
-            position = consumers.positions.get(look.place_key)
-            look.bound_offset = self._bound_offset(log)
-            look.seen = None if position is None else (position.next_offset, position.version)
-            if look.barred_until_s > self._shared.loop.time():
+            position = consumers.positions.get(state.place_key)
+            state.bound_offset = self._bound_offset(log)
+            state.seen = None if position is None else (position.next_offset, position.version)
+            if state.barred_until_s > self._shared.loop.time():
                 continue
-            look.barred_until_s = 0.0
-            if position is None or look.reset >= 0 or self._asks_all:
-                questions.append(self._question(look, log))
+            state.barred_until_s = 0.0
+            if position is None or state.reset >= 0 or self._asks_all:
+                questions.append(self._question(state, log))
                 continue
             offset = position.next_offset
             offer = NOTHING
             if offset != FULL and left_records > 0:
-                offer = await self._offer(look, log, offset, each_bytes, left_records)
+                offer = await self._offer(state, log, offset, each_bytes, left_records)
             if offer is not NOTHING:
                 part = acquire_of(log, offer, left_records, wanted.batch_size)
                 if self._terms.is_keyed:
@@ -228,28 +228,30 @@ class ShareFetchJob:
                     part.hash_offset, part.key_hashes = await reads.hashes(
                         log, offer.batches, offer.views, offer.unseen, offset
                     )
-                    look.is_asked = True
-                offers.append(_Asked(look, log, offset, offer, part))
+                    state.is_asked = True
+                offers.append(_Asked(state, log, offset, offer, part))
                 left_records -= offer.record_count
-            elif self._terms.is_keyed and not look.is_asked:
-                questions.append(self._question(look, log))
+            elif self._terms.is_keyed and not state.is_asked:
+                questions.append(self._question(state, log))
         self._asks_all = False
         # A fetch that gets all the records that it may have does not wait for more bytes.
         if not is_due and left_records > 0 and sum(one.offer.size_bytes for one in offers) < wanted.min_bytes:
             return questions
         if not self._terms.is_keyed:  # there, other members may get records of the same read
             for one in offers:
-                consumers.positions.pass_on(one.look.place_key, one.offer.taken_offset)
+                consumers.positions.pass_on(one.state.place_key, one.offer.taken_offset)
         return [*questions, *offers]
 
-    def _question(self, look: _Look, log: PartitionLog) -> _Asked:
+    def _question(self, state: _PartitionState, log: PartitionLog) -> _Asked:
         """A request that asks the shard for the member's position, and offers no records."""
-        self._is_current = look.is_asked = True
+        self._is_current = state.is_asked = True
         part = acquire_of(log, NOTHING, 0, self._wanted.batch_size)
-        part.reset_offset = look.reset
-        return _Asked(look, log, -1, NOTHING, part)
+        part.reset_offset = state.reset
+        return _Asked(state, log, -1, NOTHING, part)
 
-    async def _offer(self, look: _Look, log: PartitionLog, offset: int, size_bytes: int, records_max: int) -> Offer:
+    async def _offer(
+        self, state: _PartitionState, log: PartitionLog, offset: int, size_bytes: int, records_max: int
+    ) -> Offer:
         try:
             offer = await read_offer(
                 self._shared,
@@ -261,16 +263,16 @@ class ShareFetchJob:
                 mode=self._wanted.mode,
             )
         except BmqError as error:
-            self._failed(look, error)
+            self._failed(state, error)
             return NOTHING
-        look.error_code = ErrorCode.NONE
+        state.error_code = ErrorCode.NONE
         return offer
 
-    def _log_of(self, look: _Look) -> PartitionLog | None:
-        log = self._services.partitions.ready(look.topic_partition)
+    def _log_of(self, state: _PartitionState) -> PartitionLog | None:
+        log = self._services.partitions.ready(state.topic_partition)
         if log is None:
-            self._shared.starts.start(self._services.partitions, look.topic_partition, self._started)
-        look.log = log
+            self._shared.starts.start(self._services.partitions, state.topic_partition, self._started)
+        state.log = log
         return log
 
     def _started(self, _: TopicPartition, code: ErrorCode) -> None:
@@ -282,15 +284,15 @@ class ShareFetchJob:
     def _bound_offset(self, log: PartitionLog) -> int:
         return log.last_stable_offset if self._terms.is_read_committed else log.high_watermark
 
-    def _failed(self, look: _Look, error: BmqError) -> None:
+    def _failed(self, state: _PartitionState, error: BmqError) -> None:
         self._is_retried = True
         if error.code in _TOLD:
-            look.error_code = error.code
+            state.error_code = error.code
             _log.warning(
                 "share_fetch_failed",
                 group=self._session.key[0],
-                topic_id=str(look.topic_partition.topic_id),
-                partition=look.topic_partition.partition,
+                topic_id=str(state.topic_partition.topic_id),
+                partition=state.topic_partition.partition,
                 error=str(error),
             )
 
@@ -332,36 +334,38 @@ class ShareFetchJob:
     def _refused(self, one: _Asked, code: ErrorCode) -> None:
         if code == ErrorCode.FENCED_MEMBER_EPOCH:
             # The member's next heartbeat will tell it that it has lost the partition, or that it gets it.
-            one.look.barred_until_s = self._shared.loop.time() + BARRED_S
+            one.state.barred_until_s = self._shared.loop.time() + BARRED_S
         else:
             self._is_retried = True
-        self._consumers.positions.forget(one.look.place_key)
+        self._consumers.positions.forget(one.state.place_key)
         if code in _TOLD:
-            one.look.error_code = code
+            one.state.error_code = code
 
     async def _reset(self, one: _Asked) -> bool:
         """Find the start offset of the share partition. The next round sends it to the shard, which writes it."""
         terms, now_ms = self._terms, self._services.clock.now_ms()
         try:
-            one.look.reset = await reset_offset(one.log, terms.reset, now_ms, is_read_committed=terms.is_read_committed)
+            one.state.reset = await reset_offset(
+                one.log, terms.reset, now_ms, is_read_committed=terms.is_read_committed
+            )
         except BmqError as error:
-            self._failed(one.look, error)
+            self._failed(one.state, error)
             return False
         return True
 
     def _acquired(self, one: _Asked, answer: AcquiredPartition) -> bool:
-        consumers, look = self._consumers, one.look
-        look.reset = -1
+        consumers, state = self._consumers, one.state
+        state.reset = -1
         if answer.lock_timeout_ms:
             self.lock_timeout_ms = answer.lock_timeout_ms
         taken_offset = one.offer.taken_offset if answer.ranges and not self._terms.is_keyed else -1
-        has_more = consumers.positions.put(look.place_key, answer.next_offset, answer.version, taken_offset)
+        has_more = consumers.positions.put(state.place_key, answer.next_offset, answer.version, taken_offset)
         if has_more and not self._terms.is_keyed:
-            consumers.waits.wake(look.position_key)
+            consumers.waits.wake(state.position_key)
         if not answer.ranges:
             return answer.next_offset not in (FULL, one.offset)
         views = records_around(one.offer.batches, one.offer.views, answer.ranges)
-        self.found[look.topic_partition] = Found(views, answer.ranges)
+        self.found[state.topic_partition] = Found(views, answer.ranges)
         size_bytes = sum(map(len, views))
         self.size_bytes += size_bytes
         counts = consumers.counts
@@ -393,23 +397,23 @@ class ShareFetchJob:
         shared, consumers = self._shared, self._consumers
         self._is_current = True
         woken = self._woken = shared.loop.create_future()
-        logs = [look.log for look in self._looks if look.log is not None]
+        logs = [state.log for state in self._states if state.log is not None]
         keys = []
         for log in logs:
             shared.waits.add(log, self._wake, is_committed=self._terms.is_read_committed)
-        for look in self._looks:
-            position = consumers.positions.get(look.place_key)
-            if look.log is not None and position is not None:
-                consumers.waits.add(look.position_key, position.version, self._has_news)
-                keys.append(look.position_key)
+        for state in self._states:
+            position = consumers.positions.get(state.place_key)
+            if state.log is not None and position is not None:
+                consumers.waits.add(state.position_key, position.version, self._has_news)
+                keys.append(state.position_key)
         due_s = self._deadline_s
         if self._is_retried:
             due_s = min(due_s, shared.loop.time() + AGAIN_S)
         if self._terms.is_keyed:
             due_s = min(due_s, shared.loop.time() + LOOK_S)
-        for look in self._looks:
-            if look.barred_until_s:
-                due_s = min(due_s, look.barred_until_s)
+        for state in self._states:
+            if state.barred_until_s:
+                due_s = min(due_s, state.barred_until_s)
         shared.deadlines.add(self._wake, due_s)
         try:
             await woken
@@ -423,27 +427,27 @@ class ShareFetchJob:
             if shared.loop.time() >= due_s:
                 self._ask_again()
 
-    def _has_changed(self, look: _Look) -> bool:
+    def _has_changed(self, state: _PartitionState) -> bool:
         """Whether the partition has more records than the round saw."""
-        if look.log is None:
-            return self._services.partitions.ready(look.topic_partition) is not None
-        if self._bound_offset(look.log) != look.bound_offset:
+        if state.log is None:
+            return self._services.partitions.ready(state.topic_partition) is not None
+        if self._bound_offset(state.log) != state.bound_offset:
             return True
-        position = self._consumers.positions.get(look.place_key)
+        position = self._consumers.positions.get(state.place_key)
         if self._terms.is_keyed and position is not None:
-            if self._consumers.waits.version_of(look.position_key) <= position.version:
+            if self._consumers.waits.version_of(state.position_key) <= position.version:
                 return False
-            look.is_asked = False
+            state.is_asked = False
             return True
-        return position is not None and (position.next_offset, position.version) != look.seen
+        return position is not None and (position.next_offset, position.version) != state.seen
 
     def _has_news(self) -> None:
         self._ask_again()
         self._wake()
 
     def _ask_again(self) -> None:
-        for look in self._looks:
-            look.is_asked = False
+        for state in self._states:
+            state.is_asked = False
 
     def _wake(self) -> None:
         if self._woken is not None and not self._woken.done():

@@ -67,7 +67,7 @@ class FormerLeaders:
             if self._partition_count + len(topic.partitions) > self._partitions_max:
                 continue
             self._topics[topic_id] = []
-            self._look(image, topic)
+            self._note_leaders(image, topic)
 
     def forget(self) -> None:
         """Forget all leaders: there is no share session any more."""
@@ -82,7 +82,7 @@ class FormerLeaders:
                 del self._topics[topic_id]
                 self._partition_count -= len(leaders)
             elif topic is not old.topics_by_id.get(topic_id) or new.nodes is not old.nodes:
-                self._look(new, topic)
+                self._note_leaders(new, topic)
 
     def leader(self, image: MetadataImage, key: TopicPartition, partition: PartitionImage) -> tuple[int, int]:
         """(leader, leader epoch) to send to the client. `image`: has the nodes as the client's listener shows them."""
@@ -97,7 +97,7 @@ class FormerLeaders:
         known: Sequence[ToldLeader] = leaders[key.partition] if key.partition < len(leaders) else ()
         return known if len(known) > 1 else ()
 
-    def _look(self, image: MetadataImage, topic: TopicImage) -> None:
+    def _note_leaders(self, image: MetadataImage, topic: TopicImage) -> None:
         leaders = self._topics[topic.topic_id]
         for _ in topic.partitions[len(leaders) :]:
             if self._partition_count >= self._partitions_max:

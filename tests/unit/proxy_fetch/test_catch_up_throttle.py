@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.proxy.catch_up_throttle import (
+    ADJUST_INTERVAL_S,
     BOUNDS_S,
-    CREDIT_LOOKS,
-    LOOK_INTERVAL_S,
-    QUIET_LOOKS_MAX,
-    SETTLING_LOOKS,
+    CREDIT_STEPS,
+    QUIET_STEPS_MAX,
+    SETTLING_STEPS,
     TURNS_AHEAD_MAX_S,
     CatchUpThrottle,
 )
@@ -41,14 +41,14 @@ def produces(latency_s: float, count: int = 100, *, slow: int = 0, slow_s: float
 
 def look(one: CatchUpThrottle, seen: list[int], *, bytes_per_s: float = 0.0) -> float:
     if bytes_per_s:
-        one.settle(0.0, round(bytes_per_s * LOOK_INTERVAL_S))
-    one.look(seen, LOOK_INTERVAL_S)
+        one.settle(0.0, round(bytes_per_s * ADJUST_INTERVAL_S))
+    one.adjust(seen, ADJUST_INTERVAL_S)
     return one.limit_bytes_per_s
 
 
 def calm(ratio_max: float = 1.5) -> CatchUpThrottle:
     one = throttle(ratio_max)
-    for _ in range(QUIET_LOOKS_MAX + 1):
+    for _ in range(QUIET_STEPS_MAX + 1):
         look(one, produces(CALM_S))
     return one
 
@@ -90,7 +90,7 @@ def test_before_produces_suffer_there_is_no_limit() -> None:
 def test_a_limit_is_forgotten_when_nobody_reads_a_backlog_any_more() -> None:
     one = calm()
     drain(one, produces(SLOW_S))
-    for _ in range(QUIET_LOOKS_MAX):
+    for _ in range(QUIET_STEPS_MAX):
         assert one.limit_bytes_per_s < inf
         look(one, produces(CALM_S))
     assert one.limit_bytes_per_s == inf
@@ -129,31 +129,31 @@ def test_slow_produces_halve_the_limit_and_fast_ones_let_it_grow() -> None:
 def test_what_a_lower_limit_brings_is_not_judged_at_once() -> None:
     one = limited()
     before = one.limit_bytes_per_s
-    for _ in range(SETTLING_LOOKS):
+    for _ in range(SETTLING_STEPS):
         assert drain(one, produces(SLOW_S)) == before
     assert drain(one, produces(SLOW_S)) == before / 2
 
 
 def test_a_burst_is_excused_by_what_was_better_in_the_last_ten_seconds() -> None:
     one = limited()
-    for _ in range(2 * CREDIT_LOOKS):
+    for _ in range(2 * CREDIT_STEPS):
         look(one, produces(CALM_S), bytes_per_s=one.limit_bytes_per_s)
     before = one.limit_bytes_per_s
-    assert look(one, produces(CALM_S, slow=CREDIT_LOOKS), bytes_per_s=before) == before
+    assert look(one, produces(CALM_S, slow=CREDIT_STEPS), bytes_per_s=before) == before
     assert look(one, produces(CALM_S, slow=5), bytes_per_s=before) == pytest.approx(before / 2)
 
 
 def test_after_a_burst_that_is_none_of_its_doing_the_limit_is_soon_as_high_as_before() -> None:
     one = limited()
     before = one.limit_bytes_per_s
-    for _ in range(5 * (SETTLING_LOOKS + 1)):
+    for _ in range(5 * (SETTLING_STEPS + 1)):
         drain(one, produces(SLOW_S))
     assert one.limit_bytes_per_s == MIN_BYTES_PER_S
     looks = 0
     while one.limit_bytes_per_s < before:
         drain(one, produces(CALM_S))
         looks += 1
-    assert looks * LOOK_INTERVAL_S < 15.0
+    assert looks * ADJUST_INTERVAL_S < 15.0
 
 
 def test_one_slow_produce_in_a_hundred_is_what_a_99th_percentile_is_about() -> None:
@@ -174,7 +174,7 @@ def test_a_limit_that_nobody_comes_near_does_not_grow() -> None:
 
 def test_slow_at_the_least_speed_is_the_new_normal() -> None:
     one = calm()
-    for _ in range(8 * (SETTLING_LOOKS + 1)):
+    for _ in range(8 * (SETTLING_STEPS + 1)):
         drain(one, produces(SLOW_S))
     assert one.limit_bytes_per_s == MIN_BYTES_PER_S
     for _ in range(100):

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 from bmq.log.latency import LatencyHistogram
-from bmq.proxy.catch_up_throttle import BOUNDS_S, LOOK_INTERVAL_S, CatchUpThrottle
+from bmq.proxy.catch_up_throttle import ADJUST_INTERVAL_S, BOUNDS_S, CatchUpThrottle
 from bmq.proxy.fetch_settings import FetchSettings
 from tests.unit.proxy_fetch.cluster import FetchCluster, offsets_in, results, want
 
@@ -36,11 +36,11 @@ async def cluster() -> AsyncIterator[FetchCluster]:
         times.observe(0.001)
     throttle = one.fetcher.shared.throttle
     for _ in range(10):
-        throttle.look(times.counts, LOOK_INTERVAL_S)
+        throttle.adjust(times.counts, ADJUST_INTERVAL_S)
     for _ in range(100):
         times.observe(1.0)
-    throttle.settle(0.0, int(4 * BYTES_PER_S * LOOK_INTERVAL_S))
-    throttle.look(times.counts, LOOK_INTERVAL_S)
+    throttle.settle(0.0, int(4 * BYTES_PER_S * ADJUST_INTERVAL_S))
+    throttle.adjust(times.counts, ADJUST_INTERVAL_S)
     assert throttle.limit_bytes_per_s == 2 * BYTES_PER_S
     yield one
     await one.fetcher.close()

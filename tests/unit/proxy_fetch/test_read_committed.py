@@ -136,22 +136,22 @@ async def test_a_reader_wakes_when_the_last_stable_offset_moves_and_not_before(c
     log = cluster.log()
     cluster.produce()
     log.last_stable_offset_bound = 1
-    looks = 0
-    look = FetchJob._look
+    rounds = 0
+    read_partitions = FetchJob._read_partitions
 
     def counted(job: FetchJob) -> None:
-        nonlocal looks
-        looks += 1
-        look(job)
+        nonlocal rounds
+        rounds += 1
+        read_partitions(job)
 
-    with patch.object(FetchJob, "_look", counted):
+    with patch.object(FetchJob, "_read_partitions", counted):
         committed = asyncio.ensure_future(cluster.fetch(want({0: 1}, isolation_level=1, max_wait_ms=60_000)))
         every = asyncio.ensure_future(cluster.fetch(want({0: 2}, max_wait_ms=60_000)))
         await asyncio.sleep(0)
-        assert looks == 2
+        assert rounds == 2
         cluster.produce()
         await asyncio.sleep(0.01)
-        assert looks == 3 and not every.done()
+        assert rounds == 3 and not every.done()
         for _ in range(5):
             cluster.produce()
             await asyncio.sleep(0)
@@ -160,12 +160,12 @@ async def test_a_reader_wakes_when_the_last_stable_offset_moves_and_not_before(c
             cluster.produce()
             await asyncio.sleep(0)
         await asyncio.sleep(0.01)
-        before = looks
+        before = rounds
         assert not committed.done() and before <= 5
         log.last_stable_offset_bound = None
         cluster.produce()
         told = results(await committed)[0]
-        assert offsets_in(told.records) == list(range(1, 13)) and looks == before + 1
+        assert offsets_in(told.records) == list(range(1, 13)) and rounds == before + 1
 
 
 async def test_a_change_of_state_wakes_readers_of_committed_records_too(cluster: FetchCluster) -> None:
