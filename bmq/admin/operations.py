@@ -70,11 +70,11 @@ class OperationFailed(BmqError):
 class OperationsConfig:
     """Waits are the longest ones; a task that waits longer fails with a sentence that says what for."""
 
-    look_interval_ms: int = 50
+    poll_interval_ms: int = 50
     drain_wait_ms: int = 120_000
     register_wait_ms: int = 60_000
     gone_wait_ms: int = 30_000
-    driver_look_interval_ms: int = 1_000
+    driver_poll_interval_ms: int = 1_000
     moves_at_once_min: int = 50
     parts: int = 20
     """A plan is carried out in this many parts, if each then has at least `moves_at_once_min` moves."""
@@ -276,11 +276,11 @@ class Operations:
 
         The controller moves a draining node's partitions away by itself; here we only wait.
         """
-        begun_at, look = task.progress, self._led_by(controller, node_id)
-        total = least = look()
+        begun_at, led_count = task.progress, self._led_by(controller, node_id)
+        total = least = led_count()
         self._book.step(task, f"node {node_id} is draining; it leads {_partitions(total)}")
         deadline_s = self._deadline_s(self._config.drain_wait_ms)
-        while left := look():
+        while left := led_count():
             self._check(controller)
             node = controller.image.nodes.get(node_id)
             if node is not None and not node.is_draining:
@@ -290,7 +290,7 @@ class Operations:
             if asyncio.get_running_loop().time() > deadline_s:
                 raise OperationFailed(f"node {node_id} still leads {_partitions(left)}: nobody takes them over")
             self._book.advance(task, begun_at + (until - begun_at) * (1 - left / max(total, 1)))
-            await self._pause(self._config.look_interval_ms)
+            await self._pause(self._config.poll_interval_ms)
         self._book.step(task, f"node {node_id} leads nothing")
 
     async def _scale(self, task: Task, controller: ClusterController, plan: Plan) -> None:
@@ -324,7 +324,7 @@ class Operations:
     async def _registered(self, task: Task, controller: ClusterController, node_ids: Sequence[int]) -> None:
         loop = asyncio.get_running_loop()
         deadline_s = self._deadline_s(self._config.register_wait_ms)
-        look_s = loop.time()
+        next_poll_s = loop.time()
         missing = set(node_ids)
         while missing:
             self._check(controller)
@@ -336,12 +336,12 @@ class Operations:
                 return
             if loop.time() > deadline_s:
                 raise OperationFailed(f"{_nodes(missing)} did not register within {self._config.register_wait_ms} ms")
-            if loop.time() >= look_s:
-                look_s = loop.time() + self._config.driver_look_interval_ms / 1000
+            if loop.time() >= next_poll_s:
+                next_poll_s = loop.time() + self._config.driver_poll_interval_ms / 1000
                 for handle in await self._driver_list():
                     if handle.node_id in missing and not handle.is_running:
                         raise OperationFailed(f"node {handle.node_id} did not stay: {handle.detail}")
-            await self._pause(self._config.look_interval_ms)
+            await self._pause(self._config.poll_interval_ms)
 
     async def _scale_in(self, task: Task, controller: ClusterController, node_ids: Sequence[int]) -> None:
         """Drain all, then stop one after the other. On failure, nodes that were not stopped are undrained again."""
@@ -376,7 +376,7 @@ class Operations:
             self._check(controller)
             if asyncio.get_running_loop().time() > deadline_s:
                 raise OperationFailed(f"node {node_id} was stopped, and is registered still")
-            await self._pause(self._config.look_interval_ms)
+            await self._pause(self._config.poll_interval_ms)
 
     async def _rebalance(self, task: Task, controller: ClusterController, moves: Sequence[Move], reason: str) -> None:
         """Carry the plan out, then plan again for what is still uneven, since the cluster changes meanwhile."""
@@ -412,14 +412,14 @@ class Operations:
         seen: MetadataImage | None = None
         count = 0
 
-        def look() -> int:
+        def led_count() -> int:
             nonlocal seen, count
             if controller.image is not seen:
                 seen = controller.image
                 count = led_counts(seen)[node_id]
             return count
 
-        return look
+        return led_count
 
     async def _driver_list(self) -> Sequence[NodeHandle]:
         if self._driver is None:

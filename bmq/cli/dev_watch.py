@@ -15,7 +15,7 @@ from bmq.dev.bmq_cluster import BmqCluster
 from bmq.dev.bmq_node import NodeReport
 from bmq.dev.bmq_plan import ServerPlan
 
-LOOK_INTERVAL_S: Final = 1.0
+REFRESH_INTERVAL_S: Final = 1.0
 
 
 class ClusterWatch:
@@ -37,7 +37,7 @@ class ClusterWatch:
         if self._console.is_terminal:
             self._live = Live(console=self._console, auto_refresh=False, transient=True)
             self._live.start()
-        self._task = asyncio.get_running_loop().create_task(self._look())
+        self._task = asyncio.get_running_loop().create_task(self._refresh())
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -47,7 +47,7 @@ class ClusterWatch:
             self._live.stop()
             self._live = None
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         before: dict[str, NodeReport] = {}
         while True:
             now = await self._cluster.reports()
@@ -57,7 +57,7 @@ class ClusterWatch:
                 for line in changes(self._cluster.plan.servers, before, now):
                     self.say(line)
             before = now
-            await asyncio.sleep(LOOK_INTERVAL_S)
+            await asyncio.sleep(REFRESH_INTERVAL_S)
 
 
 def changes(servers: tuple[ServerPlan, ...], before: dict[str, NodeReport], now: dict[str, NodeReport]) -> list[str]:

@@ -93,7 +93,7 @@ class Controller:
         self._on_image = on_image
         self._epoch = 0 if epoch is None else epoch
         self._store = store
-        self._looking: asyncio.Task[None] | None = None
+        self._unknown_topics_check: asyncio.Task[None] | None = None
         self._is_cluster = epoch is not None
         self._deletions = TopicDeletions(store, config, self._forget_topic)
         self._stream = MetadataStream(decisions, node.node_id, self._epoch, config)
@@ -191,7 +191,7 @@ class Controller:
             self._nodes.start()
             self._mover.start()
         self._tokens.start()
-        self._looking = decisions.spawn(report_unknown_topics(self._store, lambda: self.image))
+        self._unknown_topics_check = decisions.spawn(report_unknown_topics(self._store, lambda: self.image))
         _log.info(
             "controller_started",
             node_id=self._context.node.node_id,
@@ -204,8 +204,8 @@ class Controller:
     async def close(self) -> None:
         """Wait for writes under way, save a snapshot if one is worth it, stop the background work."""
         self._stream.close()
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._unknown_topics_check is not None:
+            self._unknown_topics_check.cancel()
         await self._tokens.close()
         await self._deletions.close()
         await self._mover.close()

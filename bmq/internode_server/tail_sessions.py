@@ -67,7 +67,7 @@ class TailSession:
         self._answer: Answer | None = None  # of the waiting poll
         self._bytes_max = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._is_look_due = False
+        self._is_answer_due = False
 
     def fetch(self, request: TailFetchRequest, answer: Answer) -> None:
         """Call `answer` once, now or later, with the news; with nothing when the poll ends without any."""
@@ -79,7 +79,7 @@ class TailSession:
             self._moved[TopicPartition(wanted.topic_id, wanted.partition)] = None
         self._answer = answer
         self._bytes_max = min(max(request.bytes_max, 1), BYTES_MAX)
-        self._look()
+        self._answer_if_moved()
         if self._answer is not None:
             wait_ms = min(max(request.max_wait_ms, 0), WAIT_MS_MAX)
             self._timer = self._loop.call_later(wait_ms / 1000, self._end_poll)
@@ -92,11 +92,11 @@ class TailSession:
             take_back()
         self._watches.clear()
 
-    # --- looking
+    # --- answering
 
-    def _look(self) -> None:
+    def _answer_if_moved(self) -> None:
         """Answer the poll if there is news."""
-        self._is_look_due = False
+        self._is_answer_due = False
         if self._answer is None:
             return
         moved, self._moved = self._moved, {}
@@ -113,10 +113,10 @@ class TailSession:
         self._watches.pop(key, None)
         self._moved[key] = None
         self._feed.moved(key)
-        if self._answer is not None and not self._is_look_due:
+        if self._answer is not None and not self._is_answer_due:
             # Look at the end of the turn, since other partitions may move in the same turn of the loop.
-            self._is_look_due = True
-            self._loop.call_soon(self._look)
+            self._is_answer_due = True
+            self._loop.call_soon(self._answer_if_moved)
 
     def _watch(self, key: TopicPartition) -> None:
         log = self._partitions.ready(key)

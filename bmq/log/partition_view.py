@@ -73,13 +73,13 @@ async def view_partition(store: SegmentStore, partition_directory: str) -> Parti
     for _ in range(LOOKS_MAX):
         listing = EpochListing.of(await store.list_directory(partition_directory))
         try:
-            return await _look(store, partition_directory, listing)
+            return await _read_view(store, partition_directory, listing)
         except FileMissing:
             continue
     raise StorageUnavailable(f"{partition_directory} changes faster than it can be looked at")
 
 
-async def _look(store: SegmentStore, partition_directory: str, listing: EpochListing) -> PartitionView:
+async def _read_view(store: SegmentStore, partition_directory: str, listing: EpochListing) -> PartitionView:
     epochs = sorted(listing.open_epochs | listing.sealed_epochs, reverse=True)
     for epoch in epochs:
         paths = PartitionPaths(partition_directory, _NOBODY if epoch in listing.sealed_epochs else epoch)

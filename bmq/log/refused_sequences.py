@@ -48,12 +48,12 @@ class RefusedSequences:
     key that is the same for all batches of a partition.
     """
 
-    __slots__ = ("_age_s", "_looked_s", "_may_exist", "entries")
+    __slots__ = ("_age_s", "_aged_s", "_may_exist", "entries")
 
     def __init__(self, may_exist: Callable[[Hashable], bool] = lambda partition: True) -> None:
         self._may_exist = may_exist
         self._age_s = 0.0  # running time: advances with each call, by at most STEP_S_MAX
-        self._looked_s = 0.0
+        self._aged_s = 0.0
         self.entries: dict[tuple[Hashable, int, int], _Refused] = {}
 
     def add(
@@ -100,8 +100,8 @@ class RefusedSequences:
 
     def _forget(self, now_s: float) -> None:
         """Drop expired entries; the oldest come first."""
-        self._age_s += min(max(0.0, now_s - self._looked_s), STEP_S_MAX)
-        self._looked_s = now_s
+        self._age_s += min(max(0.0, now_s - self._aged_s), STEP_S_MAX)
+        self._aged_s = now_s
         refused = self.entries
         while refused:
             key = next(iter(refused))

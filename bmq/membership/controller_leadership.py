@@ -35,7 +35,7 @@ METADATA_LOG: Final = LogConfig(
 )
 _PROOF_INTERVAL_S: Final = 1.0
 _DAMAGE_WAIT_S: Final = 60.0
-_DAMAGE_LOOK_S: Final = 1.0
+_DAMAGE_CHECK_S: Final = 1.0
 
 _log = structlog.get_logger("bmq.membership")
 
@@ -138,7 +138,7 @@ class ControllerLeadership:
         """Wait until the damage is accepted, at most _DAMAGE_WAIT_S: each futile try makes a directory in the store."""
         until_s = asyncio.get_running_loop().time() + _DAMAGE_WAIT_S
         while asyncio.get_running_loop().time() < until_s:
-            await asyncio.sleep(_DAMAGE_LOOK_S)
+            await asyncio.sleep(_DAMAGE_CHECK_S)
             with contextlib.suppress(StoreError):
                 if await is_accepted(self._store, damage):
                     return

@@ -8,7 +8,7 @@ from typing import Final
 
 from bmq.metadata.image import MetadataImage
 
-_LOOK_AGAIN_S: Final = 0.05
+_RETRY_S: Final = 0.05
 """Interval of looking again without a notice that the image changed."""
 
 
@@ -42,5 +42,5 @@ class ImageWaits:
             left_s = deadline_s - self._loop.time()
             if left_s <= 0:
                 return False
-            await self.pause(min(left_s, _LOOK_AGAIN_S))
+            await self.pause(min(left_s, _RETRY_S))
         return True

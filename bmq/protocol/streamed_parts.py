@@ -70,7 +70,7 @@ class StreamedParts:
     def survey(self) -> InTurns[None]:
         """Read the whole request once. Raises MalformedMessage."""
         read = None if self._inner_codec is None else self._survey_element
-        self.request = yield from self._reader.survey(self._look, read=read)
+        self.request = yield from self._reader.survey(self._count_outer, read=read)
         self._next = self._reader.first
         self._outer.end()
         self._once = set()
@@ -118,7 +118,7 @@ class StreamedParts:
         assert self._inner_codec is not None
         reader = ArrayReader(self._inner_codec, self._data, position)
         self._inner.begin()
-        shell = yield from reader.survey(self._look_inner, left)
+        shell = yield from reader.survey(self._count_inner, left)
         positions = self._inner.end()
         for path in self.counts:
             if len(path) > 1:
@@ -128,7 +128,7 @@ class StreamedParts:
             self._long[position] = _LongElement(reader, shell, self._path[1], positions)
         return shell, reader.end
 
-    def _look(self, head: Any, element: Any, position: int) -> InTurns[None]:
+    def _count_outer(self, head: Any, element: Any, position: int) -> InTurns[None]:
         self._outer.add(element, position)
         for path in self.counts:
             if len(path) == 1:
@@ -138,7 +138,7 @@ class StreamedParts:
         return
         yield
 
-    def _look_inner(self, head: Any, element: Any, position: int) -> InTurns[None]:
+    def _count_inner(self, head: Any, element: Any, position: int) -> InTurns[None]:
         self._inner.add(element, position)
         if self._named is not None:
             name = hash(self._named(head, element))

@@ -25,7 +25,7 @@ class DutyCycle:
 
     def __init__(self, share: Callable[[], float]) -> None:
         self._share = share
-        self._looked_at_s = time.process_time()
+        self._measured_at_s = time.process_time()
 
     def begin(self) -> None:
         """From here on, until the process ends."""
@@ -35,5 +35,5 @@ class DutyCycle:
 
     def _rest(self, _number: int, _frame: FrameType | None) -> None:
         now_s = time.process_time()
-        ran_s, self._looked_at_s = now_s - self._looked_at_s, now_s
+        ran_s, self._measured_at_s = now_s - self._measured_at_s, now_s
         time.sleep(rest_after(ran_s, self._share(), REST_MAX_S))

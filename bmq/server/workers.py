@@ -106,7 +106,7 @@ class Workers:
         for worker in self._workers:
             self._start(worker)
         failed = None
-        looked_s, told = time.monotonic(), 0
+        checked_s, told = time.monotonic(), 0
         while self._running():
             wait(self._watched(), self._pause_s())
             if self._signals > told:
@@ -115,12 +115,12 @@ class Workers:
             now_s = time.monotonic()
             for worker in self._workers:
                 self._hear(worker, now_s)
-            if now_s - looked_s > OWN_PAUSE_S_MAX:
+            if now_s - checked_s > OWN_PAUSE_S_MAX:
                 self._trust_all(now_s)
-            looked_s = now_s
+            checked_s = now_s
             self._collect_session_ends()
             for worker in self._workers:
-                failed = self._look(worker, now_s) or failed
+                failed = self._check_worker(worker, now_s) or failed
             if failed is not None and not self._is_ending:
                 self._end()
         if failed is not None:
@@ -202,7 +202,7 @@ class Workers:
             if worker.heard_s is not None:
                 worker.heard_s = now_s
 
-    def _look(self, worker: _Worker, now_s: float) -> str | None:
+    def _check_worker(self, worker: _Worker, now_s: float) -> str | None:
         """Take care of one worker; a sentence when it cannot be started at all."""
         process = worker.process
         if process is None:

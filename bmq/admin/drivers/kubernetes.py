@@ -10,7 +10,7 @@ from typing import Any, Final
 from bmq.admin.drivers.commands import CommandRunner, output_of
 from bmq.admin.drivers.driver import DriverFailed, DriverRefused, NodeHandle, NodeSpec
 
-LOOK_WAIT_S: Final = 10.0
+READ_WAIT_S: Final = 10.0
 ORDER_WAIT_S: Final = 30.0
 # A pod that is being stopped has `terminationGracePeriodSeconds`; 30 is Kubernetes' default.
 STOP_WAIT_S: Final = 240.0
@@ -48,7 +48,7 @@ class StatefulSetPods:
 
     async def next_node_ids(self, count: int, taken: Collection[int]) -> Sequence[int]:
         """Ordinals cannot be skipped, so an id that another node has makes this fail."""
-        pods = await self._look()
+        pods = await self._read_stateful_set()
         first = self._first_node_id + pods.replicas
         node_ids = tuple(range(first, first + count))
         in_the_way = sorted(set(node_ids) & set(taken))
@@ -57,7 +57,7 @@ class StatefulSetPods:
         return node_ids
 
     async def start_node(self, spec: NodeSpec) -> NodeHandle:
-        pods = await self._look()
+        pods = await self._read_stateful_set()
         ordinal = spec.node_id - self._first_node_id
         if ordinal > pods.replicas or ordinal < 0:
             wanted = self._first_node_id + pods.replicas
@@ -69,7 +69,7 @@ class StatefulSetPods:
         return NodeHandle(spec.node_id, True, self._pod(pods, ordinal))
 
     async def stop_node(self, node_id: int) -> None:
-        pods = await self._look()
+        pods = await self._read_stateful_set()
         ordinal = node_id - self._first_node_id
         if ordinal >= pods.replicas:
             return
@@ -81,10 +81,10 @@ class StatefulSetPods:
         await self._scale(pods.replicas, ordinal)
         pod = f"pod/{self._pod(pods, ordinal)}"
         wait = ["wait", "--for=delete", f"--timeout={STOP_WAIT_S:.0f}s", pod]
-        await output_of(self._run, [*self._kubectl, *wait], STOP_WAIT_S + LOOK_WAIT_S)
+        await output_of(self._run, [*self._kubectl, *wait], STOP_WAIT_S + READ_WAIT_S)
 
     async def list_nodes(self) -> Sequence[NodeHandle]:
-        pods = await self._look()
+        pods = await self._read_stateful_set()
         return [
             NodeHandle(self._first_node_id + ordinal, True, self._pod(pods, ordinal))
             for ordinal in range(pods.replicas)
@@ -93,8 +93,8 @@ class StatefulSetPods:
     def _pod(self, pods: _Set, ordinal: int) -> str:
         return f"{self._name}-{pods.first_ordinal + ordinal}"
 
-    async def _look(self) -> _Set:
-        text = await output_of(self._run, [*self._kubectl, "get", "statefulset", self._name, "-o", "json"], LOOK_WAIT_S)
+    async def _read_stateful_set(self) -> _Set:
+        text = await output_of(self._run, [*self._kubectl, "get", "statefulset", self._name, "-o", "json"], READ_WAIT_S)
         try:
             found: Any = json.loads(text)
             spec = found["spec"]
@@ -107,6 +107,6 @@ class StatefulSetPods:
         return pods
 
     async def _scale(self, before: int, after: int) -> None:
-        """Kubernetes refuses this if somebody else has scaled the StatefulSet since we looked."""
+        """Kubernetes refuses this if somebody else has scaled the StatefulSet since we read it."""
         order = ["scale", f"statefulset/{self._name}", f"--current-replicas={before}", f"--replicas={after}"]
         await output_of(self._run, [*self._kubectl, *order], ORDER_WAIT_S)

@@ -8,7 +8,7 @@ from typing import Final
 from bmq.admin.drivers.commands import CommandRunner, output_of
 from bmq.admin.drivers.driver import NodeHandle, NodeSpec, first_free
 
-LOOK_WAIT_S: Final = 5.0
+READ_WAIT_S: Final = 5.0
 ORDER_WAIT_S: Final = 60.0
 _RUNNING: Final = frozenset({"active", "activating", "reloading", "deactivating"})
 
@@ -42,7 +42,7 @@ class SystemdUnits:
     async def list_nodes(self) -> Sequence[NodeHandle]:
         pattern = f"{self._unit}@*.service"
         options = ["--all", "--full", "--plain", "--no-legend", "--no-pager"]
-        listing = await output_of(self._run, [*self._systemctl, "list-units", *options, pattern], LOOK_WAIT_S)
+        listing = await output_of(self._run, [*self._systemctl, "list-units", *options, pattern], READ_WAIT_S)
         found = [handle for line in listing.splitlines() if (handle := self._handle(line.split())) is not None]
         return sorted(found, key=lambda handle: handle.node_id)
 

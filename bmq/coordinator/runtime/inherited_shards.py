@@ -70,7 +70,7 @@ class InheritedShards:
         """Ownership may have changed, or a shard was lost: load missing shards soon, until they are loaded."""
         if not self._is_expected and not self._directory.is_closed:
             self._is_expected = True
-            self._loop.call_soon(self._look)
+            self._loop.call_soon(self._load_missing)
 
     def lost(self, number: int) -> None:
         """A shard was lost; its partition may still be ours. Where we are its first owner nobody inherits it."""
@@ -86,7 +86,7 @@ class InheritedShards:
         lost = self._lost.intersection(self._shards.owned()).difference(inherited)
         return [*inherited, *sorted(lost)]
 
-    def _look(self) -> None:
+    def _load_missing(self) -> None:
         self._is_expected = False
         if self._directory.is_closed:
             return

@@ -115,7 +115,7 @@ class ShareStateShard(Shard):
         self.arm()
         self.nodes_changed()
         for partition in self.partitions.values():
-            self._look_for_dead(partition)
+            self._begin_dead_letters(partition)
 
     def unload(self, error: ErrorCode) -> None:
         self.partitions = {}
@@ -455,7 +455,7 @@ class ShareStateShard(Shard):
         ]
         return self._appends.begin(partition, window, self._update(partition, states, ()), spans)
 
-    def _look_for_dead(self, partition: SharePartition) -> None:
+    def _begin_dead_letters(self, partition: SharePartition) -> None:
         if self.dead_letters is not None and partition.window is not None and partition.window.archiving:
             self.dead_letters.begin(partition)
 
@@ -565,7 +565,7 @@ class ShareStateShard(Shard):
         if is_released or value.active_epoch >= 0 or (was_full and partition.next_offset(limits) != NONE_AVAILABLE):
             self.news(partition)
         if any(one.delivery_state == ARCHIVING for one in value.state_batches):
-            self._look_for_dead(partition)
+            self._begin_dead_letters(partition)
         self.arm()
 
     # ---------------------------------------------------------------- snapshots

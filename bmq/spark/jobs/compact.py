@@ -209,14 +209,14 @@ def _shown(store: StoreAddress, plan: DelegatedPlan, progress: Progress) -> Iter
     sizes = [sum(extent.length for extent in group) for group in plan.cleaning.groups]
     over = threading.Event()
 
-    def look() -> None:
+    def report() -> None:
         while not over.wait(_LOOK_S):
             with suppress(JobFailed):
                 done = store.run(partial(_done, plan.directory))
                 progress.show(sum(sizes[number] for number in done), sum(sizes), "bytes")
 
     progress.show(0, sum(sizes), "bytes")
-    thread = threading.Thread(target=look, name="compact-progress", daemon=True)
+    thread = threading.Thread(target=report, name="compact-progress", daemon=True)
     thread.start()
     try:
         yield

@@ -235,7 +235,7 @@ class TableJob:
         began_ns = time.monotonic_ns()
         # Times without a zone are UTC, wherever the job runs.
         records.sparkSession.conf.set("spark.sql.session.timeZone", "UTC")
-        self._look_for_changes()
+        self._reload_definition()
         end_offsets = self._checkpoint.end_offsets(batch)[self._topic.name]
         for _ in range(ATTEMPTS_MAX):
             check_writer(self._table.writer(), self._writer, self._name)
@@ -251,7 +251,7 @@ class TableJob:
         if outcome.rows or outcome.dead_letters:
             self._maintenance.committed(tuple(table.identifier for table in self._tables))
 
-    def _look_for_changes(self) -> None:
+    def _reload_definition(self) -> None:
         """Use a definition that was altered meanwhile; if it cannot be read, keep the last one."""
         try:
             definition = self._read_definition()

@@ -41,8 +41,8 @@ from tests.fakes.cluster_controller import FakeController, FakeDriver, image_of,
 pytestmark = pytest.mark.unit
 
 QUICK = OperationsConfig(
-    look_interval_ms=1,
-    driver_look_interval_ms=1,
+    poll_interval_ms=1,
+    driver_poll_interval_ms=1,
     drain_wait_ms=200,
     register_wait_ms=200,
     gone_wait_ms=200,

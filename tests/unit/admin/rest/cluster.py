@@ -38,8 +38,8 @@ from tests.unit.log.owned_log import PARTITION, Owner, batch_of
 from tests.unit.table_definitions.definitions import json_form
 
 QUICK = OperationsConfig(
-    look_interval_ms=1,
-    driver_look_interval_ms=1,
+    poll_interval_ms=1,
+    driver_poll_interval_ms=1,
     drain_wait_ms=200,
     register_wait_ms=200,
     gone_wait_ms=200,
