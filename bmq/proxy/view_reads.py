@@ -39,7 +39,7 @@ from bmq.proxy.pending_read import PendingRead
 from bmq.proxy.view_answer import Piece, Shown, ViewAnswer
 from bmq.proxy.view_ranges import AsItIs, Known, RangeKey, ViewRange, ViewRanges, copied_bytes, known_of
 from bmq.proxy.view_scan import Asked, Found, ViewScan
-from bmq.records.passing import PassingRecords
+from bmq.records.record_filter import CompiledFilter
 from bmq.views.batch_filter import BatchFilter, EmptyRun, run_of
 from bmq.views.filter_error import InvalidFilter
 from bmq.views.view_filter import compiled
@@ -186,7 +186,7 @@ class ViewReads:
         return answer.finished(), aborted
 
     def _pieces_at_once(
-        self, view: TopicImage, passing: PassingRecords, log: PartitionLog, offset: int, bound_offset: int
+        self, view: TopicImage, passing: CompiledFilter, log: PartitionLog, offset: int, bound_offset: int
     ) -> Iterable[Piece | Known]:
         """The pieces from `offset` on that need no task; none if the read needs one."""
         now_s = self._elapsed_s()
@@ -271,7 +271,7 @@ class ViewReads:
                 self._remember(_range_key(view, log), first_offset, pieces, size_bytes, asked_s)
         return pieces, size_bytes
 
-    async def _scanned(self, passing: PassingRecords, read: Sequence[Part], offset: int) -> list[Found]:
+    async def _scanned(self, passing: CompiledFilter, read: Sequence[Part], offset: int) -> list[Found]:
         """Filter by the C kernel, on the event loop if that is brief, else in the thread."""
         views = [part for part in read if isinstance(part, memoryview)]
         if len(views) == len(read):

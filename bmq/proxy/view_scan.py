@@ -22,8 +22,8 @@ from bmq.protocol.record_batch import (
     batches,
 )
 from bmq.proxy.view_answer import InFile, Piece, Shown
-from bmq.records.passing import PassingRecords, Room
-from bmq.records.passing_layout import SHOWN_MAX, SHOWN_NONE, SHOWN_PART, SHOWN_WHOLE, ShownBatches
+from bmq.records.record_filter import CompiledFilter, ScanBuffers
+from bmq.records.record_filter_layout import SHOWN_MAX, SHOWN_NONE, SHOWN_PART, SHOWN_WHOLE, ShownBatches
 from bmq.views.batch_filter import EmptyRun
 
 SCAN_BUFFER_BYTES: Final = 1024 * 1024
@@ -54,10 +54,10 @@ class ViewScan:
     """Scans batches, one scan at a time, in memory that it uses again."""
 
     def __init__(self) -> None:
-        self._room = Room()
+        self._room = ScanBuffers()
         self._buffer = bytearray()
 
-    def in_memory(self, passing: PassingRecords, views: Sequence[memoryview], offset: int) -> list[Found]:
+    def in_memory(self, passing: CompiledFilter, views: Sequence[memoryview], offset: int) -> list[Found]:
         """The pieces of whole batches, without batches that end before `offset`. Raises CorruptRecords."""
         found: list[Found] = []
         for data in views:
@@ -68,7 +68,7 @@ class ViewScan:
         self._trim()
         return found
 
-    def in_file(self, passing: PassingRecords, part: FilePart, offset: int) -> list[Found]:
+    def in_file(self, passing: CompiledFilter, part: FilePart, offset: int) -> list[Found]:
         """The pieces of the batches in a part of a file, which it reads, perhaps from a disk. Raises CorruptRecords, OSError."""
         found: list[Found] = []
         position, wanted = 0, SCAN_BUFFER_BYTES
@@ -97,13 +97,13 @@ class ViewScan:
         return found
 
     def _filtered_pieces(
-        self, passing: PassingRecords, data: memoryview, offset: int
+        self, passing: CompiledFilter, data: memoryview, offset: int
     ) -> tuple[list[Found | list[ShownBatches]], int]:
         """(pieces, where the next batch begins). A list among the pieces: neighbouring batches that pass as a whole."""
         found: list[Found | list[ShownBatches]] = []
         place, is_over = 0, False
         while not is_over:
-            some, place = passing.show(data, place, offset, self._room)
+            some, place = passing.filter_batches(data, place, offset, self._room)
             is_over = len(some) < SHOWN_MAX
             for one in some:
                 if one.kind == SHOWN_NONE:
@@ -123,7 +123,7 @@ class ViewScan:
     def _trim(self) -> None:
         """Free buffers that a long batch has needed."""
         if len(self._room.out) > 4 * SCAN_BUFFER_BYTES:
-            self._room = Room()
+            self._room = ScanBuffers()
         if len(self._buffer) > 4 * SCAN_BUFFER_BYTES:
             self._buffer = bytearray()
 

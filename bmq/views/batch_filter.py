@@ -27,8 +27,8 @@ from bmq.protocol.record_batch import (
     assemble_batch,
 )
 from bmq.records.batch_layout import BYTES_LEFT, WANTS_HEADERS
-from bmq.records.passing import IS_IN_C, PassingRecords
-from bmq.records.passing_layout import BEGIN
+from bmq.records.record_filter import IS_IN_C, CompiledFilter
+from bmq.records.record_filter_layout import BEGIN
 from bmq.records.records_twin import Damage, RecordPlaces, headers_of, record_places
 from bmq.views.record_fields import RecordFields
 from bmq.views.view_filter import ViewFilter
@@ -56,11 +56,11 @@ class BatchFilter:
     def __init__(self, view_filter: ViewFilter) -> None:
         self._predicate = view_filter.predicate
         self._is_by_headers = view_filter.is_by_headers
-        self._passing = None if view_filter.kernel_filter is None else PassingRecords(view_filter.kernel_filter)
+        self._passing = None if view_filter.kernel_filter is None else CompiledFilter(view_filter.kernel_filter)
         self._answers: dict[bytes, bool] = {}
 
     @property
-    def passing(self) -> PassingRecords | None:
+    def passing(self) -> CompiledFilter | None:
         """The form of the filter that the C kernel evaluates; None if Python evaluates it."""
         return self._passing if IS_IN_C else None
 
@@ -113,7 +113,7 @@ class BatchFilter:
         last, left = BEGIN, header.record_count
         while left:
             count = min(left, KERNEL_STEP_RECORDS)
-            last = self._passing.look(body, last, count, header.last_offset_delta)
+            last = self._passing.filter_records(body, last, count, header.last_offset_delta)
             left -= count
             yield last.runs, last.passed
         if last.place != len(body):

@@ -17,7 +17,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from bmq.records.passing_layout import RecordFilter
+from bmq.records.record_filter_layout import RecordFilter
 from bmq.views import kernel_filters, predicates
 from bmq.views.filter_error import InvalidFilter
 from bmq.views.predicates import Number, Predicate, Test, Values

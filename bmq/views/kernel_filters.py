@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from bmq.records.passing_layout import STRINGS_MAX, TERMS_MAX, RecordFilter, Term
+from bmq.records.record_filter_layout import STRINGS_MAX, TERMS_MAX, RecordFilter, Term
 
 Combine = Callable[[Iterable[bool]], bool]
 """`all` for AND, `any` for OR."""

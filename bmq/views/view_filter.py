@@ -5,7 +5,7 @@ The parser (bmq.views.filter_syntax) is imported when the first filter is compil
 
 from __future__ import annotations
 
-from bmq.records.passing_layout import RecordFilter
+from bmq.records.record_filter_layout import RecordFilter
 from bmq.views.filter_error import InvalidFilter
 from bmq.views.predicates import BadPattern, Predicate
 

@@ -7,7 +7,7 @@
 #include "record_check.h"
 #include "delays.h"
 #include "lz4_frame.h"
-#include "passing.h"
+#include "record_filter.h"
 
 #define NOW_MS INT64_C(1700000000000)
 #define REFUSED_MAX 3

@@ -13,10 +13,10 @@ from bmq.protocol.batch_records import Record, encode_batch
 from bmq.records.delays_twin import split_with_status
 from bmq.records.lz4_frames import is_one_frame_twin
 from bmq.records.native import library
-from bmq.records.passing_layout import BEGIN, RecordFilter, Term
-from bmq.records.passing_twin import PassingRecords
 from bmq.records.record_check import Result, Rules
 from bmq.records.record_check_twin import TwinCheck
+from bmq.records.record_filter_layout import BEGIN, RecordFilter, Term
+from bmq.records.record_filter_twin import CompiledFilter
 from bmq.records.records_twin import Damage
 from tests.conformance.broken_batches import CODECS, ways
 from tests.unit.records.delay_cases import TERMS, random_records
@@ -80,7 +80,7 @@ def _passing(body: memoryview, count: int, last_delta: int) -> str:
     """How the records pass the filter of kernel_case.h: the status, and how many do."""
     wanted = RecordFilter((Term((b"bmq-tag",), (b"a",)), Term((), (b"k",))), 0xE)
     try:
-        return f"0 {PassingRecords(wanted).look(body, BEGIN, count, last_delta).passed}"
+        return f"0 {CompiledFilter(wanted).filter_records(body, BEGIN, count, last_delta).passed}"
     except Damage as damage:
         return f"{-damage.kind} 0"
 

@@ -2,7 +2,7 @@
  * each: where the next batch begins, then each piece. Cases are those of tests/unit/records/showing_cases.py.
  */
 #include "cases.h"
-#include "passing_filters.h"
+#include "record_filter_terms.h"
 
 #define HEAD_BYTES 2
 #define SHOWN_MAX 1024

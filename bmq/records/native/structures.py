@@ -179,7 +179,7 @@ class RecordFilter(ctypes.Structure):
     )
 
 
-class Passing(ctypes.Structure):
+class FilteredRecords(ctypes.Structure):
     """struct bmq_passing"""
 
     _fields_ = (("place", _Int64), ("previous", _Int64), ("run_count", _Int64), ("passed", _Int64))

@@ -35,7 +35,7 @@ from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader, batches, verif
 from bmq.proxy.catch_up import CaughtUp
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.view_reads import SCAN_BYTES_MAX, _Filtering
-from bmq.records.passing import IS_IN_C
+from bmq.records.record_filter import IS_IN_C
 from tests.support.produced_batch import produced_batch
 from tests.unit.proxy_fetch.cluster import TOPIC_ID, FetchCluster, image_of, results, topic, want
 

@@ -18,14 +18,14 @@ from bmq.protocol.record_batch import BatchHeader, CorruptRecords, batches, veri
 from bmq.proxy import view_scan
 from bmq.proxy.view_answer import InFile, Shown, ViewAnswer
 from bmq.proxy.view_scan import IN_FILE_BYTES_MIN, Asked, Found, ViewScan
-from bmq.records.passing import PassingRecords
+from bmq.records.record_filter import CompiledFilter
 from bmq.views.batch_filter import NOTHING, BatchFilter, EmptyRun
 from bmq.views.view_filter import compiled
 
 pytestmark = pytest.mark.unit
 
 FILTER = BatchFilter(compiled("tag = 'a'"))
-PASSING = PassingRecords(compiled("tag = 'a'").kernel_filter)  # type: ignore[arg-type]
+PASSING = CompiledFilter(compiled("tag = 'a'").kernel_filter)  # type: ignore[arg-type]
 LIMIT = 1 << 40
 
 

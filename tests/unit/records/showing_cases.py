@@ -1,6 +1,6 @@
 """Batches back to back, and filters of their records, for the kernel's `show` and for its twin.
 
-A case is two bytes: which of passing_cases.FILTERS, and the offset to begin at; then batches.
+A case is two bytes: which of record_filter_cases.FILTERS, and the offset to begin at; then batches.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from typing import Any, Final
 from bmq.protocol.batch_records import Record, encode_batch
 from bmq.protocol.compression import Compression
 from bmq.protocol.record_batch import CONTROL
-from bmq.records.passing_layout import SHOWN_PART
-from bmq.records.passing_twin import PassingRecords, Room
-from tests.unit.records.passing_cases import FILTERS, random_records
+from bmq.records.record_filter_layout import SHOWN_PART
+from bmq.records.record_filter_twin import CompiledFilter, ScanBuffers
+from tests.unit.records.record_filter_cases import FILTERS, random_records
 
 HEAD_BYTES: Final = 2
 
@@ -34,10 +34,10 @@ def random_case(dice: Random) -> bytes:
     return bytes((dice.randrange(len(FILTERS)), dice.randint(0, 12))) + batches
 
 
-def showed(case: bytes, maker: Any = PassingRecords, room: Any = None) -> str:
+def showed(case: bytes, maker: Any = CompiledFilter, room: Any = None) -> str:
     """The case's answer as a line: where the next batch begins, then what is shown, with the bytes of rewritten batches."""
-    room = room or Room()
-    found, place = maker(FILTERS[case[0] % len(FILTERS)]).show(case[HEAD_BYTES:], 0, case[1], room)
+    room = room or ScanBuffers()
+    found, place = maker(FILTERS[case[0] % len(FILTERS)]).filter_batches(case[HEAD_BYTES:], 0, case[1], room)
     line = str(place)
     for one in found:
         line += " | " + " ".join(map(str, one))

@@ -19,8 +19,8 @@ from tests.unit.records.delay_cases import random_case, split_line
 from tests.unit.records.key_cases import hash_line, random_take, take_line
 from tests.unit.records.packet_cases import HEAD_BYTES as PACKETS_AT
 from tests.unit.records.packet_cases import packet_case, taken_one_by_one
-from tests.unit.records.passing_cases import HEAD_BYTES, looked
-from tests.unit.records.passing_cases import random_case as passing_case
+from tests.unit.records.record_filter_cases import HEAD_BYTES, looked
+from tests.unit.records.record_filter_cases import random_case as passing_case
 from tests.unit.records.showing_cases import random_case as showing_case
 from tests.unit.records.showing_cases import showed
 
@@ -112,7 +112,7 @@ def test_deliveries_are_made_as_by_the_twin(built: Driver) -> None:
 
 
 def test_records_pass_filters_as_by_the_twin(built: Driver) -> None:
-    driver = built("passing_driver")
+    driver = built("record_filter_driver")
     dice = Random(47)
     cases = [passing_case(dice) for _ in range(600)]
     inputs = [one for one in [*cases, *mutated(cases, dice, 3_000)] if len(one) >= HEAD_BYTES]

@@ -1,9 +1,9 @@
-/* The filters of tests/unit/records/passing_cases.py, in memory of exactly their sizes. */
+/* The filters of tests/unit/records/record_filter_cases.py, in memory of exactly their sizes. */
 #ifndef PASSING_FILTERS_H
 #define PASSING_FILTERS_H
 
 #include "cases.h"
-#include "passing.h"
+#include "record_filter.h"
 
 #define FILTERS 5
 

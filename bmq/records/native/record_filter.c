@@ -1,5 +1,5 @@
-/* bmq/records/passing_twin.py gives the same answers in Python; a change here is a change there. */
-#include "passing.h"
+/* bmq/records/record_filter_twin.py gives the same answers in Python; a change here is a change there. */
+#include "record_filter.h"
 
 #include "batches.h"
 

@@ -1,4 +1,4 @@
-"""Which records pass a filter, in C: calls of native/passing.c."""
+"""Which records pass a filter, in C: calls of native/record_filter.c."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bmq.protocol.compression import Buffer
 from bmq.records.native import structures
 from bmq.records.native.calls import brief_function, checked, function
 from bmq.records.native.memory import Pins
-from bmq.records.passing_layout import SHOWN, SHOWN_MAX, TERMS_MAX, Passing, RecordFilter, ShownBatches
+from bmq.records.record_filter_layout import SHOWN, SHOWN_MAX, TERMS_MAX, FilteredRecords, RecordFilter, ShownBatches
 from bmq.records.records_twin import Damage
 
 BRIEF_BYTES_MAX: Final = 32 * 1024
@@ -29,8 +29,8 @@ _show_briefly = brief_function("bmq_show_batches", *_SHOW_TYPES)
 _show_at_length = function("bmq_show_batches", *_SHOW_TYPES)
 
 
-class Room:
-    """As passing.Room."""
+class ScanBuffers:
+    """As record_filter.ScanBuffers."""
 
     __slots__ = ("found", "out")
 
@@ -39,8 +39,8 @@ class Room:
         self.found = bytearray(SHOWN.size * SHOWN_MAX)
 
 
-class PassingRecords:
-    """As passing.PassingRecords."""
+class CompiledFilter:
+    """As record_filter.CompiledFilter."""
 
     def __init__(self, wanted: RecordFilter) -> None:
         if len(wanted.terms) > TERMS_MAX:
@@ -68,11 +68,11 @@ class PassingRecords:
             wanted.truths,
         )
 
-    def look(self, body: Buffer, last: Passing, count: int, last_delta: int) -> Passing:
-        """As passing.PassingRecords.look."""
+    def filter_records(self, body: Buffer, last: FilteredRecords, count: int, last_delta: int) -> FilteredRecords:
+        """As record_filter.CompiledFilter.filter_records."""
         count = min(count, len(body) + 1)  # a record has a byte at least: one too many is enough to show damage
         runs = (_Int64 * (2 * max(count, 0)))()
-        found = structures.Passing(last.place, last.previous)
+        found = structures.FilteredRecords(last.place, last.previous)
         with Pins() as pins:
             status = checked(
                 (_briefly if len(body) <= BRIEF_BYTES_MAX else _at_length)(
@@ -88,10 +88,12 @@ class PassingRecords:
         if status:
             raise Damage(-status)
         bounds = iter(runs[: 2 * found.run_count])
-        return Passing(found.place, found.previous, list(zip(bounds, bounds, strict=True)), found.passed)
+        return FilteredRecords(found.place, found.previous, list(zip(bounds, bounds, strict=True)), found.passed)
 
-    def show(self, data: Buffer, place: int, offset: int, room: Room) -> tuple[list[ShownBatches], int]:
-        """As passing.PassingRecords.show."""
+    def filter_batches(
+        self, data: Buffer, place: int, offset: int, room: ScanBuffers
+    ) -> tuple[list[ShownBatches], int]:
+        """As record_filter.CompiledFilter.filter_batches."""
         if len(room.out) < len(data):
             room.out = bytearray(len(data))
         showing = structures.Showing(place, offset)

@@ -1,8 +1,8 @@
 /* Reads cases of the kernel's filters of records, each with its length in front (32 bits, little-endian), and writes a line of answers for
- * each: how it ends, and for each step its places, counts and runs. Cases and filters are those of tests/unit/records/passing_cases.py.
+ * each: how it ends, and for each step its places, counts and runs. Cases and filters are those of tests/unit/records/record_filter_cases.py.
  */
 #include "cases.h"
-#include "passing_filters.h"
+#include "record_filter_terms.h"
 
 #define HEAD_BYTES 4
 

@@ -11,22 +11,30 @@ STRINGS_MAX: Final = 64
 
 
 class Term(NamedTuple):
-    """True of a record if its key (`names` is empty), or a header with one of the names, is one of the values. Null is no value."""
+    """A comparison with one record. It is true if the key, or a header with one of `names`, is one of `values`.
+
+    Without `names` the key is compared. Null equals no value.
+    """
 
     names: tuple[bytes, ...]
     values: tuple[bytes, ...]
 
 
 class RecordFilter(NamedTuple):
-    """Bit N of `truths` is set if a record passes of which just those terms are true whose bits are set in N."""
+    """Which records pass, by the truth of the terms.
+
+    The bits of a number N say which terms are true of a record. The record passes if bit N of `truths` is set.
+    """
 
     terms: tuple[Term, ...]
     truths: int
 
 
-class Passing(NamedTuple):
-    """`place`, `previous`: where the next record begins, and the offset delta of the last one. `runs`: where runs of records that pass
-    begin and end; `passed`: how many records they are.
+class FilteredRecords(NamedTuple):
+    """The result for some records of a body.
+
+    `place`: where the next record begins, in bytes. `previous`: the offset delta of the last record. `runs`: where each run of
+    passing records begins and ends, in bytes. `passed`: how many records pass.
     """
 
     place: int
@@ -35,11 +43,11 @@ class Passing(NamedTuple):
     passed: int
 
 
-BEGIN: Final = Passing(0, -1, [], 0)
+BEGIN: Final = FilteredRecords(0, -1, [], 0)
 """In front of a body's first record."""
 
 
-# What is shown of offsets, as native/passing.h numbers it.
+# What is shown of offsets, as native/record_filter.h numbers it.
 SHOWN_NONE: Final = 0
 SHOWN_WHOLE: Final = 1
 SHOWN_PART: Final = 2

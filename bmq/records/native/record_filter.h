@@ -1,6 +1,6 @@
 /* Which records of a batch pass a filter that asks whether their key or headers are one of some values: for bmq/views. */
-#ifndef BMQ_PASSING_H
-#define BMQ_PASSING_H
+#ifndef BMQ_RECORD_FILTER_H
+#define BMQ_RECORD_FILTER_H
 
 #include "kernel.h"
 
@@ -32,7 +32,7 @@ struct bmq_passing {
 BMQ_EXPORT int64_t bmq_passing_records(const uint8_t *data, int64_t end, int64_t count, int64_t last_delta,
                                        const struct bmq_record_filter *filter, int64_t *runs, struct bmq_passing *passing);
 
-/* What is shown of offsets [base_offset, next_offset). Keep in step with bmq/records/passing_layout.py. */
+/* What is shown of offsets [base_offset, next_offset). Keep in step with bmq/records/record_filter_layout.py. */
 #define BMQ_SHOWN_NONE 0  /* no record passes; of one batch or several that follow each other, of one leader epoch */
 #define BMQ_SHOWN_WHOLE 1 /* the batch at `place` of the data, of `size` bytes */
 #define BMQ_SHOWN_PART 2  /* a batch with fewer records, at `place` of `out`; its checksum is not filled in */

@@ -9,8 +9,8 @@ from random import Random
 from typing import Any, Final
 
 from bmq.protocol.batch_records import Record, encode_records
-from bmq.records.passing_layout import BEGIN, Passing, RecordFilter, Term
-from bmq.records.passing_twin import PassingRecords
+from bmq.records.record_filter_layout import BEGIN, FilteredRecords, RecordFilter, Term
+from bmq.records.record_filter_twin import CompiledFilter
 from bmq.records.records_twin import Damage
 
 HEAD_BYTES: Final = 4
@@ -47,14 +47,14 @@ def random_case(dice: Random) -> bytes:
     return case_of(random_records(dice), dice.choice((1, 2, 3, 9)), dice.randrange(len(FILTERS)))
 
 
-def looked(case: bytes, maker: Any = PassingRecords) -> str:
+def looked(case: bytes, maker: Any = CompiledFilter) -> str:
     """The case's answer as a line: how it ends, then for each step the runs and how many records they are."""
     count, last_delta, step, number = case[:HEAD_BYTES]
     passing, last, line = maker(FILTERS[number % len(FILTERS)]), BEGIN, ""
     step = max(step, 1)
     try:
         while count:
-            last = passing.look(case[HEAD_BYTES:], last, min(count, step), last_delta)
+            last = passing.filter_records(case[HEAD_BYTES:], last, min(count, step), last_delta)
             count -= min(count, step)
             line += _step(last)
     except Damage as damage:
@@ -62,6 +62,6 @@ def looked(case: bytes, maker: Any = PassingRecords) -> str:
     return f"0{line}"
 
 
-def _step(last: Passing) -> str:
+def _step(last: FilteredRecords) -> str:
     runs = "".join(f" {begin}-{end}" for begin, end in last.runs)
     return f" | {last.place} {last.previous} {last.passed}{runs}"

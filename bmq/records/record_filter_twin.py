@@ -1,4 +1,4 @@
-"""Which records pass a filter, in Python: as native/passing.c, for any bytes. Pure."""
+"""Which records pass a filter, in Python: as native/record_filter.c, for any bytes. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bmq.protocol.record_batch import (
     parsed_header,
 )
 from bmq.records import batch_layout as layout
-from bmq.records.passing_layout import (
+from bmq.records.record_filter_layout import (
     BEGIN,
     SHOWN_ASK,
     SHOWN_MAX,
@@ -20,7 +20,7 @@ from bmq.records.passing_layout import (
     SHOWN_PART,
     SHOWN_WHOLE,
     TERMS_MAX,
-    Passing,
+    FilteredRecords,
     RecordFilter,
     ShownBatches,
 )
@@ -30,8 +30,8 @@ _INT32_MAX = (1 << 31) - 1
 _OFFSET_MAX = (1 << 63) - 1 - (1 << 31)
 
 
-class Room:
-    """As passing.Room."""
+class ScanBuffers:
+    """As record_filter.ScanBuffers."""
 
     __slots__ = ("out",)
 
@@ -39,16 +39,16 @@ class Room:
         self.out = bytearray()
 
 
-class PassingRecords:
-    """As passing.PassingRecords."""
+class CompiledFilter:
+    """As record_filter.CompiledFilter."""
 
     def __init__(self, wanted: RecordFilter) -> None:
         if len(wanted.terms) > TERMS_MAX:
             raise ValueError(f"a filter with {len(wanted.terms)} terms")
         self._wanted = wanted
 
-    def look(self, body: Buffer, last: Passing, count: int, last_delta: int) -> Passing:
-        """As passing.PassingRecords.look."""
+    def filter_records(self, body: Buffer, last: FilteredRecords, count: int, last_delta: int) -> FilteredRecords:
+        """As record_filter.CompiledFilter.filter_records."""
         if not (0 <= last.place <= len(body) and count >= 0 and 0 <= last_delta <= _INT32_MAX and last.previous >= -1):
             raise ValueError("numbers that contradict each other")
         place, previous, runs, passed = last.place, last.previous, list[tuple[int, int]](), 0
@@ -63,7 +63,7 @@ class PassingRecords:
                 runs[-1] = (runs[-1][0], places.stop)
             else:
                 runs.append((places.begin, places.stop))
-        return Passing(place, previous, runs, passed)
+        return FilteredRecords(place, previous, runs, passed)
 
     def _true(self, body: bytes, places: RecordPlaces) -> int:
         found, terms = 0, self._wanted.terms
@@ -76,8 +76,10 @@ class PassingRecords:
                     found |= (name in term.names and value in term.values) << bit
         return found
 
-    def show(self, data: Buffer, place: int, offset: int, room: Room) -> tuple[list[ShownBatches], int]:
-        """As passing.PassingRecords.show."""
+    def filter_batches(
+        self, data: Buffer, place: int, offset: int, room: ScanBuffers
+    ) -> tuple[list[ShownBatches], int]:
+        """As record_filter.CompiledFilter.filter_batches."""
         if not 0 <= place <= len(data):
             raise ValueError("numbers that contradict each other")
         found, room.out = list[ShownBatches](), bytearray()
@@ -109,7 +111,7 @@ class PassingRecords:
             return one, b""
         body = batch[HEADER_BYTES:]
         try:
-            seen = self.look(body, BEGIN, header.record_count, header.last_offset_delta)
+            seen = self.filter_records(body, BEGIN, header.record_count, header.last_offset_delta)
         except Damage:
             return one, b""
         if seen.place != len(body):
