@@ -78,7 +78,7 @@ class ConsumerGroups(GroupRuntime[ConsumerGroup, Draft, GroupContext, _Volatile]
             self._config.consumer,
             self._terms(group_id),
             now,
-            volatile.changes != volatile.looked,
+            volatile.changes != volatile.changes_seen,
             self._config.group_max_size,
         )
 

@@ -33,7 +33,7 @@ _NONE: Final[frozenset[int]] = frozenset()
 class ShareVolatile(Volatile):
     """State that is not in the log. `under_way`: partitions whose state this process initializes now.
 
-    `subscription`: as the last decision saw it. `activation`: which members the shards of the state were told of.
+    `subscription`: as the last decision saw it. `activation`: which members the shards of the state know.
     `expiring`: members whose removal was decided because they were silent.
     """
 
@@ -77,7 +77,7 @@ class ShareGroups(GroupRuntime[ShareGroup, ShareDraft, ShareContext, ShareVolati
             self._config.share,
             self._terms(group_id),
             now,
-            is_stale=volatile.changes != volatile.looked,
+            is_stale=volatile.changes != volatile.changes_seen,
             under_way=dict(volatile.under_way),
             subscription=subscription,
             version=volatile.changes,
@@ -90,7 +90,7 @@ class ShareGroups(GroupRuntime[ShareGroup, ShareDraft, ShareContext, ShareVolati
         return self._volatile_of(group_id).activation
 
     def cached_response(self, group_id: str, key: RequestKey) -> bytes | None:
-        """None, too, while shards of the state have to be told of active members: a heartbeat that is decided does that."""
+        """None, too, while shards of the state have to learn of active members: a heartbeat that is decided informs them."""
         group = self.groups.get(group_id)
         activation = None if group is None else self.activation(group_id)
         if group is not None and activation is not None and not activation.has_begun(group.target_epoch):

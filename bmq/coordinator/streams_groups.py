@@ -101,7 +101,7 @@ class StreamsGroups(GroupRuntime[StreamsGroup, StreamsDraft, StreamsGroupContext
             self._config.streams,
             self._terms(group_id),
             now,
-            is_stale=volatile.changes != volatile.looked,
+            is_stale=volatile.changes != volatile.changes_seen,
             is_delayed=volatile.timers.is_running(TimerKind.DELAY, NOBODY),
             endpoint_epoch=volatile.endpoint_epoch,
             shutdown_by=volatile.shutdown_by,

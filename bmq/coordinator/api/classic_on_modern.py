@@ -44,7 +44,7 @@ def sync_consumer(shard: GroupShard, request: SyncGroupRequest) -> SyncGroupResp
         return classic_members.sync(draft, request, context)
 
     try:
-        return shard.consumer.look(request.group_id, decide)
+        return shard.consumer.query(request.group_id, decide)
     except KafkaError as error:
         return sync_error(coordinator_error(error))
 
@@ -54,7 +54,7 @@ def heartbeat_consumer(shard: GroupShard, request: HeartbeatRequest) -> ErrorCod
         return classic_members.heartbeat(draft, request)
 
     try:
-        return shard.consumer.look(request.group_id, decide)
+        return shard.consumer.query(request.group_id, decide)
     except KafkaError as error:
         return coordinator_error(error)
 

@@ -109,7 +109,7 @@ class Counts(Protocol):
 
 @dataclass(slots=True)
 class Volatile:
-    """State that is not in the log. `changes`: count of the group's topic changes; `looked`: those it has seen.
+    """State that is not in the log. `changes`: count of the group's topic changes; `changes_seen`: those it has seen.
 
     `responses`: those to heartbeats that changed nothing.
     """
@@ -117,7 +117,7 @@ class Volatile:
     timers: GroupTimers = field(default_factory=GroupTimers)
     responses: CachedResponses = field(default_factory=CachedResponses)
     changes: int = 1
-    looked: int = 0
+    changes_seen: int = 0
 
 
 T = TypeVar("T")
@@ -137,13 +137,13 @@ class _Asked:
 
 @dataclass(slots=True)
 class _Decided:
-    """`looked`: the count of topic changes it had seen; -1: it did not compare the topics."""
+    """`changes_seen`: the count of topic changes it had seen; -1: it did not compare the topics."""
 
     answer: asyncio.Future[Any] | None
     outcome: Any = None
     error: KafkaError | None = None
     timers: Sequence[TimerOrder] = ()
-    looked: int = -1
+    changes_seen: int = -1
     rebalances: bool = False
 
 
@@ -316,7 +316,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         outcome: T = decided.outcome
         return outcome
 
-    def look(self, group_id: str, decide: Decide[D, S, T]) -> T:
+    def query(self, group_id: str, decide: Decide[D, S, T]) -> T:
         """Answer from the durable state; `decide` must not write. Raises KafkaError."""
         _, decided = self._decided(group_id, None, decide, self._durable(group_id), may_write=False)
         if decided.error is not None:
@@ -330,7 +330,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         shard is proven ours. None: `decide` has to answer.
         """
         volatile = self._volatile.get(group_id)
-        if volatile is None or volatile.changes != volatile.looked:
+        if volatile is None or volatile.changes != volatile.changes_seen:
             return None
         found = volatile.responses.get(key, self._image().group_configs)
         if found is None:
@@ -415,7 +415,7 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         decided.timers = draft.timers
         decided.rebalances = draft.rebalances
         if draft.is_refreshed:
-            decided.looked = (volatile or self._new_volatile()).changes
+            decided.changes_seen = (volatile or self._new_volatile()).changes
         started = [
             order for order in draft.timers if order.kind is not TimerKind.REBALANCE or order.timeout_ms is not None
         ]
@@ -435,33 +435,33 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         def finish(appended: asyncio.Future[int]) -> None:
             stopped = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             error = stopped if appended.cancelled() else appended.exception()
-            told = error if isinstance(error, KafkaError) else None
-            if error is not None and told is None:
-                told = KafkaError(
+            failure = error if isinstance(error, KafkaError) else None
+            if error is not None and failure is None:
+                failure = KafkaError(
                     error.code if isinstance(error, BmqError) else ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
                 )
             try:
                 turn.is_writing = False
                 turn.next_group = None
                 for decided in done:
-                    self._settle(group_id, decided, told)
+                    self._settle(group_id, decided, failure)
                 is_ours = self._turns.get(group_id) is turn
                 if is_ours and not self._host.is_written_elsewhere(group_id, self.kind):
                     self._go_on(group_id, turn)
                 if not turn.is_writing:
                     self._host.settled(group_id, self.kind)
-            except Exception as failure:  # noqa: BLE001 any bug is answered or logged
-                self._host.fail(failure)
+            except Exception as bug:  # noqa: BLE001 any bug is answered or logged
+                self._host.fail(bug)
 
         appended.add_done_callback(finish)
 
     def _settle(self, group_id: str, decided: _Decided, error: KafkaError | None) -> None:
-        told = error or decided.error
+        failure = error or decided.error
         is_applied = error is None or error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         if is_applied and decided.error is None and not self._host.is_lost:
             self._carry_out(group_id, decided)
-        if told is not None:
-            _fail(decided.answer, told)
+        if failure is not None:
+            _fail(decided.answer, failure)
         elif decided.answer is not None and not decided.answer.done():
             decided.answer.set_result(decided.outcome)
 
@@ -469,9 +469,9 @@ class GroupRuntime(ABC, Generic[G, D, S, M]):
         """Perform a decision's effects other than its records, which are durable now."""
         if group_id in self.groups:
             self._obey(group_id, decided.timers, self._host.now().loop_ms)
-            if decided.looked >= 0:
+            if decided.changes_seen >= 0:
                 volatile = self._volatile_of(group_id)
-                volatile.looked = max(volatile.looked, decided.looked)
+                volatile.changes_seen = max(volatile.changes_seen, decided.changes_seen)
         if decided.rebalances:
             self._host.rebalance_classic(group_id)
 
