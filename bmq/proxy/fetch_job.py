@@ -60,8 +60,8 @@ class FetchJob:
         "_is_replica",
         "_is_scheduled",
         "_is_waiting",
+        "_lane_filter",
         "_left_bytes",
-        "_lens",
         "_logs",
         "_max_bytes",
         "_min_bytes",
@@ -98,7 +98,7 @@ class FetchJob:
         reader: Reader = NOBODY,
     ) -> None:
         config = shared.config
-        self._near, self._pace, self._rights, self._throttle, self._lens = reader
+        self._near, self._pace, self._rights, self._throttle, self._lane_filter = reader
         self._shared = shared
         self._services = services
         self._header = header
@@ -283,7 +283,9 @@ class FetchJob:
 
     def _caught_up(self, log: PartitionLog, offset: int, limit: int, bound_offset: int) -> CaughtUp | None:
         """Batches behind the tail, if they can be read without a task; else None."""
-        found = self._shared.catch_up.read_at_once(log, offset, limit, bound_offset, to_memory=self._lens is not None)
+        found = self._shared.catch_up.read_at_once(
+            log, offset, limit, bound_offset, to_memory=self._lane_filter is not None
+        )
         if found is not None:
             self._turn_bytes += sum(map(len, found.views))
         return found
@@ -550,9 +552,9 @@ class FetchJob:
     def _finish(self) -> None:
         shared = self._shared
         scope = self._scope
-        if self._lens is not None:
-            lens, self._lens = self._lens, None
-            shared.spawn(lens.see(scope.interests, self._results, self._guarded_finish))
+        if self._lane_filter is not None:
+            lane_filter, self._lane_filter = self._lane_filter, None
+            shared.spawn(lane_filter.filter_results(scope.interests, self._results, self._guarded_finish))
             return
         throttle, throttle_time_ms = self._throttle, 0
         if throttle is not None:

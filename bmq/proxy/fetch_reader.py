@@ -17,7 +17,7 @@ from bmq.security.acls import Operation, ResourceType
 if TYPE_CHECKING:
     from bmq.protocol.request_context import Throttle
     from bmq.proxy.consumer_pace import ConsumerPace
-    from bmq.proxy.lanes.fetch_lens import FetchLens
+    from bmq.proxy.lanes.lane_fetch_filter import LaneFetchFilter
 
 _CONSUMER_ID: Final = -1
 _DEBUGGING_ID: Final = -2
@@ -48,13 +48,13 @@ class ReplicaRights:
 
 
 class Reader(NamedTuple):
-    """The client of a fetch. `rights` None: it may read all topics. `lens` None: it sees all records."""
+    """The client of a fetch. `rights` None: it may read all topics. `lane_filter` None: it sees all records."""
 
     near: PreferredReadReplica | None = None
     pace: ConsumerPace | None = None
     rights: Rights | None = None
     throttle: Throttle | None = None
-    lens: FetchLens | None = None
+    lane_filter: LaneFetchFilter | None = None
 
 
 NOBODY: Final = Reader()

@@ -31,7 +31,7 @@ from bmq.proxy.fetch_reader import Reader, rights_of
 from bmq.proxy.fetch_refusal import ISOLATION_LEVELS, refused_fetch, throttled_fetch
 from bmq.proxy.fetch_resources import FetchResources
 from bmq.proxy.fetch_settings import FetchSettings
-from bmq.proxy.lanes.fetch_lens import lens_of
+from bmq.proxy.lanes.lane_fetch_filter import lane_filter_of
 from bmq.proxy.preferred_read_replica import PreferredReadReplicas
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Fetcher:
             reply(refused_fetch(header, request, ErrorCode.UNKNOWN_SERVER_ERROR))
             return
         try:
-            lens = lens_of(context, services, self.shared.opener, self.shared.filtered)
+            lane_filter = lane_filter_of(context, services, self.shared.opener, self.shared.filtered)
         except LaneRefused as error:
             _log.warning("fetch_refused", client_id=context.client_id, reason=str(error))
             services.stats.note_error(ApiKey.FETCH, ErrorCode.INVALID_REQUEST)
@@ -123,7 +123,9 @@ class Fetcher:
         near = self._preferred_read_replicas.reader(request.rack_id, context, services) if request.rack_id else None
         pace = self.paces.of(context, services.controller.image)
         rights = rights_of(services.access, context, request, services.controller.image)
-        job = FetchJob(self.shared, services, header, request, scope, reply, Reader(near, pace, rights, throttle, lens))
+        job = FetchJob(
+            self.shared, services, header, request, scope, reply, Reader(near, pace, rights, throttle, lane_filter)
+        )
         if pace is not None and pace.due_s > self._loop.time():
             self.shared.deadlines.add(job.run, pace.due_s)
         else:

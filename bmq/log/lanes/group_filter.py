@@ -19,7 +19,7 @@ from bmq.records.records_twin import headers_of, record_places
 from bmq.records.selected_records import with_records
 
 
-class Lens(NamedTuple):
+class GroupFilter(NamedTuple):
     """The terms that decide which records a group sees.
 
     `lane`: the group's lane, NO_LANE for the base group. `header`: name of the lane header. `intervals`: those that overlap the
@@ -37,7 +37,7 @@ class Lens(NamedTuple):
         return lane == self.lane and is_of_lane(self.intervals, lane, offset)
 
 
-class Seen(NamedTuple):
+class FilterResult(NamedTuple):
     """Batches as one group sees them. `parts`: whole batches.
 
     `opened`: for each batch that had to be opened, by its place: the batch that replaces it, b"" if the group sees none of its
@@ -48,31 +48,36 @@ class Seen(NamedTuple):
     opened: dict[int, Buffer | None]
 
 
-def near(lens: Lens, header: BatchHeader) -> Lens | None:
-    """The lens, cut to one batch; None if the batch need not be opened. Lenses that see the same of the batch become equal."""
+def narrowed_to_batch(group_filter: GroupFilter, header: BatchHeader) -> GroupFilter | None:
+    """The filter with its intervals cut to one batch; None if the batch need not be opened.
+
+    Filters that decide the same about the batch become equal.
+    """
     if header.is_control:
         return None
     end = header.end_offset
-    some = concerning(lens.intervals, header.base_offset, header.last_offset)
+    some = concerning(group_filter.intervals, header.base_offset, header.last_offset)
     cut = tuple(
         Interval(one.lane, max(one.start, header.base_offset), min(one.end, end), min(one.kept, end)) for one in some
     )
-    return lens._replace(intervals=cut) if cut else None
+    return group_filter._replace(intervals=cut) if cut else None
 
 
-def seen_by(lens: Lens, whole: memoryview, known: Mapping[int, Buffer | None] = MappingProxyType({})) -> Seen:
+def filter_batches(
+    group_filter: GroupFilter, whole: memoryview, known: Mapping[int, Buffer | None] = MappingProxyType({})
+) -> FilterResult:
     """The batches as the group sees them. `known`: `opened` of an earlier call for the same batches.
 
     Raises BadCompressedData, Damage, CorruptRecords.
     """
-    found = Seen([], {})
+    found = FilterResult([], {})
     is_last_empty = False
     for place, header in batches(whole):
         batch = whole[place : place + header.size_bytes]
-        decides = near(lens, header)
+        decides = narrowed_to_batch(group_filter, header)
         one: Buffer | None
         if decides is None:
-            one = None if header.is_control or lens.lane == NO_LANE else b""
+            one = None if header.is_control or group_filter.lane == NO_LANE else b""
         elif place in known:
             one = known[place]
         else:
@@ -85,14 +90,14 @@ def seen_by(lens: Lens, whole: memoryview, known: Mapping[int, Buffer | None] = 
     return found
 
 
-def _opened(batch: memoryview, header: BatchHeader, lens: Lens) -> Buffer | None:
+def _opened(batch: memoryview, header: BatchHeader, group_filter: GroupFilter) -> Buffer | None:
     body = bytes(decompress(header.compression, batch[HEADER_BYTES:]))
-    if not may_have_lane(body, lens.header):
-        return None if lens.lane == NO_LANE else b""
+    if not may_have_lane(body, group_filter.header):
+        return None if group_filter.lane == NO_LANE else b""
     kept = []
     for record in record_places(body, 0, len(body), header.record_count, header.last_offset_delta, WANTS_HEADERS):
-        lane = read_lane_of(headers_of(body, record), lens.header) if record.header_count else NO_LANE
-        if lens.sees(lane, header.base_offset + record.offset_delta):
+        lane = read_lane_of(headers_of(body, record), group_filter.header) if record.header_count else NO_LANE
+        if group_filter.sees(lane, header.base_offset + record.offset_delta):
             kept.append(slice(record.begin, record.stop))
     if len(kept) == header.record_count:
         return None

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bmq.log.lanes.group_filter import GroupFilter, filter_batches, narrowed_to_batch
 from bmq.log.lanes.intervals import Interval, is_of_base, is_of_lane
-from bmq.log.lanes.lens import Lens, near, seen_by
 from bmq.protocol.batch_records import Record, decode_records, encode_batch
 from bmq.protocol.compression import Buffer, Compression
 from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode_end_transaction_marker
@@ -31,7 +31,7 @@ def batch_at(offset: int, records: list[Record], codec: Compression = Compressio
 
 
 def seen(views: list[memoryview], lane: str, intervals: tuple[Interval, ...]) -> list[Buffer]:
-    return seen_by(Lens(lane, HEADER, intervals), memoryview(b"".join(views))).parts
+    return filter_batches(GroupFilter(lane, HEADER, intervals), memoryview(b"".join(views))).parts
 
 
 def offsets(found: list[Buffer]) -> list[int]:
@@ -80,11 +80,11 @@ def test_control_batches_pass() -> None:
     assert seen([marker], "blue", OPEN) == [marker]
 
 
-def test_lenses_that_decide_the_same_about_a_batch_are_one() -> None:
+def test_filters_that_decide_the_same_about_a_batch_are_one() -> None:
     header = BatchHeader.parse(batch_at(5, [record("a"), record("b")]))
 
-    def of(*intervals: Interval) -> Lens | None:
-        return near(Lens("blue", HEADER, intervals), header)
+    def of(*intervals: Interval) -> GroupFilter | None:
+        return narrowed_to_batch(GroupFilter("blue", HEADER, intervals), header)
 
     assert of(Interval("blue", 2)) == of(Interval("blue", 5, 9, 8)) == of(Interval("blue", 1, 7, 7)) is not None
     assert of(Interval("blue", 6)) != of(Interval("blue", 5)) != of(Interval("blue", 5, 7, 6))
@@ -93,10 +93,10 @@ def test_lenses_that_decide_the_same_about_a_batch_are_one() -> None:
 
 def test_what_is_known_is_not_opened_again() -> None:
     whole = memoryview(b"".join(batch_at(2 * number, [record("a"), record("b", "blue")]) for number in range(3)))
-    lens = Lens("", HEADER, OPEN)
-    first = seen_by(lens, whole)
+    group_filter = GroupFilter("", HEADER, OPEN)
+    first = filter_batches(group_filter, whole)
     assert len(first.opened) == 2, "the first batch lies in front of the interval"
-    again = seen_by(lens, whole, first.opened)
+    again = filter_batches(group_filter, whole, first.opened)
     assert (again.parts, again.opened) == (first.parts, {})
 
 

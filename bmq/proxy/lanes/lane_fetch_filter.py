@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from bmq.log.lanes.group_filter import GroupFilter, filter_batches, narrowed_to_batch
 from bmq.log.lanes.intervals import Interval
-from bmq.log.lanes.lens import Lens, near, seen_by
 from bmq.log.lanes.names import LaneGroup, LaneRefused, lane_group_of, marked_group_of
 from bmq.log.lanes.record_lane import DEFAULT_HEADER
 from bmq.log.partition_log import TopicPartition
@@ -37,9 +37,9 @@ _HEADER: Final = DEFAULT_HEADER.encode()
 _log = structlog.get_logger("bmq.proxy")
 
 
-def lens_of(
+def lane_filter_of(
     context: RequestContext, services: Services, opener: BatchOpener, remembered: FilteredBatches
-) -> FetchLens | None:
+) -> LaneFetchFilter | None:
     """The filter of this client's fetches; None if it sees all records. `opener`, `remembered`: those of the process.
 
     Raises LaneRefused for a mark that names no valid group.
@@ -50,10 +50,10 @@ def lens_of(
     group = lane_group_of(marked)
     if services.lanes is None:
         raise LaneRefused("this listener serves no lanes")
-    return FetchLens(group, services.lanes, opener, remembered)
+    return LaneFetchFilter(group, services.lanes, opener, remembered)
 
 
-class FetchLens:
+class LaneFetchFilter:
     """The filter of one group, for one fetch."""
 
     def __init__(
@@ -64,18 +64,20 @@ class FetchLens:
         self._opener = opener
         self._remembered = remembered
 
-    async def see(self, interests: Sequence[Interest], results: list[FetchResult], done: Callable[[], None]) -> None:
+    async def filter_results(
+        self, interests: Sequence[Interest], results: list[FetchResult], done: Callable[[], None]
+    ) -> None:
         """Replace the records in `results`, one for each interest, by those that the group sees; then call `done`."""
         try:
-            await self._see(interests, results)
+            await self._filter_results(interests, results)
         except Exception:  # noqa: BLE001 any bug is answered or logged, and no unfiltered records are sent
-            _log.exception("lanes_not_seen", group=self._group.group_id)
+            _log.exception("lane_filter_failed", group=self._group.group_id)
             for place, result in enumerate(results):
                 if result.records:
                     results[place] = _failed(result, ErrorCode.UNKNOWN_SERVER_ERROR)
         done()
 
-    async def _see(self, interests: Sequence[Interest], results: list[FetchResult]) -> None:
+    async def _filter_results(self, interests: Sequence[Interest], results: list[FetchResult]) -> None:
         asked: dict[TopicPartition, int] = {}
         parts = []
         for place, (interest, result) in enumerate(zip(interests, results, strict=True)):
@@ -113,20 +115,20 @@ class FetchLens:
             views.append(memoryview(part))
         try:
             whole = views[0] if len(views) == 1 else memoryview(b"".join(views))  # a batch may span parts
-            lens = Lens(self._group.lane, _HEADER, intervals)
-            seen = await self._filtered(source, lens, whole)
+            group_filter = GroupFilter(self._group.lane, _HEADER, intervals)
+            seen = await self._filtered(source, group_filter, whole)
         except (BadCompressedData, CorruptRecords, Damage) as error:
             _log.warning("batch_not_opened", group=self._group.group_id, partition=result.partition, error=str(error))
             return _failed(result, ErrorCode.CORRUPT_MESSAGE)
         return result._replace(records=seen)
 
-    async def _filtered(self, source: TopicPartition, lens: Lens, whole: memoryview) -> list[Buffer]:
-        """The batches as the group sees them, from the cache or filtered now. Raises as `seen_by` does."""
+    async def _filtered(self, source: TopicPartition, group_filter: GroupFilter, whole: memoryview) -> list[Buffer]:
+        """The batches as the group sees them, from the cache or filtered now. Raises as `filter_batches` does."""
         keys: dict[int, Hashable] = {}
         known: dict[int, Buffer | None] = {}
         attributes = size_bytes = 0
         for place, header in batches(whole):
-            decides = near(lens, header)
+            decides = narrowed_to_batch(group_filter, header)
             if decides is None:
                 continue
             key = (source, decides, header.base_offset, header.crc, header.size_bytes)
@@ -137,7 +139,7 @@ class FetchLens:
                 size_bytes += header.size_bytes
             else:
                 known[place] = None if isinstance(found, AllOfIt) else found
-        seen = await self._opener.open(attributes, size_bytes, partial(seen_by, lens, whole, known))
+        seen = await self._opener.open(attributes, size_bytes, partial(filter_batches, group_filter, whole, known))
         for place, one in seen.opened.items():
             self._remembered.put(keys[place], ALL_OF_IT if one is None else one)
         return seen.parts
