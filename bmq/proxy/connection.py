@@ -35,9 +35,9 @@ from bmq.proxy.answer_writer import AnswerWriter
 from bmq.proxy.authentication import FRAME_BYTES_AT_FIRST_MAX, FRAME_BYTES_MAX, SaslGate
 from bmq.proxy.connected_client import ConnectedClient
 from bmq.proxy.dispatch import EAGER_HANDLERS, HANDLERS, HOT_HANDLERS
-from bmq.proxy.entrance import Entrance, subject_of
 from bmq.proxy.large_requests import LargeRequests
 from bmq.proxy.limits import ProxyLimits
+from bmq.proxy.listener_socket import ListenerSocket, subject_of
 from bmq.proxy.pending_connections import PendingConnections
 from bmq.proxy.reply import Reply
 from bmq.proxy.request_answers import RequestAnswers, with_received
@@ -49,8 +49,8 @@ from bmq.security.mapping_rules import NoRule
 
 log = structlog.get_logger("bmq.proxy")
 
-ONLY: Final = Entrance()
-"""The entrance of a server that has one listener without TLS."""
+ONLY: Final = ListenerSocket()
+"""The socket of a server that has one listener without TLS."""
 
 
 class Listener(Protocol):
@@ -93,11 +93,11 @@ class Listener(Protocol):
 class Connection(asyncio.BufferedProtocol):
     """One client's connection, made by the listener. It is the `peer` in the contexts of its requests."""
 
-    def __init__(self, listener: Listener, entrance: Entrance = ONLY) -> None:
+    def __init__(self, listener: Listener, listener_socket: ListenerSocket = ONLY) -> None:
         self._listener = listener
-        self._entrance = entrance
+        self._listener_socket = listener_socket
         # Before the listener serves there are no services, and no connection is admitted.
-        self._services = cast(Services, entrance.services or getattr(listener, "services", None))
+        self._services = cast(Services, listener_socket.services or getattr(listener, "services", None))
         self._stalls = listener.stalls
         self._limits = listener.limits
         self._loop = listener.loop
@@ -108,7 +108,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._writer: AnswerWriter | None = None  # while there is a transport
         self._client = ConnectedClient(
-            self, self._loop, self._services, entrance.name, listener.apis, listener.turns, self._begin_frames
+            self, self._loop, self._services, listener_socket.name, listener.apis, listener.turns, self._begin_frames
         )
         self._answers = RequestAnswers(listener, self._services)
         self._first_received_s: float | None = None
@@ -148,7 +148,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._services is None or not self._listener.admit(self):  # None: the listener does not serve yet
             self._transport.abort()
             return
-        budget = self._services.response_budget if self._entrance.is_tls else None
+        budget = self._services.response_budget if self._listener_socket.is_tls else None
         self._writer = AnswerWriter(self._loop, self._transport, self, self._limits.unsent_bytes_max, budget)
         self._writer.begin()
         rates = self._services.throttles.connection_rates
@@ -159,27 +159,27 @@ class Connection(asyncio.BufferedProtocol):
                 self._loop.call_later(wait_ms / 1000, self.abort)
             elif wait_ms:
                 self._client.muted().last(wait_ms)
-        security = self._entrance.security
+        security = self._listener_socket.security
         if security.protocol.is_sasl:
             self._splitter.limit(FRAME_BYTES_MAX, FRAME_BYTES_AT_FIRST_MAX)
             logins = self._services.logins
             assert logins is not None
             self._gate = SaslGate(self, logins, security, self._listener.stats, self._loop)
             self._listener.pending.add(self.host, self)
-        elif self._entrance.is_tls:
+        elif self._listener_socket.is_tls:
             self._name_by_certificate(transport)
 
     def _name_by_certificate(self, transport: asyncio.BaseTransport) -> None:
         """Name the client by its certificate; without a certificate it stays anonymous."""
         certificate = transport.get_extra_info("peercert")
-        if why := self._entrance.why_refused(certificate):
+        if why := self._listener_socket.why_refused(certificate):
             self._turn_away(why)
             return
         subject = subject_of(certificate)
         if subject is None:
             return
         try:
-            self._client.is_named(self._entrance.principal_of(subject))
+            self._client.is_named(self._listener_socket.principal_of(subject))
         except NoRule as error:
             self._turn_away(f"its certificate gives it no name: {error}")
 

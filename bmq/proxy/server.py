@@ -20,9 +20,9 @@ from bmq.proxy import handlers
 from bmq.proxy.connection import Connection
 from bmq.proxy.connections_by_host import ConnectionsByHost
 from bmq.proxy.dispatch import HANDLERS, HOT_HANDLERS
-from bmq.proxy.entrance import Entrance
 from bmq.proxy.large_requests import LargeRequests
 from bmq.proxy.limits import ProxyLimits
+from bmq.proxy.listener_socket import ListenerSocket
 from bmq.proxy.pending_connections import PendingConnections
 from bmq.proxy.refusal_log import RefusalLog
 from bmq.proxy.services import Services
@@ -78,33 +78,33 @@ class KafkaServer:
         self._waiting: dict[Connection, None] = {}
         self._overdrawing: Connection | None = None
         self._overdrawn_s = 0.0  # when that began
-        self._servers: dict[str, asyncio.Server | TlsAcceptor] = {}  # by the entrances' names
+        self._servers: dict[str, asyncio.Server | TlsAcceptor] = {}  # by the sockets' names
         self.pending = PendingConnections(limits.pending_connections_max, limits.pending_connections_per_host_max)
-        self._entrances: dict[str, Entrance] = {}
+        self._listener_sockets: dict[str, ListenerSocket] = {}
         self._is_stopping = False
         self._all_gone: asyncio.Event = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._next_idle_check_s = 0.0
         self._refusals = RefusalLog(self.loop.time)
 
-    async def bind(self, host: str, port: int, entrance: Entrance | None = None) -> tuple[str, int]:
-        """Take an address for an entrance. Returns the address with the real port. Raises OSError."""
-        entrance = entrance or Entrance()
-        self._entrances[entrance.name] = entrance
-        make_connection = partial(Connection, self, entrance)
-        if entrance.is_tls:
-            acceptor = TlsAcceptor(self.loop, entrance, make_connection, self.pending, self.note_refused)
-            self._servers[entrance.name] = acceptor
+    async def bind(self, host: str, port: int, listener_socket: ListenerSocket | None = None) -> tuple[str, int]:
+        """Listen at an address. Returns the address with the real port. Raises OSError."""
+        listener_socket = listener_socket or ListenerSocket()
+        self._listener_sockets[listener_socket.name] = listener_socket
+        make_connection = partial(Connection, self, listener_socket)
+        if listener_socket.is_tls:
+            acceptor = TlsAcceptor(self.loop, listener_socket, make_connection, self.pending, self.note_refused)
+            self._servers[listener_socket.name] = acceptor
             return await acceptor.bind(host, port)
         server = await self.loop.create_server(make_connection, host, port, backlog=BACKLOG, start_serving=False)
-        self._servers[entrance.name] = server
+        self._servers[listener_socket.name] = server
         name = server.sockets[0].getsockname()
         return str(name[0]), int(name[1])
 
     @property
-    def entrances(self) -> Mapping[str, Entrance]:
-        """The bound entrances, by name."""
-        return self._entrances
+    def listener_sockets(self) -> Mapping[str, ListenerSocket]:
+        """The bound sockets, by the listener's name."""
+        return self._listener_sockets
 
     async def serve(self, services: Services) -> None:
         """Begin to accept connections. Raises OSError if the port is taken already."""

@@ -17,7 +17,7 @@ from typing import Any, Final
 import structlog
 
 from bmq.proxy.client_hello import TLS_RECORD, ClientHello
-from bmq.proxy.entrance import TLS_HANDSHAKE_S, Entrance
+from bmq.proxy.listener_socket import TLS_HANDSHAKE_S, ListenerSocket
 from bmq.proxy.pending_connections import PendingConnections
 
 log = structlog.get_logger("bmq.proxy")
@@ -37,7 +37,7 @@ class TlsAcceptor:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
-        entrance: Entrance,
+        listener_socket: ListenerSocket,
         make_connection: Callable[[], asyncio.BaseProtocol],
         pending: PendingConnections,
         refused: Callable[[str, str], None],
@@ -45,7 +45,7 @@ class TlsAcceptor:
         handshake_s: float = TLS_HANDSHAKE_S,
     ) -> None:
         self._loop = loop
-        self._entrance = entrance
+        self._listener_socket = listener_socket
         self._make_connection = make_connection
         self._pending = pending
         self._refused = refused
@@ -110,7 +110,7 @@ class TlsAcceptor:
         except (BlockingIOError, ConnectionAbortedError):
             return  # the client left before it was accepted
         except OSError as error:
-            log.warning("accept_failed", listener=self._entrance.name, reason=error.strerror)
+            log.warning("accept_failed", listener=self._listener_socket.name, reason=error.strerror)
             self._loop.remove_reader(listening)
             self._retries[listening] = self._loop.call_later(ACCEPT_RETRY_S, self._accept_again, listening)
             return
@@ -127,16 +127,16 @@ class TlsAcceptor:
         """Do one handshake within `left_s`; if it fails, close the client's socket. `first`: the client's first byte."""
         with contextlib.suppress(OSError):  # the client may have left already
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        is_plain = self._entrance.allows_plaintext and first != TLS_RECORD
+        is_plain = self._listener_socket.allows_plaintext and first != TLS_RECORD
         try:
             await self._loop.connect_accepted_socket(
                 self._make_connection,
                 accepted,
-                ssl=None if is_plain else self._entrance.context,
+                ssl=None if is_plain else self._listener_socket.context,
                 ssl_handshake_timeout=None if is_plain else left_s,
             )
         except ssl.SSLError as error:
-            self.refuse(host, self._entrance.failure(error.reason, getattr(error, "verify_message", "")))
+            self.refuse(host, self._listener_socket.failure(error.reason, getattr(error, "verify_message", "")))
         except ConnectionAbortedError:
             self.refuse_late(host, is_begun=True)
         except ConnectionError:
@@ -147,7 +147,9 @@ class TlsAcceptor:
     def refuse_late(self, host: str, *, is_begun: bool) -> None:
         """Refuse a client whose handshake took too long. `is_begun`: it has begun with TLS."""
         what = (
-            "its TLS handshake was not done" if is_begun or not self._entrance.allows_plaintext else "it sent nothing"
+            "its TLS handshake was not done"
+            if is_begun or not self._listener_socket.allows_plaintext
+            else "it sent nothing"
         )
         self.refuse(host, f"{what} within {self._handshake_s:g} s")
 

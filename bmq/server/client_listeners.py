@@ -9,7 +9,7 @@ from functools import partial
 import structlog
 
 from bmq.protocol.errors import BmqError
-from bmq.proxy.entrance import Entrance
+from bmq.proxy.listener_socket import ListenerSocket
 from bmq.proxy.listener_view import services_at
 from bmq.proxy.server import KafkaServer
 from bmq.proxy.services import Services
@@ -80,13 +80,13 @@ class ClientListeners:
         for config in self._configs:
             await _require_kerberos(config)
             certificate = None
-            entrance = Entrance(config.security)
+            listener_socket = ListenerSocket(config.security)
             if config.security.protocol.is_tls:
                 files = tls_files(self._settings.kafka, config.name, has_own_names=config.security.protocol.is_sasl)
-                certificate = ServedCertificate(files, partial(setattr, entrance, "context"))
+                certificate = ServedCertificate(files, partial(setattr, listener_socket, "context"))
                 certificate.first()
-                entrance.principal_of = principal_by(files.rules)
-            address = await self._proxy.bind(*config.address, entrance)
+                listener_socket.principal_of = principal_by(files.rules)
+            address = await self._proxy.bind(*config.address, listener_socket)
             self._bound.append(_Bound(config, address, certificate))
             _warn_if_open(config, address, None if certificate is None else certificate.files)
             warn_of_clear_passwords(config.security)
@@ -105,7 +105,7 @@ class ClientListeners:
             if one.config.name == PLAINTEXT:
                 services = replace(services, security=security)
             else:
-                self._proxy.entrances[one.config.name].services = services_at(services, security)
+                self._proxy.listener_sockets[one.config.name].services = services_at(services, security)
         await self._proxy.serve(services)
 
     async def watch(self) -> None:

@@ -26,7 +26,7 @@ class GuardedRest:
         tokens: BearerVerifier | None = None,
     ) -> None:
         self._security = RestSecurity(settings, image, are_users_known, clock, tokens)
-        self._server = RestServer(self._security.entrance, settings.proxy)
+        self._server = RestServer(self._security.listener_socket, settings.proxy)
         self._watching: asyncio.Task[None] | None = None
 
     @property

@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 
 from bmq.internode_client.link_tls import LinkTls
-from bmq.proxy.entrance import Entrance
+from bmq.proxy.listener_socket import ListenerSocket
 from bmq.security.handshake_failures import node_accept_failure, node_dial_failure
 from bmq.security.internode import NO_NODE, TABLE, InternodeMode, WrongInternodeSecurity, is_loopback, why_no_node
 from bmq.security.listener_security import ListenerSecurity, SecurityProtocol
@@ -43,7 +43,7 @@ def mode_of(settings: Settings) -> InternodeMode:
 
 
 class InternodeTls:
-    """`entrance` for the listener, `link` for connections to other nodes; `watch` until cancelled.
+    """`listener_socket` for the listener, `link` for connections to other nodes; `watch` until cancelled.
 
     Raises WrongInternodeTls when it is made.
     """
@@ -55,7 +55,7 @@ class InternodeTls:
         self._is_reached = not (is_loopback(self._address) and is_loopback(settings.internal))
         self._server: ssl.SSLContext | None = None
         self._client: ssl.SSLContext | None = None
-        self._entrance: Entrance | None = None
+        self._listener_socket: ListenerSocket | None = None
         self.files: RenewedFiles[tuple[ssl.SSLContext, ssl.SSLContext]] | None = None
         if self.mode.has_tls:
             security = settings.internode_security
@@ -63,19 +63,19 @@ class InternodeTls:
             self.files = RenewedFiles(files, self._contexts, self._take)
             self._take(self._contexts(files))
 
-    def entrance(self) -> Entrance:
+    def listener_socket(self) -> ListenerSocket:
         """The way in for other nodes."""
         if self._server is None:
-            return Entrance()
+            return ListenerSocket()
         allows_plaintext = self.mode is InternodeMode.MIXED
-        self._entrance = Entrance(
+        self._listener_socket = ListenerSocket(
             ListenerSecurity(INTERNAL, SecurityProtocol.SSL),
             self._server,
             allows_plaintext=allows_plaintext,
             why_refused=partial(why_no_node, allows_plaintext=allows_plaintext),
             failure=node_accept_failure,
         )
-        return self._entrance
+        return self._listener_socket
 
     def link(self) -> LinkTls | None:
         """How to connect to other nodes now; None: in plaintext."""
@@ -90,8 +90,8 @@ class InternodeTls:
 
     def _take(self, contexts: tuple[ssl.SSLContext, ssl.SSLContext]) -> None:
         self._server, self._client = contexts
-        if self._entrance is not None:
-            self._entrance.context = self._server
+        if self._listener_socket is not None:
+            self._listener_socket.context = self._server
 
     def _contexts(self, files: TlsFiles) -> tuple[ssl.SSLContext, ssl.SSLContext]:
         """Of the server's and of the client's side. Raises WrongInternodeTls."""

@@ -201,7 +201,7 @@ class NodeServer:
         address = None
         if self._listeners is not None:
             address = await self._listeners.bind()
-        internal = await self._internal.bind(*split_address(settings.internal), self._internode.entrance())
+        internal = await self._internal.bind(*split_address(settings.internal), self._internode.listener_socket())
         internal = split_address(settings.internal_advertised) if settings.internal_advertised else internal
         holder = new_holder(settings.node_id, dependencies.rng)
         retry = StartRetry(settings.start_wait_ms)

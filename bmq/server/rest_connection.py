@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol, cast
 
 from bmq.admin.rest.authentication import Application, Receive, Scope, Send
 from bmq.admin.rest.principals import PEER
-from bmq.proxy.entrance import Subject, subject_of
+from bmq.proxy.listener_socket import Subject, subject_of
 from bmq.proxy.pending_connections import PendingConnections
 from bmq.security.mapping_rules import NoRule
 

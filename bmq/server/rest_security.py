@@ -23,7 +23,7 @@ from bmq.log.clock import Clock
 from bmq.metadata.broker_configs import BrokerConfigs
 from bmq.metadata.image import MetadataImage
 from bmq.protocol.errors import BmqError
-from bmq.proxy.entrance import Entrance
+from bmq.proxy.listener_socket import ListenerSocket
 from bmq.proxy.sasl_logins import SaslLogins
 from bmq.security.bearer import BearerVerifier
 from bmq.security.listener_security import PLAIN, ListenerSecurity, SecurityProtocol
@@ -72,12 +72,12 @@ class RestSecurity:
         self._refuse_half_set()
         self._threads = LoginThreads()
         self._certificate: ServedCertificate | None = None
-        self.entrance = Entrance(ListenerSecurity(REST, SecurityProtocol.SSL))
+        self.listener_socket = ListenerSocket(ListenerSecurity(REST, SecurityProtocol.SSL))
         if settings.rest_security.protocol == RestProtocol.HTTPS:
             files = tls_files(settings.kafka, REST, has_own_names=False)
-            self._certificate = ServedCertificate(files, partial(setattr, self.entrance, "context"))
+            self._certificate = ServedCertificate(files, partial(setattr, self.listener_socket, "context"))
             self._certificate.first()
-            self.entrance.principal_of = principal_by(files.rules)
+            self.listener_socket.principal_of = principal_by(files.rules)
         configs = BrokerConfigs(static=kafka_configs(settings))
         logins = sasl_logins(self._threads, image, clock, configs)
         self._failure_delay_s = logins.failure_delay_s

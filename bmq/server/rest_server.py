@@ -12,8 +12,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from bmq.admin.rest.authentication import Application
-from bmq.proxy.entrance import Entrance
 from bmq.proxy.limits import ProxyLimits
+from bmq.proxy.listener_socket import ListenerSocket
 from bmq.proxy.pending_connections import PendingConnections
 from bmq.proxy.refusal_log import RefusalLog
 from bmq.proxy.tls_acceptor import TlsAcceptor
@@ -42,17 +42,17 @@ class _Server(uvicorn.Server):
 class RestServer:
     """`bind`, then `start`, then `stop`. Binding is separate so that an occupied port is known before anything starts.
 
-    `entrance`: its TLS, and how certificates are mapped; without a context it is plain HTTP. `limits`: bound the
+    `listener_socket`: its TLS, and how certificates are mapped; without a context it is plain HTTP. `limits`: bound the
     connections whose clients are not known yet.
     """
 
-    def __init__(self, entrance: Entrance | None = None, limits: ProxyLimits | None = None) -> None:
-        self._entrance = entrance or Entrance()
+    def __init__(self, listener_socket: ListenerSocket | None = None, limits: ProxyLimits | None = None) -> None:
+        self._listener_socket = listener_socket or ListenerSocket()
         self._loop = asyncio.get_running_loop()
         bounds = limits or ProxyLimits()
         pending = PendingConnections(bounds.pending_connections_max, bounds.pending_connections_per_host_max)
         self.refused = RefusalLog(self._loop.time).note
-        self._room = RestRoom(pending, self.refused, lambda subject: self._entrance.principal_of(subject))
+        self._room = RestRoom(pending, self.refused, lambda subject: self._listener_socket.principal_of(subject))
         self._socket: socket.socket | None = None
         self._server: _Server | None = None
         self._acceptor: TlsAcceptor | None = None
@@ -88,13 +88,13 @@ class RestServer:
             backlog=BACKLOG,
         )
         self._server = server = _Server(config)
-        is_tls = self._entrance.is_tls
+        is_tls = self._listener_socket.is_tls
         self._task = asyncio.create_task(server.serve(sockets=[] if is_tls else [self._socket]))
         await server.is_up.wait()
         if is_tls:
             # uvicorn's own TLS takes no other certificate later, and does not bound handshakes.
             self._acceptor = TlsAcceptor(
-                self._loop, self._entrance, self._encrypted_connection, self._room.pending, self.refused
+                self._loop, self._listener_socket, self._encrypted_connection, self._room.pending, self.refused
             )
             self._acceptor.take(self._socket)
             self._acceptor.start(BACKLOG)

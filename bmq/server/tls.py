@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from bmq.protocol.errors import BmqError
-from bmq.proxy.entrance import Subject
+from bmq.proxy.listener_socket import Subject
 from bmq.security.certificate_changes import ALLOW_DN_CHANGES, ALLOW_SAN_CHANGES, CertificateNames
 from bmq.security.distinguished_names import PrincipalRules, distinguished_name
 from bmq.security.listeners import config_of

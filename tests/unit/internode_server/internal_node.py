@@ -15,8 +15,8 @@ from bmq.internode_server.services import InternalServices
 from bmq.metadata.image import MetadataImage
 from bmq.protocol.apis import INTERNAL_APIS, ApiKey
 from bmq.protocol.request_context import RequestContext
-from bmq.proxy.entrance import Entrance
 from bmq.proxy.limits import BETWEEN_NODES, ProxyLimits
+from bmq.proxy.listener_socket import ListenerSocket
 from bmq.proxy.server import KafkaServer
 from bmq.proxy.services import Services
 from bmq.proxy.stall_watch import StallWatch
@@ -102,7 +102,7 @@ async def start_internal_node(
     port: int = 0,
     partition_count: int = 2,
     stalls: StallWatch | None = None,
-    entrance: Entrance | None = None,
+    listener_socket: ListenerSocket | None = None,
 ) -> InternalNode:
     """Topic "t" with its partitions, all led here; the active controller is here too."""
     partitions = FakePartitions()
@@ -112,6 +112,6 @@ async def start_internal_node(
     stats, groups, leadership = ProxyStats(), RecordingHandler(), FakeLeadership(controller)
     services = internal_over(services_over(controller, partitions, stats), leadership, groups)
     server = KafkaServer(limits, stats, apis=INTERNAL_APIS, is_ordered=False, stalls=stalls)
-    bound_host, bound_port = await server.bind(host, port, entrance)
+    bound_host, bound_port = await server.bind(host, port, listener_socket)
     await server.serve(services)
     return InternalNode(server, services, controller, groups, leadership, partitions, bound_host, bound_port)

@@ -14,7 +14,7 @@ from bmq.internode_server.handlers import load_all
 from bmq.protocol.apis import ALL_APIS, APIS, INTERNAL_APIS, ApiKey
 from bmq.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequest
 from bmq.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
-from bmq.proxy.entrance import Entrance
+from bmq.proxy.listener_socket import ListenerSocket
 from bmq.proxy.sasl_logins import SaslLogins
 from bmq.security.listener_security import ListenerSecurity, SecurityProtocol
 from bmq.server.internode_tls import InternodeTls
@@ -67,9 +67,9 @@ async def test_clients_know_no_api_of_nodes(api_key: ApiKey, protocol: SecurityP
     security = ListenerSecurity(
         "OUTSIDE", protocol, mechanisms, jaas_users=USERS if protocol.is_sasl else dict[str, str]()
     )
-    entrance = Entrance(security, server_context(pki.node(), pki.ca_file) if protocol.is_tls else None)
+    listener_socket = ListenerSocket(security, server_context(pki.node(), pki.ca_file) if protocol.is_tls else None)
     proxy = await start_proxy(
-        entrance=entrance,
+        listener_socket=listener_socket,
         logins=lambda controller: SaslLogins(lambda: controller.image, FakeClock(), Threads().run, failure_delay_ms=0),
     )
     shown = client_context(pki.node(), pki.ca_file) if protocol.is_tls else None
@@ -88,8 +88,8 @@ async def test_nodes_know_no_api_of_clients(api_key: ApiKey, is_tls: bool, pki: 
     load_all()
     certificate, ca = pki.node(), pki.ca_file
     files = {"certificate_file": str(certificate), "ca_file": str(ca)}
-    entrance = InternodeTls(Settings(internode_security=files)).entrance() if is_tls else None
-    node = await start_internal_node(entrance=entrance)
+    listener_socket = InternodeTls(Settings(internode_security=files)).listener_socket() if is_tls else None
+    node = await start_internal_node(listener_socket=listener_socket)
     shown = client_context(certificate, ca) if is_tls else None
     client = Client(*await asyncio.open_connection(node.host, node.port, ssl=shown, server_hostname=shown and HERE))
     await assert_unknown(node, client, api_key)

@@ -27,10 +27,10 @@ from bmq.protocol.messages.sasl_authenticate_request import SaslAuthenticateRequ
 from bmq.protocol.messages.sasl_handshake_request import SaslHandshakeRequest
 from bmq.proxy import dispatch
 from bmq.proxy.access import Access
-from bmq.proxy.entrance import Entrance
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.fetcher import Fetcher
 from bmq.proxy.handlers import load_all
+from bmq.proxy.listener_socket import ListenerSocket
 from bmq.proxy.sasl_logins import SaslLogins
 from bmq.security.authorizer import Decider
 from bmq.security.listener_security import ListenerSecurity, SecurityProtocol
@@ -104,7 +104,7 @@ async def fence(request: pytest.FixtureRequest, pki: NodePki, monkeypatch: pytes
     if context is not None and protocol.is_sasl:
         context.verify_mode = ssl.CERT_NONE
     proxy = await start_proxy(
-        entrance=Entrance(security, context, principal_of=lambda subject: "User:eve"),
+        listener_socket=ListenerSocket(security, context, principal_of=lambda subject: "User:eve"),
         logins=lambda controller: SaslLogins(lambda: controller.image, FakeClock(), Threads().run, failure_delay_ms=0),
     )
     proxy.controller.image = image_of(topic_image(WORD, TOPIC_ID, 3))

@@ -16,8 +16,8 @@ from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
 from bmq.protocol.messages.produce_request import PartitionProduceData, ProduceRequest, TopicProduceData
 from bmq.proxy.appender import Appender
-from bmq.proxy.entrance import Entrance
 from bmq.proxy.limits import ProxyLimits
+from bmq.proxy.listener_socket import ListenerSocket
 from bmq.proxy.producer_ids import ProducerIds
 from bmq.proxy.sasl_logins import SaslLogins
 from bmq.proxy.server import KafkaServer
@@ -138,7 +138,7 @@ async def start_proxy(
     stalls: StallWatch | None = None,
     security: ListenerSecurity | None = None,
     logins: Callable[[FakeController], SaslLogins] | None = None,
-    entrance: Entrance | None = None,
+    listener_socket: ListenerSocket | None = None,
 ) -> Proxy:
     """Topic "t" with its partitions, all led here."""
     partitions = FakePartitions()
@@ -149,7 +149,7 @@ async def start_proxy(
     services = services_over(controller, partitions, stats)
     services.logins = None if logins is None else logins(controller)
     server = KafkaServer(limits or ProxyLimits(), stats, stalls=stalls)
-    host, port = await server.bind("127.0.0.1", 0, entrance or Entrance(security or ListenerSecurity()))
+    host, port = await server.bind("127.0.0.1", 0, listener_socket or ListenerSocket(security or ListenerSecurity()))
     await server.serve(services)
     return Proxy(server, services, controller, partitions, host, port)
 

@@ -17,9 +17,9 @@ from bmq.protocol.parts import Part
 from bmq.protocol.wire import Buffer
 from bmq.proxy import dispatch, handlers
 from bmq.proxy.encrypted_sender import PIECE_BYTES_MAX, RECORD_BYTES_MAX, TURN_BYTES_MAX, EncryptedSender
-from bmq.proxy.entrance import Entrance
 from bmq.proxy.fetch_budget import ResponseBudget
 from bmq.proxy.limits import ProxyLimits
+from bmq.proxy.listener_socket import ListenerSocket
 from tests.unit.proxy.harness import Client, Proxy, start_proxy, until
 from tests.unit.proxy.test_file_sender import Owner, ScriptedPart
 from tests.unit.proxy.test_tls_acceptor import NAMED, client_context, server_context
@@ -228,7 +228,7 @@ async def test_nothing_follows_half_an_answer(part: ScriptedPart) -> None:
 
 @pytest.fixture
 async def proxy() -> AsyncIterator[Proxy]:
-    made = await start_proxy(ProxyLimits(), entrance=Entrance(NAMED, server_context()))
+    made = await start_proxy(ProxyLimits(), listener_socket=ListenerSocket(NAMED, server_context()))
     yield made
     await made.server.stop(1)
     await until(lambda: made.stats.connections == 0)
@@ -330,7 +330,7 @@ def test_it_is_the_same_on_uvloop(
     """Its transports report what they hold otherwise than asyncio's."""
 
     async def run() -> None:
-        made = await start_proxy(ProxyLimits(), entrance=Entrance(NAMED, server_context()))
+        made = await start_proxy(ProxyLimits(), listener_socket=ListenerSocket(NAMED, server_context()))
         await scenario(made, monkeypatch)
         await made.server.stop(1)
 

@@ -17,8 +17,8 @@ import trustme
 from bmq.protocol.apis import ApiKey
 from bmq.protocol.messages.api_versions_request import ApiVersionsRequest
 from bmq.proxy import tls_acceptor
-from bmq.proxy.entrance import Entrance
 from bmq.proxy.limits import ProxyLimits
+from bmq.proxy.listener_socket import ListenerSocket
 from bmq.proxy.pending_connections import PendingConnections
 from bmq.proxy.server import BACKLOG
 from bmq.proxy.tls_acceptor import TlsAcceptor
@@ -53,9 +53,9 @@ def client_context(certificate: trustme.LeafCert | None = None) -> ssl.SSLContex
 class Listener:
     """A proxy whose one listener has TLS, and what it says about clients it closes."""
 
-    def __init__(self, proxy: Proxy, entrance: Entrance, refused: list[tuple[str, str]]) -> None:
+    def __init__(self, proxy: Proxy, listener_socket: ListenerSocket, refused: list[tuple[str, str]]) -> None:
         self.proxy = proxy
-        self.entrance = entrance
+        self.listener_socket = listener_socket
         self.refused = refused
 
     async def connect(self, context: ssl.SSLContext | None = None) -> Client:
@@ -76,8 +76,8 @@ class Listener:
 
 
 async def start_listener(monkeypatch: pytest.MonkeyPatch, limits: ProxyLimits, *, requires: bool = False) -> Listener:
-    entrance = Entrance(NAMED, server_context(requires=requires))
-    proxy = await start_proxy(limits, entrance=entrance)
+    listener_socket = ListenerSocket(NAMED, server_context(requires=requires))
+    proxy = await start_proxy(limits, listener_socket=listener_socket)
     refused: list[tuple[str, str]] = []
     note = proxy.server.note_refused
 
@@ -88,7 +88,7 @@ async def start_listener(monkeypatch: pytest.MonkeyPatch, limits: ProxyLimits, *
     acceptor = proxy.server._servers[NAMED.name]
     assert isinstance(acceptor, TlsAcceptor)
     monkeypatch.setattr(acceptor, "_refused", noted)
-    return Listener(proxy, entrance, refused)
+    return Listener(proxy, listener_socket, refused)
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ async def test_a_handshake_that_never_ends_is_closed_in_time() -> None:
     loop = asyncio.get_running_loop()
     acceptor = TlsAcceptor(
         loop,
-        Entrance(NAMED, server_context()),
+        ListenerSocket(NAMED, server_context()),
         asyncio.Protocol,
         PendingConnections(10, 10),
         lambda host, reason: refused.append(reason),
@@ -179,8 +179,10 @@ async def test_a_client_that_leaves_in_its_handshake_is_forgotten_without_a_line
 async def test_a_renewed_certificate_holds_for_later_connections_at_every_address() -> None:
     """The first version of renewal kept only one of the sockets of a name such as localhost."""
     loop = asyncio.get_running_loop()
-    entrance = Entrance(NAMED, server_context())
-    acceptor = TlsAcceptor(loop, entrance, asyncio.Protocol, PendingConnections(10, 10), lambda host, reason: None)
+    listener_socket = ListenerSocket(NAMED, server_context())
+    acceptor = TlsAcceptor(
+        loop, listener_socket, asyncio.Protocol, PendingConnections(10, 10), lambda host, reason: None
+    )
     await acceptor.bind("127.0.0.1", 0)
     await acceptor.bind("127.0.0.2", 0)
     acceptor.start(BACKLOG)
@@ -193,7 +195,7 @@ async def test_a_renewed_certificate_holds_for_later_connections_at_every_addres
         return certificate["serialNumber"]
 
     before = [await serial(address) for address in addresses]
-    entrance.context = server_context()
+    listener_socket.context = server_context()
     after = [await serial(address) for address in addresses]
     assert len(before) == 2 and len({*before, *after}) == 2
     await acceptor.close()
@@ -202,7 +204,7 @@ async def test_a_renewed_certificate_holds_for_later_connections_at_every_addres
 async def test_connections_outlive_a_renewal(listener: Listener) -> None:
     client = await listener.connect()
     assert await is_answered(client)
-    listener.proxy.server.entrances[NAMED.name].context = server_context()
+    listener.proxy.server.listener_sockets[NAMED.name].context = server_context()
     assert await is_answered(client)
     other = await listener.connect()
     assert await is_answered(other)
@@ -214,7 +216,7 @@ async def test_an_address_that_is_taken_is_an_error_and_leaves_no_socket() -> No
     with socket.create_server(("127.0.0.1", 0)) as taken:
         acceptor = TlsAcceptor(
             asyncio.get_running_loop(),
-            Entrance(NAMED, server_context()),
+            ListenerSocket(NAMED, server_context()),
             asyncio.Protocol,
             PendingConnections(1, 1),
             lambda host, reason: None,
@@ -327,7 +329,7 @@ class Made:
         self.pending = PendingConnections(10, 10)
         self.acceptor = TlsAcceptor(
             asyncio.get_running_loop(),
-            Entrance(NAMED, server_context(), allows_plaintext=allows_plaintext),
+            ListenerSocket(NAMED, server_context(), allows_plaintext=allows_plaintext),
             self._made,
             self.pending,
             lambda host, reason: self.refused.append(reason),

@@ -62,7 +62,7 @@ class Start:
 
     @property
     def context(self) -> ssl.SSLContext | None:
-        return self.proxy.entrances["OUTSIDE"].context
+        return self.proxy.listener_sockets["OUTSIDE"].context
 
     async def renew(self) -> dict[str, dict[str, Any]]:
         (bound,) = self.listeners._bound

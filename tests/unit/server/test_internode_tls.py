@@ -22,8 +22,8 @@ from bmq.internode_client.link_tls import LinkTls
 from bmq.internode_client.links import Links
 from bmq.protocol.apis import APIS, INTERNAL_APIS, ApiKey
 from bmq.protocol.messages.envelope_request import EnvelopeRequest
-from bmq.proxy.entrance import Entrance
 from bmq.proxy.limits import BETWEEN_NODES
+from bmq.proxy.listener_socket import ListenerSocket
 from bmq.server.internode_tls import INTERNAL, InternodeTls, WrongInternodeTls
 from bmq.server.node_process import _check
 from bmq.server.settings import Settings
@@ -81,8 +81,8 @@ Start = Callable[..., Awaitable[InternalNode]]
 async def starting() -> AsyncIterator[Start]:
     nodes: list[InternalNode] = []
 
-    async def start_one(entrance: Entrance | None) -> InternalNode:
-        nodes.append(await start_internal_node(replace(BETWEEN_NODES), entrance=entrance))
+    async def start_one(listener_socket: ListenerSocket | None) -> InternalNode:
+        nodes.append(await start_internal_node(replace(BETWEEN_NODES), listener_socket=listener_socket))
         return nodes[-1]
 
     try:
@@ -115,7 +115,7 @@ async def works(link: Link) -> bool:
 
 async def test_two_nodes_of_one_authority_talk(start: Start, pki: NodePki, lines: list[Any]) -> None:
     tls = tls_of(pki.node(), pki.ca_file)
-    node = await start(tls.entrance())
+    node = await start(tls.listener_socket())
     link = await node.link(tls.link())
     assert await works(link)
     assert link._transport is not None
@@ -145,7 +145,7 @@ async def test_a_peer_that_is_no_node_is_refused_with_one_line(
     start: Start, pki: NodePki, other_pki: NodePki, lines: list[Any], name: str, mode: str
 ) -> None:
     certificate, why = strangers(pki, other_pki)[name]
-    node = await start(tls_of(pki.node(), pki.ca_file, mode).entrance())
+    node = await start(tls_of(pki.node(), pki.ca_file, mode).listener_socket())
     with pytest.raises(LinkNotEncrypted):
         await node.link(LinkTls(unchecked(certificate, pki.ca_file)))
     await until(lambda: bool(reasons(lines, "connection_closed")))
@@ -167,7 +167,7 @@ async def test_a_node_is_not_reached_through_a_stranger(
     }
     certificate, why = found[name]
     assert certificate is not None
-    node = await start(Entrance(context=unchecked_server(certificate)))
+    node = await start(ListenerSocket(context=unchecked_server(certificate)))
     with pytest.raises(LinkNotEncrypted) as caught:
         await node.link(tls_of(pki.node(), pki.ca_file).link())
     assert why in str(caught.value)
@@ -179,7 +179,7 @@ async def test_no_api_is_answered_to_a_client_of_the_same_authority(
     start: Start, pki: NodePki, api_key: ApiKey
 ) -> None:
     """Its request comes in one piece with the end of the handshake, before the node has looked at its certificate."""
-    node = await start(tls_of(pki.node(), pki.ca_file).entrance())
+    node = await start(tls_of(pki.node(), pki.ca_file).listener_socket())
     version = {**APIS, **INTERNAL_APIS}[api_key].version_max
     frame = struct.pack(">hhihb", api_key, version, 1, -1, 0)
     reader, writer = await asyncio.open_connection(node.host, node.port)
@@ -210,12 +210,12 @@ async def ended(reader: asyncio.StreamReader) -> bool:
 
 
 async def test_clear_text_is_refused_by_tls_alone(start: Start, pki: NodePki, lines: list[Any]) -> None:
-    node = await start(tls_of(pki.node(), pki.ca_file).entrance())
+    node = await start(tls_of(pki.node(), pki.ca_file).listener_socket())
     with pytest.raises(LinkLost):
         await node.link()
     await until(lambda: bool(reasons(lines, "connection_closed")))
     assert "it does not speak TLS, as nodes do here" in reasons(lines, "connection_closed")[0]
-    mixed = await start(tls_of(pki.node(), pki.ca_file, "mixed").entrance())
+    mixed = await start(tls_of(pki.node(), pki.ca_file, "mixed").listener_socket())
     assert await works(await mixed.link())
     assert await works(await mixed.link(tls_of(pki.node(), pki.ca_file).link()))
 
@@ -242,7 +242,7 @@ async def test_mixed_reaches_a_node_that_refuses_its_certificate(
     start: Start, pki: NodePki, other_pki: NodePki, lines: list[Any]
 ) -> None:
     """While a cluster changes, a wrong certificate is a line in the log, and no outage."""
-    node = await start(tls_of(other_pki.node(), other_pki.ca_file, "mixed").entrance())
+    node = await start(tls_of(other_pki.node(), other_pki.ca_file, "mixed").listener_socket())
     links = Links("node-2", lambda _: (node.host, node.port), tls=tls_of(pki.node(), pki.ca_file, "mixed").link)
     assert await works(await links.link(1))
     assert reasons(lines, "link_not_encrypted")
@@ -250,7 +250,7 @@ async def test_mixed_reaches_a_node_that_refuses_its_certificate(
 
 
 async def test_a_peer_that_says_nothing_is_dropped_by_mixed(pki: NodePki, start: Start, lines: list[Any]) -> None:
-    node = await start(tls_of(pki.node(), pki.ca_file, "mixed").entrance())
+    node = await start(tls_of(pki.node(), pki.ca_file, "mixed").listener_socket())
     acceptor: Any = node.server._servers[INTERNAL]
     acceptor._handshake_s = 0.02
     client = Client(*await asyncio.open_connection(node.host, node.port))
@@ -279,7 +279,7 @@ async def test_certificate_and_trust_are_replaced_and_links_stay(
 
     show(pki.node())
     tls = tls_of(certificate, trusted)
-    node = await start(tls.entrance())
+    node = await start(tls.listener_socket())
     first = await node.link(tls.link())
     files: Any = tls.files
 

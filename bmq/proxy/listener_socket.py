@@ -1,4 +1,4 @@
-"""One entrance of a listener: a listening socket, its protocol, how clients are named, and the services behind it."""
+"""One listening socket of a server: its TLS, what it demands of clients, how they are named, and the services behind it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Certificate = Mapping[str, object]
 
 
 @dataclass(slots=True)
-class Entrance:
+class ListenerSocket:
     """What is particular about one listening socket.
 
     `security`: what the listener demands of clients. `context`: its TLS context; None without TLS. `principal_of`: returns the
