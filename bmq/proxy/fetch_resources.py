@@ -18,7 +18,7 @@ from bmq.proxy.fetch_metrics import FetchCounts
 from bmq.proxy.fetch_session import SessionCache
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.fetch_wait import PartitionWaits, Wake
-from bmq.proxy.filtered_batches import FilteredBatches
+from bmq.proxy.filtered_batches import FilteredBatchCache
 from bmq.proxy.memory_reads import MemoryReads
 from bmq.proxy.partition_starts import PartitionStarts
 from bmq.proxy.read_cache import ReadCache
@@ -67,7 +67,7 @@ class FetchResources:
             slice_bytes=config.catch_up_slice_bytes,
         )
         self.memory_reads = MemoryReads(self.catch_up, self.throttle, self.budget, self.counts)
-        self.filtered = FilteredBatches(config.view_cache_bytes_max // 4)
+        self.filtered = FilteredBatchCache(config.view_cache_bytes_max // 4)
         self.view_reads = ViewReads(self.memory_reads, self.filtered, config, self.elapsed_s, run_aside)
         self.opener = BatchOpener(run_aside)
         self.starts = PartitionStarts(self.spawn)

@@ -16,16 +16,16 @@ _ENTRY_BYTES: Final = 250
 """Memory of a cached batch besides its bytes."""
 
 
-class AllOfIt(NamedTuple):
+class AllPass(NamedTuple):
     """The result for a batch of which every record passes."""
 
 
-ALL_OF_IT: Final = AllOfIt()
-Filtered = Buffer | AllOfIt
-"""The result of filtering a batch: the batch that replaces it, b"" if no record passes, or AllOfIt."""
+ALL_PASS: Final = AllPass()
+Filtered = Buffer | AllPass
+"""The result of filtering a batch: the batch that replaces it, b"" if no record passes, or AllPass."""
 
 
-class FilteredBatches:
+class FilteredBatchCache:
     """The cache. The least recently used results are dropped first."""
 
     def __init__(self, bytes_max: int) -> None:
@@ -45,4 +45,4 @@ class FilteredBatches:
 
 
 def _size(filtered: Filtered) -> int:
-    return _ENTRY_BYTES + (0 if isinstance(filtered, AllOfIt) else len(filtered))
+    return _ENTRY_BYTES + (0 if isinstance(filtered, AllPass) else len(filtered))

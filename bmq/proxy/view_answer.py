@@ -10,7 +10,7 @@ from bmq.protocol.parts import FilePart, Part
 from bmq.views.batch_filter import EmptyRun
 
 
-class Shown(NamedTuple):
+class ViewBatch(NamedTuple):
     """A batch of the base as a view shows it, with records or a transaction's marker.
 
     `next_offset`: the offset behind it. `is_whole`: it is the base's own batch.
@@ -21,7 +21,7 @@ class Shown(NamedTuple):
     is_whole: bool = False
 
 
-class InFile(NamedTuple):
+class BatchInFile(NamedTuple):
     """A batch of the base of which all records pass, at [begin, end) in a part of a file."""
 
     part: FilePart
@@ -30,7 +30,7 @@ class InFile(NamedTuple):
     next_offset: int
 
 
-Piece = EmptyRun | Shown | InFile
+Piece = EmptyRun | ViewBatch | BatchInFile
 """What a view shows of a range of offsets: no record, a batch, or a batch in a file."""
 
 
@@ -48,7 +48,7 @@ class ViewAnswer:
         self.parts: list[Part] = []
         self.size_bytes = 0
         self.is_full = self.is_cut = False
-        self._in_file: InFile | None = None  # the last part, which following batches of its file extend
+        self._in_file: BatchInFile | None = None  # the last part, which following batches of its file extend
 
     def add(self, piece: Piece, limit: int) -> bool:
         """Add the next piece. Returns False if it does not fit any more."""
@@ -59,10 +59,10 @@ class ViewAnswer:
                 run = piece
             self.run = run
         else:
-            size_bytes = piece.end - piece.begin if isinstance(piece, InFile) else len(piece.data)
+            size_bytes = piece.end - piece.begin if isinstance(piece, BatchInFile) else len(piece.data)
             if not self._has_room(size_bytes, limit):
                 return False
-            if isinstance(piece, InFile):
+            if isinstance(piece, BatchInFile):
                 self._add_in_file(piece)
             else:
                 self._end_part()
@@ -91,7 +91,7 @@ class ViewAnswer:
         self.is_full = self.size_bytes >= limit
         return True
 
-    def _add_in_file(self, piece: InFile) -> None:
+    def _add_in_file(self, piece: BatchInFile) -> None:
         last = self._in_file
         if last is not None and last.part is piece.part and last.end == piece.begin:
             piece = piece._replace(begin=last.begin)

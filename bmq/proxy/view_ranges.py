@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from bmq.log.partition_log import TopicPartition
-from bmq.proxy.view_answer import InFile, Piece, Shown
+from bmq.proxy.view_answer import BatchInFile, Piece, ViewBatch
 from bmq.views.batch_filter import EmptyRun
 
 RANGE_BYTES_MAX: Final = 64 * 1024
@@ -30,45 +30,45 @@ RangeKey = tuple[UUID, TopicPartition, int]
 """(view, partition of the base, leader epoch of its log)."""
 
 
-class AsItIs(NamedTuple):
+class UnfilteredRange(NamedTuple):
     """All records of the base at [base_offset, next_offset) pass, so these offsets are read from the base."""
 
     base_offset: int
     next_offset: int
 
 
-Known = EmptyRun | Shown | AsItIs
+CachedPiece = EmptyRun | ViewBatch | UnfilteredRange
 """A cached piece: offsets without records, a batch, or offsets to be read from the base."""
 
 
-def known_of(pieces: Sequence[Piece], first_offset: int) -> list[Known]:
+def cached_pieces_of(pieces: Sequence[Piece], first_offset: int) -> list[CachedPiece]:
     """The cache's form of pieces that follow each other from `first_offset` on."""
-    known: list[Known] = []
+    known: list[CachedPiece] = []
     for is_whole, some in groupby(pieces, _is_whole):
         group = list(some)
         if is_whole and sum(map(_bytes_of, group)) > COPIED_BYTES_MAX:
-            known.append(AsItIs(first_offset, group[-1].next_offset))
+            known.append(UnfilteredRange(first_offset, group[-1].next_offset))
         else:
             # Copy the bytes: a view of the base would keep all of the base's buffer in memory.
             for one in group:
-                assert not isinstance(one, InFile), "a batch in a file is longer"
-                known.append(Shown(bytes(one.data), one.next_offset) if isinstance(one, Shown) else one)
+                assert not isinstance(one, BatchInFile), "a batch in a file is longer"
+                known.append(ViewBatch(bytes(one.data), one.next_offset) if isinstance(one, ViewBatch) else one)
         first_offset = group[-1].next_offset
     return known
 
 
-def copied_bytes(known: Iterable[Known]) -> int:
-    return sum(len(one.data) for one in known if isinstance(one, Shown))
+def copied_bytes(known: Iterable[CachedPiece]) -> int:
+    return sum(len(one.data) for one in known if isinstance(one, ViewBatch))
 
 
 def _is_whole(piece: Piece) -> bool:
-    return isinstance(piece, InFile) or (isinstance(piece, Shown) and piece.is_whole)
+    return isinstance(piece, BatchInFile) or (isinstance(piece, ViewBatch) and piece.is_whole)
 
 
 def _bytes_of(piece: Piece) -> int:
-    if isinstance(piece, InFile):
+    if isinstance(piece, BatchInFile):
         return piece.end - piece.begin
-    return len(piece.data) if isinstance(piece, Shown) else 0
+    return len(piece.data) if isinstance(piece, ViewBatch) else 0
 
 
 class ViewRange:
@@ -79,10 +79,10 @@ class ViewRange:
 
     __slots__ = ("_ends", "asked_s", "base_offset", "pieces", "size_bytes")
 
-    def __init__(self, base_offset: int, pieces: Sequence[Known], asked_s: float) -> None:
+    def __init__(self, base_offset: int, pieces: Sequence[CachedPiece], asked_s: float) -> None:
         self.base_offset = base_offset
         self.asked_s = asked_s
-        self.pieces: list[Known] = []
+        self.pieces: list[CachedPiece] = []
         self._ends: list[int] = []
         self.size_bytes = _RANGE_BYTES
         for piece in pieces:
@@ -92,11 +92,11 @@ class ViewRange:
     def next_offset(self) -> int:
         return self._ends[-1] if self._ends else self.base_offset
 
-    def shown(self, offset: int, bound_offset: int) -> Iterator[Known]:
+    def shown(self, offset: int, bound_offset: int) -> Iterator[CachedPiece]:
         """The pieces from the one that has `offset` on. No batch ends past the bound, and runs are cut at both offsets."""
         for number in range(bisect_right(self._ends, offset), len(self._ends)):
             piece = self.pieces[number]
-            if not isinstance(piece, Shown):
+            if not isinstance(piece, ViewBatch):
                 piece = piece._replace(
                     base_offset=max(piece.base_offset, offset), next_offset=min(piece.next_offset, bound_offset)
                 )
@@ -112,21 +112,21 @@ class ViewRange:
             self._append(piece)
         self.asked_s = min(self.asked_s, following.asked_s)
 
-    def _append(self, piece: Known) -> None:
+    def _append(self, piece: CachedPiece) -> None:
         joined = _joined(self.pieces[-1], piece) if self.pieces else None
         if joined is not None:
             self.pieces[-1], self._ends[-1] = joined, joined.next_offset
             return
         self.pieces.append(piece)
         self._ends.append(piece.next_offset)
-        self.size_bytes += _PIECE_BYTES + (len(piece.data) if isinstance(piece, Shown) else 0)
+        self.size_bytes += _PIECE_BYTES + (len(piece.data) if isinstance(piece, ViewBatch) else 0)
 
 
-def _joined(one: Known, following: Known) -> Known | None:
+def _joined(one: CachedPiece, following: CachedPiece) -> CachedPiece | None:
     if isinstance(one, EmptyRun) and isinstance(following, EmptyRun):
         return one.joined(following)
-    if isinstance(one, AsItIs) and isinstance(following, AsItIs):
-        return AsItIs(one.base_offset, following.next_offset)
+    if isinstance(one, UnfilteredRange) and isinstance(following, UnfilteredRange):
+        return UnfilteredRange(one.base_offset, following.next_offset)
     return None
 
 

@@ -33,11 +33,19 @@ from bmq.proxy.catch_up import CaughtUp, next_offset_of
 from bmq.proxy.fetch_results import in_order, known_aborted
 from bmq.proxy.fetch_session import Interest
 from bmq.proxy.fetch_settings import FetchSettings
-from bmq.proxy.filtered_batches import ALL_OF_IT, AllOfIt, Filtered, FilteredBatches
+from bmq.proxy.filtered_batches import ALL_PASS, AllPass, Filtered, FilteredBatchCache
 from bmq.proxy.memory_reads import MemoryReads
 from bmq.proxy.pending_read import PendingRead
-from bmq.proxy.view_answer import Piece, Shown, ViewAnswer
-from bmq.proxy.view_ranges import AsItIs, Known, RangeKey, ViewRange, ViewRanges, copied_bytes, known_of
+from bmq.proxy.view_answer import Piece, ViewAnswer, ViewBatch
+from bmq.proxy.view_ranges import (
+    CachedPiece,
+    RangeKey,
+    UnfilteredRange,
+    ViewRange,
+    ViewRanges,
+    cached_pieces_of,
+    copied_bytes,
+)
 from bmq.proxy.view_scan import Asked, Found, ViewScan
 from bmq.records.record_filter import CompiledFilter
 from bmq.views.batch_filter import BatchFilter, EmptyRun, run_of
@@ -75,7 +83,7 @@ class ViewReads:
     def __init__(
         self,
         reads: MemoryReads,
-        remembered: FilteredBatches,
+        remembered: FilteredBatchCache,
         config: FetchSettings,
         elapsed_s: Callable[[], float],
         run_aside: RunAside = asyncio.to_thread,
@@ -116,7 +124,7 @@ class ViewReads:
                 break
             before_offset = answer.next_offset
             try:
-                pieces: Iterable[Piece | Known]
+                pieces: Iterable[Piece | CachedPiece]
                 known = await self._known(view, log, before_offset)
                 if known is None:
                     pieces, step_bytes = await self._step(view, log, before_offset, bound_offset, step_bytes_max)
@@ -125,7 +133,7 @@ class ViewReads:
                 else:
                     pieces = known.shown(before_offset, bound_offset)
                 for piece in pieces:
-                    if isinstance(piece, AsItIs):
+                    if isinstance(piece, UnfilteredRange):
                         await self._read_base(log, piece.next_offset, answer, limit)
                         break
                     if not answer.add(piece, limit):
@@ -173,7 +181,7 @@ class ViewReads:
         if answer.next_offset < bound_offset:
             pieces = self._pieces_at_once(view, batch_filter.passing, log, answer.next_offset, bound_offset)
             for piece in pieces:
-                if isinstance(piece, AsItIs):
+                if isinstance(piece, UnfilteredRange):
                     return None
                 if not answer.add(piece, limit):
                     break
@@ -187,7 +195,7 @@ class ViewReads:
 
     def _pieces_at_once(
         self, view: TopicImage, passing: CompiledFilter, log: PartitionLog, offset: int, bound_offset: int
-    ) -> Iterable[Piece | Known]:
+    ) -> Iterable[Piece | CachedPiece]:
         """The pieces from `offset` on that need no task; none if the read needs one."""
         now_s = self._elapsed_s()
         for ranges in (self._ranges, self._long_ranges):
@@ -307,7 +315,7 @@ class ViewReads:
     def _remember(
         self, key: RangeKey, first_offset: int, pieces: Sequence[Piece], base_bytes: int, asked_s: float
     ) -> None:
-        known = known_of(pieces, first_offset)
+        known = cached_pieces_of(pieces, first_offset)
         ranges = self._ranges if copied_bytes(known) <= base_bytes * RANGE_SHARE_MAX else self._long_ranges
         ranges.put(key, ViewRange(first_offset, known, asked_s))
 
@@ -375,7 +383,7 @@ class _Filtering:
         self._left = list(reversed(batches))
         self._steps: Generator[None, None, Buffer | None] | None = None
 
-    def take(self, known: FilteredBatches) -> None:
+    def take(self, known: FilteredBatchCache) -> None:
         """Skip batches whose results are in the cache."""
         found = {key: done for key, _ in self._left if (done := known.get(key)) is not None}
         if not found:
@@ -400,7 +408,7 @@ class _Filtering:
             except StopIteration as end:
                 self._steps = None
                 self._left.pop()
-                self.results[key] = ALL_OF_IT if end.value is None else end.value
+                self.results[key] = ALL_PASS if end.value is None else end.value
             _let_others_run()
             if is_over():
                 break
@@ -415,9 +423,9 @@ def _range_key(view: TopicImage, log: PartitionLog) -> RangeKey:
 
 
 def _piece(asked: Asked, filtered: Filtered) -> Piece:
-    if isinstance(filtered, AllOfIt):
-        return Shown(asked.data, asked.next_offset, is_whole=True)
-    return Shown(filtered, asked.next_offset) if filtered else run_of(asked.header)
+    if isinstance(filtered, AllPass):
+        return ViewBatch(asked.data, asked.next_offset, is_whole=True)
+    return ViewBatch(filtered, asked.next_offset) if filtered else run_of(asked.header)
 
 
 def _joined(views: Sequence[memoryview]) -> memoryview:

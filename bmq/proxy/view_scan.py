@@ -21,7 +21,7 @@ from bmq.protocol.record_batch import (
     CorruptRecords,
     batches,
 )
-from bmq.proxy.view_answer import InFile, Piece, Shown
+from bmq.proxy.view_answer import BatchInFile, Piece, ViewBatch
 from bmq.records.record_filter import CompiledFilter, ScanBuffers
 from bmq.records.record_filter_layout import SHOWN_MAX, SHOWN_NONE, SHOWN_PART, SHOWN_WHOLE, ShownBatches
 from bmq.views.batch_filter import EmptyRun
@@ -109,7 +109,7 @@ class ViewScan:
                 if one.kind == SHOWN_NONE:
                     found.append(EmptyRun(one.base_offset, one.next_offset, one.leader_epoch))
                 elif one.kind == SHOWN_PART:
-                    found.append(Shown(_checksummed(self._room.out, one), one.next_offset))
+                    found.append(ViewBatch(_checksummed(self._room.out, one), one.next_offset))
                 elif one.kind == SHOWN_WHOLE:
                     last = found[-1] if found else None
                     if isinstance(last, list) and last[-1].place + last[-1].size_bytes == one.place:
@@ -128,13 +128,13 @@ class ViewScan:
             self._buffer = bytearray()
 
 
-def _in_memory(whole: list[ShownBatches], data: memoryview) -> Iterator[Shown]:
+def _in_memory(whole: list[ShownBatches], data: memoryview) -> Iterator[ViewBatch]:
     """Batches as views of `data`, which keep all of it in memory until they are sent; a small part is copied instead."""
     size_bytes = _size_of(whole)
     is_copied = size_bytes < min(IN_FILE_BYTES_MIN, len(data) // 2)
     for one in whole:
         batch = data[one.place : one.place + one.size_bytes]
-        yield Shown(bytes(batch) if is_copied else batch, one.next_offset, is_whole=True)
+        yield ViewBatch(bytes(batch) if is_copied else batch, one.next_offset, is_whole=True)
 
 
 def _size_of(whole: list[ShownBatches]) -> int:
@@ -146,9 +146,9 @@ def _in_file(whole: list[ShownBatches], part: FilePart, position: int, data: mem
     for one in whole:
         end = one.place + one.size_bytes
         if is_short:
-            yield Shown(bytes(data[one.place : end]), one.next_offset, is_whole=True)
+            yield ViewBatch(bytes(data[one.place : end]), one.next_offset, is_whole=True)
         else:
-            yield InFile(part, position + one.place, position + end, one.next_offset)
+            yield BatchInFile(part, position + one.place, position + end, one.next_offset)
 
 
 def _rest(data: memoryview, place: int, offset: int) -> Iterator[Asked]:

@@ -26,7 +26,7 @@ from bmq.protocol.parts import MEMORY
 from bmq.protocol.record_batch import CorruptRecords, batches
 from bmq.proxy.batch_opener import BatchOpener
 from bmq.proxy.fetch_session import Interest
-from bmq.proxy.filtered_batches import ALL_OF_IT, AllOfIt, FilteredBatches
+from bmq.proxy.filtered_batches import ALL_PASS, AllPass, FilteredBatchCache
 from bmq.records.records_twin import Damage
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _log = structlog.get_logger("bmq.proxy")
 
 
 def lane_filter_of(
-    context: RequestContext, services: Services, opener: BatchOpener, remembered: FilteredBatches
+    context: RequestContext, services: Services, opener: BatchOpener, remembered: FilteredBatchCache
 ) -> LaneFetchFilter | None:
     """The filter of this client's fetches; None if it sees all records. `opener`, `remembered`: those of the process.
 
@@ -57,7 +57,7 @@ class LaneFetchFilter:
     """The filter of one group, for one fetch."""
 
     def __init__(
-        self, group: LaneGroup, decisions: LaneDecisions, opener: BatchOpener, remembered: FilteredBatches
+        self, group: LaneGroup, decisions: LaneDecisions, opener: BatchOpener, remembered: FilteredBatchCache
     ) -> None:
         self._group = group
         self._decisions = decisions
@@ -138,10 +138,10 @@ class LaneFetchFilter:
                 attributes |= header.attributes
                 size_bytes += header.size_bytes
             else:
-                known[place] = None if isinstance(found, AllOfIt) else found
+                known[place] = None if isinstance(found, AllPass) else found
         seen = await self._opener.open(attributes, size_bytes, partial(filter_batches, group_filter, whole, known))
         for place, one in seen.opened.items():
-            self._remembered.put(keys[place], ALL_OF_IT if one is None else one)
+            self._remembered.put(keys[place], ALL_PASS if one is None else one)
         return seen.parts
 
 

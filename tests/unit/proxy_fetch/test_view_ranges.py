@@ -10,16 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.log.partition_log import TopicPartition
-from bmq.proxy.view_answer import Shown
+from bmq.proxy.view_answer import ViewBatch
 from bmq.proxy.view_ranges import (
     COPIED_BYTES_MAX,
     RANGE_BYTES_MAX,
-    AsItIs,
-    Known,
+    CachedPiece,
+    UnfilteredRange,
     ViewRange,
     ViewRanges,
+    cached_pieces_of,
     copied_bytes,
-    known_of,
 )
 from bmq.views.batch_filter import EmptyRun
 
@@ -33,19 +33,19 @@ def run(base_offset: int, next_offset: int, epoch: int = 0) -> EmptyRun:
     return EmptyRun(base_offset, next_offset, epoch)
 
 
-def offsets(pieces: Sequence[Known]) -> list[int]:
+def offsets(pieces: Sequence[CachedPiece]) -> list[int]:
     return [
         one for piece in pieces if isinstance(piece, EmptyRun) for one in range(piece.base_offset, piece.next_offset)
     ]
 
 
 def test_a_reader_begins_anywhere_and_ends_at_its_bound() -> None:
-    known = ViewRange(10, [run(10, 14), run(14, 20), Shown(b"a", 25), run(25, 30, 1), run(30, 32, 2)], 0.0)
-    assert known.pieces == [run(10, 20), Shown(b"a", 25), run(25, 30, 1), run(30, 32, 2)]
+    known = ViewRange(10, [run(10, 14), run(14, 20), ViewBatch(b"a", 25), run(25, 30, 1), run(30, 32, 2)], 0.0)
+    assert known.pieces == [run(10, 20), ViewBatch(b"a", 25), run(25, 30, 1), run(30, 32, 2)]
     assert (known.base_offset, known.next_offset) == (10, 32)
-    assert list(known.shown(12, 100)) == [run(12, 20), Shown(b"a", 25), run(25, 30, 1), run(30, 32, 2)]
-    assert list(known.shown(20, 25)) == [Shown(b"a", 25)]
-    assert list(known.shown(22, 27)) == [Shown(b"a", 25), run(25, 27, 1)]
+    assert list(known.shown(12, 100)) == [run(12, 20), ViewBatch(b"a", 25), run(25, 30, 1), run(30, 32, 2)]
+    assert list(known.shown(20, 25)) == [ViewBatch(b"a", 25)]
+    assert list(known.shown(22, 27)) == [ViewBatch(b"a", 25), run(25, 27, 1)]
     assert list(known.shown(20, 24)) == list(known.shown(32, 100)) == list(known.shown(15, 15)) == []
 
 
@@ -56,7 +56,7 @@ def test_ranges_that_follow_each_other_become_one_while_they_are_short() -> None
     found = ranges.find(KEY, 55)
     assert found is not None and found.pieces == [run(0, 100)]
     assert found.asked_s == 10.0, "the log was asked at the earliest of these times"
-    long = Shown(b"x" * RANGE_BYTES_MAX, 200)
+    long = ViewBatch(b"x" * RANGE_BYTES_MAX, 200)
     ranges.put(KEY, ViewRange(100, [long], 0.0))
     assert ranges.find(KEY, 99) is found
     last = ranges.find(KEY, 100)
@@ -98,7 +98,7 @@ def test_what_is_found_was_put_and_all_is_bounded(
 ) -> None:
     ranges, put = ViewRanges(bytes_max), set[tuple[object, int]]()
     for key, begin, length, is_shown, asked in steps:
-        piece = Shown(b"z" * length, begin + length) if is_shown else run(begin, begin + length)
+        piece = ViewBatch(b"z" * length, begin + length) if is_shown else run(begin, begin + length)
         ranges.put(key, ViewRange(begin, [piece], 0.0))
         put |= {(key, one) for one in range(begin, begin + length)}
         assert 0 <= ranges.used_bytes <= bytes_max
@@ -111,12 +111,14 @@ def test_what_is_found_was_put_and_all_is_bounded(
 
 
 def test_the_bases_own_batches_are_remembered_by_their_offsets() -> None:
-    long = Shown(b"x" * (COPIED_BYTES_MAX + 1), 20, is_whole=True)
-    short = Shown(b"y", 31, is_whole=True)
-    known = known_of([run(8, 10), long, long._replace(next_offset=25), run(25, 30), short, Shown(b"z", 40)], 10)
-    assert known == [run(8, 10), AsItIs(10, 25), run(25, 30), Shown(b"y", 31), Shown(b"z", 40)]
+    long = ViewBatch(b"x" * (COPIED_BYTES_MAX + 1), 20, is_whole=True)
+    short = ViewBatch(b"y", 31, is_whole=True)
+    known = cached_pieces_of(
+        [run(8, 10), long, long._replace(next_offset=25), run(25, 30), short, ViewBatch(b"z", 40)], 10
+    )
+    assert known == [run(8, 10), UnfilteredRange(10, 25), run(25, 30), ViewBatch(b"y", 31), ViewBatch(b"z", 40)]
     assert copied_bytes(known) == 2
-    both = ViewRange(10, [AsItIs(10, 25)], 0.0)
-    both.extend(ViewRange(25, [AsItIs(25, 40)], 0.0))
-    assert both.pieces == [AsItIs(10, 40)]
-    assert list(both.shown(12, 33)) == [AsItIs(12, 33)] and list(both.shown(12, 12)) == []
+    both = ViewRange(10, [UnfilteredRange(10, 25)], 0.0)
+    both.extend(ViewRange(25, [UnfilteredRange(25, 40)], 0.0))
+    assert both.pieces == [UnfilteredRange(10, 40)]
+    assert list(both.shown(12, 33)) == [UnfilteredRange(12, 33)] and list(both.shown(12, 12)) == []

@@ -16,7 +16,7 @@ from bmq.protocol.control_batch import ControlType, EndTransactionMarker, encode
 from bmq.protocol.parts import MEMORY, Part
 from bmq.protocol.record_batch import BatchHeader, CorruptRecords, batches, verify_crc
 from bmq.proxy import view_scan
-from bmq.proxy.view_answer import InFile, Shown, ViewAnswer
+from bmq.proxy.view_answer import BatchInFile, ViewAnswer, ViewBatch
 from bmq.proxy.view_scan import IN_FILE_BYTES_MIN, Asked, Found, ViewScan
 from bmq.records.record_filter import CompiledFilter
 from bmq.views.batch_filter import NOTHING, BatchFilter, EmptyRun
@@ -70,7 +70,7 @@ def answered(found: Sequence[Found], offset: int) -> bytes:
             if filtered == NOTHING:
                 one = EmptyRun(one.header.base_offset, one.next_offset, one.header.leader_epoch)
             else:
-                one = Shown(one.data if filtered is None else filtered, one.next_offset)
+                one = ViewBatch(one.data if filtered is None else filtered, one.next_offset)
         assert answer.add(one, LIMIT)
     return bytes_of(answer.finished())
 
@@ -113,7 +113,7 @@ def test_what_passes_as_a_whole_is_sent_from_its_file_and_as_one_part(tmp_path: 
     short = encode_batch([record._replace(value=b"")], base_offset=13)
     data = whole + other + short
     found = ViewScan().in_file(PASSING, part_of(tmp_path / "f", data), 0)
-    assert [type(one) for one in found] == [InFile] * 6 + [EmptyRun, Shown]
+    assert [type(one) for one in found] == [BatchInFile] * 6 + [EmptyRun, ViewBatch]
     answer = ViewAnswer(None, 0)
     for one in found:
         assert not isinstance(one, Asked) and answer.add(one, LIMIT)
@@ -148,5 +148,5 @@ def test_a_long_batch_leaves_no_long_memory(tmp_path: Path) -> None:
         scan.in_memory(PASSING, [memoryview(data)], 0),
         scan.in_file(PASSING, part_of(tmp_path / "f", data), 0),
     ):
-        assert len(found) == 1 and isinstance(found[0], Shown)
+        assert len(found) == 1 and isinstance(found[0], ViewBatch)
     assert len(scan._room.out) + len(scan._buffer) < 1_000_000

@@ -27,7 +27,7 @@ from bmq.protocol.record_batch import rewrite
 from bmq.protocol.request_context import RequestContext
 from bmq.proxy.batch_opener import BatchOpener
 from bmq.proxy.fetch_session import Interest
-from bmq.proxy.filtered_batches import FilteredBatches
+from bmq.proxy.filtered_batches import FilteredBatchCache
 from bmq.proxy.lanes.lane_fetch_filter import LaneFetchFilter, lane_filter_of
 from bmq.proxy.services import Services
 
@@ -109,7 +109,7 @@ async def seen(lane: str, decisions: Decisions, count: int = 1) -> list[FetchRes
     results.append(FetchResult(count, 0, 10, 10, 0))
     places = [Place(number) for number in range(count + 1)]
     done: list[bool] = []
-    lane_filter = LaneFetchFilter(LaneGroup("g", lane), decisions, BatchOpener(run_aside), FilteredBatches(1 << 20))
+    lane_filter = LaneFetchFilter(LaneGroup("g", lane), decisions, BatchOpener(run_aside), FilteredBatchCache(1 << 20))
     await lane_filter.filter_results(cast("list[Interest]", places), results, lambda: done.append(True))
     assert done == [True]
     return results
@@ -150,13 +150,13 @@ async def test_one_partitions_error_is_its_own() -> None:
 async def test_compressed_batches_are_opened_aside() -> None:
     ran_aside.clear()
     results = [FetchResult(0, 0, 15, 15, 0, [records(Compression.LZ4)])]
-    lane_filter = LaneFetchFilter(LaneGroup("g", ""), Decisions(), BatchOpener(run_aside), FilteredBatches(1 << 20))
+    lane_filter = LaneFetchFilter(LaneGroup("g", ""), Decisions(), BatchOpener(run_aside), FilteredBatchCache(1 << 20))
     await lane_filter.filter_results(cast("list[Interest]", [Place(0)]), results, lambda: None)
     assert offsets(results[0]) == [10, 11, 14] and len(ran_aside) == 1
 
 
 async def test_what_one_member_had_opened_the_next_has_at_once() -> None:
-    remembered = FilteredBatches(1 << 20)
+    remembered = FilteredBatchCache(1 << 20)
 
     async def fetched(lane: str, closed: DecidedInterval = OPEN) -> list[int]:
         decisions = Decisions(closed)
@@ -181,7 +181,9 @@ async def test_what_one_member_had_opened_the_next_has_at_once() -> None:
 async def test_views_are_not_read_with_a_mark() -> None:
     results = [FetchResult(0, 0, 15, 15, 0, [records()])]
     decisions = Decisions()
-    lane_filter = LaneFetchFilter(LaneGroup("g", "blue"), decisions, BatchOpener(run_aside), FilteredBatches(1 << 20))
+    lane_filter = LaneFetchFilter(
+        LaneGroup("g", "blue"), decisions, BatchOpener(run_aside), FilteredBatchCache(1 << 20)
+    )
     await lane_filter.filter_results(cast("list[Interest]", [Place(0, view=object())]), results, lambda: None)
     assert (results[0].error_code, results[0].records) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ())
     assert not decisions.asked
@@ -192,7 +194,7 @@ async def test_damaged_batch_is_an_error() -> None:
     damaged[61] = 0xFF
     results = [FetchResult(0, 0, 15, 15, 0, [memoryview(damaged)])]
     await LaneFetchFilter(
-        LaneGroup("g", ""), Decisions(), BatchOpener(run_aside), FilteredBatches(1 << 20)
+        LaneGroup("g", ""), Decisions(), BatchOpener(run_aside), FilteredBatchCache(1 << 20)
     ).filter_results(cast("list[Interest]", [Place(0)]), results, lambda: None)
     assert (results[0].error_code, results[0].records) == (ErrorCode.CORRUPT_MESSAGE, ())
 
@@ -207,7 +209,7 @@ class OnlyLanes:
 def test_client_without_a_mark_sees_everything(client_id: str | None) -> None:
     assert (
         lane_filter_of(
-            RequestContext(12, client_id, "h"), cast(Services, OnlyLanes()), BatchOpener(), FilteredBatches(0)
+            RequestContext(12, client_id, "h"), cast(Services, OnlyLanes()), BatchOpener(), FilteredBatchCache(0)
         )
         is None
     )
@@ -217,5 +219,5 @@ def test_client_without_a_mark_sees_everything(client_id: str | None) -> None:
 def test_mark_of_no_group_is_refused(client_id: str) -> None:
     with pytest.raises(LaneRefused):
         lane_filter_of(
-            RequestContext(12, client_id, "h"), cast(Services, OnlyLanes()), BatchOpener(), FilteredBatches(0)
+            RequestContext(12, client_id, "h"), cast(Services, OnlyLanes()), BatchOpener(), FilteredBatchCache(0)
         )
