@@ -66,7 +66,9 @@ _EXTENTS: Final = tuple(
 _ENTRIES: Final = (Column("offset"), Column("position"), Column("max_timestamp_ms", "time before", text_of))
 
 
-class Shown(StrEnum):
+class DumpContent(StrEnum):
+    """What of a log to print."""
+
     BATCHES = "batches"
     RECORDS = "records"
     MANIFEST = "manifest"
@@ -75,12 +77,12 @@ class Shown(StrEnum):
 
 
 class DamageSeen(BmqError):
-    """Something could not be read; what it was stands on standard error."""
+    """Something could not be read. It is named on standard error."""
 
 
 @dataclass(slots=True)
 class Dump:
-    """How things are shown, and how many were. `damages`: what could not be read."""
+    """How entries are printed, and how many were. `damages`: what could not be read."""
 
     is_json: bool
     key_format: ValueFormat
@@ -135,9 +137,9 @@ def dump(
 ) -> None:
     """Show stored batches or records, manifests, indexes, snapshots. Records of internal topics are decoded."""
     asked = [
-        shown
-        for shown, is_so in zip(
-            (Shown.RECORDS, Shown.MANIFEST, Shown.INDEXES, Shown.SNAPSHOT),
+        content
+        for content, is_so in zip(
+            (DumpContent.RECORDS, DumpContent.MANIFEST, DumpContent.INDEXES, DumpContent.SNAPSHOT),
             (has_records, has_manifest, has_indexes, has_snapshot),
             strict=True,
         )
@@ -152,30 +154,30 @@ def dump(
     configure_logs("error", settings.log_format)  # what is wrong is said here
     bounds = OffsetBounds(from_offset) if to_offset is None else OffsetBounds(from_offset, to_offset)
     out = Dump(as_json, key_format, value_format, limit)
-    asyncio.run(_dump(settings, what, partition, asked[0] if asked else Shown.BATCHES, bounds, out))
+    asyncio.run(_dump(settings, what, partition, asked[0] if asked else DumpContent.BATCHES, bounds, out))
     if out.damages:
         raise DamageSeen("not everything could be read")
 
 
 async def _dump(
-    settings: Settings, what: str, partition: int | None, shown: Shown, bounds: OffsetBounds, out: Dump
+    settings: Settings, what: str, partition: int | None, content: DumpContent, bounds: OffsetBounds, out: Dump
 ) -> None:
     async with opened_beside(settings) as store:
         try:
             if "/" in what:
-                await dump_file(store, what.strip("/"), shown, bounds, out)
+                await dump_file(store, what.strip("/"), content, bounds, out)
                 return
             for stored in await stored_partitions(store, what, partition):
                 if not out.is_full:
-                    await dump_partition(store, stored, shown, bounds, out)
-            if shown is Shown.SNAPSHOT and not out.count:
+                    await dump_partition(store, stored, content, bounds, out)
+            if content is DumpContent.SNAPSHOT and not out.count:
                 sys.stderr.write(f"bmq: {what} has no snapshot yet: all of its state is in its records\n")
         except FileMissing as error:
             raise UnknownFile(f"{error}; it may have been deleted or renamed meanwhile") from error
 
 
-async def dump_file(store: SegmentStore, path: str, shown: Shown, bounds: OffsetBounds, out: Dump) -> None:
-    """A file by its path in the store, whatever `shown` is if it is no segment. Raises UnknownFile, BmqError."""
+async def dump_file(store: SegmentStore, path: str, content: DumpContent, bounds: OffsetBounds, out: Dump) -> None:
+    """A file by its path in the store, whatever `content` is if it is no segment. Raises UnknownFile, BmqError."""
     stored = await partition_of_path(store, path)
     match file_kind(path):
         case "manifest":
@@ -186,46 +188,51 @@ async def dump_file(store: SegmentStore, path: str, shown: Shown, bounds: Offset
             _show_snapshot(stored, await read_snapshot(store, path), out)
         case _:
             segment = await segment_at(store, path)
-            if not out.is_json and shown is Shown.BATCHES:
+            if not out.is_json and content is DumpContent.BATCHES:
                 out.line(_BATCH_HEADING)
-            await _dump_segment(store, stored, segment, shown, bounds, out)
+            await _dump_segment(store, stored, segment, content, bounds, out)
 
 
 async def dump_partition(
-    store: SegmentStore, stored: StoredPartition, shown: Shown, bounds: OffsetBounds, out: Dump
+    store: SegmentStore, stored: StoredPartition, content: DumpContent, bounds: OffsetBounds, out: Dump
 ) -> None:
     """Raises BmqError when the partition's manifest cannot be read; what cannot be read behind it is counted."""
     view = await view_of(store, stored)
     if view is None:
         return  # never written
-    match shown:
-        case Shown.MANIFEST:
+    match content:
+        case DumpContent.MANIFEST:
             if view.manifest is not None:
                 _show_manifest(stored, manifest_document(view.manifest), out)
-        case Shown.INDEXES:
+        case DumpContent.INDEXES:
             await _dump_indexes(store, view, bounds, out)
-        case Shown.SNAPSHOT:
+        case DumpContent.SNAPSHOT:
             await _dump_snapshot(store, stored, view, out)
         case _:
-            if not out.is_json and shown is Shown.BATCHES and not out.count:
+            if not out.is_json and content is DumpContent.BATCHES and not out.count:
                 out.line(_BATCH_HEADING)
             for segment in view.segments:
                 is_outside = segment.end_offset is not None and segment.end_offset <= bounds.start
                 if segment.valid_bytes and not is_outside and not out.is_full:
-                    await _dump_segment(store, stored, segment, shown, bounds, out)
+                    await _dump_segment(store, stored, segment, content, bounds, out)
 
 
 # -- Segments ----------------------------------------------------------------------------------------------------------
 
 
 async def _dump_segment(
-    store: SegmentStore, stored: StoredPartition, segment: SegmentView, shown: Shown, bounds: OffsetBounds, out: Dump
+    store: SegmentStore,
+    stored: StoredPartition,
+    segment: SegmentView,
+    content: DumpContent,
+    bounds: OffsetBounds,
+    out: Dump,
 ) -> None:
     try:
         async for batch in stored_batches(store, segment, bounds):
             if out.is_full:
                 return
-            if shown is Shown.RECORDS:
+            if content is DumpContent.RECORDS:
                 _show_records(stored, batch, bounds, out)
             else:
                 _show_batch(batch_row(stored.partition, batch), out)
