@@ -44,7 +44,7 @@ class _Cursor(NamedTuple):
     compacted_offset: int
 
 
-class CaughtUp(NamedTuple):
+class CatchUpResult(NamedTuple):
     """Whole batches, as views or as a part of a file. `next_offset`: the offset behind the last one."""
 
     views: Sequence[Part]
@@ -211,7 +211,9 @@ class CatchUp:
         self._cursors: OrderedDict[CursorKey, _Cursor] = OrderedDict()
         self._locating: set[CursorKey] = set()
 
-    def read_in_file(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp | None:
+    def read_in_file(
+        self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int
+    ) -> CatchUpResult | None:
         """Read without waiting, as a part of a file that the operating system sends from its page cache; None if impossible.
 
         Raises CorruptRecords.
@@ -224,9 +226,11 @@ class CatchUp:
             found = part if span.base_offset == offset else _from_batch_of(offset, part, span.path)
         except (KafkaError, OSError):
             return None  # `read` hits the same error and returns it for the partition
-        return None if found is None else CaughtUp((found,), span.next_offset)
+        return None if found is None else CatchUpResult((found,), span.next_offset)
 
-    def read_cached(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp | None:
+    def read_cached(
+        self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int
+    ) -> CatchUpResult | None:
         """Read without waiting, if the position is known and all bytes are in memory; else None. Raises CorruptRecords."""
         cursor = self._cursor(log, (log.topic_partition, log.leader_epoch, offset))
         if cursor is None:
@@ -250,7 +254,7 @@ class CatchUp:
 
     def read_at_once(
         self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int, *, to_memory: bool = False
-    ) -> CaughtUp | None:
+    ) -> CatchUpResult | None:
         """Read without waiting, from a file or from memory; None if the read needs a task. Raises CorruptRecords.
 
         `to_memory`: return bytes in memory, never a part of a file.
@@ -258,7 +262,7 @@ class CatchUp:
         found = None if to_memory else self.read_in_file(log, offset, length_bytes_max, bound_offset)
         return found or self.read_cached(log, offset, length_bytes_max, bound_offset)
 
-    async def read(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp:
+    async def read(self, log: PartitionLog, offset: int, length_bytes_max: int, bound_offset: int) -> CatchUpResult:
         """Read whole batches of one file, from the one that has `offset`; none ends past `bound_offset`.
 
         Empty if the first batch is not wholly below the bound. Raises KafkaError OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR (also
@@ -291,7 +295,7 @@ class CatchUp:
         length_bytes_max: int,
         bound_offset: int,
         is_sequential: bool,
-    ) -> CaughtUp:
+    ) -> CatchUpResult:
         location, cache = cursor.location, self._cache
         walk = ExtentWalk(location, offset, length_bytes_max, bound_offset, cache.chunk_bytes)
         chunks: dict[int, memoryview] = {}
@@ -319,7 +323,7 @@ class CatchUp:
         bound_offset: int,
         *,
         is_sequential: bool,
-    ) -> CaughtUp:
+    ) -> CatchUpResult:
         views, location, cache = walk.views(chunks), cursor.location, self._cache
         if views and walk.position < location.valid_bytes:
             self._remember(log, walk, cursor)
@@ -331,7 +335,7 @@ class CatchUp:
             beyond = following + count - -(-location.valid_bytes // cache.chunk_bytes)
             if beyond > 0 and location.is_closed and location.end_offset < bound_offset:
                 self._read_ahead_next_file(log, location.end_offset, beyond)
-        return CaughtUp(views, walk.next_offset)
+        return CatchUpResult(views, walk.next_offset)
 
     def _read_ahead_next_file(self, log: PartitionLog, offset: int, count: int) -> None:
         """Read ahead the first chunks of the file that begins at `offset`, if the log knows one."""

@@ -21,7 +21,7 @@ from bmq.protocol.errors import BmqError
 from bmq.protocol.hot_fetch import FetchResult, encode_fetch_response
 from bmq.protocol.messages.fetch_request import FetchRequest
 from bmq.protocol.parts import Part
-from bmq.proxy.catch_up import CaughtUp, bytes_behind, next_offset_of
+from bmq.proxy.catch_up import CatchUpResult, bytes_behind, next_offset_of
 from bmq.proxy.fetch_reader import NOBODY, Reader, is_of_replica
 from bmq.proxy.fetch_refusal import failed_fetch, throttled_fetch
 from bmq.proxy.fetch_results import endpoints, error_result, known_aborted, response_topics, without_records
@@ -232,7 +232,7 @@ class FetchJob:
             if tail is not None:
                 self._turn_bytes += sum(map(len, tail))
         if tail is not None:
-            found = CaughtUp(tail, next_offset_of(tail) if self._read_committed and tail else -1)
+            found = CatchUpResult(tail, next_offset_of(tail) if self._read_committed and tail else -1)
         else:
             caught_up = self._caught_up(log, offset, limit, bound_offset)
             if caught_up is None:
@@ -281,7 +281,7 @@ class FetchJob:
         self._left_bytes -= limit
         self._is_first = False
 
-    def _caught_up(self, log: PartitionLog, offset: int, limit: int, bound_offset: int) -> CaughtUp | None:
+    def _caught_up(self, log: PartitionLog, offset: int, limit: int, bound_offset: int) -> CatchUpResult | None:
         """Batches behind the tail, if they can be read without a task; else None."""
         found = self._shared.catch_up.read_at_once(
             log, offset, limit, bound_offset, to_memory=self._lane_filter is not None
@@ -528,7 +528,7 @@ class FetchJob:
         self._has_error = True
         self._results[place] = self._error_result(interest, code)
 
-    def _put_records(self, pending: PendingRead, caught_up: CaughtUp, aborted: _Aborted) -> None:
+    def _put_records(self, pending: PendingRead, caught_up: CatchUpResult, aborted: _Aborted) -> None:
         views = caught_up.views
         size = sum(map(len, views))
         if size > pending.room_bytes and self._total_bytes:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from bmq.log.partition_log import PartitionLog
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from bmq.proxy.catch_up import CatchUp, CaughtUp
+from bmq.proxy.catch_up import CatchUp, CatchUpResult
 from bmq.proxy.catch_up_throttle import CatchUpThrottle
 from bmq.proxy.fetch_budget import ResponseBudget
 from bmq.proxy.fetch_metrics import FetchCounts
@@ -37,7 +37,7 @@ class MemoryReads:
 
     async def read_parts(
         self, log: PartitionLog, offset: int, limit: int, bound_offset: int, *, memory_bytes_max: int | None = None
-    ) -> CaughtUp:
+    ) -> CatchUpResult:
         """Read as `read` does, but as a part of a file if that needs no wait; else at most `memory_bytes_max` into memory."""
         limit = await self._turn(limit)
         found = self._catch_up.read_in_file(log, offset, limit, bound_offset)
@@ -60,7 +60,7 @@ class MemoryReads:
                 await asyncio.sleep(wait_s)
         return limit
 
-    async def _read(self, log: PartitionLog, offset: int, limit: int, bound_offset: int) -> CaughtUp:
+    async def _read(self, log: PartitionLog, offset: int, limit: int, bound_offset: int) -> CatchUpResult:
         found = self._catch_up.read_cached(log, offset, limit, bound_offset)
         if found is None:
             self._budget.reserve(limit)

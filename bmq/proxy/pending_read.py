@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from bmq.log.partition_log import PartitionLog
-from bmq.proxy.catch_up import CaughtUp
+from bmq.proxy.catch_up import CatchUpResult
 from bmq.proxy.fetch_session import Interest
 
 
@@ -23,4 +23,4 @@ class PendingRead(NamedTuple):
     room_bytes: int  # bytes left in the answer: a first batch may exceed its read limit
     bound_offset: int
     is_divergent: bool = False
-    found: CaughtUp | None = None
+    found: CatchUpResult | None = None

@@ -7,7 +7,7 @@ from typing import Final
 
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.errors import KafkaError
-from bmq.proxy.catch_up import CatchUp, CaughtUp
+from bmq.proxy.catch_up import CatchUp, CatchUpResult
 from bmq.proxy.fetch_results import in_order, known_aborted
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.pending_read import PendingRead
@@ -25,7 +25,7 @@ class StoredReads:
 
     async def read(
         self, pending: PendingRead, *, is_read_committed: bool
-    ) -> tuple[CaughtUp, Sequence[tuple[int, int]] | None] | None:
+    ) -> tuple[CatchUpResult, Sequence[tuple[int, int]] | None] | None:
         """Batches, and the aborted transactions among them as (producer id, first offset), None when the client reads
         what is not committed too.
 

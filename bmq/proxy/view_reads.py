@@ -29,7 +29,7 @@ from bmq.protocol.errors import BmqError, KafkaError
 from bmq.protocol.parts import MEMORY, Part
 from bmq.protocol.record_batch import COMPRESSION_MASK, BatchHeader, CorruptRecords, batches
 from bmq.proxy.batch_opener import RunAside
-from bmq.proxy.catch_up import CaughtUp, next_offset_of
+from bmq.proxy.catch_up import CatchUpResult, next_offset_of
 from bmq.proxy.fetch_results import in_order, known_aborted
 from bmq.proxy.fetch_session import Interest
 from bmq.proxy.fetch_settings import FetchSettings
@@ -108,7 +108,7 @@ class ViewReads:
 
     async def read(
         self, pending: PendingRead, *, is_read_committed: bool
-    ) -> tuple[CaughtUp, Sequence[tuple[int, int]] | None] | None:
+    ) -> tuple[CatchUpResult, Sequence[tuple[int, int]] | None] | None:
         """Read as StoredReads.read does. Sets the interest's `passed` if there is no record up to the bound, else clears it."""
         interest, log, bound_offset = pending.interest, pending.log, pending.bound_offset
         view = interest.view
@@ -148,7 +148,7 @@ class ViewReads:
         interest.passed = None if answer.parts or answer.is_cut else answer.run
         views = answer.finished()
         if not is_read_committed:
-            return CaughtUp(views, answer.next_offset), None
+            return CatchUpResult(views, answer.next_offset), None
         aborted = known_aborted(log, interest.fetch_offset, answer.next_offset)
         if aborted is None:
             aborted = in_order(await log.find_aborted_transactions(interest.fetch_offset, answer.next_offset))
@@ -156,7 +156,7 @@ class ViewReads:
             return None  # as in StoredReads
         if interest.fetch_offset < log.log_start_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {interest.fetch_offset} was deleted meanwhile")
-        return CaughtUp(views, answer.next_offset), aborted
+        return CatchUpResult(views, answer.next_offset), aborted
 
     def read_at_once(
         self,
@@ -245,7 +245,7 @@ class ViewReads:
         if tail is None:
             found = await self._reads.read_parts(log, offset, room_bytes, end_offset)
         else:
-            found = CaughtUp(tail, next_offset_of(tail) if tail else offset)
+            found = CatchUpResult(tail, next_offset_of(tail) if tail else offset)
         if found.views:
             answer.add_base(found.views, found.next_offset, limit)
 

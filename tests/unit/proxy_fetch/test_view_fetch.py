@@ -32,7 +32,7 @@ from bmq.protocol.messages.delete_records_request import (
 )
 from bmq.protocol.messages.list_offsets_request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from bmq.protocol.record_batch import TRANSACTIONAL, BatchHeader, batches, verify_crc
-from bmq.proxy.catch_up import CaughtUp
+from bmq.proxy.catch_up import CatchUpResult
 from bmq.proxy.fetch_settings import FetchSettings
 from bmq.proxy.view_reads import SCAN_BYTES_MAX, _Filtering
 from bmq.records.record_filter import IS_IN_C
@@ -320,14 +320,14 @@ def puts_into_a_file(
     firsts = [BatchHeader.parse(one).base_offset for one in stored]
     ends = [BatchHeader.parse(one).end_offset for one in stored]
 
-    def read_in_file(log: Any, offset: int, length_bytes_max: int, bound_offset: int) -> CaughtUp | None:
+    def read_in_file(log: Any, offset: int, length_bytes_max: int, bound_offset: int) -> CatchUpResult | None:
         first = last = bisect_right(firsts, offset) - 1
         room = min(length_bytes_max, step_bytes_max)
         while last + 1 < len(stored) and starts[last + 2] - starts[first] <= room and ends[last + 1] <= bound_offset:
             last += 1
         length = starts[last + 1] - starts[first]
         part = LocalFilePart(OpenFile(path), starts[first], length, asyncio.get_running_loop(), threads)
-        return CaughtUp((part,), ends[last])
+        return CatchUpResult((part,), ends[last])
 
     cluster.log().tail_start_offset = 10_000
     cluster.fetcher.shared.catch_up.read_in_file = read_in_file  # type: ignore[method-assign]
