@@ -188,7 +188,7 @@ class ShareOffsetsApi:
                 AlterShareGroupOffsetsResponsePartition(
                     partition_index=one.partition_index,
                     error_code=(code := codes.get((asked.topic_name, one.partition_index), ErrorCode.NONE)),
-                    error_message=_said(code),
+                    error_message=_message_of(code),
                 )
                 for one in asked.partitions
             ],
@@ -219,7 +219,7 @@ class ShareOffsetsApi:
                     topic_name=name,
                     topic_id=topics[name].topic_id if name in topics else _NO_ID,
                     error_code=codes[name],
-                    error_message=_said(codes[name]),
+                    error_message=_message_of(codes[name]),
                 )
                 for name in names
             ]
@@ -245,7 +245,7 @@ def _unknown_topic() -> str:
     return "This server does not host this topic-partition."
 
 
-def _said(code: ErrorCode) -> str | None:
+def _message_of(code: ErrorCode) -> str | None:
     if code is ErrorCode.NONE:
         return None
     return _unknown_topic() if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else code.name

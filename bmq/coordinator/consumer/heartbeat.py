@@ -20,7 +20,7 @@ from bmq.coordinator.consumer.member import (
     ConsumerMember,
 )
 from bmq.coordinator.consumer.migration import upgrade
-from bmq.coordinator.consumer.progress import GroupContext, advance, write_current, write_said
+from bmq.coordinator.consumer.progress import GroupContext, advance, write_current, write_metadata
 from bmq.coordinator.modern.member_timers import TimerKind
 from bmq.protocol import consumer_group_records as records
 from bmq.protocol.error_codes import ErrorCode
@@ -94,7 +94,7 @@ def heartbeat(draft: Draft, checked: CheckedHeartbeat, context: GroupContext) ->
     _require_room(draft.existing, checked, context.config.max_size)
     before = _static(draft, checked) if asked.instance_id is not None else _dynamic(draft.existing, checked)
     known = ConsumerMember(checked.member_id) if before is None else before
-    member = advance(draft, before, _said(known, checked), _owned(asked), context)
+    member = advance(draft, before, _with_request(known, checked), _owned(asked), context)
     draft.start(TimerKind.SESSION, member.member_id, context.terms.session_timeout_ms)
     if before is not None and before.classic is not None:
         draft.stop(TimerKind.JOIN, member.member_id)
@@ -166,7 +166,7 @@ def replace_static(draft: Draft, old: ConsumerMember, member_id: str) -> Consume
     target = draft.existing.target_of(old.member_id)
     member = replace(old, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
     write_removal(draft, old.member_id)
-    write_said(draft, member)
+    write_metadata(draft, member)
     draft.write(
         records.TargetKey(group=draft.group_id, member_id=member_id),
         records.TargetValue(topic_partitions=target_parts(target)),
@@ -204,7 +204,7 @@ def _require_epoch(member: ConsumerMember, checked: CheckedHeartbeat) -> None:
         )
 
 
-def _said(member: ConsumerMember, checked: CheckedHeartbeat) -> ConsumerMember:
+def _with_request(member: ConsumerMember, checked: CheckedHeartbeat) -> ConsumerMember:
     """The member updated from the request; null fields leave it as it was."""
     asked = checked.request
     names, regex = asked.subscribed_topic_names, asked.subscribed_topic_regex

@@ -82,8 +82,8 @@ class ConsumerMember:
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
-    def says_as(self, other: ConsumerMember) -> bool:
-        """Whether `said` gives the same record for both."""
+    def has_same_metadata(self, other: ConsumerMember) -> bool:
+        """Whether `metadata_value` gives the same record for both."""
         return (
             self.topic_names == other.topic_names
             and self.topic_regex == other.topic_regex
@@ -96,7 +96,7 @@ class ConsumerMember:
             and self.classic == other.classic
         )
 
-    def said(self) -> records.MemberValue:
+    def metadata_value(self) -> records.MemberValue:
         """Its metadata record: what the member says of itself."""
         classic = None
         if self.classic is not None:
@@ -118,7 +118,7 @@ class ConsumerMember:
             classic=classic,
         )
 
-    def has(self) -> records.CurrentValue:
+    def current_value(self) -> records.CurrentValue:
         """Its current assignment record."""
         return records.CurrentValue(
             epoch=self.epoch,

@@ -78,12 +78,12 @@ def upgrade(draft: Draft, classic: Group, context: GroupContext) -> None:
         raise _refused(classic, f"its members' data is malformed: {error}") from error
     members = _with_pending(read, classic)
     for member, target in members:
-        group.apply(records.MemberKey(group=group.group_id, member_id=member.member_id), member.said())
+        group.apply(records.MemberKey(group=group.group_id, member_id=member.member_id), member.metadata_value())
         group.apply(
             records.TargetKey(group=group.group_id, member_id=member.member_id),
             records.TargetValue(topic_partitions=target_parts(target)),
         )
-        group.apply(records.CurrentKey(group=group.group_id, member_id=member.member_id), member.has())
+        group.apply(records.CurrentKey(group=group.group_id, member_id=member.member_id), member.current_value())
     # No hash: the topics that the leader assigned from are unknown, so `advance` compares with the present ones.
     group.apply(records.EpochKey(group=group.group_id), records.EpochValue(epoch=generation))
     group.apply(records.TargetEpochKey(group=group.group_id), records.TargetEpochValue(epoch=generation))

@@ -50,7 +50,7 @@ def advance(
     Raises KafkaError INVALID_REGULAR_EXPRESSION, FENCED_MEMBER_EPOCH, UNKNOWN_SERVER_ERROR (the assignor failed).
     """
     preferred = draft.existing.preferred_assignor(_assignors(context.config))
-    subscribes_anew = (before is None or not after.says_as(before)) and _say(draft, before, after)
+    subscribes_anew = (before is None or not after.has_same_metadata(before)) and _write_metadata(draft, before, after)
     group = draft.existing
     subscribes_anew |= group.preferred_assignor(_assignors(context.config)) != preferred
     if subscribes_anew or before is None or context.is_stale or group.metadata_hash == NO_HASH:
@@ -98,11 +98,11 @@ def update_target(draft: Draft, context: GroupContext) -> None:
 
 
 def write_current(draft: Draft, member: ConsumerMember) -> None:
-    draft.write(records.CurrentKey(group=draft.group_id, member_id=member.member_id), member.has())
+    draft.write(records.CurrentKey(group=draft.group_id, member_id=member.member_id), member.current_value())
 
 
-def write_said(draft: Draft, member: ConsumerMember) -> None:
-    draft.write(records.MemberKey(group=draft.group_id, member_id=member.member_id), member.said())
+def write_metadata(draft: Draft, member: ConsumerMember) -> None:
+    draft.write(records.MemberKey(group=draft.group_id, member_id=member.member_id), member.metadata_value())
 
 
 def forget_unused_regexes(draft: Draft) -> None:
@@ -112,14 +112,14 @@ def forget_unused_regexes(draft: Draft) -> None:
         draft.write(records.RegexKey(group=group.group_id, regex=regex), None)
 
 
-def _say(draft: Draft, before: ConsumerMember | None, after: ConsumerMember) -> bool:
+def _write_metadata(draft: Draft, before: ConsumerMember | None, after: ConsumerMember) -> bool:
     """Write the member's metadata; returns whether that requires a new target."""
     group = draft.existing
     old_regex = "" if before is None else before.topic_regex
     regex = after.topic_regex
     if regex and regex not in group.subscribed_regexes:
         compiled(regex)
-    write_said(draft, after)
+    write_metadata(draft, after)
     subscribes_anew = after.topic_names != (frozenset() if before is None else before.topic_names)
     if regex != old_regex:
         # An unresolved expression matches nothing yet: the group's epoch rises once it is resolved.

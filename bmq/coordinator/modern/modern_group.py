@@ -39,8 +39,8 @@ class Member(Protocol):
     def having(self, value: Any) -> Self:
         """The member with the current assignment of a record; None: as if it had just joined."""
 
-    def said(self) -> Any: ...
-    def has(self) -> Any: ...
+    def metadata_value(self) -> Any: ...
+    def current_value(self) -> Any: ...
 
 
 M = TypeVar("M", bound=Member)
@@ -121,14 +121,14 @@ class ModernGroup(ABC, Generic[M, T]):
         """Records that restore this group."""
         group = self.group_id
         for member in self.members.values():
-            yield MemberKey(group=group, member_id=member.member_id), member.said()
+            yield MemberKey(group=group, member_id=member.member_id), member.metadata_value()
         yield from self._own_records()
         for member_id, target in self.targets.items():
             yield TargetKey(group=group, member_id=member_id), self._record_of_target(target)
         target_epoch = TargetEpochValue(epoch=self.target_epoch, timestamp_ms=self.target_timestamp_ms)
         yield TargetEpochKey(group=group), target_epoch
         for member in self.members.values():
-            yield CurrentKey(group=group, member_id=member.member_id), member.has()
+            yield CurrentKey(group=group, member_id=member.member_id), member.current_value()
 
     def encoded_records(self) -> Iterator[tuple[bytes, bytes]]:
         types = self.record_types

@@ -106,10 +106,10 @@ def heartbeat(draft: ShareDraft, beat: Beat, context: ShareContext, key: Request
     _require_room(draft.existing, asked.member_id, context.config.max_size)
     require_admission(context.subscription, draft.group_id, draft.existing.members, asked.member_id)
     before = _sender(draft.existing, asked)
-    said = _said(ShareMember(asked.member_id) if before is None else before, beat)
-    is_new_subscription = before is None or said.topic_names != before.topic_names
-    if said is not before:
-        draft.write(records.MemberKey(group=draft.group_id, member_id=asked.member_id), said.said())
+    updated = _with_request(ShareMember(asked.member_id) if before is None else before, beat)
+    is_new_subscription = before is None or updated.topic_names != before.topic_names
+    if updated is not before:
+        draft.write(records.MemberKey(group=draft.group_id, member_id=asked.member_id), updated.metadata_value())
     is_changed = is_new_subscription or context.is_stale
     if is_changed:
         bump_if_needed(draft, context, must=is_new_subscription)
@@ -222,7 +222,7 @@ def _sender(group: ShareGroup, asked: ShareGroupHeartbeatRequest) -> ShareMember
     )
 
 
-def _said(member: ShareMember, beat: Beat) -> ShareMember:
+def _with_request(member: ShareMember, beat: Beat) -> ShareMember:
     """The member updated from the request; null fields leave it as it was."""
     asked = beat.request
     names = member.topic_names if asked.subscribed_topic_names is None else frozenset(asked.subscribed_topic_names)
@@ -274,7 +274,7 @@ def _assign_and_step(draft: ShareDraft, member_id: str, context: ShareContext) -
         return member
     assigned = _without_left_topics(group.target_of(member_id), member, context.topics)
     moved = replace(member, epoch=group.target_epoch, previous_epoch=member.epoch, assigned=assigned)
-    draft.write(records.CurrentKey(group=group.group_id, member_id=member_id), moved.has())
+    draft.write(records.CurrentKey(group=group.group_id, member_id=member_id), moved.current_value())
     return moved
 
 
@@ -286,7 +286,7 @@ def _leave_topics(draft: ShareDraft, member: ShareMember, context: ShareContext)
     if assigned == member.assigned:
         return member
     moved = replace(member, assigned=assigned)
-    draft.write(records.CurrentKey(group=draft.group_id, member_id=member.member_id), moved.has())
+    draft.write(records.CurrentKey(group=draft.group_id, member_id=member.member_id), moved.current_value())
     return moved
 
 

@@ -34,7 +34,7 @@ class ShareMember:
         """Share groups have no static members."""
         return None
 
-    def said(self) -> records.MemberValue:
+    def metadata_value(self) -> records.MemberValue:
         """Its metadata record."""
         return records.MemberValue(
             rack_id=self.rack_id,
@@ -43,7 +43,7 @@ class ShareMember:
             subscribed_topic_names=tuple(sorted(self.topic_names)),
         )
 
-    def has(self) -> records.CurrentValue:
+    def current_value(self) -> records.CurrentValue:
         """Its current assignment record."""
         return records.CurrentValue(
             epoch=self.epoch, previous_epoch=self.previous_epoch, assigned_partitions=parts_of(self.assigned)

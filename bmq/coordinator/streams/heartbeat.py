@@ -106,17 +106,17 @@ def heartbeat(draft: StreamsDraft, checked: CheckedHeartbeat, context: StreamsGr
         _make_group(draft, is_joining=asked.member_epoch == JOIN_EPOCH)
     was_empty = not draft.existing.members
     before = _member(draft, checked, context.config.max_size)
-    after = _said(StreamsMember(asked.member_id) if before is None else before, checked)
+    after = _with_request(StreamsMember(asked.member_id) if before is None else before, checked)
     topology, is_new = _topology(draft, checked)
     configured = context.configure(topology, context.topics)
     if configured.is_ready and checked.owned is not None:
         _require_tasks(configured.subtopologies or {}, checked.owned)
-    says_anew = before is None or after.said() != before.said()
-    if says_anew:
-        draft.write(records.MemberKey(group=draft.group_id, member_id=after.member_id), after.said())
+    has_changed = before is None or after.metadata_value() != before.metadata_value()
+    if has_changed:
+        draft.write(records.MemberKey(group=draft.group_id, member_id=after.member_id), after.metadata_value())
     if is_new:
         draft.write(records.TopologyKey(group=draft.group_id), topology)
-    bump_if_needed(draft, configured, context, must=says_anew or is_new)
+    bump_if_needed(draft, configured, context, must=has_changed or is_new)
     is_delayed = _delay(draft, context, was_empty=was_empty)
     group = draft.existing
     is_waiting = is_delayed and group.epoch > group.target_epoch
@@ -180,9 +180,9 @@ def _replace_static(draft: StreamsDraft, old: StreamsMember, asked: StreamsGroup
         # A member in its new process may have these tasks in another role, so it starts with none and gets free ones.
         member = replace(member, tasks=NOTHING_HELD)
     write_removal(draft, old.member_id)
-    draft.write(records.MemberKey(group=group_id, member_id=member_id), member.said())
+    draft.write(records.MemberKey(group=group_id, member_id=member_id), member.metadata_value())
     draft.write(records.TargetKey(group=group_id, member_id=member_id), target.record())
-    draft.write(records.CurrentKey(group=group_id, member_id=member_id), member.has())
+    draft.write(records.CurrentKey(group=group_id, member_id=member_id), member.current_value())
     return member
 
 
@@ -213,7 +213,7 @@ def _require_epoch(member: StreamsMember, checked: CheckedHeartbeat) -> None:
         )
 
 
-def _said(member: StreamsMember, checked: CheckedHeartbeat) -> StreamsMember:
+def _with_request(member: StreamsMember, checked: CheckedHeartbeat) -> StreamsMember:
     """The member updated from the request; null fields leave it as it was."""
     asked = checked.request
     endpoint, tags, timeout_ms = asked.user_endpoint, asked.client_tags, asked.rebalance_timeout_ms
@@ -288,7 +288,7 @@ def _leave_for_a_while(draft: StreamsDraft, member: StreamsMember) -> None:
     """The static member keeps its place and its tasks until its session ends; nothing is pending revocation."""
     held = replace(member.tasks, active=dict.fromkeys(member.tasks.active, 0))
     away = replace(member, epoch=STATIC_LEAVE_EPOCH, state=MemberState.STABLE, tasks=held, pending=NOTHING_HELD)
-    draft.write(records.CurrentKey(group=draft.group_id, member_id=member.member_id), away.has())
+    draft.write(records.CurrentKey(group=draft.group_id, member_id=member.member_id), away.current_value())
     draft.stop(TimerKind.REBALANCE, member.member_id)
 
 

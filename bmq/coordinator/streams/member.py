@@ -67,7 +67,7 @@ class StreamsMember:
     def is_reconciled_to(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
-    def said(self) -> records.MemberValue:
+    def metadata_value(self) -> records.MemberValue:
         """Its metadata record: what the member says of itself."""
         return records.MemberValue(
             instance_id=self.instance_id,
@@ -81,7 +81,7 @@ class StreamsMember:
             client_tags=tuple(records.KeyValue(key=key, value=value) for key, value in self.client_tags),
         )
 
-    def has(self) -> records.CurrentValue:
+    def current_value(self) -> records.CurrentValue:
         """Its current assignment record."""
         return current_value(self.epoch, self.previous_epoch, self.state, self.tasks, self.pending)
 

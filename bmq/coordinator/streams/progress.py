@@ -113,7 +113,7 @@ def step(draft: StreamsDraft, member_id: str, owned: Tasks | None, *, is_delayed
     moved = reconciled(member, wanted, owned)
     if moved is member:
         return member
-    draft.write(records.CurrentKey(group=group.group_id, member_id=member_id), moved.has())
+    draft.write(records.CurrentKey(group=group.group_id, member_id=member_id), moved.current_value())
     if moved.state is MemberState.UNREVOKED:
         draft.start(TimerKind.REBALANCE, member_id, max(moved.rebalance_timeout_ms, 0), moved.epoch)
     else:

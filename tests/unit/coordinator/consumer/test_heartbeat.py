@@ -315,7 +315,7 @@ def test_a_state_of_a_later_server() -> None:
     bench = settled("A")
     assert bench.group is not None
     member = bench.group.members["A"]
-    value = replace(member.has(), state=9)
+    value = replace(member.current_value(), state=9)
     bench.replay(records.encode_key(records.CurrentKey(group="g", member_id="A")), records.encode_value(value))
     assert bench.group.members["A"].state is MemberState.UNKNOWN
     for owned in (None, {"t": [0]}):

@@ -461,7 +461,7 @@ def test_no_process_has_a_task_twice(bench: Bench) -> None:
 def test_states_of_later_servers_are_fenced(bench: Bench) -> None:
     bench.join("a")
     member = bench.existing.members["a"]
-    bench.existing.apply(records.CurrentKey(group="g", member_id="a"), replace(member.has(), state=9))
+    bench.existing.apply(records.CurrentKey(group="g", member_id="a"), replace(member.current_value(), state=9))
     assert bench.existing.members["a"].state is MemberState.UNKNOWN
     refused(ErrorCode.FENCED_MEMBER_EPOCH, bench.beat, "a", 2)
     assert told(bench.join("a")) == ALL
