@@ -276,13 +276,13 @@ class Controller:
     def _image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
         """Tell all listeners. The records are durable and applied, so a failure here must not fail the request."""
         try:
-            self._tell_of(old, new)
+            self._follow_image(old, new)
         except Exception:  # noqa: BLE001 any bug is answered or logged
             _log.exception("image_callback_failed", offset=new.offset)
             if self._is_cluster:
                 self._decisions.gone.set()  # the next controller begins with the whole image
 
-    def _tell_of(self, old: MetadataImage, new: MetadataImage) -> None:
+    def _follow_image(self, old: MetadataImage, new: MetadataImage) -> None:
         self._on_image(old, new)
         self._deletions.start(new.deleted_topics - old.deleted_topics)
         if new.topics is not old.topics:

@@ -375,7 +375,7 @@ class GroupShard(Shard):
             return
         try:
             named = decode_key(key)
-            told = decode_value(named, value)
+            decoded = decode_value(named, value)
             if isinstance(named, UnknownKey):
                 if is_consumer_key(named.key_type):
                     self.consumer.replay(key, value)
@@ -389,11 +389,11 @@ class GroupShard(Shard):
             _log.error("group_record_skipped", shard=self.number, error=str(error))
             return
         if isinstance(named, OffsetCommitKey):
-            self.offsets.replay(named, told if isinstance(told, OffsetCommitValue) else None)
+            self.offsets.replay(named, decoded if isinstance(decoded, OffsetCommitValue) else None)
         elif isinstance(named, UnknownKey):
             return  # handled above, or a share group's, which bmq does not keep yet
         else:
-            self._apply_group(named.group, told if isinstance(told, GroupMetadataValue) else None)
+            self._apply_group(named.group, decoded if isinstance(decoded, GroupMetadataValue) else None)
 
     def replay_transactional(self, key: bytes | None, value: bytes | None, offset: int, producer: Producer) -> None:
         self.offsets.pending.open(*producer)
@@ -401,12 +401,12 @@ class GroupShard(Shard):
             return
         try:
             named = decode_key(key)
-            told = decode_value(named, value)
+            decoded = decode_value(named, value)
         except MalformedMessage as error:
             _log.error("group_record_skipped", shard=self.number, error=str(error))
             return
         if isinstance(named, OffsetCommitKey):
-            committed = told if isinstance(told, OffsetCommitValue) else None
+            committed = decoded if isinstance(decoded, OffsetCommitValue) else None
             self.offsets.replay_pending(producer.producer_id, named, committed, offset)
         else:
             self.replay(key, value)  # only offsets wait for the transaction's end

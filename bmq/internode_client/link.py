@@ -193,7 +193,7 @@ class Link(asyncio.BufferedProtocol):
         if self._reason is None:
             self._when_lost[lost] = None
         else:
-            self._loop.call_soon(self._tell, lost)
+            self._loop.call_soon(self._notify_lost, lost)
 
     # --- requests
     def send(self, api_key: ApiKey, request: Any, *, timeout_s: float) -> asyncio.Future[Any]:
@@ -364,9 +364,9 @@ class Link(asyncio.BufferedProtocol):
             self._fail(answered)
         when_lost, self._when_lost = self._when_lost, {}
         for lost in when_lost:
-            self._tell(lost)
+            self._notify_lost(lost)
 
-    def _tell(self, lost: Callable[[], None]) -> None:
+    def _notify_lost(self, lost: Callable[[], None]) -> None:
         try:
             lost()
         except Exception as error:  # noqa: BLE001 any bug is answered or logged

@@ -126,24 +126,24 @@ class _Append:
     producer: Producer | None = None
     marker: TransactionMarker | None = None
     run: RecordRun | None = None
-    is_told: bool = False
+    is_notified: bool = False
 
     def succeed(self, end_offset: int) -> None:
         if self.done is None:
-            self._tell(None)
+            self._notify_run(None)
         elif not self.done.done():
             self.done.set_result(end_offset)
 
     def fail(self, error: KafkaError) -> None:
         if self.done is None:
-            self._tell(error)
+            self._notify_run(error)
         elif not self.done.done():
             self.done.set_exception(error)
 
-    def _tell(self, error: KafkaError | None) -> None:
-        if self.run is None or self.is_told:
+    def _notify_run(self, error: KafkaError | None) -> None:
+        if self.run is None or self.is_notified:
             return
-        self.is_told = True
+        self.is_notified = True
         try:
             self.run.finished(error)
         except Exception as raised:  # noqa: BLE001 the other appends must still be answered

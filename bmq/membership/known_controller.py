@@ -14,20 +14,20 @@ class KnownController:
     def __init__(self, elected: Callable[[], ControllerClaim | None], image: Callable[[], MetadataImage]) -> None:
         self._elected = elected
         self._image = image
-        self._told: ControllerClaim | None = None
+        self._reported: ControllerClaim | None = None
 
     @property
     def claim(self) -> ControllerClaim | None:
-        elected, told = self._elected(), self._told
-        if told is None or (elected is not None and elected.epoch >= told.epoch):
+        elected, reported = self._elected(), self._reported
+        if reported is None or (elected is not None and elected.epoch >= reported.epoch):
             return elected
-        return told
+        return reported
 
-    def hear(self, node_id: int, epoch: int) -> bool:
+    def learn(self, node_id: int, epoch: int) -> bool:
         """Another node names the active controller; whether that is news."""
         known = self.claim
         node = self._image().nodes.get(node_id)
         if node is None or node.internal is None or (known is not None and known.epoch >= epoch):
             return False
-        self._told = ControllerClaim(node_id, *node.internal, epoch)
+        self._reported = ControllerClaim(node_id, *node.internal, epoch)
         return True

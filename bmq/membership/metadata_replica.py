@@ -131,7 +131,7 @@ class MetadataReplica:
             )
         except BmqError:
             return False
-        return self._known.hear(response.controller_id, response.controller_epoch)
+        return self._known.learn(response.controller_id, response.controller_epoch)
 
     async def _fetch(self, claim: ControllerClaim) -> MetadataFetchResponse:
         settings = self._settings

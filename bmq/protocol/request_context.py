@@ -55,8 +55,8 @@ class Throttle(Protocol):
     def fetch_bytes_max(self) -> int:
         """Most bytes of one answer."""
 
-    def answered(self, told_ms: int) -> int:
-        """Another request is being answered; `told_ms`: the controller already tells the client to wait so long."""
+    def answered(self, throttle_ms: int) -> int:
+        """Another request is being answered; `throttle_ms`: the controller already tells the client to wait so long."""
 
 
 ANONYMOUS: Final = "User:ANONYMOUS"

@@ -144,9 +144,9 @@ class Appender:
         if self._is_stopped:
             batch.request.answered(batch, _STOPPED)
         elif self._is_not_held(queue) and batch.request.is_answered and queue.is_empty:
-            self._tell(queue, batch, _NOT_YET)
+            self._complete(queue, batch, _NOT_YET)
         elif not self._take(batch):
-            self._tell(
+            self._complete(
                 queue,
                 batch,
                 AppendResult(
@@ -169,9 +169,9 @@ class Appender:
             queue.backoff = None
             if result.error_code is ErrorCode.NONE and batch.number > queue.newest_written:
                 queue.newest_written = batch.number
-            self._tell(queue, batch, result)
+            self._complete(queue, batch, result)
         elif self._is_stopped or _is_too_late(batch, self._loop.time()) or not self._take(batch):
-            self._tell(queue, batch, AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message=result.message))
+            self._complete(queue, batch, AppendResult(ErrorCode.NOT_LEADER_OR_FOLLOWER, message=result.message))
         else:
             # The link to the old owner, or the writer of the old file, may still send the buffer. Bytes changed in it for
             # the next owner would go to the old one too.
@@ -312,7 +312,7 @@ class Appender:
         self.queued_bytes -= _queued_bytes(batch)
         refusal = _refusal_of_epoch(log, batch)
         if refusal is not None:
-            self._tell(queue, batch, refusal)
+            self._complete(queue, batch, refusal)
         elif self._refused.entries and self._refused.is_passed_by(
             queue.topic_partition, batch.records, self._loop.time(), batch.request.arrived_s
         ):
@@ -363,9 +363,9 @@ class Appender:
     def _answer(self, queue: PartitionQueue, batches: Iterable[ProducedBatch], result: AppendResult) -> None:
         for batch in batches:
             self.queued_bytes -= _queued_bytes(batch)
-            self._tell(queue, batch, result)
+            self._complete(queue, batch, result)
 
-    def _tell(self, queue: PartitionQueue, batch: ProducedBatch, result: AppendResult) -> None:
+    def _complete(self, queue: PartitionQueue, batch: ProducedBatch, result: AppendResult) -> None:
         """Report the result. Remember a refused batch, so that its producer's later batches do not overtake its retry."""
         if result.error_code is not ErrorCode.NONE and batch.request.is_wanted():
             self._refused.add(queue.topic_partition, batch.records, self._loop.time(), result.error_code)

@@ -81,9 +81,9 @@ class ClientThrottle:
         """The most bytes of a fetch's answer: what the quota allows in ten seconds, as in Kafka."""
         return _NO_LIMIT if self._fetch is None else max(int(self._fetch.limit * _WINDOW_S), 1)
 
-    def answered(self, told_ms: int) -> int:
+    def answered(self, throttle_ms: int) -> int:
         """Implements Throttle.answered."""
-        return self._throttle_time_ms(CONTROLLER_MUTATION, told_ms)
+        return self._throttle_time_ms(CONTROLLER_MUTATION, throttle_ms)
 
     def close(self) -> None:
         """The connection is closed: leave all queues."""

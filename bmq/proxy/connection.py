@@ -255,7 +255,7 @@ class Connection(asyncio.BufferedProtocol):
         self._listener.forget(self)
         when_lost, self._when_lost = self._when_lost, {}
         for lost in when_lost:
-            self._tell(lost)
+            self._notify_lost(lost)
 
     # --- for handlers
     @property
@@ -265,7 +265,7 @@ class Connection(asyncio.BufferedProtocol):
     def on_lost(self, lost: Callable[[], None]) -> None:
         """Call `lost` once when either side closes the connection; soon if it is closed already. Equal callbacks count once."""
         if self._is_lost:
-            self._loop.call_soon(self._tell, lost)
+            self._loop.call_soon(self._notify_lost, lost)
         else:
             self._when_lost[lost] = None
 
@@ -279,7 +279,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._is_lost:
             task.cancel()
 
-    def _tell(self, lost: Callable[[], None]) -> None:
+    def _notify_lost(self, lost: Callable[[], None]) -> None:
         try:
             lost()
         except Exception as error:

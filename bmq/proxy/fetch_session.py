@@ -47,9 +47,9 @@ class Interest:
         "partition",
         "passed",
         "seen_image",
-        "told_high_watermark",
-        "told_stable_offset",
-        "told_start_offset",
+        "sent_high_watermark",
+        "sent_stable_offset",
+        "sent_start_offset",
         "topic_id",
         "topic_partition",
         "view",
@@ -68,9 +68,9 @@ class Interest:
         self.max_bytes = 0
         self.current_leader_epoch = -1
         self.last_fetched_epoch = -1
-        self.told_high_watermark = _NO_WATERMARK
-        self.told_stable_offset = -1
-        self.told_start_offset = -1
+        self.sent_high_watermark = _NO_WATERMARK
+        self.sent_stable_offset = -1
+        self.sent_start_offset = -1
 
     def find_partition(self, image: MetadataImage, *, is_by_id: bool) -> ErrorCode:
         """Set `topic_partition` by this image. Returns the error for the client if the image has no such partition."""
@@ -91,21 +91,21 @@ class Interest:
         self.seen_image = image
         return ErrorCode.NONE
 
-    def must_tell(self, result: FetchResult) -> bool:
+    def must_send(self, result: FetchResult) -> bool:
         """Whether an incremental response has to have this result; if so, remembers it as sent."""
         is_news = bool(result[5]) or result[9] is not None or result[7] >= 0
-        if result[2] != self.told_high_watermark:
-            self.told_high_watermark = result[2]
+        if result[2] != self.sent_high_watermark:
+            self.sent_high_watermark = result[2]
             is_news = True
-        if result[3] != self.told_stable_offset:
-            self.told_stable_offset = result[3]
+        if result[3] != self.sent_stable_offset:
+            self.sent_stable_offset = result[3]
             is_news = True
-        if result[4] != self.told_start_offset:
-            self.told_start_offset = result[4]
+        if result[4] != self.sent_start_offset:
+            self.sent_start_offset = result[4]
             is_news = True
         if result[1]:
             # Errors are sent each time, and so is the first result after one.
-            self.told_high_watermark = _NO_WATERMARK
+            self.sent_high_watermark = _NO_WATERMARK
             is_news = True
         return is_news
 
@@ -198,24 +198,24 @@ class SessionCache:
         """(error code, session id, the results to send in order)."""
         session = scope.session
         if session is None:
-            told = list(results)
-            return scope.error_code, self._open(scope, told, now_ms) if scope.is_opening else NO_SESSION_ID, told
+            sent = list(results)
+            return scope.error_code, self._open(scope, sent, now_ms) if scope.is_opening else NO_SESSION_ID, sent
         if session.epoch != scope.epoch:
             # The client has continued the session without waiting for this answer.
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH, NO_SESSION_ID, []
-        told = []
+        sent = []
         interests = session.interests
         for pair in results:
             interest, result = pair
-            if not interest.must_tell(result):
+            if not interest.must_send(result):
                 continue
-            told.append(pair)
+            sent.append(pair)
             if result[5]:
                 # A partition with records is looked at last next time, or one busy partition would starve the others.
                 key = (interest.topic_id if session.has_topic_ids else interest.name, interest.partition)
                 if interests.pop(key, None) is not None:
                     interests[key] = interest
-        return ErrorCode.NONE, session.session_id, told
+        return ErrorCode.NONE, session.session_id, sent
 
     def throttled(self, scope: FetchScope) -> tuple[int, int]:
         """(error code, session id) of an answer that is empty because of a quota; no result counts as sent."""
@@ -226,17 +226,17 @@ class SessionCache:
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH, NO_SESSION_ID
         return ErrorCode.NONE, session.session_id
 
-    def _open(self, scope: FetchScope, told: list[tuple[Interest, FetchResult]], now_ms: int) -> int:
-        size = len(told)
+    def _open(self, scope: FetchScope, sent: list[tuple[Interest, FetchResult]], now_ms: int) -> int:
+        size = len(sent)
         if not 0 < size <= SESSION_PARTITIONS_MAX or self.partition_count + size > self.partitions_max:
             return NO_SESSION_ID
-        if any(len(interest.name or "") > NAME_LENGTH_MAX for interest, _ in told):
+        if any(len(interest.name or "") > NAME_LENGTH_MAX for interest, _ in sent):
             return NO_SESSION_ID
         if not self._make_room(size, now_ms):
             return NO_SESSION_ID
         interests: dict[PartitionKey, Interest] = {}
-        for interest, result in told:
-            interest.must_tell(result)
+        for interest, result in sent:
+            interest.must_send(result)
             interests[(interest.topic_id if scope.has_topic_ids else interest.name, interest.partition)] = interest
         session_id = self._new_id()
         while session_id in self._sessions or session_id <= NO_SESSION_ID:

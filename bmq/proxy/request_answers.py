@@ -88,9 +88,9 @@ class RequestAnswers:
             slot(None)
             return
         if throttle is not None:
-            told_ms = getattr(response, "throttle_time_ms", 0)
-            wait_ms = throttle.answered(told_ms)
-            if wait_ms > told_ms and hasattr(response, "throttle_time_ms"):
+            throttle_ms = getattr(response, "throttle_time_ms", 0)
+            wait_ms = throttle.answered(throttle_ms)
+            if wait_ms > throttle_ms and hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = wait_ms
         code = getattr(response, "error_code", 0)
         if code:

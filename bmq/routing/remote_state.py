@@ -64,7 +64,7 @@ class RemoteState:
         self.log_end_offset = max(self.log_end_offset, log_end_offset, self.high_watermark)
         return self._offsets() != before
 
-    def learn_aborted(self, told: Buffer, from_offset: int) -> None:
+    def learn_aborted(self, encoded: Buffer, from_offset: int) -> None:
         """Add transactions whose marker is at or above our high watermark; call this before `learn` moves that.
 
         `from_offset`: transactions with a marker below it were left out; -1: none was. Raises CorruptParts.
@@ -73,8 +73,8 @@ class RemoteState:
         if from_offset > known_offset:
             self._aborted = AbortedTransactions()
             self._know_aborted_from(from_offset)
-        if told:
-            for entry in AbortedTransactions.decode(told):
+        if encoded:
+            for entry in AbortedTransactions.decode(encoded):
                 if entry.last_offset >= known_offset:  # answers may overtake each other
                     self._aborted.add(entry)
             if len(self._aborted) > 2 * ABORTED_MAX:
@@ -83,7 +83,7 @@ class RemoteState:
                 self._know_aborted_from(from_offset)
 
     def learn_compacted(self, offset: int) -> None:
-        """Compaction has rewritten the log below: it drops markers, and what is told here of their transactions is wrong
+        """Compaction has rewritten the log below: it drops markers, and what is known here of their transactions is wrong
         then. So readers below ask the owner, and find no older batches here."""
         self.compacted_offset = max(self.compacted_offset, offset)
         if offset > self.aborted_from_offset:

@@ -270,7 +270,7 @@ class ShardRouting:
         try:
             return listing(await self._send(owner, api_key, request, context))
         except BmqError as error:
-            return Listing(_told(error), ())
+            return Listing(_client_code(error), ())
 
     # ---------------------------------------------------------------- carrying a request there
 
@@ -334,7 +334,7 @@ class ShardRouting:
                 owner, asked.api_key, message, context, may_wait=asked.waits_for_members, leader_epoch=leader_epoch
             )
         except BmqError as error:
-            code = _told(error)
+            code = _client_code(error)
             is_lost = isinstance(error, LinkLost)
             return _Answer([asked.refusal(key, code) for key in keys], is_lost, is_refused=not is_lost)
         return _Answer(asked.parts(response), is_lost=False, is_refused=False)
@@ -476,7 +476,7 @@ class _RequestRetry:
         return True
 
 
-def _told(error: BmqError) -> ErrorCode:
+def _client_code(error: BmqError) -> ErrorCode:
     """The code that a client gets for a failed try: one that makes it find the coordinator again, if that may help."""
     if error.code in MOVING or error.code is ErrorCode.UNKNOWN_SERVER_ERROR:
         return error.code

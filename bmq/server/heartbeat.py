@@ -25,7 +25,7 @@ class Heartbeat:
         self._supervisor = supervisor
         self._on_alone = on_alone
         self._timer: asyncio.TimerHandle | None = None
-        self._untold: SessionKey | None = None
+        self._unsent_session: SessionKey | None = None
 
     def start(self) -> None:
         self._beat()
@@ -35,21 +35,21 @@ class Heartbeat:
             self._timer.cancel()
         self._supervisor.close()
 
-    def tell_session(self, key: SessionKey) -> None:
+    def send_session(self, key: SessionKey) -> None:
         """Set the session that the supervisor ends when this process has died; before or after `start`."""
         # A password longer than any of ZooKeeper's could fill the pipe, so that session has to time out.
-        self._untold = key if len(key.password) <= PASSWORD_BYTES_MAX else None
+        self._unsent_session = key if len(key.password) <= PASSWORD_BYTES_MAX else None
         with suppress(OSError):  # sent again with the next beat, which also notices when the supervisor is gone
-            self._tell()
+            self._send_session()
 
-    def _tell(self) -> None:
-        if self._untold is not None:
-            self._supervisor.send_bytes(session_message(self._untold))
-            self._untold = None
+    def _send_session(self) -> None:
+        if self._unsent_session is not None:
+            self._supervisor.send_bytes(session_message(self._unsent_session))
+            self._unsent_session = None
 
     def _beat(self) -> None:
         try:
-            self._tell()
+            self._send_session()
             self._supervisor.send_bytes(BEAT)
         except BlockingIOError:
             pass  # the supervisor stands still; it has enough unread messages

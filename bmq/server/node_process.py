@@ -101,7 +101,7 @@ async def _serve(settings: Settings, supervisor: Connection | None, levels: LogL
         node_id=settings.node_id,
         session_timeout_s=settings.cluster.zookeeper_session_ms / 1000,
         start_wait_s=settings.start_wait_ms / 1000,
-        on_session=None if heartbeat is None else heartbeat.tell_session,
+        on_session=None if heartbeat is None else heartbeat.send_session,
         security=settings.zookeeper_security,
     )
     server = NodeServer(

@@ -246,8 +246,8 @@ class Group:
         self.protocol_type = value.protocol_type or None
         self.protocol_name = value.protocol
         self.state = GroupState.STABLE if value.members else GroupState.EMPTY
-        for told in value.members:
-            member = Member.from_record(told, value)
+        for stored in value.members:
+            member = Member.from_record(stored, value)
             self._add(member)
             member.deadline_ms = self._wake_by(sessions_from_ms(now.loop_ms) + member.session_timeout_ms)
         self.members.leader_id = value.leader if value.leader in self.members else next(iter(self.members.by_id), None)

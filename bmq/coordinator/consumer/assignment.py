@@ -72,21 +72,21 @@ def answer_of(owned: Owned) -> heartbeat_response.Assignment:
 
 def reported(parts: Iterable[heartbeat_request.TopicPartitions]) -> Target:
     """The partitions that a member says it owns; a topic may be named more than once."""
-    told: dict[UUID, frozenset[int]] = {}
+    partitions: dict[UUID, frozenset[int]] = {}
     for part in parts:
         if part.topic_id is not None and part.partitions:
-            told[part.topic_id] = told.get(part.topic_id, frozenset()) | frozenset(part.partitions)
-    return told
+            partitions[part.topic_id] = partitions.get(part.topic_id, frozenset()) | frozenset(part.partitions)
+    return partitions
 
 
-def overlap(told: Target, owned: Owned) -> bool:
-    """Whether any partition of `told` is in `owned`."""
-    return any(not owned[topic_id].keys().isdisjoint(told[topic_id]) for topic_id in told.keys() & owned.keys())
+def overlap(target: Target, owned: Owned) -> bool:
+    """Whether any partition of `target` is in `owned`."""
+    return any(not owned[topic_id].keys().isdisjoint(target[topic_id]) for topic_id in target.keys() & owned.keys())
 
 
-def is_subset(told: Target, owned: Owned) -> bool:
-    """Whether all partitions of `told` are in `owned`."""
-    return all(partitions <= owned.get(topic_id, {}).keys() for topic_id, partitions in told.items())
+def is_subset(target: Target, owned: Owned) -> bool:
+    """Whether all partitions of `target` are in `owned`."""
+    return all(partitions <= owned.get(topic_id, {}).keys() for topic_id, partitions in target.items())
 
 
 def _bytes_of(topic_id: UUID) -> bytes:

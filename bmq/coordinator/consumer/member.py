@@ -130,10 +130,10 @@ class ConsumerMember:
 
     def saying(self, value: records.MemberValue) -> ConsumerMember:
         """The member with the metadata of `value`."""
-        told = value.classic
+        stored = value.classic
         classic = None
-        if told is not None:
-            classic = ClassicTerms(told.session_timeout_ms, tuple((p.name, p.metadata) for p in told.protocols))
+        if stored is not None:
+            classic = ClassicTerms(stored.session_timeout_ms, tuple((p.name, p.metadata) for p in stored.protocols))
         return replace(
             self,
             instance_id=value.instance_id,

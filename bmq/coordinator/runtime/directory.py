@@ -99,7 +99,7 @@ class ShardDirectory(Generic[S]):
         self._queues: dict[int, dict[object, None]] = {}  # requests that wait for a shard, in order
         self._slots = asyncio.Semaphore(config.shards_loading_max)
         self._is_closed = False
-        self._told: dict[int, ErrorCode] = {}  # last logged reason why a shard could not be loaded
+        self._logged_codes: dict[int, ErrorCode] = {}  # last logged reason why a shard could not be loaded
         self._reasons: dict[int, str] = {}  # the same as a sentence, for operators
 
     @property
@@ -207,17 +207,17 @@ class ShardDirectory(Generic[S]):
                 # Finding another coordinator would not help: the shard cannot be loaded now, or is offline (rule 25).
                 code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             # Waiting clients retry all the time, so warn once per code.
-            tell = _log.debug if self._told.get(number) is code else _log.warning
-            self._told[number] = code
+            write_log = _log.debug if self._logged_codes.get(number) is code else _log.warning
+            self._logged_codes[number] = code
             self._reasons[number] = str(error) or code.name
-            tell(f"{self._kind}_shard_not_loaded", shard=number, error=str(error), answer=code.name)
+            write_log(f"{self._kind}_shard_not_loaded", shard=number, error=str(error), answer=code.name)
             return code
         except Exception:  # noqa: BLE001 a bug, or no memory: this code makes waiting clients retry
             _log.exception(f"{self._kind}_shard_not_loaded", shard=number)
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         else:
             self.ready[number] = shard
-            self._told.pop(number, None)
+            self._logged_codes.pop(number, None)
             self._reasons.pop(number, None)
             return shard
 

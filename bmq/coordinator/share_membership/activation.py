@@ -20,21 +20,21 @@ NO_EPOCH = -1
 class Activation:
     """How far one group's active members are named. Kept in this process: after a failover all shards are told again."""
 
-    __slots__ = ("_epoch", "_is_complete", "_told")
+    __slots__ = ("_epoch", "_is_complete", "_named")
 
     def __init__(self) -> None:
         self._epoch = NO_EPOCH
         self._is_complete = False
-        self._told: set[Place] = set()  # also those that are being told
+        self._named: set[Place] = set()  # also those that are being told
 
     def begin(self, epoch: int, targets: Mapping[str, Target]) -> Mapping[Place, str]:
         """Members by place that have to be told at this epoch of the target; each is returned once, until it failed."""
         if epoch != self._epoch:
-            self._epoch, self._is_complete, self._told = epoch, False, set()
+            self._epoch, self._is_complete, self._named = epoch, False, set()
         if self._is_complete:
             return {}
-        missing = {place: member for place, member in _places(targets) if place not in self._told}
-        self._told.update(missing)
+        missing = {place: member for place, member in _places(targets) if place not in self._named}
+        self._named.update(missing)
         self._is_complete = True
         return missing
 
@@ -45,7 +45,7 @@ class Activation:
     def failed(self, epoch: int, places: Iterable[tuple[UUID, int]]) -> None:
         """These shards were not reached; tell them again."""
         if epoch == self._epoch:
-            self._told.difference_update(places)
+            self._named.difference_update(places)
             self._is_complete = False
 
 

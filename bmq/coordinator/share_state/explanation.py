@@ -22,32 +22,32 @@ def explained(
     key: PartitionKey, partition: SharePartition | None, limits: RecordLimits, now: Moment, why: str | None = None
 ) -> ExplainedPartition:
     """`partition`: None: it has no state. `why`: the group's dead letters could not be written the last time."""
-    told = ExplainedPartition(topic_id=key.topic_id, partition=key.partition, locks_max=limits.record_locks_max)
+    explained = ExplainedPartition(topic_id=key.topic_id, partition=key.partition, locks_max=limits.record_locks_max)
     if partition is None:
-        return told
-    told.state_epoch = partition.state_epoch
-    told.active_member, told.active_epoch = partition.active.member_id, partition.active.epoch
+        return explained
+    explained.state_epoch = partition.state_epoch
+    explained.active_member, explained.active_epoch = partition.active.member_id, partition.active.epoch
     window = partition.window
     if window is None:
-        return told
-    told.start_offset, told.window_end = window.start, window.end
-    told.first_available = window.first_available()
-    told.locked_count, told.complete_count = window.locked, window.done
+        return explained
+    explained.start_offset, explained.window_end = window.start, window.end
+    explained.first_available = window.first_available()
+    explained.locked_count, explained.complete_count = window.locked, window.done
     waits_ms = [max(0, round(deadline_ms - now.loop_ms)) for deadline_ms in window.holds.delay_deadlines_ms()]
-    told.delayed_count = window.delayed
-    told.delayed_first_ms, told.delayed_last_ms = min(waits_ms, default=0), max(waits_ms, default=0)
+    explained.delayed_count = window.delayed
+    explained.delayed_first_ms, explained.delayed_last_ms = min(waits_ms, default=0), max(waits_ms, default=0)
     if (dead := window.first_dead(1)) is not None:
-        told.archiving_count, told.archiving_first = window.archiving, dead[0]
-        told.archiving_why = (why or "")[:REASON_CHARS_MAX]
+        explained.archiving_count, explained.archiving_first = window.archiving, dead[0]
+        explained.archiving_why = (why or "")[:REASON_CHARS_MAX]
     if partition.keys is not None:
         wait = partition.keys.wait(window)
-        told.key_members, told.keys_waiting, told.keys_read_to = wait
+        explained.key_members, explained.keys_waiting, explained.keys_read_to = wait
     by_member: dict[str, list[Lock]] = {}
     for lock in window.holds.all_locks():
         by_member.setdefault(lock.holder.member_id, []).append(lock)
     holders = [_holder(member_id, locks, now) for member_id, locks in by_member.items()]
-    told.holders = sorted(holders, key=lambda one: (-one.count, one.member_id))[:HOLDERS_MAX]
-    return told
+    explained.holders = sorted(holders, key=lambda one: (-one.count, one.member_id))[:HOLDERS_MAX]
+    return explained
 
 
 def _holder(member_id: str, locks: list[Lock], now: Moment) -> LockHolder:

@@ -113,25 +113,25 @@ class PartitionKeys:
             return
         if len(data) % _HASH_BYTES or first < 0:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"{len(data)} bytes of key hashes from offset {first} on")
-        told = array("H")
-        told.frombytes(data)
+        hashes = array("H")
+        hashes.frombytes(data)
         if sys.byteorder == "big":
-            told.byteswap()
+            hashes.byteswap()
         low = first - self._start
         if low < 0:
-            del told[:-low]
+            del hashes[:-low]
             low = 0
-        del told[max(SPAN_MAX - low, 0) :]
-        if not told:
+        del hashes[max(SPAN_MAX - low, 0) :]
+        if not hashes:
             return
         known = self._hashes
         if low > len(known):
             known.frombytes(bytes(_HASH_BYTES * (low - len(known))))
-        both = min(len(known) - low, len(told))
+        both = min(len(known) - low, len(hashes))
         if both and known[low : low + both].count(UNKNOWN):
             for at in range(both):
-                known[low + at] = known[low + at] or told[at]
-        known.extend(told[both:])
+                known[low + at] = known[low + at] or hashes[at]
+        known.extend(hashes[both:])
 
     def _begin_at(self, start: int) -> None:
         if start > self._start:

@@ -123,7 +123,7 @@ class ShareStateShard(Shard):
         if self.dead_letters is not None:
             self.dead_letters.close()
         for key in tuple(self._watchers):
-            self._tell(key)
+            self._wake_watchers(key)
 
     def after_stall(self) -> None:
         self._not_before_ms = self.now().loop_ms + LATE_WAKE_MS
@@ -365,9 +365,9 @@ class ShareStateShard(Shard):
     def news(self, partition: SharePartition) -> None:
         self._version += 1
         partition.version = self._version
-        self._tell(partition.key)
+        self._wake_watchers(partition.key)
 
-    def _tell(self, key: PartitionKey) -> None:
+    def _wake_watchers(self, key: PartitionKey) -> None:
         for news in self._watchers.pop(key, ()):
             if not news.done():
                 news.set_result(None)
@@ -533,7 +533,7 @@ class ShareStateShard(Shard):
         if value is None:
             if partition is not None:
                 del self.partitions[key]
-                self._tell(key)
+                self._wake_watchers(key)
             return
         if partition is None:
             partition = self.partitions[key] = SharePartition(key, self._version)

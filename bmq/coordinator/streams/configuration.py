@@ -221,8 +221,8 @@ def _copartition(
             continue
         decisive = external or {name: fixed[name] for name in made if name in fixed}
         if len(set(decisive.values())) > 1:
-            told = ", ".join(f"{name}={count}" for name, count in sorted(decisive.items()))
-            raise _Incorrect(f"Following topics do not have the same number of partitions: [{{{told}}}]")
+            listed = ", ".join(f"{name}={count}" for name, count in sorted(decisive.items()))
+            raise _Incorrect(f"Following topics do not have the same number of partitions: [{{{listed}}}]")
         count = next(iter(decisive.values())) if decisive else max(counts[name] for name in made)
         for name in made:
             if fixed.get(name, count) != count:

@@ -44,11 +44,11 @@ def _topology(configured: ConfiguredTopology) -> Topology:
 
 
 def _subtopology(configured: ConfiguredSubtopology) -> Subtopology:
-    told = configured.subtopology
+    subtopology = configured.subtopology
     return Subtopology(
-        subtopology_id=told.subtopology_id,
-        source_topics=sorted(told.source_topics),
-        repartition_sink_topics=sorted(told.repartition_sink_topics),
+        subtopology_id=subtopology.subtopology_id,
+        source_topics=sorted(subtopology.source_topics),
+        repartition_sink_topics=sorted(subtopology.repartition_sink_topics),
         state_changelog_topics=_topics(configured.changelogs),
         repartition_source_topics=_topics(configured.repartition_sources),
     )

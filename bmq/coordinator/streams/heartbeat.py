@@ -79,18 +79,18 @@ def check(asked: StreamsGroupHeartbeatRequest) -> TopologyValue | None:
         raise _invalid("InstanceId can't be null.")
     if epoch < STATIC_LEAVE_EPOCH:
         raise _invalid("MemberEpoch is invalid.")
-    told = asked.active_tasks, asked.standby_tasks, asked.warmup_tasks
+    sent = asked.active_tasks, asked.standby_tasks, asked.warmup_tasks
     if epoch == JOIN_EPOCH:
         if asked.rebalance_timeout_ms == UNCHANGED_MS:
             raise _invalid("RebalanceTimeoutMs must be provided in first request.")
         if asked.topology is None:
             raise _invalid("Topology must be non-null when (re-)joining.")
-        for name, tasks in zip(("ActiveTasks", "StandbyTasks", "WarmupTasks"), told, strict=True):
+        for name, tasks in zip(("ActiveTasks", "StandbyTasks", "WarmupTasks"), sent, strict=True):
             if tasks is None or tasks:
                 raise _invalid(f"{name} must be empty when (re-)joining.")
     elif asked.topology is not None:
         raise _invalid("Topology can only be provided when (re-)joining.")
-    if None in told and told != (None, None, None):
+    if None in sent and sent != (None, None, None):
         raise _invalid("If one task-type is non-null, all must be non-null.")
     return None if asked.topology is None else topology_of(asked.topology)
 
@@ -235,14 +235,14 @@ def _with_request(member: StreamsMember, checked: CheckedHeartbeat) -> StreamsMe
 
 def _topology(draft: StreamsDraft, checked: CheckedHeartbeat) -> tuple[TopologyValue, bool]:
     """The group's topology, and whether it comes from this request. A member may send an older one."""
-    group, told = draft.existing, checked.topology
+    group, sent = draft.existing, checked.topology
     if group.topology is None:
-        if told is None:
+        if sent is None:
             raise KafkaError(
                 ErrorCode.FENCED_MEMBER_EPOCH, "The group has no topology. The member must rejoin and bring its own."
             )
-        return told, True
-    if told is not None and told.epoch >= group.topology.epoch and told != group.topology:
+        return sent, True
+    if sent is not None and sent.epoch >= group.topology.epoch and sent != group.topology:
         raise _invalid("Topology updates are not supported yet.")
     return group.topology, False
 

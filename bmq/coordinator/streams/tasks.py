@@ -70,17 +70,21 @@ class HeldTasks:
     def without_epochs(self) -> Tasks:
         return Tasks(frozenset(self.active), self.standby, self.warmup)
 
-    def has_any_of(self, told: Tasks) -> bool:
-        """Whether any task of `told` is among these in the same role."""
+    def has_any_of(self, reported: Tasks) -> bool:
+        """Whether any task of `reported` is among these in the same role."""
         return not (
-            told.active.isdisjoint(self.active)
-            and told.standby.isdisjoint(self.standby)
-            and told.warmup.isdisjoint(self.warmup)
+            reported.active.isdisjoint(self.active)
+            and reported.standby.isdisjoint(self.standby)
+            and reported.warmup.isdisjoint(self.warmup)
         )
 
-    def has_all_of(self, told: Tasks) -> bool:
-        """Whether all tasks of `told` are among these in the same role."""
-        return told.active <= self.active.keys() and told.standby <= self.standby and told.warmup <= self.warmup
+    def has_all_of(self, reported: Tasks) -> bool:
+        """Whether all tasks of `reported` are among these in the same role."""
+        return (
+            reported.active <= self.active.keys()
+            and reported.standby <= self.standby
+            and reported.warmup <= self.warmup
+        )
 
 
 NO_TASKS = Tasks()

@@ -98,31 +98,31 @@ class KnownDescription:
         """The description for StreamsGroupDescribe; None: there is none."""
         if self.encoded is None:
             return None
-        told = decode("request", _UPDATE, 0, self.encoded).topology_description
+        described = decode("request", _UPDATE, 0, self.encoded).topology_description
         return shown.TopologyDescription(
             subtopologies=[
                 shown.TopologyDescriptionSubtopology(subtopology_id=one.subtopology_id, nodes=_nodes(one.nodes))
-                for one in told.subtopologies
+                for one in described.subtopologies
             ],
             global_stores=[
                 shown.TopologyDescriptionGlobalStore(source=source, processor=processor)
-                for source, processor in (_nodes((one.source, one.processor)) for one in told.global_stores)
+                for source, processor in (_nodes((one.source, one.processor)) for one in described.global_stores)
             ],
         )
 
 
 def _check(update: StreamsGroupTopologyDescriptionUpdateRequest) -> None:
-    told = update.topology_description
-    for subtopology in told.subtopologies:
+    described = update.topology_description
+    for subtopology in described.subtopologies:
         for node in subtopology.nodes:
             if node.node_type not in _NODE_TYPES:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"Node {node.name} has an unknown type: {node.node_type}.")
-    for store in told.global_stores:
+    for store in described.global_stores:
         if (store.source.node_type, store.processor.node_type) != (NodeType.SOURCE, NodeType.PROCESSOR):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "A global store must have a source and a processor.")
 
 
-def _nodes(told: Iterable[TopologyDescriptionNode]) -> list[shown.TopologyDescriptionNode]:
+def _nodes(described: Iterable[TopologyDescriptionNode]) -> list[shown.TopologyDescriptionNode]:
     return [
         shown.TopologyDescriptionNode(
             name=node.name,
@@ -132,5 +132,5 @@ def _nodes(told: Iterable[TopologyDescriptionNode]) -> list[shown.TopologyDescri
             stores=node.stores,
             successors=node.successors,
         )
-        for node in told
+        for node in described
     ]

@@ -82,8 +82,8 @@ async def alter_replica_log_dirs(
         for topic in directory.topics:
             partitions = []
             for partition in topic.partitions:
-                told = code(directory.path, topic.name, partition)
-                partitions.append(AlterReplicaLogDirPartitionResult(partition_index=partition, error_code=told))
+                error_code = code(directory.path, topic.name, partition)
+                partitions.append(AlterReplicaLogDirPartitionResult(partition_index=partition, error_code=error_code))
                 if pace.is_over():
                     await context.turns.next()
             results.append(AlterReplicaLogDirTopicResult(topic_name=topic.name, partitions=partitions))

@@ -76,12 +76,12 @@ async def acknowledge(
     try:
         response = await consumers.states.acknowledge(request)
     except BmqError as error:
-        told = Acknowledged(told_code(error.code), str(error))
-        return {**found, **{TopicPartition(one.topic_id, one.partition): told for one in parts}}
+        refused = Acknowledged(client_code(error.code), str(error))
+        return {**found, **{TopicPartition(one.topic_id, one.partition): refused for one in parts}}
     for part, answer in zip(parts, response.partitions, strict=True):
         if pace.is_over(len(part.batches)):
             await asked.turns.next()
-        code = told_code(ErrorCode(answer.error_code))
+        code = client_code(ErrorCode(answer.error_code))
         found[TopicPartition(part.topic_id, part.partition)] = Acknowledged(code, answer.error_message)
         if not code:
             _count(consumers.counts.acknowledged, part.batches)
@@ -111,7 +111,7 @@ async def _checked(
     return checked
 
 
-def told_code(code: ErrorCode) -> ErrorCode:
+def client_code(code: ErrorCode) -> ErrorCode:
     """The code as clients of share groups understand it: they do not expect codes of coordinators."""
     if code in _UNREACHABLE:
         return ErrorCode.KAFKA_STORAGE_ERROR

@@ -66,7 +66,7 @@ class KeyReads:
         """
         first = max(batches[0].first_offset, from_offset)
         end = min(batches[-1].last_offset + 1, first + TOLD_OFFSETS_MAX)
-        told = bytearray(_no_keys(max(end - first, 0)))
+        found_hashes = bytearray(_no_keys(max(end - first, 0)))
         place = 0
         for batch in batches:
             if batch.first_offset >= end:
@@ -80,8 +80,8 @@ class KeyReads:
             if low < high:
                 begin = _HASH_BYTES * (low - batch.first_offset)
                 at, length = _HASH_BYTES * (low - first), _HASH_BYTES * (high - low)
-                told[at : at + length] = hashes[begin : begin + length]
-        return first, told
+                found_hashes[at : at + length] = hashes[begin : begin + length]
+        return first, found_hashes
 
     async def _of(self, topic_partition: TopicPartition, batch: ReadBatch, views: Sequence[memoryview]) -> bytes:
         key = topic_partition, batch.first_offset, batch.last_offset, batch.size_bytes

@@ -30,7 +30,7 @@ from bmq.proxy.fetch_results import endpoints
 from bmq.proxy.share.acknowledging import Acknowledged, AcknowledgingRequest, acknowledge
 from bmq.proxy.share.fetch_job import Found, ShareFetchJob, Wanted
 from bmq.proxy.share.fetch_response import ShareResult, empty_share_fetch, encode_share_fetch
-from bmq.proxy.share.sessions import INITIAL_EPOCH, NO_TOPIC, SESSION_PARTITIONS_MAX, ShareScope, told
+from bmq.proxy.share.sessions import INITIAL_EPOCH, NO_TOPIC, SESSION_PARTITIONS_MAX, ShareScope, must_send_partition
 from bmq.proxy.topic_views import client_leader
 from bmq.security.acls import Operation, ResourceType
 
@@ -280,7 +280,7 @@ class _Fetch:
     ) -> EncodedPieces:
         found: Mapping[TopicPartition, Found] = {} if job is None else job.found
         lock_timeout_ms = self._terms.lock_timeout_ms if job is None else job.lock_timeout_ms
-        if not (found or errors or acknowledged or scope.is_opening or any(one.must_tell for one in scope.partitions)):
+        if not (found or errors or acknowledged or scope.is_opening or any(one.must_send for one in scope.partitions)):
             return EncodedPieces([empty_share_fetch(self._throttle_ms, lock_timeout_ms)])
         image, stats = self._services.controller.image, self._services.stats
         results: list[ShareResult] = []
@@ -292,14 +292,14 @@ class _Fetch:
                 await self._turns.next()
             key = one.topic_partition
             code, records = errors.get(key, ErrorCode.NONE), found.get(key)
-            is_told = told(scope, one, has_records=records is not None, has_error=bool(code))
-            if is_told or key in unnamed:
+            is_sent = must_send_partition(scope, one, has_records=records is not None, has_error=bool(code))
+            if is_sent or key in unnamed:
                 outcome = unnamed.pop(key, None) or Acknowledged()
                 results.append(_result(image, key, code, outcome, records, hinted))
         results += (_result(image, key, ErrorCode.NONE, outcome, None, hinted) for key, outcome in unnamed.items())
         for result in results:
-            for told_code in filter(None, (result.error_code, result.acknowledge_error_code)):
-                stats.note_error(ApiKey.SHARE_FETCH, told_code)
+            for sent_code in filter(None, (result.error_code, result.acknowledge_error_code)):
+                stats.note_error(ApiKey.SHARE_FETCH, sent_code)
         encoding = encode_share_fetch(
             results,
             throttle_time_ms=self._throttle_ms,

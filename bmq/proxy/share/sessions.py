@@ -38,13 +38,13 @@ class NamedTopic(Protocol):
 
 
 class SessionPartition:
-    """One partition of a session. `must_tell`: the next answer has it even without records."""
+    """One partition of a session. `must_send`: the next answer has it even without records."""
 
-    __slots__ = ("must_tell", "topic_partition")
+    __slots__ = ("must_send", "topic_partition")
 
-    def __init__(self, topic_partition: TopicPartition, must_tell: bool) -> None:
+    def __init__(self, topic_partition: TopicPartition, must_send: bool) -> None:
         self.topic_partition = topic_partition
-        self.must_tell = must_tell
+        self.must_send = must_send
 
 
 class ShareSession:
@@ -151,7 +151,7 @@ class ShareSessionCache:
         if self.partition_count + len(added) > self.partitions_max:
             return ShareScope(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
         for one in added:
-            partitions[one] = SessionPartition(one, must_tell=True)
+            partitions[one] = SessionPartition(one, must_send=True)
         for one in forgotten:
             partitions.pop(one, None)
         self.partition_count += len(partitions) - session.size
@@ -204,7 +204,7 @@ class ShareSessionCache:
     ) -> ShareScope:
         if has_acknowledgements:
             return ShareScope(ErrorCode.INVALID_REQUEST)
-        partitions = {one: SessionPartition(one, must_tell=False) for one in named}
+        partitions = {one: SessionPartition(one, must_send=False) for one in named}
         if len(partitions) > SESSION_PARTITIONS_MAX:
             return ShareScope(ErrorCode.INVALID_REQUEST)
         earlier = self._sessions.get(key)
@@ -225,21 +225,21 @@ class ShareSessionCache:
         return ShareScope(session=session, partitions=tuple(partitions.values()), is_opening=True)
 
 
-def told(scope: ShareScope, partition: SessionPartition, *, has_records: bool, has_error: bool) -> bool:
+def must_send_partition(scope: ShareScope, partition: SessionPartition, *, has_records: bool, has_error: bool) -> bool:
     """Whether the answer has to have this partition; remembers that it was sent.
 
     A partition with records is looked at last from now on.
     """
     if scope.is_opening:
         return True
-    is_told = has_records or has_error or partition.must_tell
-    partition.must_tell = has_error  # the end of an error is sent to the client as well
+    is_sent = has_records or has_error or partition.must_send
+    partition.must_send = has_error  # the end of an error is sent to the client as well
     session = scope.session
     if has_records and session is not None:
         found = session.partitions.pop(partition.topic_partition, None)
         if found is not None:
             session.partitions[partition.topic_partition] = found
-    return is_told
+    return is_sent
 
 
 def _rotated(partitions: tuple[SessionPartition, ...], epoch: int) -> tuple[SessionPartition, ...]:

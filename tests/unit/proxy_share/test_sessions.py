@@ -9,7 +9,7 @@ import pytest
 from bmq.log.partition_log import TopicPartition
 from bmq.protocol.error_codes import ErrorCode
 from bmq.proxy.share import sessions
-from bmq.proxy.share.sessions import EPOCH_MAX, ShareScope, ShareSessionCache, told
+from bmq.proxy.share.sessions import EPOCH_MAX, ShareScope, ShareSessionCache, must_send_partition
 
 pytestmark = pytest.mark.unit
 
@@ -120,7 +120,7 @@ def test_limits_refuse_and_keep_what_is_there(monkeypatch: pytest.MonkeyPatch) -
 def test_answers_name_what_is_new_has_records_or_an_error() -> None:
     cache = ShareSessionCache()
     opened = fetch(cache, 0, (T0,))
-    assert [told(opened, one, has_records=False, has_error=False) for one in opened.partitions] == [True]
+    assert [must_send_partition(opened, one, has_records=False, has_error=False) for one in opened.partitions] == [True]
     epoch = 1
 
     def named(records: TopicPartition | None = None, error: TopicPartition | None = None) -> list[TopicPartition]:
@@ -130,7 +130,9 @@ def test_answers_name_what_is_new_has_records_or_an_error() -> None:
         return sorted(
             one.topic_partition
             for one in scope.partitions
-            if told(scope, one, has_records=one.topic_partition == records, has_error=one.topic_partition == error)
+            if must_send_partition(
+                scope, one, has_records=one.topic_partition == records, has_error=one.topic_partition == error
+            )
         )
 
     assert named() == [T1]

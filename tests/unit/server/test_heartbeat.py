@@ -42,10 +42,10 @@ def waiting(supervisor: Connection) -> list[bytes]:
 async def test_a_session_is_told_at_once_and_is_no_beat(pipe: tuple[Connection, Connection]) -> None:
     supervisor, worker = pipe
     with closing(Heartbeat(worker, on_alone=never)) as heartbeat:
-        heartbeat.tell_session(FIRST)
+        heartbeat.send_session(FIRST)
         assert waiting(supervisor) == [session_message(FIRST)]
         heartbeat.start()
-        heartbeat.tell_session(SECOND)
+        heartbeat.send_session(SECOND)
         assert waiting(supervisor) == [BEAT, session_message(SECOND)]
 
 
@@ -60,8 +60,8 @@ async def test_a_session_for_which_there_was_no_room_is_told_with_a_later_beat(
                 worker.send_bytes(BEAT)
             except BlockingIOError:
                 break
-        heartbeat.tell_session(FIRST)
-        heartbeat.tell_session(SECOND)
+        heartbeat.send_session(FIRST)
+        heartbeat.send_session(SECOND)
         heartbeat.start()
         assert set(waiting(supervisor)) == {BEAT}
         told: list[bytes] = []
@@ -74,7 +74,7 @@ async def test_a_session_for_which_there_was_no_room_is_told_with_a_later_beat(
 async def test_a_password_that_is_none_of_zookeepers_is_not_told(pipe: tuple[Connection, Connection]) -> None:
     supervisor, worker = pipe
     with closing(Heartbeat(worker, on_alone=never)) as heartbeat:
-        heartbeat.tell_session(SessionKey(1, b"p" * (PASSWORD_BYTES_MAX + 1)))
+        heartbeat.send_session(SessionKey(1, b"p" * (PASSWORD_BYTES_MAX + 1)))
         heartbeat.start()
         assert waiting(supervisor) == [BEAT]
 
@@ -84,7 +84,7 @@ async def test_without_a_supervisor_the_next_beat_says_so_once(pipe: tuple[Conne
     alone: list[None] = []
     with closing(Heartbeat(worker, on_alone=lambda: alone.append(None))) as heartbeat:
         supervisor.close()
-        heartbeat.tell_session(FIRST)
+        heartbeat.send_session(FIRST)
         assert not alone
         heartbeat.start()
         assert len(alone) == 1
