@@ -13,6 +13,7 @@ from bmq.aio.backoff import Backoff
 from bmq.aio.loop_turns import LoopTurns
 from bmq.broker.append_batcher import AppendBatcher
 from bmq.broker.append_budget import AppendBudget
+from bmq.broker.deferred_deletes import DeferredDeletes
 from bmq.broker.half_checker import HalfChecker
 from bmq.broker.metrics import PartitionCounts
 from bmq.broker.opener import Opener, ThreadOpener, TurnRoom
@@ -22,7 +23,6 @@ from bmq.broker.segment_size import FIRST_BYTES
 from bmq.broker.start_queue import StartQueue
 from bmq.broker.tail_cache import TailCache
 from bmq.broker.timers.overdue_pace import OverduePace
-from bmq.broker.trash import Trash
 from bmq.log.clock import Clock
 from bmq.log.index_cache import INDEX_CACHE_BYTES_MAX, IndexCache
 from bmq.log.store import Durability, SegmentStore
@@ -143,7 +143,7 @@ class BrokerContext:
     budget: AppendBudget = field(init=False)
     indexes: IndexCache = field(init=False)
     counts: PartitionCounts = field(init=False)
-    trash: Trash = field(init=False)
+    deferred_deletes: DeferredDeletes = field(init=False)
     turns: AppendBatcher = field(init=False)
     starts: StartQueue = field(init=False)
     turn_room: Room = field(init=False)
@@ -177,7 +177,7 @@ class BrokerContext:
         self.opener = ThreadOpener(loop)
         self.searches = SearchPace(self.settings.replicas_searches_per_s)
         self.urgent_searches = SearchPace(self.settings.min_insync_searches_per_s)
-        self.trash = Trash(self.store, self.settings.deletions_max, self.settings.deletions_per_s)
+        self.deferred_deletes = DeferredDeletes(self.store, self.settings.deletions_max, self.settings.deletions_per_s)
 
     def alignment_bytes(self, durability: Durability) -> int:
         """Appends are padded to a multiple of this (rule 27); 1: no padding."""

@@ -499,7 +499,7 @@ class PartitionManager:
         if self.context.half_checker is not None:
             await self.context.half_checker.close()
         self.context.opener.close()
-        await self.context.trash.close()
+        await self.context.deferred_deletes.close()
         _log.info("partitions_closed", count=len(runtimes))
 
     def _upkeep(self) -> None:

@@ -46,7 +46,7 @@ class ManifestChanges:
 
     def remove_later(self, paths: Iterable[str]) -> None:
         partition = self._partition
-        partition.context.trash.put(paths, partition.config.file_delete_delay_ms / 1000)
+        partition.context.deferred_deletes.put(paths, partition.config.file_delete_delay_ms / 1000)
 
     def leave_behind(self, paths: Iterable[str]) -> None:
         """Delete these files once there is a newer manifest than any that may name them."""

@@ -165,7 +165,7 @@ class DelegatedCompaction:
     def _forget(self) -> None:
         plan, self._plan = self._plan, None
         if plan is not None:
-            self._context.trash.put((plan.directory,), 0)
+            self._context.deferred_deletes.put((plan.directory,), 0)
 
     def _names(self) -> dict[str, Any]:
         return {"topic": self._partition.topic_name, "partition": self._partition.topic_partition.partition}

@@ -161,7 +161,7 @@ class RunBuilder:
     def remove(self, runs: Sequence[RunReference]) -> None:
         """Delete these runs, which no manifest ever named."""
         paths = self._partition.paths
-        self._partition.context.trash.put((paths.run(run.leader_epoch, run.number) for run in runs), 0)
+        self._partition.context.deferred_deletes.put((paths.run(run.leader_epoch, run.number) for run in runs), 0)
 
 
 async def _discard_or_abandon(writer: RunFileWriter, error: BaseException) -> None:

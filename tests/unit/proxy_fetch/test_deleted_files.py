@@ -74,7 +74,7 @@ class Owner:
         return await answer
 
     async def until_deleted(self) -> None:
-        trash = self.manager.context.trash
+        trash = self.manager.context.deferred_deletes
         await until(lambda: not (trash._due or trash._workers or trash._timers))
 
     async def close(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from bmq.broker.trash import Trash
+from bmq.broker.deferred_deletes import DeferredDeletes
 from bmq.log.store import SegmentStore, StorageUnavailable
 from tests.unit.broker.world import virtual
 
@@ -39,8 +39,8 @@ def paths(count: int) -> list[str]:
     return [f"p/{number}" for number in range(count)]
 
 
-def trash_over(store: Any, deletions_max: int, deletions_per_s: float) -> Trash:
-    return Trash(cast(SegmentStore, store), deletions_max, deletions_per_s)
+def trash_over(store: Any, deletions_max: int, deletions_per_s: float) -> DeferredDeletes:
+    return DeferredDeletes(cast(SegmentStore, store), deletions_max, deletions_per_s)
 
 
 def test_thousands_of_files_take_their_time() -> None:

@@ -18,7 +18,7 @@ from bmq.log.store import SegmentStore, StoreError
 _log = structlog.get_logger("bmq.broker")
 
 
-class Trash:
+class DeferredDeletes:
     """`deletions_max`: deletions under way at once; `deletions_per_s`: how many may begin in a second."""
 
     def __init__(self, store: SegmentStore, deletions_max: int, deletions_per_s: float) -> None:
