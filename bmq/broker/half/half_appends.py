@@ -9,9 +9,9 @@ from bmq.broker.batch_refusals import BatchRefusals
 from bmq.broker.half.partition_half import UNDECIDED_MAX, PartitionHalf
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.record_errors import RecordsRefused, refuse_named
+from bmq.broker.timers.announced_batches import place_produced
 from bmq.broker.timers.dead_retries import DeadRetries
 from bmq.broker.timers.holds import HeldAppends
-from bmq.broker.timers.pairs import place_produced
 from bmq.broker.timers.partition_timers import PartitionTimers
 from bmq.log.half.half_announcement import HalfRecord, PlacedDecision, encode_half
 from bmq.log.half.half_headers import AskedDecision, HalfRefused, Outcome

@@ -9,7 +9,7 @@ from bmq.broker.half.half_appends import Announced
 from bmq.broker.half.partition_half import PartitionHalf
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.replica_guard import ReplicaGuard
-from bmq.broker.timers.pairs import place_announced
+from bmq.broker.timers.announced_batches import place_announced
 from bmq.broker.timers.partition_timers import PartitionTimers
 from bmq.log.half.half_announcement import PlacedDecision
 from bmq.log.half.half_headers import AskedDecision, HalfRefused

@@ -13,9 +13,9 @@ from bmq.broker.log_reads import LogReads
 from bmq.broker.manifest_changes import ManifestChanges
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.replica_guard import ReplicaGuard
+from bmq.broker.timers.announced_batches import place_pair
 from bmq.broker.timers.dead_retries import DeadRetries
 from bmq.broker.timers.hold_reader import AHEAD_MS, HoldReader
-from bmq.broker.timers.pairs import place_pair
 from bmq.broker.timers.partition_timers import HeldRecordSource, PartitionTimers
 from bmq.broker.timers.pending_runs import PendingRuns
 from bmq.log.partition_log import AppendResult, ProducedBatch, internal_batch

@@ -8,8 +8,8 @@ from typing import Final, Protocol
 from bmq.broker.batch_refusals import BatchRefusals
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.record_errors import refuse_named
+from bmq.broker.timers.announced_batches import place_produced
 from bmq.broker.timers.dead_retries import DeadRetries
-from bmq.broker.timers.pairs import place_produced
 from bmq.broker.timers.partition_timers import PartitionTimers
 from bmq.log.opened_batch import BatchTooLong
 from bmq.log.partition_log import ProducedBatch

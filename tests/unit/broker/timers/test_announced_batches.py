@@ -10,7 +10,7 @@ import pytest
 from bmq.broker.append_budget import AppendBudget
 from bmq.broker.owned_partition import OwnedPartition
 from bmq.broker.partition_events import ProduceArrived
-from bmq.broker.timers.pairs import place_pair
+from bmq.broker.timers.announced_batches import place_pair
 from bmq.log.partition_log import ProducedBatch, internal_batch
 from bmq.protocol.error_codes import ErrorCode
 from bmq.protocol.record_batch import BatchHeader
