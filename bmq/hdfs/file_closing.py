@@ -27,12 +27,12 @@ from bmq.hdfs.block_stream import BlockStream, Stage, StreamOpenFailed
 from bmq.hdfs.blocks import Block, DataNode, FileBlocks, LocatedBlock
 from bmq.hdfs.config import BLOCK_BYTES_MIN, HdfsConfig
 from bmq.hdfs.datanode_rpc import DataNodeRpc
-from bmq.hdfs.equalize import SourceFailed, equalize
 from bmq.hdfs.errors import AuthenticationRequired, LeaseLost, PermissionRefused, SetupRefused
 from bmq.hdfs.lease_recovery import recover_lease
 from bmq.hdfs.namenode import NameNode
 from bmq.hdfs.reader import BlockReader
 from bmq.hdfs.replica_closing import close_replica
+from bmq.hdfs.replica_equalization import SourceFailed, equalize
 from bmq.hdfs.replica_states import (
     Agreement,
     BytesGone,
@@ -48,7 +48,7 @@ from bmq.hdfs.replica_states import (
 from bmq.hdfs.replica_survey import ReplicaSurvey
 from bmq.hdfs.resync import Resync
 from bmq.hdfs.stale_replica_repair import recover_replicas
-from bmq.hdfs.stamped_end import publish_stamp
+from bmq.hdfs.stamp_publication import publish_stamp
 from bmq.log.store import CorruptFile, FileMissing, StorageUnavailable, StoreError, WriterBroken
 
 TRIES_MAX: Final = 10

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
+from bmq.hdfs.buffer_slices import parts_of
 from bmq.hdfs.chunk_checksums import chunk_checksums, write_chunk_checksums
-from bmq.hdfs.pieces import parts_of
 from bmq.hdfs.proto.transfer_pb2 import PipelineAck, TransferStatus
 from bmq.log.store import Buffer
 

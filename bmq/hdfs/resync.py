@@ -23,7 +23,7 @@ from bmq.hdfs.blocks import DataNode, LocatedBlock
 from bmq.hdfs.config import HdfsConfig
 from bmq.hdfs.errors import AuthenticationRequired, PermissionRefused
 from bmq.hdfs.namenode import NameNode
-from bmq.hdfs.stamped_end import publish_stamp
+from bmq.hdfs.stamp_publication import publish_stamp
 from bmq.log.store import CorruptFile, FileMissing, StorageUnavailable, StoreError
 
 COMPLETE_WAITS_S: Final = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.5)

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
 
+from bmq.hdfs.buffer_slices import parts_of
 from bmq.hdfs.errors import HandshakeFailed
-from bmq.hdfs.pieces import parts_of
 from bmq.hdfs.sasl.digest_md5 import MESSAGE_BYTES_MORE, BadDigest, DigestLayer, wrap_alike
 from bmq.log.store import Buffer
 
