@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from bmq.coordinator.consumer.assignment import Target
-from bmq.coordinator.consumer.uneven import assign_uneven
+from bmq.coordinator.consumer.heterogeneous_assignor import assign_heterogeneous
 
 UNIFORM: Final = "uniform"
 RANGE: Final = "range"
@@ -44,7 +44,7 @@ def assign_uniform(group: GroupToAssign) -> dict[str, Target]:
     members = sorted(group.members)
     if group.is_homogeneous:
         return _assign_even(members, group.partition_counts)
-    return assign_uneven(
+    return assign_heterogeneous(
         [(member.member_id, member.topics, member.target) for member in members], group.partition_counts
     )
 

@@ -34,8 +34,8 @@ from bmq.protocol.record_batch import (
 from bmq.protocol.request_context import RequestContext, Throttle
 from bmq.proxy.access import Access, TopicRights
 from bmq.proxy.dispatch import handles_hot
+from bmq.proxy.duplicate_partitions import without_duplicates
 from bmq.proxy.lanes.stamping import lane_for, stamp
-from bmq.proxy.named_once import named_once
 from bmq.proxy.reply import Reply
 from bmq.proxy.services import Services
 from bmq.proxy.topic_views import client_leader
@@ -67,7 +67,7 @@ _TIMED_OUT: Final = AppendResult(
 def produce(frame: bytearray, header: RequestHeader, context: RequestContext, services: Services, reply: Reply) -> None:
     """Answer a Produce. Source: ProduceRequest.json; KIP-98 (idempotence), KIP-516 (topic ids), KIP-951 (leaders), KIP-890."""
     request = parse_produce(frame, header.body_position, header.api_version)
-    topics = named_once(request.topics)
+    topics = without_duplicates(request.topics)
     if topics is not request.topics:
         request = request._replace(topics=topics)
     refusal = _refusal(request)

@@ -7,7 +7,7 @@ from uuid import UUID
 from bmq.protocol.hot_produce import ProducedData, ProducedTopic
 
 
-def named_once(topics: list[ProducedTopic]) -> list[ProducedTopic]:
+def without_duplicates(topics: list[ProducedTopic]) -> list[ProducedTopic]:
     """The request's topics with the last batch of each partition only, and with topics of the same name joined.
 
     The usual request, which repeats nothing, is returned unchanged. No known client sends another one.

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.protocol.hot_produce import ProducedData, ProducedTopic
-from bmq.proxy.named_once import named_once
+from bmq.proxy.duplicate_partitions import without_duplicates
 
 pytestmark = pytest.mark.unit
 
@@ -32,7 +32,7 @@ def test_the_last_batch_of_each_partition_stays_and_each_topic_is_named_once(
 ) -> None:
     topics = topics_of(named)
     last = {(topic.name, data.partition): data.records for topic in topics for data in topic.partitions}
-    once = named_once(topics)
+    once = without_duplicates(topics)
     kept = [(topic.name, data.partition, data.records) for topic in once for data in topic.partitions]
     assert len(kept) == len(last)
     assert {(name, partition): records for name, partition, records in kept} == last
@@ -43,10 +43,10 @@ def test_the_last_batch_of_each_partition_stays_and_each_topic_is_named_once(
 def test_a_request_that_names_each_once_comes_back_as_it_is(pairs: set[tuple[str, int]]) -> None:
     names = sorted({name for name, _ in pairs})
     topics = topics_of([(name, [partition for other, partition in pairs if other == name]) for name in names])
-    assert named_once(topics) is topics
+    assert without_duplicates(topics) is topics
 
 
 def test_topics_are_told_apart_by_id() -> None:
     data = [ProducedData(0, RECORDS[0])]
     topics = [ProducedTopic(None, UUID(int=1), data), ProducedTopic(None, UUID(int=2), data)]
-    assert named_once(topics) is topics
+    assert without_duplicates(topics) is topics

@@ -19,7 +19,7 @@ PASSES_MAX: Final = 16
 _NOBODY: Final = -1
 
 
-def assign_uneven(
+def assign_heterogeneous(
     members: Sequence[tuple[str, frozenset[UUID], Target]], partition_counts: Mapping[UUID, int]
 ) -> dict[str, Target]:
     """`members`: (id, subscribed topics, last target); their order breaks ties."""
