@@ -17,7 +17,7 @@ from typing import Final
 
 import structlog
 
-from bmq.aio.rests import rest_after
+from bmq.aio.duty_pauses import pause_after
 from bmq.log.names import EpochListing, partition_directory
 from bmq.log.partition_log import PartitionStarting, TopicPartition
 from bmq.log.store import FileMissing, SegmentStore, StorageUnavailable
@@ -73,7 +73,7 @@ class IdleStarts:
                     return started
             except Exception:  # noqa: BLE001 a bug with one partition must not keep the others
                 _log.exception("partition_not_started", partition=partition_directory(key))
-            await asyncio.sleep(rest_after(loop.time() - began_s, share, REST_MAX_S))
+            await asyncio.sleep(pause_after(loop.time() - began_s, share, REST_MAX_S))
         return started
 
     async def _has_files(self, key: TopicPartition) -> bool:

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from math import inf
 from typing import Final
 
-from bmq.aio.rests import rest_after
+from bmq.aio.duty_pauses import pause_after
 from bmq.broker.metrics import PartitionCounts
 from bmq.broker.start_pace import StartPace
 
@@ -113,7 +113,7 @@ class StartQueue:
 
     def leftover_done(self, began_s: float) -> None:
         """Give back a turn of `leftovers` that was taken at that time, after a rest."""
-        rest_s = rest_after(self._loop.time() - began_s, LEFTOVERS_SHARE, LEFTOVERS_REST_MAX_S)
+        rest_s = pause_after(self._loop.time() - began_s, LEFTOVERS_SHARE, LEFTOVERS_REST_MAX_S)
         self._loop.call_later(rest_s, self.leftovers.release)
 
     def _next(self) -> None:

@@ -41,7 +41,7 @@ from bmq.cli.kafka.rows import Column, Output, counted, output_of, print_head, p
 from bmq.cli.redrive import redrive_app
 from bmq.cli.rest_options import with_login
 from bmq.cli.terminal import print_json
-from bmq.spark.jobs.moments import milliseconds
+from bmq.spark.jobs.time_text import milliseconds
 
 if TYPE_CHECKING:
     from bmq.cli.kafka.client import KafkaClient

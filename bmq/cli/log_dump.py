@@ -44,7 +44,7 @@ from bmq.protocol.errors import BmqError
 from bmq.server.logs import configure_logs
 from bmq.server.settings import Settings, load_settings
 from bmq.server.stores import opened_beside
-from bmq.spark.jobs.moments import text_of
+from bmq.spark.jobs.time_text import text_of
 
 _BATCH_HEADING: Final = [
     "partition",

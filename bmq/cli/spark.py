@@ -21,9 +21,9 @@ from bmq.cli.spark_output import (
     print_verified,
 )
 from bmq.cli.terminal import print_json
-from bmq.spark.jobs.moments import milliseconds
 from bmq.spark.jobs.outcome import ExitCode
 from bmq.spark.jobs.ranges import OFFSETS_PER_STEP
+from bmq.spark.jobs.time_text import milliseconds
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from bmq.cli.cluster_output import rate_text
 from bmq.cli.terminal import add_row, print_table
-from bmq.spark.jobs.moments import text_of
+from bmq.spark.jobs.time_text import text_of
 
 if TYPE_CHECKING:
     from bmq.spark.jobs.find import FoundRecord

@@ -31,7 +31,7 @@ from bmq.cli.terminal import print_json
 from bmq.cli.topic_half import half_app
 from bmq.cli.topic_records import chosen_partitions, consume, produce
 from bmq.cli.topic_timers import timers_app
-from bmq.spark.jobs.moments import milliseconds
+from bmq.spark.jobs.time_text import milliseconds
 
 if TYPE_CHECKING:
     from bmq.cli.kafka.client import KafkaClient

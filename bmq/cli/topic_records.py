@@ -44,7 +44,7 @@ from bmq.cli.kafka.record_lines import (
 from bmq.cli.kafka.rows import counted, printable
 from bmq.cli.kafka.value_format import PLAIN_CODECS, BadValue, Codec, ValueFormat
 from bmq.cli.progress import JobProgress
-from bmq.spark.jobs.moments import milliseconds
+from bmq.spark.jobs.time_text import milliseconds
 
 if TYPE_CHECKING:
     pass

@@ -18,7 +18,7 @@ from bmq.cli.kafka.rows import Column, Output, counted, print_head, print_rows, 
 from bmq.cli.rest_options import DEFAULT_URL, Rest, with_login
 from bmq.cli.rest_pages import all_pages
 from bmq.cli.terminal import print_json
-from bmq.spark.jobs.moments import milliseconds
+from bmq.spark.jobs.time_text import milliseconds
 
 timers_app = typer.Typer()
 """One command, of `bmq topic`."""

@@ -12,7 +12,7 @@ from bmq.cli.kafka.completion import complete_topics
 from bmq.cli.kafka.model import ConfigKind
 from bmq.cli.kafka.options import DEFAULT_BOOTSTRAP, Bootstrap, DryRun, KafkaSettings, connected, settings_of
 from bmq.metadata.view_configs import VIEW_FILTER, VIEW_OF
-from bmq.spark.jobs.moments import milliseconds
+from bmq.spark.jobs.time_text import milliseconds
 from bmq.views.record_fields import RecordFields
 from bmq.views.view_filter import compiled
 

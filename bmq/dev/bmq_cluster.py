@@ -21,10 +21,10 @@ from bmq.dev.cluster import Order
 from bmq.dev.daemon import Daemon
 from bmq.dev.hdfs import HdfsCluster
 from bmq.dev.http_get import HttpsAccess
+from bmq.dev.parallel_orders import run_parallel
 from bmq.dev.ports import check_free
 from bmq.dev.secure_hdfs import SecureHdfsCluster
 from bmq.dev.secured import SecuredFiles
-from bmq.dev.together import together
 from bmq.dev.zookeeper import ZooKeeperServer
 from bmq.protocol.errors import BmqError
 
@@ -77,19 +77,19 @@ class BmqCluster:
         # Nodes left behind by an `up` that was killed.
         await self._stop_scaled()
         try:
-            await together((self.zookeeper.start(), self.hdfs.start()))
+            await run_parallel((self.zookeeper.start(), self.hdfs.start()))
             if self._before_nodes is not None:
                 await self._before_nodes()
-            await together(node.start() for node in self.nodes)
+            await run_parallel(node.start() for node in self.nodes)
         except BaseException:
-            await together(daemon.kill() for daemon in self.daemons)
+            await run_parallel(daemon.kill() for daemon in self.daemons)
             raise
 
     async def stop(self) -> None:
         """End everything in order: first the nodes that clients use, last the services others need. The files stay."""
         await self._stop_scaled()
         for role in STEPS:
-            await together(
+            await run_parallel(
                 node.daemon.stop(NODE_STOP_WAIT_S)
                 for node in self.nodes
                 if role in node.plan.roles and node.daemon.is_running
@@ -109,7 +109,7 @@ class BmqCluster:
         )
 
     async def _stop_scaled(self) -> None:
-        await together(self._scaled.stop_node(handle.node_id) for handle in await self._scaled.list_nodes())
+        await run_parallel(self._scaled.stop_node(handle.node_id) for handle in await self._scaled.list_nodes())
 
     # -- Parts -------------------------------------------------------------------------------------------------------
 

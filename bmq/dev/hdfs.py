@@ -43,8 +43,8 @@ from bmq.dev.hadoop_configuration import (
 from bmq.dev.java import QUICK_START_JVM_OPTIONS, java_command
 from bmq.dev.namenode_admin import TransitionFailed, become_active, become_standby
 from bmq.dev.namenode_status import NameNodeStatus, NoStatus, namenode_status
+from bmq.dev.parallel_orders import run_parallel
 from bmq.dev.ports import HOST, check_free, pick_ports
-from bmq.dev.together import together
 from bmq.hdfs.authentication import Authentication
 from bmq.hdfs.config import Address
 from bmq.protocol.errors import BmqError
@@ -137,14 +137,14 @@ class HdfsCluster:
                 await self._format()
             for daemon in self._namenodes:
                 daemon.spawn()
-            await together(daemon.wait_ready() for daemon in self._namenodes)
+            await run_parallel(daemon.wait_ready() for daemon in self._namenodes)
             if self.is_ha:
                 # Both NameNodes start as standby, so none has to step back first, or be killed if it is slow to.
                 await become_active(self.plan.namenodes[0].rpc, ACTIVE_WAIT_S, self._admin_login)
-            await together(daemon.wait_ready() for daemon in self._datanodes)
+            await run_parallel(daemon.wait_ready() for daemon in self._datanodes)
             await self.wait_live(len(self._datanodes))
         except BaseException:
-            await together(daemon.kill() for daemon in self.daemons)
+            await run_parallel(daemon.kill() for daemon in self.daemons)
             raise
 
     async def stop(self) -> None:
@@ -152,8 +152,8 @@ class HdfsCluster:
 
         The first cluster of a machine then makes an archive of the daemons' classes, which takes 10 s of CPU.
         """
-        await together(daemon.stop() for daemon in self._datanodes)
-        await together(daemon.stop() for daemon in self._namenodes)
+        await run_parallel(daemon.stop() for daemon in self._datanodes)
+        await run_parallel(daemon.stop() for daemon in self._namenodes)
         lists = [self._class_list(name) for name in self._listing]
         if lists and not self._archive.is_there and all(path.exists() for path in lists):
             await self._archive.make(lists, self.directory)
@@ -404,7 +404,7 @@ class HdfsCluster:
             with suppress(NoStatus):
                 found[node.name] = await namenode_status(node.http)
 
-        await together(
+        await run_parallel(
             ask(node)
             for node, daemon in zip(self.plan.namenodes, self._namenodes, strict=True)
             if daemon.state == "running"

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from bmq.aio.rests import rest_after
+from bmq.aio.duty_pauses import pause_after
 
 BUSY_SHARE: Final = 0.125
 STEP_S: Final = 0.002
@@ -22,7 +22,7 @@ REST_MAX_S: Final = 0.2
 
 def rest_s(took_s: float) -> float:
     """How long to rest behind a step, so that steps like it take BUSY_SHARE of the time."""
-    return rest_after(took_s, BUSY_SHARE, REST_MAX_S)
+    return pause_after(took_s, BUSY_SHARE, REST_MAX_S)
 
 
 class TreeDeletion:

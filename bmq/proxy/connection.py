@@ -31,6 +31,7 @@ from bmq.protocol.parts import MEMORY
 from bmq.protocol.parts import Part as AnswerPart
 from bmq.protocol.request_context import ANONYMOUS
 from bmq.protocol.request_heads import RequestHeads
+from bmq.proxy.answer_slot import Slot
 from bmq.proxy.answer_writer import AnswerWriter
 from bmq.proxy.authentication import FRAME_BYTES_AT_FIRST_MAX, FRAME_BYTES_MAX, SaslGate
 from bmq.proxy.connected_client import ConnectedClient
@@ -42,7 +43,6 @@ from bmq.proxy.pending_connections import PendingConnections
 from bmq.proxy.reply import Reply
 from bmq.proxy.request_answers import RequestAnswers, with_received
 from bmq.proxy.services import Services
-from bmq.proxy.slot import Slot
 from bmq.proxy.stall_watch import StallWatch
 from bmq.proxy.stats import ProxyStats
 from bmq.security.mapping_rules import NoRule

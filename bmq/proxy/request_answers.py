@@ -24,12 +24,12 @@ from bmq.protocol.codec import (
 from bmq.protocol.errors import BmqError, MalformedMessage, UnsupportedVersion
 from bmq.protocol.refusals import refused
 from bmq.protocol.request_context import Received, RequestContext
+from bmq.proxy.answer_slot import Slot
 from bmq.proxy.dispatch import HANDLERS, EncodedBody, EncodedPieces, Handler
 from bmq.proxy.large_requests import LargeRequests, decoded_bytes
 from bmq.proxy.limits import ProxyLimits
 from bmq.proxy.part_answers import AnswerTooLarge, PartAnswers, surveyed
 from bmq.proxy.services import Services
-from bmq.proxy.slot import Slot
 from bmq.proxy.split_requests import READING, split_of
 from bmq.proxy.stats import ProxyStats
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Final
 
-from bmq.aio.rests import rest_after
+from bmq.aio.duty_pauses import pause_after
 
 WORK_S: Final = 0.005
 REST_MAX_S: Final = 0.5
@@ -36,4 +36,4 @@ class DutyCycle:
     def _rest(self, _number: int, _frame: FrameType | None) -> None:
         now_s = time.process_time()
         ran_s, self._measured_at_s = now_s - self._measured_at_s, now_s
-        time.sleep(rest_after(ran_s, self._share(), REST_MAX_S))
+        time.sleep(pause_after(ran_s, self._share(), REST_MAX_S))

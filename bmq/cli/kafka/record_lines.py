@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bmq.cli.kafka.value_format import BadValue, Codec, compact_json, parsed_json, text_of_value
-from bmq.spark.jobs.moments import text_of
+from bmq.spark.jobs.time_text import text_of
 
 Header = tuple[str, bytes | None]
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from bmq.spark.jobs.find_query import FindQuery
 from bmq.spark.jobs.job_run import JobRun
 from bmq.spark.jobs.journal import Journal
-from bmq.spark.jobs.moments import text_of
 from bmq.spark.jobs.ranges import OffsetRange, Step, cut_into_steps, offset_count
 from bmq.spark.jobs.source import Source
 from bmq.spark.jobs.steps import run_steps, spark_errors
+from bmq.spark.jobs.time_text import text_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,6 +1,6 @@
 """`bmq spark mirror`: copies topics into another cluster continuously, each record once, with group offsets.
 
-All state is in the target (positions.py, translation.py), so a mirror that was killed, or a region that was away,
+All state is in the target (positions.py, offset_translation.py), so a mirror that was killed, or a region that was away,
 continues where it was. Only one mirror may run under a name, and nothing else may write to its target topics.
 """
 

@@ -19,8 +19,8 @@ from confluent_kafka.admin import AdminClient
 
 from bmq.spark.jobs.cluster import ANSWER_WAIT_S, Partition, kafka_errors, kafka_failure
 from bmq.spark.jobs.copy_settings import TopicCopy
+from bmq.spark.jobs.offset_translation import MapEntry, OffsetMap, TopicIds
 from bmq.spark.jobs.outcome import BrokenOff, JobFailed
-from bmq.spark.jobs.translation import MapEntry, OffsetMap, TopicIds
 
 OWN_PREFIX: Final = "bmq-"
 _IDLE: Final = frozenset({ConsumerGroupState.EMPTY, ConsumerGroupState.DEAD, ConsumerGroupState.UNKNOWN})

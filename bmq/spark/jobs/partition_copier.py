@@ -19,6 +19,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from bmq.spark.jobs.cluster import kafka_errors, kafka_failure
 from bmq.spark.jobs.copy_settings import CopySettings, Partitioner
+from bmq.spark.jobs.offset_translation import MapEntry
 from bmq.spark.jobs.outcome import BrokenOff, JobFailed
 from bmq.spark.jobs.positions import (
     ANSWER_WAIT_S,
@@ -28,7 +29,6 @@ from bmq.spark.jobs.positions import (
     commit_in_transaction,
     transactional_producer,
 )
-from bmq.spark.jobs.translation import MapEntry
 
 _ANY_PARTITION: Final = -1
 _RECORD_BYTES_MAX: Final = 100_000_000

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from bmq.extras import install_command
-from bmq.spark.jobs.moments import text_of
 from bmq.spark.jobs.outcome import JobFailed
 from bmq.spark.jobs.stats_report import HOUR_MS, Counts, StatsReport
+from bmq.spark.jobs.time_text import text_of
 
 _HOURS_MAX: Final = 24 * 31
 _INCHES: Final = (10.0, 3.2)

@@ -34,7 +34,7 @@ from bmq.spark.tables.errors import (
     TableTaken,
 )
 from bmq.spark.tables.iceberg import Catalog, IcebergTable, Staged
-from bmq.spark.tables.jvm_errors import first_line, is_data_loss, told_as
+from bmq.spark.tables.jvm_errors import first_line, is_data_loss, job_errors
 from bmq.spark.tables.maintenance import Maintenance
 from bmq.spark.tables.maintenance_policy import MaintenancePolicy
 from bmq.spark.tables.progress import TableProgress
@@ -115,7 +115,7 @@ class TableJob:
         accept_rollback: bool = False,
     ) -> None:
         """Check that everything matches, claim the table, and start. Raises TableJobError."""
-        with told_as(f"table {self._name} cannot be begun"):
+        with job_errors(f"table {self._name} cannot be begun"):
             self._start(trigger_s, max_offsets_per_trigger, take_over, accept_rollback)
 
     def _start(

@@ -15,7 +15,7 @@ _CAUSES_MAX: Final = 20
 
 
 @contextmanager
-def told_as(what: str) -> Iterator[None]:
+def job_errors(what: str) -> Iterator[None]:
     """Raises TableJobError with `what` and the first line of the cause; the job's own errors pass unchanged."""
     try:
         yield

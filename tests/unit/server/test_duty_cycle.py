@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bmq.aio.rests import rest_after
+from bmq.aio.duty_pauses import pause_after
 from bmq.server.duty_cycle import REST_MAX_S
 
 pytestmark = pytest.mark.unit
@@ -30,7 +30,7 @@ for share in map(float, sys.argv[1:]):
 
 @given(st.floats(0.0, 10.0), st.floats(0.01, 1.0))
 def test_work_is_its_share_of_work_and_rest(ran_s: float, share: float) -> None:
-    rest_s = rest_after(ran_s, share, REST_MAX_S)
+    rest_s = pause_after(ran_s, share, REST_MAX_S)
     assert 0 <= rest_s <= REST_MAX_S
     if rest_s < REST_MAX_S:
         assert ran_s == pytest.approx(share * (ran_s + rest_s))

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bmq.spark.jobs.mirrored_groups import GroupMirror, OffsetMaps, translated
+from bmq.spark.jobs.offset_translation import RUNS_MAX, MapEntry, OffsetMap
 from bmq.spark.jobs.partition_copier import runs_of
-from bmq.spark.jobs.translation import RUNS_MAX, MapEntry, OffsetMap
 
 pytestmark = pytest.mark.unit
 

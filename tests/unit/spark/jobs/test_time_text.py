@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bmq.spark.jobs.moments import milliseconds, text_of
 from bmq.spark.jobs.outcome import JobFailed
+from bmq.spark.jobs.time_text import milliseconds, text_of
 
 pytestmark = pytest.mark.unit
 

@@ -1,4 +1,4 @@
-"""Several orders given to daemons at once."""
+"""Awaits several calls to daemons in parallel."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Coroutine, Iterable
 
 
-async def together(orders: Iterable[Coroutine[None, None, None]]) -> None:
-    """Await all of them at once. The first failure cancels the others and is raised as itself."""
+async def run_parallel(orders: Iterable[Coroutine[None, None, None]]) -> None:
+    """Await all `orders` at once. The first failure cancels the others and is raised as itself."""
     try:
         async with asyncio.TaskGroup() as group:
             for order in orders:
