@@ -1,4 +1,4 @@
-"""The check of bearer tokens as the broker configs set it: where keys are read, and what tokens have to say."""
+"""Makes the check of bearer tokens from the broker configs: where keys are read, and which claims are required."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ _log = structlog.get_logger("bmq.server")
 
 
 def bearer_verifier(configs: BrokerConfigs, clock: Clock) -> JwksVerifier | None:
-    """None: there is no URL of keys. Says aloud what is waived. Raises InvalidConfig."""
+    """The verifier that the configs describe; None without a URL of keys. Warns about checks that are switched off. Raises
+    InvalidConfig.
+    """
     url = configs.value_of(JWKS_URL)
     if not url:
         return None
@@ -53,7 +55,7 @@ def bearer_verifier(configs: BrokerConfigs, clock: Clock) -> JwksVerifier | None
 
 
 def _demanded(configs: BrokerConfigs, name: str, waiver: str) -> str | None:
-    """The value, or None where it is waived."""
+    """The claim's required value; None if it is not checked."""
     value = (configs.value_of(name) or "").strip(" ,")
     is_waived = configs.value_of(waiver) == "true"
     if value and is_waived:

@@ -56,7 +56,7 @@ def _text(value: float | str) -> str:
 
 
 def warn_without_effect(settings: Settings) -> None:
-    """A line about configs under Kafka's names that change nothing here: somebody may rely on them."""
+    """Log one line about configs under Kafka's names that have no effect here."""
     names = [
         name
         for name in sorted(settings.kafka)

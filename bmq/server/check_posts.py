@@ -1,11 +1,12 @@
-"""What is posted to ask about half messages and open transactions, and what the answers mean. Pure.
+"""Bodies, signatures and answers of the HTTP posts that ask about half messages and open transactions. Pure.
 
-Of half messages the body is a JSON object: `topic`, `partition` and `checks`, a list of objects with `id`, `offset` and `check` (its number). The header
-`bmq-signature` is `t=<ms since 1970>,v1=<hex>`: the HMAC-SHA256 of `<ms>.<body>` by the shared secret. An answer with
-status 200 is a JSON object whose `commit` and `rollback` are lists of offsets; either may be left out. With 202 or 204 nothing is
-decided.
-Of transactions it has `transactions`, a list of objects; `commit` and `rollback` are lists of transactional ids. Those that a 200 or 204
-leaves out are undecided; after a 202 somebody may decide later, by REST.
+For half messages the body is a JSON object: `topic`, `partition` and `checks`, a list of objects with `id`, `offset` and
+`check` (the check's number). The header `bmq-signature` is `t=<ms since 1970>,v1=<hex>`: the HMAC-SHA256 of `<ms>.<body>` by
+the shared secret. An answer with status 200 is a JSON object with the lists of offsets `commit` and `rollback`; either may be
+missing. An answer with 202 or 204 decides nothing.
+
+For transactions the body has `transactions`, a list of objects. `commit` and `rollback` are lists of transactional ids. Ids
+that a 200 or 204 leaves out are undecided. After a 202 the application may decide later, over REST.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def body_of(request: CheckRequest) -> bytes:
 
 
 def transactions_body(checks: Sequence[tuple[TransactionCheck, str | None]]) -> bytes:
-    """Each with its check id, if there is one."""
+    """The body: each transaction with its check id, if it has one."""
     return (
         _Transactions(
             transactions=[
@@ -101,7 +102,7 @@ def signed(body: bytes, secret: bytes, now_ms: int) -> SignedPost:
 
 
 def answer_of(status: int, body: bytes) -> CheckAnswer:
-    """Raises KafkaError for an answer that says nothing: it counts as no answer."""
+    """The decisions in an answer. Raises KafkaError if the answer cannot be understood; it then counts as none."""
     if not _has_decisions(status, body):
         return CheckAnswer()
     answer = _parsed(_Answer, body)
@@ -110,7 +111,7 @@ def answer_of(status: int, body: bytes) -> CheckAnswer:
 
 
 def transactions_answer(status: int, body: bytes, asked: Sequence[str]) -> CheckAnswers:
-    """As `answer_of`, about these transactional ids. What it says of others does not count."""
+    """As `answer_of`, for transactions. Decisions about other transactional ids are ignored."""
     if not _has_decisions(status, body):
         return CheckAnswers({}, asked if status == _NOTHING_KNOWN else ())
     answer = _parsed(_TransactionsAnswer, body)
@@ -145,7 +146,9 @@ def _refuse_both(both: Set[int] | Set[str]) -> None:
 
 
 def allowed_url(text: str, hosts: Sequence[str]) -> CheckUrl:
-    """Raises BadCheckUrl with a sentence for a URL that no check goes to. `hosts`: as in the settings."""
+    """Returns a URL that checks may be posted to. `hosts`: the allowed hosts, as in the settings. Raises BadCheckUrl with one
+    sentence.
+    """
     url = check_url(text)
     if not _names(hosts, url):
         raise BadCheckUrl(f"the setting half_checks.hosts of this node does not name {url.host}:{url.port}")

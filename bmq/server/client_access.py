@@ -1,4 +1,4 @@
-"""What clients' rights are decided by: the broker configs of Kafka's StandardAuthorizer."""
+"""Makes the authorizer of clients from the broker configs of Kafka's StandardAuthorizer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _log = structlog.get_logger("bmq.server")
 
 
 def client_access(configs: BrokerConfigs, image: Callable[[], MetadataImage]) -> Access:
-    """Everybody may do everything without authorizer.class.name. Raises InvalidConfig for super.users."""
+    """The authorizer. Without authorizer.class.name every client has every right. Raises InvalidConfig for super.users."""
     if not configs.value_of("authorizer.class.name"):
         return OPEN
     try:
@@ -35,5 +35,5 @@ def client_access(configs: BrokerConfigs, image: Callable[[], MetadataImage]) ->
 
 
 def rest_access(settings: Settings, image: Callable[[], MetadataImage]) -> Access:
-    """The same for the REST API, which answers before the metadata is there. Raises InvalidConfig for super.users."""
+    """The authorizer of the REST API, which answers before the metadata is known. Raises InvalidConfig for super.users."""
     return client_access(BrokerConfigs(static=kafka_configs(settings)), image)

@@ -33,7 +33,7 @@ _log = structlog.get_logger("bmq.server")
 
 
 class WrongListenerSettings(BmqError):
-    """Listeners cannot be as they are set; the message is one sentence."""
+    """Listeners cannot be opened with these settings; the message is one sentence."""
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class _Bound:
 
 
 def configured(settings: Settings) -> tuple[ListenerConfig, ...]:
-    """Raises WrongListenerSettings."""
+    """The listeners of these settings. Raises WrongListenerSettings."""
     advertised = split_address(settings.advertised) if settings.advertised else None
     try:
         found = listeners_of(settings.kafka, split_address(settings.listen), advertised)
@@ -74,8 +74,8 @@ class ClientListeners:
         self._bound: list[_Bound] = []
 
     async def bind(self) -> Address:
-        """Take all addresses; where the listener PLAINTEXT is reached, or the first if there is none. Raises OSError,
-        WrongTls.
+        """Bind all addresses. Returns (host, port) of the listener PLAINTEXT, or of the first if there is no PLAINTEXT.
+        Raises OSError, WrongTls.
         """
         for config in self._configs:
             await _require_kerberos(config)
@@ -95,7 +95,7 @@ class ClientListeners:
 
     @property
     def others(self) -> tuple[tuple[str, str, int], ...]:
-        """Where all listeners but PLAINTEXT are reached: name, host, port."""
+        """(name, host, port) of all listeners but PLAINTEXT."""
         return tuple((one.config.name, *one.reached_at) for one in self._bound if one.config.name != PLAINTEXT)
 
     async def serve(self, services: Services) -> None:
@@ -109,12 +109,14 @@ class ClientListeners:
         await self._proxy.serve(services)
 
     async def watch(self) -> None:
-        """Take certificates and trust anew when their files change; what cannot be used leaves the old ones in force."""
+        """Reload certificates and trust when their files change, until cancelled. If they are unusable, the old ones stay in
+        force.
+        """
         await watch([one.certificate for one in self._bound if one.certificate is not None])
 
 
 async def _require_kerberos(config: ListenerConfig) -> None:
-    """Raises WrongListenerSettings: nobody could log in by GSSAPI."""
+    """Check that clients can log in by GSSAPI. Raises WrongListenerSettings."""
     if config.security.kerberos is None:
         return
     try:
@@ -129,7 +131,7 @@ async def _require_kerberos(config: ListenerConfig) -> None:
 
 
 def _warn_if_open(config: ListenerConfig, address: Address, files: TlsFiles | None) -> None:
-    """Nobody should open a listener to a network without noticing."""
+    """Warn about a listener that a network reaches without TLS or logins."""
     if (
         is_loopback(address[0])
         or config.security.protocol.is_sasl

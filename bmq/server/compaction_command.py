@@ -1,4 +1,4 @@
-"""How the process that cleans logs is begun: its command line, for who begins it and for itself."""
+"""The command line of the process that cleans logs: the server writes it, and the process parses it."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ _BRIEF: Final = "--brief"
 
 
 class Options(NamedTuple):
-    """`share`: the descriptor of a `SharedCpuShare`. `take_part`: it does not wait until nobody else wants to run.
-
-    `is_brief`: it has little to do, and runs as any other process.
+    """`share`: the descriptor of a `SharedCpuShare`. `take_part`: run at normal priority, not only while processors are idle.
+    `is_brief`: there is little to clean, so run as any other process.
     """
 
     share: int
@@ -27,14 +26,14 @@ class Options(NamedTuple):
 
 
 def arguments(options: Options) -> list[str]:
-    """What `parse` understands."""
+    """The command line of these options, as `parse` reads it."""
     words = [_SHARE, str(options.share)]
     words += [_TAKE_PART] if options.take_part else []
     return words + ([_BRIEF] if options.is_brief else [])
 
 
 def parse(words: Sequence[str] | None = None) -> Options:
-    """None: those of this process. Ends it, with a message, when they are not understood."""
+    """Options of a command line; None: that of this process. Ends the process with a message if it cannot parse them."""
     parser = argparse.ArgumentParser(prog="bmq.server.compaction_worker")
     parser.add_argument(_SHARE, type=int, required=True)
     parser.add_argument(_TAKE_PART, action="store_true")

@@ -1,8 +1,8 @@
-"""Has logs cleaned by a process of its own, begun when there is something to clean and ended when there was nothing for a
+"""Cleans logs in a process of its own, which is started when there is something to clean and ended when it was idle for a
 while.
 
-A small log is cleaned at once by a process as any other. What takes longer gives way to everybody else, so it may be
-starved on a busy machine; and so may a small log that follows many others.
+A small log is cleaned at once, by a process of normal priority. A longer cleaning gives way to all other processes, so it may
+be starved on a busy machine. The same holds for a small log that follows many others.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _log = structlog.get_logger("bmq.cli")
 class CompactionProcess:
     """Implements bmq.log.compaction.LogCleaning, for one cleaning at a time. `settings`: those that name the store.
 
-    One that gets no processor is ended, and the next one takes part as others do: a process cannot leave SCHED_IDLE
-    without a privilege, so it has to be another.
+    A process that gets no processor time is ended, and the next one runs at normal priority. A process cannot leave
+    SCHED_IDLE without a privilege, so it has to be another process.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class CompactionProcess:
             self._shared.set(share)
 
     async def close(self) -> None:
-        """As LogCleaning.close: end the process. Another one is begun when it is needed after all."""
+        """As LogCleaning.close: end the process. Another one is started when it is needed again."""
         process, self._process = self._process, None
         self._forget_share()  # now: while this one ends, the next may be begun
         if self._idle is not None:
@@ -191,7 +191,7 @@ class CompactionProcess:
         stream.write(HEAD.pack(0, len(body)) + body)
 
     async def _event(self, stream: asyncio.StreamReader) -> CleaningEvent | Failure | None:
-        """None when the process has ended."""
+        """The process's next event; None if the process has ended."""
         try:
             kind, length = HEAD.unpack(await stream.readexactly(HEAD.size))
             if length > FRAME_BYTES_MAX:

@@ -1,4 +1,5 @@
-"""What the process that cleans logs does: plans on standard input, events on standard output. It ends when its input does.
+"""The process that cleans logs: reads plans from standard input, and writes events to standard output. It ends when its input
+ends.
 
 It reads the store and never writes it.
 """
@@ -25,7 +26,7 @@ SEED_BYTES: Final = 16
 
 
 class Worker:
-    """`out`: where events go. A blocking write: while nobody reads, there is nothing else to do."""
+    """`out`: receives the events. Writes block: without a reader there is nothing else to do."""
 
     def __init__(self, settings: CompactionSettings, out: BinaryIO) -> None:
         self._settings = settings
@@ -33,7 +34,7 @@ class Worker:
         self._store: SegmentStore | None = None
 
     async def serve(self, source: asyncio.StreamReader, ended: asyncio.Event) -> None:
-        """Carry out one plan after the other, until the input ends; then a plan under way is given up."""
+        """Carry out one plan after the other until the input ends. Then a plan under way is abandoned."""
         watch = asyncio.ensure_future(ended.wait())
         try:
             while (plan := await _frame(source)) is not None:
@@ -61,7 +62,7 @@ class Worker:
 
 
 async def _frame(source: asyncio.StreamReader) -> bytes | None:
-    """None at the end of the input. Raises ValueError."""
+    """The next frame; None at the end of the input. Raises ValueError."""
     try:
         _, length = HEAD.unpack(await source.readexactly(HEAD.size))
         if length > FRAME_BYTES_MAX:
@@ -72,7 +73,7 @@ async def _frame(source: asyncio.StreamReader) -> bytes | None:
 
 
 class _Input(asyncio.StreamReaderProtocol):
-    """Tells of the end of the input at once, whether or not anybody reads."""
+    """Standard input. `ended` is set as soon as it ends, also while nothing reads it."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         super().__init__(reader)
@@ -88,7 +89,7 @@ class _Input(asyncio.StreamReaderProtocol):
 
 
 async def run() -> None:
-    """Until standard input ends. Raises ValueError for what is not understood, BrokenPipeError."""
+    """Serve until standard input ends. Raises ValueError for a frame that cannot be decoded, BrokenPipeError."""
     source = asyncio.StreamReader()
     protocol = _Input(source)
     await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin.buffer)

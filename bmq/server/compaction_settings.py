@@ -1,4 +1,4 @@
-"""What the process that cleans logs has to know of a server's settings, in a form that is read without pydantic."""
+"""Settings that the process that cleans logs needs, in a form that it reads without pydantic."""
 
 from __future__ import annotations
 

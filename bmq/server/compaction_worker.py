@@ -1,7 +1,7 @@
 """The process that cleans logs, beside the server that owns them.
 
-It has a processor to itself if there is one: a long cleaning runs when nobody else wants to, unless it is told to take part.
-All that is set before it loads anything, and it loads little: small logs are cleaned within a moment.
+A long cleaning runs only while processors are idle, unless `take_part` is set. The priority is set before other modules are
+loaded. Few modules are loaded, because small logs are cleaned within a moment.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LEFT_OUT: Final = ("rich",)
 
 
 def leave_out() -> None:
-    """Importing them fails from now on, which structlog expects."""
+    """Make imports of these modules fail from now on, which structlog expects."""
     for name in _LEFT_OUT:
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Dead letters of share groups and of retry topics in a server process: what writes them, with what it needs."""
+"""Wires the writing of dead letters of share groups and of retry topics into a server process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class RecordIo(NamedTuple):
-    """Single records of any partition of the cluster."""
+    """Reads and appends single records in any partition of the cluster."""
 
     partitions: Partitions
     reader: RecordReader
@@ -47,7 +47,7 @@ def record_io(
     producer_ids: Callable[[], ProducerIds],
     opener: BatchOpener,
 ) -> RecordIo:
-    """`fetcher()`, `appender()`, `producer_ids()`: called once the process serves."""
+    """Make it. `fetcher()`, `appender()`, `producer_ids()`: called once the process serves."""
 
     def shared() -> FetchResources:
         return fetcher().shared
@@ -63,7 +63,7 @@ def redrives(
     rng: Random,
     is_active: Callable[[], bool],
 ) -> Redrives:
-    """`is_active()`: whether the active controller is in this process."""
+    """Make the redrives of dead letters. `is_active()`: whether the active controller is in this process."""
     redriver = Redriver(image, io.partitions, io.reader, io.appender, CommittedProgress(groups), clock)
     return Redrives(redriver, clock, rng, is_active)
 
@@ -80,7 +80,7 @@ def letter_producers(
     create_topics: RequestMethod,
     configs: BrokerConfigs,
 ) -> LetterProducers:
-    """`configs`: of this node."""
+    """Make the producers of dead letters. `configs`: this node's broker configs."""
 
     def settings() -> DeadLetterSettings:
         return DeadLetterSettings(configs.value_of(PREFIX) or "", configs.value_of(AUTO_CREATE) == "true")

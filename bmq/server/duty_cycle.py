@@ -1,4 +1,4 @@
-"""How much of the time this process runs: work and rest in turns, so that it takes a share of a processor."""
+"""Limits this process to a share of a processor: it works and pauses in turns."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ REST_MAX_S: Final = 0.5
 
 
 class DutyCycle:
-    """Stops the whole process now and then, from within: whatever it does, be it the loading of a library.
+    """Stops the whole process now and then, from within, also while it imports a library.
 
-    The kernel sends SIGPROF after so much processor time, and its handler sleeps. Python calls handlers on the main thread,
-    between two of its instructions: a long call of compiled code is rested from when it is over. There can be one only.
-    `share`: of the time, that it may run now, more than 0, at most 1.
+    The kernel sends SIGPROF after a fixed processor time, and the handler sleeps. Python calls handlers on the main thread
+    between two of its instructions, so a long call of compiled code is followed by its pause. A process can have one only.
+    `share`: returns the share of the time that the process may run, more than 0, at most 1.
     """
 
     def __init__(self, share: Callable[[], float]) -> None:
@@ -28,7 +28,7 @@ class DutyCycle:
         self._measured_at_s = time.process_time()
 
     def begin(self) -> None:
-        """From here on, until the process ends."""
+        """Limit the process from now until it ends."""
         signal.signal(signal.SIGPROF, self._rest)
         atexit.register(signal.setitimer, signal.ITIMER_PROF, 0.0)  # an interpreter that ends has no handlers
         signal.setitimer(signal.ITIMER_PROF, WORK_S, WORK_S)

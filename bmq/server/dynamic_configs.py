@@ -1,4 +1,4 @@
-"""What follows broker configs that are altered while the server runs. Topics' defaults do so by the image itself."""
+"""Applies broker configs that are altered while the server runs. Topic defaults are read from the metadata image instead."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def follow(
     throttles: Throttles,
     adjust: Adjust = lambda config: config,
 ) -> None:
-    """Call with the configs in force, at the start and after each change."""
+    """Apply the configs in force. Call it at the start and after each change."""
     manager.expire_producer_ids_after(configs.number("producer.id.expiration.ms"))
     manager.pace_compaction(compaction_pace(configs))
     groups.reconfigure(adjust(coordinator_config(configs)))

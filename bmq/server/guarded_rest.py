@@ -1,4 +1,4 @@
-"""The REST address as a whole: its server, in front of the pages its logins, and the watch over its files."""
+"""The REST address: its server, the logins in front of its pages, and the reloading of its files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bmq.server.settings import Settings
 
 
 class GuardedRest:
-    """`bind`, then `start`, then `stop`. The arguments are those of RestSecurity, and so are the errors."""
+    """Call `bind`, `start` and `stop` in this order. Arguments and errors are those of RestSecurity."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class GuardedRest:
         return self._security.scheme
 
     def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; the address with the real port. Raises OSError."""
+        """Listen. Returns (host, port) with the real port. Raises OSError."""
         address = self._server.bind(host, port)
         self._security.say_what_is_open(address)
         return address
@@ -45,7 +45,7 @@ class GuardedRest:
         self._watching = asyncio.create_task(self._security.watch())
 
     async def stop(self) -> None:
-        """Accept nothing more; requests under way have a second."""
+        """Accept no more connections. Requests under way have one second to end."""
         if self._watching is not None:
             self._watching.cancel()
         await self._server.stop()

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator
 
 
 def _listed(value: object) -> object:
-    """An environment variable has text: `a,b` or `["a", "b"]`."""
+    """The value as a list. An environment variable has it as `a,b` or `["a", "b"]`."""
     if not isinstance(value, str):
         return value
     with contextlib.suppress(ValueError):

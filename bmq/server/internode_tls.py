@@ -1,7 +1,8 @@
-"""TLS between nodes: contexts for both sides from the same files, proven by a handshake with themselves before they count.
+"""TLS between nodes: contexts for both sides from the same files, tested by a handshake in memory before they are used.
 
-A node shows one certificate when it is connected to and when it connects. Both sides verify: it has to be issued by
-an authority of `ca_file`, to be of a node, and, where a node is connected to, to name the address.
+A node uses one certificate to accept connections and to make them. Each side verifies the other's certificate: an authority
+of `ca_file` has to have issued it, and it has to be a node's. For a connection that a node makes, it also has to name the
+address.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _TURNS_MAX: Final = 8
 
 
 class WrongInternodeTls(WrongTls):
-    """Nodes cannot talk as it is set; the message is one sentence."""
+    """Nodes cannot connect with these settings; the message is one sentence."""
 
 
 def mode_of(settings: Settings) -> InternodeMode:
@@ -43,7 +44,7 @@ def mode_of(settings: Settings) -> InternodeMode:
 
 
 class InternodeTls:
-    """`listener_socket` for the listener, `link` for connections to other nodes; `watch` until cancelled.
+    """`listener_socket` is for the listener, `link` for connections to other nodes. `watch` runs until cancelled.
 
     Raises WrongInternodeTls when it is made.
     """
@@ -64,7 +65,7 @@ class InternodeTls:
             self._take(self._contexts(files))
 
     def listener_socket(self) -> ListenerSocket:
-        """The way in for other nodes."""
+        """The socket that accepts other nodes."""
         if self._server is None:
             return ListenerSocket()
         allows_plaintext = self.mode is InternodeMode.MIXED
@@ -78,13 +79,13 @@ class InternodeTls:
         return self._listener_socket
 
     def link(self) -> LinkTls | None:
-        """How to connect to other nodes now; None: in plaintext."""
+        """The TLS for connections that are made from now on; None: plaintext."""
         if self._client is None:
             return None
         return LinkTls(self._client, falls_back=self.mode is InternodeMode.MIXED)
 
     async def watch(self) -> None:
-        """Take files anew when they change, for later connections; what cannot be used leaves the old ones in force."""
+        """Reload files when they change, for later connections. If they are unusable, the old ones stay in force."""
         if self.files is not None:
             await watch([self.files])
 
@@ -94,7 +95,7 @@ class InternodeTls:
             self._listener_socket.context = self._server
 
     def _contexts(self, files: TlsFiles) -> tuple[ssl.SSLContext, ssl.SSLContext]:
-        """Of the server's and of the client's side. Raises WrongInternodeTls."""
+        """The contexts of the server side and of the client side. Raises WrongInternodeTls."""
         try:
             server, client = make_context(files), _client_context(files)
         except WrongTls as error:
@@ -104,7 +105,7 @@ class InternodeTls:
         return server, client
 
     def warn(self) -> None:
-        """Nodes that are open are said at each start; on loopback addresses there is nothing to say."""
+        """Warn at the start that other nodes may connect in plaintext. Loopback addresses need no warning."""
         if self.mode is InternodeMode.MIXED:
             why = f"nodes without TLS are still believed: set {TABLE}.mode = tls once every node has its certificate"
         elif self.mode is InternodeMode.PLAINTEXT and self._is_reached:
@@ -115,8 +116,8 @@ class InternodeTls:
 
 
 def own_fault(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> str:
-    """Why other nodes will refuse these contexts, as one sentence; empty: they need not. A handshake in memory, in
-    which this node connects to itself at `host`.
+    """Why other nodes will refuse these contexts, as one sentence; empty if they will not. Tested by a handshake in memory,
+    in which this node connects to itself at `host`.
     """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     dialling = client.wrap_bio(to_client, to_server, server_hostname=host)
@@ -138,7 +139,7 @@ def own_fault(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> str:
 
 
 def _client_context(files: TlsFiles) -> ssl.SSLContext:
-    """For connections to other nodes, from files that `make_context` has read."""
+    """The context for connections to other nodes, from files that `make_context` has read."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies the certificate and its host
     context.minimum_version = min(VERSIONS.values())
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_TICKET
@@ -148,7 +149,7 @@ def _client_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def _in_our_words(sentence: str) -> str:
-    """Without settings of listeners for clients."""
+    """OpenSSL's message without the settings of client listeners."""
     return sentence.replace(
         "the private key is encrypted: set ssl.key.password, or check it",
         "the private key is encrypted, and has to be in clear",

@@ -1,4 +1,4 @@
-"""Broker configs under Kafka's names that are settings of this server's own, under other names."""
+"""Broker configs under Kafka's names that this server has as settings under other names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ INSTEAD: Final[Mapping[str, str]] = {
 
 
 def own_settings(kafka: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The settings that these broker configs stand for, by table."""
+    """The server's settings that these broker configs set, by table."""
     found: dict[str, dict[str, Any]] = {}
     for name, (table, setting) in SETTING_OF.items():
         if name in kafka:
@@ -40,7 +40,7 @@ def own_settings(kafka: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def why_not_here(kafka: Mapping[str, Any]) -> str | None:
-    """Why these broker configs cannot be given under Kafka's names; None: they can."""
+    """Why these broker configs cannot be given under Kafka's names; None if they can."""
     for name in sorted(kafka.keys() & INSTEAD.keys()):
         return f"setting kafka.{name}: use {INSTEAD[name]} instead"
     return None

@@ -1,7 +1,7 @@
 """Logins by Kerberos on a client listener, by MIT's library (the package gssapi, extra `kerberos`).
 
-Its calls may wait for files: the keytab, which is read at each login so that a new one needs no restart, and the replay
-cache. They are made in threads of their own. Nothing here asks a KDC.
+Its calls may wait for files, so they run in threads of their own. The files are the replay cache and the keytab, which is
+read at each login so that a new one needs no restart. No call here asks a KDC.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ _ADVICE: Final = (
 
 
 class NoKerberos(Exception):
-    """Logins by Kerberos cannot be served as they are set; the message is one sentence."""
+    """Logins by Kerberos cannot be served with these settings; the message is one sentence."""
 
 
 class KerberosAcceptor:
-    """Of one listener."""
+    """Accepts the logins of one listener."""
 
     def __init__(self, service: KerberosService) -> None:
         self._service = service
 
     def check(self) -> None:
-        """Raises NoKerberos: the package, the keytab or the key is missing."""
+        """Check that the package, the keytab and the key are there. Raises NoKerberos."""
         try:
             gssapi_module()
         except NoGssapi as error:
@@ -54,7 +54,7 @@ class KerberosAcceptor:
             raise NoKerberos(str(error)) from None
 
     def begin(self) -> MitContext:
-        """Raises GssUnavailable: the keytab is not there, cannot be read or has no key of the principal."""
+        """Begin a login. Raises GssUnavailable: the keytab is missing, unreadable or has no key of the principal."""
         gssapi = gssapi_module()
         try:
             context = gssapi.SecurityContext(creds=self._credentials(), usage="accept")
@@ -129,7 +129,7 @@ class MitContext:
 
 
 def fault_of(minor: int, said: str, keytab: str) -> GssRefused | GssUnavailable:
-    """`minor`: the library's code, as a number of 32 bits with or without a sign. `said`: its text."""
+    """The error of a failed login. `minor`: the library's code, as a signed or unsigned 32-bit number. `said`: its text."""
     code = (minor & 0xFFFFFFFF) - (1 << 32)
     if code in _PASSING or code in _REPLAY_CACHE:
         return GssUnavailable(said)
@@ -141,7 +141,7 @@ def fault_of(minor: int, said: str, keytab: str) -> GssRefused | GssUnavailable:
 
 @cache
 def default_realm() -> str:
-    """Of krb5.conf; empty where it names none."""
+    """The default realm of krb5.conf; empty if it names none."""
     gssapi = gssapi_module()
     try:
         name = gssapi.Name("nobody", gssapi.NameType.kerberos_principal)
@@ -151,7 +151,7 @@ def default_realm() -> str:
 
 
 def _text(error: Any) -> str:
-    """One line. A client may have made parts of it."""
+    """The text as one line. A client may have chosen parts of it."""
     match = _MINOR.search(str(error))
     if match is not None and match[1].startswith(_NOTHING):
         match = _MAJOR.search(str(error))

@@ -1,4 +1,4 @@
-"""Lanes in a server: the calls of a standalone one, which owns all shards, and what copies records."""
+"""Wires lanes into a server: calls to the group shards, and the copying of records. A standalone server owns all shards."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ProvenPartitionBounds:
 
 
 class LocalLanes:
-    """All lanes of a standalone server: as bmq.routing.lanes.RoutedLanes."""
+    """All lanes of a standalone server. It has the methods of bmq.routing.lanes.RoutedLanes."""
 
     def __init__(self, groups: GroupCoordinator) -> None:
         self._groups = groups
@@ -64,6 +64,6 @@ def wire_lanes(
     io: RecordIo,
     image: Callable[[], MetadataImage],
 ) -> None:
-    """Tell the coordinator how it reaches lanes' groups and partitions, and what copies records."""
+    """Give the coordinator the calls to lanes' groups and partitions, and the copier of records."""
     copier = LaneCopier(image, io.partitions, io.shared, io.appender, io.opener)
     groups.lanes.use(calls, ProvenPartitionBounds(partitions), copier)

@@ -1,7 +1,7 @@
-"""Which settings of listeners are secret, and which are no broker's. Decisions only.
+"""Which listener settings are secret, and which belong to one listener. Decisions only.
 
-A listener's own `listener.name.NAME.KEY` is stronger than KEY, and for SASL `listener.name.NAME.MECHANISM.KEY` than both;
-names are in small letters there. Source: KafkaConfig, AbstractConfig.valuesWithPrefixOverride of Apache Kafka.
+A listener's own `listener.name.NAME.KEY` overrides KEY. For SASL, `listener.name.NAME.MECHANISM.KEY` overrides both. Names
+are in lower case there. Source: KafkaConfig, AbstractConfig.valuesWithPrefixOverride of Apache Kafka.
 """
 
 from __future__ import annotations
@@ -20,5 +20,5 @@ def is_secret(name: str) -> bool:
 
 
 def without_listener_configs(kafka: Mapping[str, str]) -> dict[str, str]:
-    """The broker configs that are no listener's own."""
+    """The broker configs without those of single listeners."""
     return {name: value for name, value in kafka.items() if not name.startswith(LISTENER_PREFIX)}

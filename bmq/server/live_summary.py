@@ -1,4 +1,4 @@
-"""A few lines on a terminal that say how the server is doing, once a second. Nothing where there is no terminal."""
+"""Shows a few lines about the server on a terminal, updated once a second. Shows nothing without a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The threads of logins: PBKDF2 takes milliseconds, and Kerberos's library reads files, which no loop must wait for."""
+"""Threads for logins, so that no event loop waits: PBKDF2 takes milliseconds, and Kerberos's library reads files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _log = structlog.get_logger("bmq.cli")
 
 
 class LoginThreads:
-    """Threads begin with the first login that needs one. `bearer`: what checks tokens of OAUTHBEARER, ended with them."""
+    """Threads start with the first login that needs one. `bearer`: the check of OAUTHBEARER tokens, closed with the threads."""
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
@@ -40,13 +40,15 @@ class LoginThreads:
         self.bearer: JwksVerifier | None = None
 
     async def run(self, work: Callable[[], Step]) -> Step:
-        """What the work returns."""
+        """Run `work` in a thread. Returns its result."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(THREADS_MAX, "bmq-logins")
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def run_kerberos(self, work: Callable[[], Step]) -> Step:
-        """What the work returns; Unavailable after KERBEROS_S_MAX. Other logins do not wait for these threads."""
+        """Run `work` in a thread for Kerberos. Returns its result, or Unavailable after KERBEROS_S_MAX. Other logins do not
+        wait for these threads.
+        """
         if self._kerberos is None:
             self._kerberos = ThreadPoolExecutor(KERBEROS_THREADS_MAX, "bmq-kerberos-logins")
         try:
@@ -56,7 +58,7 @@ class LoginThreads:
             return Unavailable(f"Kerberos's library has not answered within {KERBEROS_S_MAX:g} s")
 
     def close(self) -> None:
-        """Take no more work; what is under way ends by itself."""
+        """Accept no more work. Work under way ends by itself."""
         if self.bearer is not None:
             self.bearer.close()
         for threads in (self._threads, self._kerberos):
@@ -67,7 +69,9 @@ class LoginThreads:
 def sasl_logins(
     threads: LoginThreads, image: Callable[[], MetadataImage], clock: Clock, configs: BrokerConfigs
 ) -> SaslLogins:
-    """What a listener with SASL needs; it costs nothing where there is none. Raises InvalidConfig for OAUTHBEARER's."""
+    """The logins that listeners with SASL need; no thread runs without such a listener. Raises InvalidConfig for
+    OAUTHBEARER's configs.
+    """
     delay_ms = configs.number("connection.failed.authentication.delay.ms")
     macs = macs_of(configs.value_of(SECRET_KEY))
     threads.bearer = bearer = bearer_verifier(configs, clock)
@@ -83,7 +87,7 @@ def sasl_logins(
 
 
 def warn_of_clear_passwords(security: ListenerSecurity) -> None:
-    """A line about logins on a listener without TLS: who sees the network sees what is sent."""
+    """Warn about logins on a listener without TLS: the network sees the passwords."""
     if security.protocol.is_sasl and not security.protocol.is_tls:
         _log.warning(
             "logins_without_tls",

@@ -1,4 +1,4 @@
-"""How log lines look: text on a terminal, one JSON object a line otherwise; always on standard error."""
+"""Formats log lines on standard error: text on a terminal, one JSON object a line otherwise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 class NamedLogger(structlog.WriteLogger):
-    """Writes lines, and knows its name."""
+    """Writes lines. It knows its name."""
 
     def __init__(self, file: TextIO, name: str) -> None:
         super().__init__(file)
@@ -26,7 +26,9 @@ class NamedLogger(structlog.WriteLogger):
 
 
 def configure_logs(level: str, form: str) -> LogLevels:
-    """`level`: debug … error. `form`: auto, text or json. Returns the levels of the loggers, to be altered live."""
+    """Set up logs. `level`: debug to error. `form`: auto, text or json. Returns the levels of the loggers, which may be
+    altered at any time.
+    """
     from bmq.proxy.log_levels import LogLevels
 
     levels = LogLevels(level)
@@ -35,7 +37,7 @@ def configure_logs(level: str, form: str) -> LogLevels:
 
 
 def without_controls(logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A processor: characters that steer a terminal are shown as \\xNN. Names that clients chose are in the values."""
+    """A processor that shows terminal control characters as \\xNN. Values may have names that clients chose."""
     for name, value in event.items():
         if isinstance(value, str) and not value.isprintable():
             event[name] = _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", value)

@@ -1,4 +1,4 @@
-"""The memory this process can use, and the default size of a cache as a share of it."""
+"""The memory this process can use, and the default cache size as a share of it."""
 
 from __future__ import annotations
 

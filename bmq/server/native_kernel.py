@@ -1,4 +1,4 @@
-"""Says at a server's start that it works without its kernel, and why."""
+"""Warns at a server's start that the C kernel is missing, and says why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _log = structlog.get_logger("bmq.cli")
 
 
 def warn_without_kernel() -> None:
-    """One line if records are read by Python: everything works, and produces of many small records take longer."""
+    """Warn once if records are read by Python code. Everything works, but produces of many small records take longer."""
     found = kernel()
     if found.library is None:
         _log.warning("kernel_missing", reason=found.reason)

@@ -51,8 +51,8 @@ _log = structlog.get_logger("bmq.cli")
 class NodeServer:
     """`start` joins the cluster and serves, `stop` leaves it in order. One event loop.
 
-    `rest`: where this node's REST API listens. `election`: not started yet. After `start`, `failed` gets the sentence that
-    ends the process.
+    `rest`: the address of this node's REST API. `election`: not started yet. After `start`, the future `failed` gets the
+    sentence that ends the process.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class NodeServer:
     # --- start
 
     async def start(self) -> tuple[tuple[str, int] | None, tuple[str, int]]:
-        """Serve; returns where clients (None without a proxy) and other nodes reach this node.
+        """Join and serve. Returns the address for clients (None without a proxy) and the one for other nodes.
 
         Raises OSError (a port), RootError, StoreError, ElectionError, RegistrationRefused.
         """
@@ -263,7 +263,9 @@ class NodeServer:
     # --- stop
 
     async def stop(self) -> None:
-        """Have the partitions moved, answer requests under way, leave. Fine after a start that failed half-way."""
+        """Hand over the partitions, answer requests under way, and leave the cluster. May be called after a start that failed
+        half-way.
+        """
         roles, timeout_s = self._roles, self._settings.stop_timeout_ms / 1000
         if roles is not None:
             if self._is_started and not self.failed.done():

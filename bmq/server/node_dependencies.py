@@ -1,4 +1,4 @@
-"""What a cluster node is given from outside: settings, store, election, clock, random numbers, and hooks of observers."""
+"""Dependencies that a cluster node is handed: settings, store, election, clock, random numbers, and hooks for observers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ImageChanged = Callable[[MetadataImage, MetadataImage], None]
 
 
 def _nothing(*_: Any) -> None:
-    """The default for hooks that are not set."""
+    """The default of hooks that are not set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +61,10 @@ class NodeHooks:
 
 @dataclass(frozen=True, slots=True)
 class NodeDependencies:
-    """A node's dependencies, handed in from outside before its roles are made.
+    """A node's dependencies, made before its roles.
 
-    `stats`: of the listener for clients; `internal_stats`: of the one between nodes. `rest`: where this node's REST API
-    listens. `link_tls`: see Links.
+    `stats`: counters of the client listener. `internal_stats`: counters of the listener between nodes. `rest`: the address of
+    this node's REST API. `link_tls`: see Links.
     """
 
     settings: Settings

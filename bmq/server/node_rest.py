@@ -23,7 +23,7 @@ from bmq.server.settings import Settings, split_address
 
 
 class NodeRest:
-    """`pages` exist at once and say "not ready" until the node serves. Close it before the node is stopped."""
+    """`pages` exist at once and answer "not ready" until the node serves. Close it before the node is stopped."""
 
     def __init__(
         self,
@@ -84,5 +84,5 @@ class NodeRest:
         return None if controller is None else controller.loads()
 
     async def close(self) -> None:
-        """End operators' tasks; they can be ordered again from the next active controller."""
+        """End operators' tasks. Operators can order them again from the next active controller."""
         await self.operations.close()

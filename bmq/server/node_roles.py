@@ -1,6 +1,6 @@
 """Wires the parts of a cluster node: metadata, partitions, coordinators, controller, and their notifications.
 
-Complete as soon as it is made; nothing runs before `node.py` runs it.
+It is complete once it is made. `node.py` starts the parts.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ _UNREACHABLE: Final = "cannot be reached"  # by the links between nodes
 
 
 class NodeRoles:
-    """`address`: where clients reach this node, None without a proxy. `member`: its entry in the election. `listeners`:
-    name, host and port of further ones for clients.
+    """`address`: the client address of this node, None without a proxy. `member`: its entry in the election. `listeners`:
+    (name, host, port) of other client listeners.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class NodeRoles:
         )
 
     def _make_coordinators(self) -> None:
-        """Groups and transactions: those of this node, and the way to those of others."""
+        """Coordinators of groups and transactions: those of this node, and the routes to those of other nodes."""
         dependencies, settings, rng, manager = self._dependencies, self._settings, self._dependencies.rng, self.manager
         self.groups = GroupCoordinator(
             LocalShards(OFFSETS_TOPIC_NAME, settings.node_id, manager, self._image),
@@ -236,7 +236,7 @@ class NodeRoles:
         manager.use_committed_offsets(FetchedOffsets(self.routed_groups, lambda one: self.replica.image.view_ids(one)))
 
     def _make_membership(self, member: Member) -> None:
-        """What this node reports and owns, and the controller if it is elected."""
+        """This node's reports and assignments, and the controller that runs if the node is elected."""
         dependencies, settings, rng, manager = self._dependencies, self._settings, self._dependencies.rng, self.manager
         self.assignments = Assignments(
             settings.node_id,
@@ -431,7 +431,7 @@ class NodeRoles:
     # --- changes
 
     def leader_changed(self, claim: ControllerClaim | None) -> None:
-        """The election shows another controller."""
+        """The election shows another active controller."""
         before, self._claim_told = self._claim_told, claim
         if before is not None and claim is not None and before.node_id != claim.node_id:
             # Drop the links to a former controller, which may hang, unless its node is registered at the same address.
@@ -442,14 +442,14 @@ class NodeRoles:
         self.registration.hurry()
 
     def members_changed(self, members: Mapping[int, Member]) -> None:
-        """The election shows other processes."""
+        """The election shows other members."""
         if (controller := self.controller) is not None:
             for node_id in controller.image.nodes:
                 if node_id not in members:
                     controller.node_gone(node_id, "lost its session with the election")
 
     def after_stall(self) -> None:
-        """This process stood still and is about to drop what others sent meanwhile, so their silence proves nothing."""
+        """This process was stalled and is about to drop messages that came meanwhile, so other nodes' silence proves nothing."""
         if self.controller is not None:
             self.controller.after_stall()
         self.groups.after_stall()
@@ -470,7 +470,9 @@ class NodeRoles:
         return node.internal
 
     def _image_changed(self, old: MetadataImage, new: MetadataImage) -> None:
-        """In this order: assignments, callers that wait for a partition, then parts that follow topics and nodes."""
+        """Follow a new image: first assignments, then callers that wait for a partition, then parts that follow topics and
+        nodes.
+        """
         is_registered = self.registration.incarnation_id == self.replica.incarnation
         self.assignments.image_changed(old, new, is_registered=is_registered)
         if new.nodes is not old.nodes:

@@ -1,4 +1,4 @@
-"""The receiver of clients' metrics that the settings ask for."""
+"""The receiver of clients' metrics: forwards them to an OTLP endpoint if the settings name one."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class OtlpEndpoint:
-    """One HTTP endpoint, over a kept connection. Made at the first use: importing the client takes a moment."""
+    """One HTTP endpoint, over a kept connection. The HTTP client is made at the first use, because its import takes a moment."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._client: httpx.AsyncClient | None = None
 
     async def post(self, body: bytes) -> int:
-        """The answer's status. Raises OSError when there is none."""
+        """Post the body. Returns the answer's status. Raises OSError without an answer."""
         import httpx
 
         if self._client is None:

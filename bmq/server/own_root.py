@@ -1,4 +1,4 @@
-"""The first steps of every server: choose a unique name in the store, and open its cluster's root."""
+"""The first steps of every server: choose a unique holder name, and open the cluster's root in the store."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from bmq.server.start_retry import StartRetry, is_store_silent
 
 
 def new_holder(node_id: int, rng: Random) -> str:
-    """Names this process incarnation: the holder of every file it writes."""
+    """A new holder name: it names this process incarnation and is the holder of every file that the process writes."""
     return f"node-{node_id}-{rng.getrandbits(64):016x}"
 
 
 async def open_own_root(
     store: SegmentStore, settings: Settings, holder: str, rng: Random, retry: StartRetry
 ) -> ClusterRoot:
-    """Open the root; an empty one is initialised first. Raises RootError, StoreError."""
+    """Open the root. An empty root is initialised. Raises RootError, StoreError."""
     return await retry.until_done(
         lambda: open_root(
             store,

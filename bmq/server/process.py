@@ -47,7 +47,7 @@ _M_MMAP_THRESHOLD: Final = -3
 
 
 class AddressInUse(BmqError):
-    """A port we should listen on is taken, or the address is not this machine's."""
+    """A port to listen on is in use, or the address is not this machine's."""
 
 
 class Replaced(BmqError):
@@ -70,8 +70,7 @@ class SystemClock:
 
 
 def _reuse_memory() -> None:
-    """Let glibc keep freed memory: megabytes of frames and chunks come and go, and new pages cost more than they do.
-
+    """Have glibc keep freed memory. Megabytes of frames and chunks come and go, and new pages cost more than kept ones.
     `trim_memory` gives it back.
     """
     with contextlib.suppress(OSError, AttributeError):
@@ -81,7 +80,7 @@ def _reuse_memory() -> None:
 
 
 def trim_memory() -> None:
-    """Give the freed memory of glibc's heap back to the system: milliseconds. Elsewhere nothing is done."""
+    """Give freed memory of glibc's heap back to the system, which takes milliseconds. Does nothing without glibc."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 

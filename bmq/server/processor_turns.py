@@ -1,4 +1,4 @@
-"""Whether a process gets any time of a processor, by what the kernel counts (Linux: sched-stats)."""
+"""Whether a process gets processor time, by the kernel's counters (Linux: sched-stats)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ WAITS_PER_RUN: Final = 50
 
 
 class Turns(NamedTuple):
-    """Time that a process's first thread ran, and that it was runnable but waited for a processor."""
+    """Time that a process's first thread ran, and time that it was runnable but waited for a processor, in seconds."""
 
     ran_ns: int
     waited_ns: int
 
 
 def turns_of(pid: int) -> Turns | None:
-    """None when it is not known."""
+    """The counters of a process; None if the kernel does not show them."""
     try:
         ran, waited, *_ = Path(f"/proc/{pid}/schedstat").read_text().split()
         return Turns(int(ran), int(waited))
@@ -26,6 +26,6 @@ def turns_of(pid: int) -> Turns | None:
 
 
 def is_starved(before: Turns, after: Turns, seconds: float) -> bool:
-    """Whether it wanted to run most of this time, and hardly did. One that waits for input or output is not."""
+    """Whether the process wanted to run most of this time, and hardly ran. Waiting for input or output does not count."""
     ran, waited = after.ran_ns - before.ran_ns, after.waited_ns - before.waited_ns
     return waited > seconds * 1e9 / 2 and waited > ran * WAITS_PER_RUN

@@ -1,6 +1,6 @@
 """One connection of the REST address: bounded until its client is known, and named by the client's certificate.
 
-uvicorn reads and writes; it neither bounds connections that say nothing, nor tells who a certificate is of.
+uvicorn reads and writes. It does not bound silent connections, and it does not show the client's certificate.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class HttpProtocol(Protocol):
 
 
 class RestRoom:
-    """What the connections share. `refused`: is told a client's address and why it is closed."""
+    """Shared by all connections of the address. `refused` is called with a client's address and the reason why it is closed."""
 
     def __init__(
         self,
@@ -72,14 +72,14 @@ class RestConnection(asyncio.Protocol):
     # --- Peer and Pending
 
     def known(self) -> None:
-        """Count it no longer."""
+        """The client is known: stop counting the connection as pending."""
         self._room.pending.remove(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def close(self, reason: str) -> None:
-        """Drop it, with a line about why."""
+        """Close the connection, and log why."""
         self._room.refused(self._host, reason)
         if self._transport is not None:
             self._transport.abort()
@@ -122,7 +122,7 @@ class RestConnection(asyncio.Protocol):
     # --- own
 
     def _why_not(self, transport: asyncio.Transport) -> str | None:
-        """Why the connection may not stay; None: it may."""
+        """Why the connection has to be closed; None if it may stay."""
         if len(self._room.open) >= self._room.connections_max:
             return f"there are {len(self._room.open)} connections to the REST address already"
         subject = subject_of(transport.get_extra_info("peercert"))

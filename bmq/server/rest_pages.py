@@ -1,7 +1,7 @@
 """The REST pages, built after the start: their imports take as long as starting everything else.
 
-A server is ready without them: until they are built, health is answered here and every other request waits. They are
-imported in a thread, so that Kafka clients are served meanwhile.
+A server is ready without them. Until they are built, health is answered here and other requests wait. They are imported in a
+thread, so that Kafka clients are served meanwhile.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ _HEALTH: Final = "/v1/health"
 
 
 class RestPages:
-    """An ASGI application that exists at once. `build` makes the whole one; it runs in a thread, once.
-
-    `is_ready`: the health, as in the built pages.
+    """An ASGI application that exists at once. `build` makes the whole application; it runs in a thread, once. `is_ready`:
+    the health, as in the built pages.
     """
 
     def __init__(self, build: Callable[[], Application], is_ready: Callable[[], bool]) -> None:

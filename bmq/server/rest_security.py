@@ -1,4 +1,4 @@
-"""Who may use the REST address: its TLS, its logins, and what is said about both at the start."""
+"""Access to the REST address: its TLS, its logins, and the warnings at the start about both."""
 
 from __future__ import annotations
 
@@ -44,13 +44,15 @@ _JAAS: Final = f"{_PREFIX}{PLAIN.lower()}.{JAAS}"
 
 
 class WrongRestSecurity(BmqError):
-    """The REST address cannot be as it is set; the message is one sentence."""
+    """The REST address cannot be served with these settings; the message is one sentence."""
 
 
 class RestSecurity:
-    """Reads all its files when it is made. `image`: the newest metadata. `are_users_known`: whether that is there; once true
-    it is not asked again. `tokens`: who decides about bearer tokens that are not of our own form;
-    None: what checks those of logins by OAUTHBEARER, if there is one.
+    """Reads all its files when it is made.
+
+    `image`: returns the newest metadata. `are_users_known`: returns whether the metadata is there; it is not called again
+    after it was true. `tokens`: the check of bearer tokens that bmq did not make; None: the check of OAUTHBEARER logins, if
+    there is one.
 
     Raises WrongRestSecurity, WrongTls, BadTokenFile.
     """
@@ -97,7 +99,7 @@ class RestSecurity:
         return self._settings.rest_security.protocol.value
 
     def guarded(self, application: Application, refused: Callable[[str, str], None]) -> Application:
-        """The application behind the logins that are set."""
+        """The application behind the logins that the settings ask for."""
         return Authentication(
             application,
             passwords=self._passwords,
@@ -107,7 +109,7 @@ class RestSecurity:
         )
 
     def say_what_is_open(self, address: tuple[str, int]) -> None:
-        """Lines about what is not protected: nobody should open the address to a network without noticing."""
+        """Warn about each part of the address that is not protected."""
         is_https = self._certificate is not None
         if self._schemes and not is_https:
             _log.warning(
@@ -123,7 +125,7 @@ class RestSecurity:
         _log.warning("listener_is_open", listener=REST, address=f"{address[0]}:{address[1]}", why=why)
 
     async def watch(self) -> None:
-        """Take certificates, trust and tokens anew when their files change, until cancelled."""
+        """Reload certificates, trust and tokens when their files change, until cancelled."""
         while True:
             await asyncio.sleep(FILES_CHECK_INTERVAL_S)
             if self._certificate is not None:
@@ -136,7 +138,7 @@ class RestSecurity:
         self._threads.close()
 
     def _refuse_half_set(self) -> None:
-        """Nothing half set is served: it would protect nothing."""
+        """Refuse settings that are only half set, because they would protect nothing."""
         is_https = self._settings.rest_security.protocol == RestProtocol.HTTPS
         for name in sorted(self._settings.kafka):
             if name.startswith(f"{_PREFIX}ssl.") and not is_https:
@@ -148,7 +150,7 @@ class RestSecurity:
 
 
 class Passwords:
-    """Implements PasswordVerifier by the listeners' own check of PLAIN: in threads, and remembered."""
+    """Implements PasswordVerifier by the listeners' check of PLAIN. It runs in threads, and results are cached."""
 
     def __init__(self, logins: SaslLogins, jaas_users: Mapping[str, str], are_users_known: Callable[[], bool]) -> None:
         self._logins = logins

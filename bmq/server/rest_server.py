@@ -35,14 +35,14 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the process's own business, not the REST server's."""
+        """Does nothing: this process handles signals itself."""
         yield
 
 
 class RestServer:
-    """`bind`, then `start`, then `stop`. Binding is separate so that an occupied port is known before anything starts.
+    """Call `bind`, `start` and `stop` in this order. Binding is separate so that an occupied port is known early.
 
-    `listener_socket`: its TLS, and how certificates are mapped; without a context it is plain HTTP. `limits`: bound the
+    `listener_socket`: its TLS, and how certificates are mapped; without a context it serves plain HTTP. `limits`: bounds of
     connections whose clients are not known yet.
     """
 
@@ -59,7 +59,7 @@ class RestServer:
         self._task: asyncio.Task[None] | None = None
 
     def bind(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; the address with the real port. Raises OSError."""
+        """Listen. Returns (host, port) with the real port. Raises OSError."""
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -100,7 +100,7 @@ class RestServer:
             self._acceptor.start(BACKLOG)
 
     async def stop(self) -> None:
-        """Accept nothing more; requests under way have a second."""
+        """Accept no more connections. Requests under way have one second to end."""
         if self._acceptor is not None:
             await self._acceptor.close()
         if self._server is not None and self._task is not None:
@@ -116,5 +116,5 @@ class RestServer:
     def _connection(
         self, config: uvicorn.Config, server_state: Any, app_state: dict[str, Any], _loop: Any = None
     ) -> RestConnection:
-        """In place of uvicorn's class of connections."""
+        """Replaces uvicorn's class of connections."""
         return RestConnection(H11Protocol(config, server_state, app_state, _loop), self._room, self._loop)

@@ -19,12 +19,12 @@ log = structlog.get_logger("bmq.cli")
 
 
 def run_in_batches() -> None:
-    """Use SCHED_BATCH from here on: when woken by a request, this process does not preempt running ones.
+    """Use SCHED_BATCH from now on: when a request wakes this process, it does not preempt running processes.
 
-    On idle processors that is no wait at all. On busy ones a server that is woken for each request handles them one by
-    one; woken a little later it finds several, and they share a packet to the DataNodes, a reply, a turn of the loop.
+    On idle processors that adds no wait. On busy ones, a server that preempts handles requests one by one. A server that is
+    woken a little later finds several requests, and handles them with one packet to the DataNodes and one turn of the loop.
 
-    For this thread and all that it starts. A policy set on purpose (`chrt`, systemd's `CPUSchedulingPolicy`) is kept.
+    Holds for this thread and all that it starts. A policy set on purpose (`chrt`, systemd's `CPUSchedulingPolicy`) is kept.
     Does nothing on systems without scheduling policies.
     """
     if not hasattr(os, "SCHED_BATCH"):

@@ -1,4 +1,4 @@
-"""The certificate and trust of one listener, taken anew when their files change."""
+"""The certificate and trust of one listener, reloaded when their files change."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FILES_CHECK_INTERVAL_S: Final = 5.0
 
 
 class RenewedFiles(Generic[T]):
-    """`make`: what the files give, for a thread; raises WrongTls, OSError. `use`: takes it for later connections; those that
-    are there go on.
+    """`make`: reads the files, in a thread; raises WrongTls, OSError. `use`: receives the result for later connections. Open
+    connections keep what they have.
     """
 
     def __init__(self, files: TlsFiles, make: Callable[[TlsFiles], T], use: Callable[[T], None]) -> None:
@@ -32,12 +32,12 @@ class RenewedFiles(Generic[T]):
         self._seen_ns = files.changed_ns
 
     async def reload_if_changed(self) -> None:
-        """Take the files anew if they have changed."""
+        """Reload the files if they have changed."""
         if self.files.changed_ns != self._seen_ns:
             await self.renew()
 
     async def renew(self) -> None:
-        """What cannot be used leaves the old ones in force."""
+        """Reload the files. If they are unusable, the old ones stay in force."""
         seen_ns = self.files.changed_ns
         try:
             self._use(await asyncio.to_thread(self._make, self.files))
@@ -49,14 +49,14 @@ class RenewedFiles(Generic[T]):
 
 
 class _Made(NamedTuple):
-    """A context, and the names in its certificate; None: no client could read it."""
+    """A context, and the names in its certificate; None if no client could read it."""
 
     context: ssl.SSLContext
     names: CertificateNames | None
 
 
 class ServedCertificate(RenewedFiles[_Made]):
-    """The context of one listener. A certificate with other names than the one in force is taken over where that is allowed."""
+    """The TLS context of one listener. A new certificate with other names is used where the settings allow that."""
 
     def __init__(self, files: TlsFiles, use: Callable[[ssl.SSLContext], None]) -> None:
         self._names: CertificateNames | None = None
@@ -64,7 +64,7 @@ class ServedCertificate(RenewedFiles[_Made]):
         super().__init__(files, self._renewed, self._take)
 
     def first(self) -> None:
-        """Make the context of the start; a line about a certificate that clients will refuse. Raises WrongTls, OSError."""
+        """Make the first context; warn about a certificate that clients will refuse. Raises WrongTls, OSError."""
         context = make_context(self.files)
         fault = fault_of(self.files, context)
         self._take(_Made(context, names_of(self.files, context)))
@@ -76,7 +76,9 @@ class ServedCertificate(RenewedFiles[_Made]):
         self._use_context(made.context)
 
     def _renewed(self, files: TlsFiles) -> _Made:
-        """Raises WrongTls, for a certificate that clients will refuse, too: the one in force may be better. OSError."""
+        """The new context. Raises OSError, and WrongTls also for a certificate that clients will refuse: the one in force may
+        be better.
+        """
         context = make_context(files)
         fault = fault_of(files, context)
         names = names_of(files, context)
@@ -90,7 +92,7 @@ class ServedCertificate(RenewedFiles[_Made]):
 
 
 async def watch(certificates: Sequence[RenewedFiles[Any]]) -> None:
-    """Look at all of them until cancelled."""
+    """Reload changed files of all of them, until cancelled."""
     while True:
         await asyncio.sleep(FILES_CHECK_INTERVAL_S)
         for one in certificates:

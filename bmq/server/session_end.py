@@ -21,7 +21,7 @@ _log = structlog.get_logger("bmq.cli")
 
 
 def end_worker_session(settings: Settings, key: SessionKey) -> None:
-    """Tries for one session timeout: by then the session has expired anyway, unless ZooKeeper was away."""
+    """End the session. Tries for one session timeout: by then the session has expired, unless ZooKeeper was away."""
     wait_s = settings.cluster.zookeeper_session_ms / 1000
     signal.setitimer(signal.ITIMER_REAL, wait_s + ALARM_S)
     try:

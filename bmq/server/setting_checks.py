@@ -1,6 +1,6 @@
-"""Settings that cannot be right, each of which may look right by itself. Pure.
+"""Finds settings that cannot be right, even if each may look right by itself. Pure.
 
-A server refuses them at its start: later they would be a hang, a loop without a pause, or an address that nobody reaches.
+A server refuses them at its start. Later they would show as a hang, a busy loop, or an address that no client can reach.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ _PORT_MAX: Final = 65_535
 
 
 def wrong_value(values: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The first setting that cannot be right, and why. `values`: of all settings, by dotted name."""
+    """The first setting that cannot be right, and why; None if there is none. `values`: all settings, by dotted name."""
     for name, value in values.items():
         if "." not in name or isinstance(value, bool) or not isinstance(value, int | float):
             continue  # those at the top have their bounds in bmq/server/settings.py
@@ -103,9 +103,10 @@ def wrong_value(values: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def misspelt_variables(variables: Iterable[str], settings: Iterable[str]) -> list[tuple[str, str]]:
-    """Environment variables that no setting has, and what each is most like: (BMQ_LISTEM, BMQ_LISTEN).
+    """Environment variables that name no setting, each with the most similar one: (BMQ_LISTEM, BMQ_LISTEN).
 
-    Those like none are somebody else's: Kubernetes makes BMQ_SERVICE_HOST, BMQ_PORT and more for a service of that name.
+    Variables that resemble no setting are ignored: Kubernetes sets BMQ_SERVICE_HOST, BMQ_PORT and others for a service named
+    bmq.
     """
     known = {name.upper(): None for name in settings}
     found = []
@@ -119,7 +120,7 @@ def misspelt_variables(variables: Iterable[str], settings: Iterable[str]) -> lis
 
 
 def wrong_advertised(address: str) -> str | None:
-    """Why others cannot reach this address, HOST:PORT; None: they may."""
+    """Why other machines cannot reach the address HOST:PORT; None if they may."""
     host, separator, port = address.rpartition(":")
     if not separator or not host or not port.isascii() or not port.isdigit():
         return "it is not HOST:PORT"
@@ -148,7 +149,7 @@ def is_loopback(host: str) -> bool:
 
 
 def not_advertised(listener: str, address: str, advertised: str, setting: str) -> str | None:
-    """One sentence if a server that listens on all addresses does not say which one others are to use."""
+    """One sentence if a server listens on all addresses and does not say which one others have to use; else None."""
     if advertised or not is_any_address(address):
         return None
     return (
@@ -158,9 +159,9 @@ def not_advertised(listener: str, address: str, advertised: str, setting: str) -
 
 
 def ports_in_conflict(listeners: Mapping[str, str], process_count: int = 1) -> str | None:
-    """One sentence if listeners, given by setting's name as HOST:PORT, want the same port.
+    """One sentence if two listeners want the same port; else None. Listeners are given as HOST:PORT by setting name.
 
-    `process_count`: workers; each has the ports that follow those of the one before. Port 0 is any free one.
+    `process_count`: number of workers; each uses the ports that follow those of the one before. Port 0 is any free port.
     """
     ports = {name: int(address.rpartition(":")[2]) for name, address in listeners.items()}
     for (one, first), (other, second) in combinations(ports.items(), 2):

@@ -54,7 +54,7 @@ UNKNOWN: Final = ("unexpected_keyword_argument", "extra_forbidden")
 
 
 class BadSettings(BmqError):
-    """A setting that cannot be used; the message names it, its value and its source."""
+    """A setting is unusable; the message names it, its value and its source."""
 
 
 def _host_and_port(value: str) -> str:
@@ -98,7 +98,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 class Settings(BaseSettings):
-    """Everything `bmq standalone` and `bmq node` can be told."""
+    """All settings of `bmq standalone` and `bmq node`."""
 
     model_config = SettingsConfigDict(
         env_prefix="BMQ_",
@@ -243,9 +243,9 @@ def load_settings(command_line: dict[str, Any], file: Path | None) -> LoadedSett
 
 
 def require_usable_addresses(settings: Settings, *, is_node: bool) -> None:
-    """Refuse addresses that only a server cannot use: nobody would reach it, or two listeners want one port.
+    """Refuse addresses that a server cannot use: unreachable ones, or two listeners on one port.
 
-    `is_node`: with a listener for other nodes, and redirections of its REST API. Raises BadSettings.
+    `is_node`: there is a listener for other nodes, and the REST API redirects. Raises BadSettings.
     """
     listeners = {"rest": settings.rest}
     advertised = {}

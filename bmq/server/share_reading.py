@@ -1,4 +1,4 @@
-"""Share groups' fetches at this process's proxy, over the shards of share partitions' state."""
+"""Wires fetches of share groups at this process's proxy to the shards with the state of share partitions."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def share_consumers(
     leaders: FormerLeaders | None = None,
     opener: BatchOpener | None = None,
 ) -> ShareConsumers:
-    """`share_config()`: the settings of share groups now in force. `leaders`: None where leaders never move. `opener`: of the
-    process.
+    """`share_config()`: the settings of share groups now in force. `leaders`: None where leaders never move. `opener`: the
+    process's opener of batches.
     """
 
     known = share_config(), _defaults(share_config())

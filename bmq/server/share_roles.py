@@ -1,4 +1,4 @@
-"""The state of share partitions in a cluster node: the shards that it owns, and the way to those of others."""
+"""The state of share partitions in a cluster node: the shards that it owns, and the routes to other nodes' shards."""
 
 from __future__ import annotations
 
@@ -35,13 +35,15 @@ class PartitionEnds:
         self._partitions = partitions
 
     async def end_offset(self, topic_id: UUID, partition: int) -> int:
-        """The high watermark. Raises KafkaError."""
+        """The high watermark of a partition. Raises KafkaError."""
         log = await self._partitions.leader_of(TopicPartition(topic_id, partition))
         return log.high_watermark
 
 
 class ShareRoles:
-    """`local`: the shards of this node; `routed`: all of the cluster's. `leaders`: as share consumers are told them."""
+    """`local`: the shards of this node. `routed`: all shards of the cluster. `leaders`: the leaders that share consumers are
+    sent.
+    """
 
     def __init__(
         self,
@@ -67,7 +69,7 @@ class ShareRoles:
         self._share_config = share_config
 
     def consumers(self, fetcher: Fetcher, broker_configs: BrokerConfigs, opener: BatchOpener) -> ShareConsumers:
-        """What answers the members of share groups at this node. `opener`: of the process."""
+        """Answers the members of share groups at this node. `opener`: the process's opener of batches."""
         return share_consumers(fetcher, self.routed, self._share_config, broker_configs, self.leaders, opener)
 
     def register_metrics(self, registry: CollectorRegistry) -> None:

@@ -12,11 +12,10 @@ HUNDREDTHS: Final = 100
 
 
 class SharedCpuShare:
-    """A share of the time. The process that sets it passes the descriptor on to the one that reads it, and each of them
-    closes its own."""
+    """The share. The process that sets it passes the descriptor to the one that reads it. Each closes its own."""
 
     def __init__(self, descriptor: int) -> None:
-        """Takes the descriptor over. Raises OSError."""
+        """Take over the descriptor. Raises OSError."""
         self.descriptor = descriptor
         try:
             self._memory = mmap.mmap(descriptor, 1)
@@ -26,7 +25,7 @@ class SharedCpuShare:
 
     @classmethod
     def create(cls, share: float) -> SharedCpuShare:
-        """A new one. Raises OSError."""
+        """Create one, set to `share`. Raises OSError."""
         with tempfile.TemporaryFile() as file:
             file.truncate(1)
             made = cls(os.dup(file.fileno()))
@@ -34,14 +33,14 @@ class SharedCpuShare:
         return made
 
     def set(self, share: float) -> None:
-        """More than 0, at most 1; less than a hundredth is a hundredth."""
+        """Set the share: more than 0, at most 1. Less than 0.01 counts as 0.01."""
         self._memory[0] = max(1, round(share * HUNDREDTHS))
 
     def get(self) -> float:
-        """The share that was set last."""
+        """The share that was set last, in steps of 0.01."""
         return self._memory[0] / HUNDREDTHS
 
     def close(self) -> None:
-        """Give the memory and the descriptor back. Nothing can be set or read afterwards."""
+        """Release the memory and the descriptor. The share cannot be set or read afterwards."""
         self._memory.close()
         os.close(self.descriptor)

@@ -1,6 +1,6 @@
 """Puts all roles together in one process: store, broker, controller, coordinator, proxy. The same for every store.
 
-Sockets, clocks and random numbers are injected: the simulation runs this very class.
+Sockets, clocks and random numbers are injected: the simulation runs this class.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class MetadataOffline(BmqError):
 
 @dataclass(frozen=True, slots=True)
 class StandaloneRoles:
-    """Everything that serves, complete once the metadata is there."""
+    """All serving roles, complete once the metadata is loaded."""
 
     controller: Controller
     groups: GroupCoordinator
@@ -118,7 +118,7 @@ class StandaloneRoles:
     services: Services
 
     async def close(self) -> None:
-        """Save snapshots if they are worth it, and send nothing more to the partitions."""
+        """Save snapshots that save replay time, and send nothing more to the partitions."""
         await self.redrives.close()
         self.services.appender.stop()
         await self.share_consumers.close()
@@ -131,9 +131,9 @@ class StandaloneRoles:
 
 
 class StandaloneServer:
-    """`start` takes everything over and serves, `stop` hands everything back. One event loop.
+    """`start` takes over all partitions and serves, `stop` releases them. One event loop.
 
-    `cleaning`: None if nothing is to be compacted. `trim_memory`: see KafkaServer.
+    `cleaning`: None if nothing is compacted. `trim_memory`: see KafkaServer.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class StandaloneServer:
 
     # --- for inspection
     def inspect(self) -> StandaloneRoles | None:
-        """Everything that serves here; None until the metadata is there."""
+        """All serving roles; None until the metadata is loaded."""
         return self._roles
 
     @property
@@ -259,7 +259,7 @@ class StandaloneServer:
 
     # --- start
     async def start(self) -> tuple[str, int]:
-        """Serve; the address clients reach. Raises OSError (the port), RootError, StoreError, KafkaError."""
+        """Serve. Returns the client address. Raises OSError (the port), RootError, StoreError, KafkaError."""
         settings, loop = self._settings, asyncio.get_running_loop()
         warn_without_effect(settings)
         warn_without_kernel()
@@ -398,11 +398,11 @@ class StandaloneServer:
     async def _watch_metadata(
         self, manager: PartitionManager, metadata_log: ReplayableLog, controller: Controller
     ) -> None:
-        """Ends when this server can no longer decide anything: nothing here assigns its metadata log again.
+        """Ends when this server can no longer change metadata: no part of this process assigns the metadata log again.
 
-        A fenced partition was taken by another server of the same root. An idle server has no writes that could fail,
-        so it checks whether it still owns the metadata log. In a cluster the next controller recovers a metadata log
-        that went offline; here only a restart does (rule 23).
+        A fenced partition was taken by another server of the same root. An idle server has no failing writes, so it checks
+        whether it still owns the metadata log. In a cluster the next controller recovers a metadata log that went offline;
+        here only a restart does (rule 23).
         """
         fenced_before = 0
         while True:
@@ -454,7 +454,7 @@ class StandaloneServer:
         partitions.assign(METADATA, epoch, METADATA_TOPIC_NAME, METADATA_LOG)
 
     def _image_changed(self, manager: PartitionManager, old: MetadataImage, new: MetadataImage) -> None:
-        """Tell the broker what it owns now. Called for each new image, before anybody else gets it."""
+        """Give the broker its assignments. Called for each new image, before all other listeners."""
         for topic_id, topic in new.topics_by_id.items():
             before = old.topics_by_id.get(topic_id)
             if before is not topic and topic.view is None:
@@ -485,7 +485,7 @@ class StandaloneServer:
 
     # --- stop
     async def stop(self) -> None:
-        """Answer requests under way, save checkpoints, seal every epoch. Fine after a start that failed half-way."""
+        """Answer requests under way, save checkpoints, seal every epoch. May be called after a start that failed half-way."""
         self._stalls.close()
         self._login_threads.close()
         for task in self._tasks:
@@ -501,7 +501,7 @@ class StandaloneServer:
 
 
 def _metadata_failure(manager: PartitionManager, controller: Controller) -> str | None:
-    """Why no decision can be written here; None: decisions can be written. For a server that is not fenced."""
+    """Why metadata changes cannot be written here; None if they can. For a server that is not fenced."""
     for runtime in manager.unserved():
         if runtime.topic_partition == METADATA and isinstance(runtime.state, Offline):
             return f"the metadata log failed ({runtime.offline_error()})"

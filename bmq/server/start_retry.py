@@ -30,9 +30,9 @@ class StoreNotReady(StorageUnavailable):
 
 
 class StartRetry:
-    """The retries of one start. `wait_ms`: for everything together, counted from now.
+    """The retries of one start. `wait_ms`: for all of them together, counted from now.
 
-    What is waited for is logged at once, when it changes, and once a minute.
+    The reason for waiting is logged at once, when it changes, and once a minute.
     """
 
     def __init__(self, wait_ms: int) -> None:
@@ -71,7 +71,7 @@ def is_store_silent(error: BmqError) -> bool:
 
 
 def is_log_silent(error: BmqError) -> bool:
-    """The same for a log's errors. Damage does not count: it does not go away."""
+    """The same for a log's errors. Damage does not count, because waiting does not repair it."""
     from bmq.broker.partition_offline import PartitionOffline  # not loaded by a process that only opens a store
 
     if isinstance(error, CorruptFile | PartitionOffline):

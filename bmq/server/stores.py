@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class StoreSettings(Protocol):
-    """What is said of a store: bmq.server.settings.Settings, or a part of it."""
+    """The settings of a store: bmq.server.settings.Settings, or a part of it."""
 
     @property
     def store(self) -> str: ...
@@ -50,7 +50,9 @@ class UnknownStore(BmqError):
 
 
 async def open_store(settings: StoreSettings, random: Random) -> SegmentStore:
-    """Raises UnknownStore, BadLocation, BadSecurity, StoreNotReady, RootError or another StoreError, each one sentence."""
+    """Open the store. Raises UnknownStore, BadLocation, BadSecurity, StoreNotReady, RootError or another StoreError, each
+    with one sentence.
+    """
     if is_hdfs(settings.store):
         # Import only the store in use: the other one would slow down the start.
         from bmq.hdfs.hadoop_site import hadoop_properties
@@ -87,7 +89,7 @@ async def open_store_beside(settings: StoreSettings, random: Random) -> SegmentS
 
 @asynccontextmanager
 async def opened_beside(settings: StoreSettings) -> AsyncIterator[SegmentStore]:
-    """`open_store_beside`, closed at the end."""
+    """As `open_store_beside`; closes the store at the end."""
     store = await open_store_beside(settings, Random())
     try:
         yield store

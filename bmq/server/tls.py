@@ -25,12 +25,12 @@ _PEM: Final = "PEM"
 
 
 class WrongTls(BmqError):
-    """A listener's certificate, key or trust cannot be used; the message is one sentence and has no secret."""
+    """A listener's certificate, key or trust is unusable; the message is one sentence and contains no secret."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """What a listener's context is made of. `key`, `chain`, `trusted`: PEM texts in place of files.
+    """The files of a listener's context. `key`, `chain`, `trusted`: PEM texts in place of files.
 
     `allows_dn_changes`, `allows_san_changes`: what may differ in a certificate that replaces the one in force.
     """
@@ -51,14 +51,16 @@ class TlsFiles:
 
     @property
     def changed_ns(self) -> tuple[int, ...]:
-        """Times of the files: when one changes, the context is made anew."""
+        """Modification times of the files. When one changes, the context is made again."""
         files = [path for path in (self.keystore, self.truststore) if path is not None]
         return tuple(path.stat().st_mtime_ns if path.exists() else -1 for path in files)
 
 
 def tls_files(configs: Mapping[str, str], listener: str, *, has_own_names: bool) -> TlsFiles:
-    """Under Kafka's names. `has_own_names`: names of clients' certificates do not count, as clients log in by SASL; then
-    client certificates are asked for by the listener's own config alone (KIP-684). Raises WrongTls.
+    """The files, from settings under Kafka's names. Raises WrongTls.
+
+    `has_own_names`: clients log in by SASL, so names in their certificates do not count. Then only the listener's own config
+    asks for client certificates (KIP-684).
     """
 
     def of(name: str) -> str:
@@ -120,7 +122,7 @@ def tls_files(configs: Mapping[str, str], listener: str, *, has_own_names: bool)
 
 
 def make_context(files: TlsFiles) -> ssl.SSLContext:
-    """Reads the files. Raises WrongTls: nothing of it is used then."""
+    """Read the files and make a context. Raises WrongTls."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     versions = [VERSIONS[one] for one in files.versions]
     context.minimum_version, context.maximum_version = min(versions), max(versions)
@@ -143,18 +145,18 @@ def make_context(files: TlsFiles) -> ssl.SSLContext:
 
 
 def principal_by(rules: PrincipalRules) -> Callable[[Subject], str]:
-    """What makes TYPE:NAME of a client certificate's subject; that raises NoRule."""
+    """A function that returns the principal TYPE:NAME of a certificate's subject. The function raises NoRule."""
     return lambda subject: f"User:{rules.apply(distinguished_name(subject))}"
 
 
 def fault_of(files: TlsFiles, context: ssl.SSLContext) -> str:
-    """Why clients will refuse the certificate, as one sentence; empty: they need not. Raises OSError."""
+    """Why clients will refuse the certificate, as one sentence; empty if they will not. Raises OSError."""
     fault = certificate_fault(context, _pem(files))
     return fault and f"clients will refuse the certificate of {_where(files)}: {fault}"
 
 
 def names_of(files: TlsFiles, context: ssl.SSLContext) -> CertificateNames | None:
-    """Of the certificate in a context that is not in use yet; None: no client could read it. Raises OSError."""
+    """Names in the certificate of a context that is not in use yet; None if no client could read it. Raises OSError."""
     shown = shown_certificate(context, _pem(files))
     return CertificateNames.of(shown) if shown else None
 
@@ -204,7 +206,7 @@ def _require_private(files: TlsFiles, path: Path) -> None:
 
 
 def _sentence(files: TlsFiles, error: ssl.SSLError) -> str:
-    """OpenSSL's own reasons rarely say what to change, so the PEM itself is looked at."""
+    """Why the PEM is unusable. OpenSSL's messages rarely say what to change, so the PEM itself is examined."""
     where: object = files.keystore or "the PEM text"
     pem = _pem(files)
     reason = f"{error.reason or ''} {error}".replace("_", " ").lower()

@@ -19,9 +19,9 @@ _ASKS_FOR_OURS: Final = "PEER_DID_NOT_RETURN_A_CERTIFICATE"
 
 
 def certificate_fault(context: ssl.SSLContext, pem: str) -> str:
-    """Why clients will refuse the first certificate of `pem`, which `context` shows; empty: they need not.
+    """Why clients will refuse the first certificate of `pem`, which `context` shows; empty if they will not.
 
-    Its authority and its names are not looked at: only clients know what they trust, and by which name they come.
+    Its authority and its names are not checked: only clients know whom they trust and by which name they connect.
     """
     found = _CERTIFICATE.search(pem)
     if found is None:
@@ -30,8 +30,10 @@ def certificate_fault(context: ssl.SSLContext, pem: str) -> str:
 
 
 def shown_certificate(context: ssl.SSLContext, pem: str) -> Mapping[str, Any]:
-    """The first certificate of `pem`, which `context` shows, as ssl.SSLSocket.getpeercert has it, whether it is valid now or
-    not. Empty: a handshake with it cannot be done. `context` may not be in use: it asks for no certificate meanwhile.
+    """The first certificate of `pem`, which `context` shows, as ssl.SSLSocket.getpeercert has it. It may be expired or not
+    valid yet.
+
+    Empty if no handshake succeeds. `context` may not be in use: it requests no client certificate meanwhile.
     """
     found = _CERTIFICATE.search(pem)
     if found is None:
@@ -46,7 +48,7 @@ def shown_certificate(context: ssl.SSLContext, pem: str) -> Mapping[str, Any]:
 
 
 def _client(certificate: str) -> ssl.SSLContext:
-    """Which trusts this certificate itself, without its authority."""
+    """A client context that trusts this certificate itself, without its authority."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = False
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -56,7 +58,7 @@ def _client(certificate: str) -> ssl.SSLContext:
 
 
 def _handshake(client: ssl.SSLContext, context: ssl.SSLContext) -> tuple[str, Mapping[str, Any]]:
-    """Why the client refuses `context`, empty if it does not; and the certificate that it has seen then."""
+    """Why the client refuses `context`, empty if it does not; and the certificate that it received."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     sides = (
         client.wrap_bio(to_client, to_server),

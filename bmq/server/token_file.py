@@ -1,4 +1,4 @@
-"""The file of bearer tokens: read by servers, which look for a change every few seconds, and written by `bmq token`."""
+"""The file of bearer tokens. Servers read it and check for changes every few seconds; `bmq token` writes it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BY_OTHERS: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def read_tokens(path: Path) -> dict[str, KeptToken]:
-    """By id. Raises BadTokenFile: it is not there, may be written by others, or is not what it should be."""
+    """The tokens, by id. Raises BadTokenFile: the file is missing, others may write it, or its content is damaged."""
     try:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
@@ -55,10 +55,7 @@ def read_tokens(path: Path) -> dict[str, KeptToken]:
 
 @contextlib.contextmanager
 def changing(path: Path) -> Iterator[dict[str, KeptToken]]:
-    """The tokens, none without a file; what is changed in them is written at the end. One process at a time.
-
-    Raises BadTokenFile.
-    """
+    """Yields the tokens, none without a file, and writes them back at the end. One process at a time. Raises BadTokenFile."""
     try:
         directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
@@ -76,7 +73,7 @@ def changing(path: Path) -> Iterator[dict[str, KeptToken]]:
 
 
 def write_tokens(path: Path, tokens: Iterable[KeptToken]) -> None:
-    """Replace the file as a whole; owner and mode stay those of the one before. Raises OSError."""
+    """Replace the file as a whole. Owner and mode of the old file are kept. Raises OSError."""
     try:
         before: os.stat_result | None = path.stat()
     except FileNotFoundError:
@@ -97,9 +94,9 @@ def write_tokens(path: Path, tokens: Iterable[KeptToken]) -> None:
 
 
 class TokenFile:
-    """Implements BearerVerifier. `others`: who decides about tokens that are not of our form; None: they are refused.
+    """Implements BearerVerifier. `others`: the check of tokens that bmq did not make; None: they are refused.
 
-    Raises BadTokenFile at the start; later the tokens read before stay in force.
+    Raises BadTokenFile when it is made. Later a bad file leaves the old tokens in force.
     """
 
     def __init__(self, path: Path, clock: Clock, others: BearerVerifier | None = None) -> None:

@@ -19,7 +19,7 @@ _SESSION_KIND: Final = b"s"
 
 
 def session_message(key: SessionKey) -> bytes:
-    """`key.password` has no more than PASSWORD_BYTES_MAX."""
+    """The message that names a session. `key.password` has at most PASSWORD_BYTES_MAX bytes."""
     return _SESSION.pack(_SESSION_KIND, key.id) + key.password
 
 

@@ -1,13 +1,11 @@
 """`bmq node --workers N`: N processes side by side on one host, and a supervisor that keeps them running.
 
-Each worker is a node of the cluster, with the node id and the ports that follow those of the one before. A worker that
-ended is started again. One whose event loop stands still is killed first: its connections end with it, so its clients
-look for another leader at once instead of after their own timeout (30 s by default). A dead worker's session in
-ZooKeeper is ended by a separate process, with the id and password the worker has sent, so that the cluster need not
-wait for it to time out.
+Each worker is a node of the cluster. Its node id and ports follow those of the worker before. A worker that ended is started
+again. A worker whose event loop hangs is killed first. Its connections end with it, so its clients find another leader at
+once instead of after their own timeout (30 s by default). A separate process ends a dead worker's session in ZooKeeper, with
+the id and password that the worker has sent, so that the cluster need not wait for its timeout.
 
-The supervisor has neither an event loop nor threads of its own, so that it may fork: a worker that is started again has
-everything imported already.
+The supervisor has no event loop and no threads, so that it may fork: a restarted worker has everything imported already.
 """
 
 from __future__ import annotations
@@ -50,11 +48,11 @@ _log = structlog.get_logger("bmq.cli")
 
 
 class WorkerSettingsWrong(BmqError):
-    """These settings do not allow that many workers."""
+    """These settings do not allow this number of workers."""
 
 
 class WorkerNotStarted(BmqError):
-    """A worker ended before it was ready for the first time; it has logged why."""
+    """A worker ended before it was ready for the first time. It has logged why."""
 
 
 def worker_settings(settings: Settings, number: int) -> Settings:
@@ -100,7 +98,7 @@ class Workers:
         self._is_ending = False
 
     def run(self) -> None:
-        """Raises WorkerNotStarted."""
+        """Supervise until all workers have left. Raises WorkerNotStarted."""
         for number in _ENDING_SIGNALS:
             signal.signal(number, self._ask)
         for worker in self._workers:
@@ -131,7 +129,7 @@ class Workers:
         return are_workers or bool(self._session_ends)
 
     def _pause_s(self) -> float:
-        """Time until the next look, if nothing happens before."""
+        """Seconds until the next check if nothing happens before."""
         now_s = time.monotonic()
         due = [worker.due_s - now_s for worker in self._workers if worker.due_s is not None]
         return max(0.0, min([LOOK_INTERVAL_S, *due]))
@@ -164,7 +162,7 @@ class Workers:
         return process
 
     def _be_child(self, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        """In the child's process: release the supervisor's resources, then work."""
+        """In the child's process: release the supervisor's resources, then run the worker."""
         for number in _ENDING_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING_SIGNALS)
@@ -174,7 +172,7 @@ class Workers:
         work(*arguments)
 
     def _be_worker(self, settings: Settings, beats: Connection) -> None:
-        """In the worker's process."""
+        """Run the worker, in its process."""
         try:
             self._run_worker(settings, beats)
         except BmqError as error:
@@ -203,7 +201,7 @@ class Workers:
                 worker.heard_s = now_s
 
     def _check_worker(self, worker: _Worker, now_s: float) -> str | None:
-        """Take care of one worker; a sentence when it cannot be started at all."""
+        """Restart or kill one worker if that is due. Returns a sentence if it cannot be started at all."""
         process = worker.process
         if process is None:
             if worker.due_s is not None and now_s >= worker.due_s:
